@@ -1,7 +1,7 @@
 """Fixtures of several folders; helpers that are no fixtures stand in modules beside this one.
 
 ``architectures`` answers for spaces, ``corpora`` small texts, ``processes`` commands and processes;
-below ``study`` ``fakes`` drivers over a space that trains in no time, ``made`` studies written by
+below ``study`` ``fakes`` drivers over a space that trains in no time, ``event_study`` studies written by
 hand, ``noisy`` scores with noise.
 """
 
@@ -31,8 +31,8 @@ def beside_a_text(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Any:
-    """A study written by hand."""
-    from tests.study.made import Made
+def event_study(tmp_path: Path) -> Any:
+    """Study whose events are written by the test."""
+    from tests.study.event_study import EventStudy
 
-    return Made(tmp_path / "made")
+    return EventStudy(tmp_path / "study")

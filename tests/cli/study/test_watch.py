@@ -19,7 +19,7 @@ from scalesearch.study.monitor.heartbeat import FINISHED, STOPPED
 from tests.errors import refuses
 from tests.processes import HANG, in_the_background, wait_until
 from tests.study.fakes import make_driver, make_plan
-from tests.study.made import Made
+from tests.study.event_study import EventStudy
 
 WATCH = (sys.executable, "-m", "scalesearch", "study", "watch")
 
@@ -34,24 +34,24 @@ def call(*arguments, **environment):
 @pytest.fixture
 def running(tmp_path):
     """A study of six, which a far machine runs; its first is in training."""
-    made = Made(tmp_path / "made")
-    made.owned(candidates=6, references=0)
-    made.propose(0)
-    made.working(0, step=100, share=0.25, loss=4.5, seconds=30)
-    return made
+    event_study = EventStudy(tmp_path / "study")
+    event_study.write_owner(candidates=6, references=0)
+    event_study.propose(0)
+    event_study.write_worker_files(0, step=100, share=0.25, loss=4.5, seconds=30)
+    return event_study
 
 
 class Watching:
     """A watch in a process of its own, and what it says; with ``size``, on a terminal of so many lines and columns."""
 
-    def __init__(self, made, size=None, *options):
+    def __init__(self, event_study, size=None, *options):
         self.said = b""
         ends = pty.openpty() if size else os.pipe()
         if size:
             fcntl.ioctl(ends[1], termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
         environment = {key: value
                        for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
-        self.process = subprocess.Popen([*WATCH, str(made.study.folder), "--every", "0.1",
+        self.process = subprocess.Popen([*WATCH, str(event_study.study.folder), "--every", "0.1",
                                          *options], stdin=subprocess.DEVNULL, stdout=ends[1],
                                         stderr=subprocess.STDOUT, preexec_fn=in_the_background,
                                         env={**environment, "TERM": "xterm"})
@@ -124,7 +124,7 @@ def test_a_pipe_gets_a_line_a_change_and_the_end(running):
     watching.until("in training")
     running.end(0, 90)
     watching.until("trial 0 complete after 90 wall seconds")
-    running.owned(state=FINISHED, reason="nothing new in 1000 proposals", candidates=6,
+    running.write_owner(state=FINISHED, reason="nothing new in 1000 proposals", candidates=6,
                       references=0)
     status, text = watching.end()
     assert status == 0 and text.count("trial 0 complete") == 1 and "\x1b" not in text
@@ -136,12 +136,12 @@ def test_a_pipe_gets_a_line_a_change_and_the_end(running):
 def test_a_study_that_stops_is_watched_on_when_it_is_resumed(running, size, options):
     watching = Watching(running, size, *options)
     watching.until("running on far")
-    running.owned(state=STOPPED, reason="interrupted", candidates=6, references=0)
+    running.write_owner(state=STOPPED, reason="interrupted", candidates=6, references=0)
     watching.until("stopped: interrupted")
-    running.owned(candidates=6, references=0)
+    running.write_owner(candidates=6, references=0)
     running.end(0, 90, bleu=21.5)
     watching.until("21.5")
-    running.owned(state=FINISHED, reason="6 candidates trained", candidates=6, references=0)
+    running.write_owner(state=FINISHED, reason="6 candidates trained", candidates=6, references=0)
     status, text = watching.end()
     assert status == 0 and ("\x1b["
                             in text) == bool(size) and "finished: 6 candidates trained" in text
@@ -152,7 +152,7 @@ def test_a_study_that_stops_is_watched_on_when_it_is_resumed(running, size, opti
 def test_or_the_watch_ends_where_the_study_stops(running, size, options):
     watching = Watching(running, size, *options)
     watching.until("running on far")
-    running.owned(state=STOPPED, reason="interrupted", candidates=6, references=0)
+    running.write_owner(state=STOPPED, reason="interrupted", candidates=6, references=0)
     status, text = watching.end()
     assert status == 0 and "stopped: interrupted" in text
 

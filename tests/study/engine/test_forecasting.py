@@ -34,7 +34,7 @@ from tests.schedule.test_scheduler import RUNGS as LADDER
 from tests.schedule.test_scheduler import simulated
 from tests.study.engine.test_promotion import RUNGS, work
 from tests.study.fakes import architecture_of, efforts_to, fake_result, make_driver, make_plan
-from tests.study.made import drawn
+from tests.study.event_study import rendered
 
 
 def spec(trials, rungs=NO_RUNGS, seeds=SINGLE_SEED, workers=1):
@@ -85,7 +85,7 @@ def test_a_study_takes_what_was_foretold(tmp_path):
     shown = StudyWatcher(tmp_path).snapshot()
     assert shown.forecast_status.spent == shown.forecast_status.expected == spent
     assert shown.to_json()["forecast_status"]["forecast"] == msgspec.to_builtins(forecast)
-    screen = drawn(shown, 120)
+    screen = rendered(shown, 120)
     assert all(word in screen
                for word in (*TRAINING_PARTS, "wall-clock time",
                             format_duration(total_effort(spent).cpu_seconds)))

@@ -21,10 +21,10 @@ from scalesearch.study.monitor.running import describe_progress
 from scalesearch.study.monitor.snapshot import SnapshotBuilder
 from scalesearch.study.trials.trial import EventType, Origin, Rung, State, Trial
 from tests.study.fakes import architecture_of, breaking_work, fake_work, make_driver, make_plan
-from tests.study.made import drawn
+from tests.study.event_study import rendered
 
 
-def test_lines_say_what_starts_and_what_came_of_it(tmp_path):
+def test_lines_report_starts_and_results(tmp_path):
     said = []
     make_driver(tmp_path, make_plan(2), view=LineConsole(said.append)).run()
     assert len(said) == 4
@@ -34,25 +34,25 @@ def test_lines_say_what_starts_and_what_came_of_it(tmp_path):
 
 @pytest.mark.parametrize(("answers", "per"),
                          [({"width": 8}, "token"), ({"width": 8, "vocab": 400}, "character")])
-def test_a_loss_at_a_rung_says_of_what_it_is(answers, per):
+def test_rung_event_names_unit_of_loss(answers, per):
     said = describe_event(EventType.RUNG,
                           Trial(3, State.PAUSED, config=answers, rungs=(Rung(2.2144),)))
     assert said == f"trial 3 is paused at rung 1: validation loss 2.214 nats per {per}"
 
 
-def test_lines_say_why_a_worker_is_started_again(tmp_path):
+def test_lines_report_reason_of_restart(tmp_path):
     said = []
     make_driver(tmp_path, make_plan(1), work=breaking_work, view=LineConsole(said.append)).run()
     assert sum("its worker died (RuntimeError: the worker broke); restarted" in line
                for line in said) == 2
 
 
-def test_the_screen_counts_what_is_there_and_shows_progress(tmp_path):
+def test_screen_shows_counts_and_progress(tmp_path):
     """The first is shown with its pace; each later one with what the earlier ones took."""
     console = Console(file=io.StringIO(), width=110)
     shown = []
 
-    def drawn():
+    def rendered():
         console.print(screen.render(110))
         text = console.file.getvalue()
         console.file.seek(0)
@@ -63,7 +63,7 @@ def test_the_screen_counts_what_is_there_and_shows_progress(tmp_path):
         facts = {"type": "update", "share": 0.25, "loss": 3.21, "seconds": 20, "step": 40}
         (Path(folder) / "progress.json").write_text(json.dumps(facts))
         with hold_lease(Path(folder)):
-            shown.append(drawn())
+            shown.append(rendered())
         fake_work(folder)
 
     driver = make_driver(tmp_path, make_plan(3), runner=InProcessRunner(work))
@@ -75,12 +75,12 @@ def test_the_screen_counts_what_is_there_and_shows_progress(tmp_path):
     assert "3.210" in shown[0] and "0:01:00" in shown[0] and "about 0:03:40 left" in shown[0]
     assert "2.2 of 3 candidates" in shown[2] and "Front so far" in shown[
         2] and "In training" in shown[2]
-    over = drawn()
+    over = rendered()
     assert "3 of 3" in over and "In training" not in over and "about" not in over and "finished" in over
     assert "Hypervolume" in over and "trial 2 complete after 0 wall seconds" not in over
 
 
-def test_the_screen_says_what_happened_last(tmp_path):
+def test_screen_shows_latest_events(tmp_path):
     driver = make_driver(tmp_path, make_plan(1), work=breaking_work)
     screen = LiveConsole(driver.study)
     driver.callback = screen
@@ -92,7 +92,7 @@ def test_the_screen_says_what_happened_last(tmp_path):
     assert "trial 0 complete after 0 wall seconds" in text
 
 
-def test_further_seeds_of_rows_are_still_to_come_and_nothing_is_left_where_nobody_works(tmp_path):
+def test_screen_counts_further_seeds_of_architectures(tmp_path):
     rows = [FixedArchitecture(str(width),
                               architecture_of({"width": width, "depth": 1, "kind": "plain"}), {})
             for width in (8, 16)]
@@ -102,7 +102,7 @@ def test_further_seeds_of_rows_are_still_to_come_and_nothing_is_left_where_nobod
     def shown(state, seeds):
         driver.study.update_meta(seeds=Seeds(1, 0, references=seeds))
         owner = Owner(state, workers=1, candidates=0, references=2)
-        return drawn(SnapshotBuilder(driver.study).take(owner), 110)
+        return rendered(SnapshotBuilder(driver.study).take(owner), 110)
 
     assert "about 0:00:00 left" in shown(RUNNING,
                                          1) and "0 of 2 further seeds of architectures" in shown(RUNNING, 2)
@@ -117,10 +117,10 @@ def test_further_seeds_of_rows_are_still_to_come_and_nothing_is_left_where_nobod
                          [(27.314, "27.31"), (1_240_000, "1.24M"), (0.0021, "0.0021"),
                           (35_000, "35k"), (2.5e9, "2.5G"), (999, "999"), (999_700, "1M"),
                           (999_400, "999k"), (999_600_000, "1G"), (9999.7, "10k")])
-def test_numbers_are_short(value, text):
+def test_format_number(value, text):
     assert format_number(value) == text
 
 
-def test_progress_without_facts_still_says_something():
+def test_describe_progress_of_empty_report():
     assert describe_progress(ProgressReport()) == "in training"
     assert describe_progress(ProgressReport("decode", done=3, total=9)) == "translating, 3 of 9"

@@ -6,112 +6,112 @@ from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.monitor.eta import PlannedWork, full_run_seconds, makespan, study_progress, time_left
 from scalesearch.study.monitor.snapshot import StudyWatcher
-from tests.study.made import Made, drawn
+from tests.study.event_study import EventStudy, rendered
 
 
-def test_candidates_are_handed_out_to_the_workers(made):
-    made.propose(0).end(0, 100).propose(1).end(1, 140)
-    now = made.situation(PlannedWork(7, 0))
+def test_time_left_is_makespan_of_candidates(event_study):
+    event_study.propose(0).end(0, 100).propose(1).end(1, 140)
+    now = event_study.progress_state(PlannedWork(7, 0))
     assert full_run_seconds(now) == 120
     assert time_left(now, 1).seconds == pytest.approx(5 * 120)
     assert time_left(now, 2).seconds == pytest.approx(3 * 120)  # five of them, two at a time
     assert time_left(now, 9).seconds == pytest.approx(120)
-    made.propose(2)
-    made.working(2, share=0.75, seconds=90)
-    now = made.situation(PlannedWork(4, 0))
+    event_study.propose(2)
+    event_study.write_worker_files(2, share=0.75, seconds=90)
+    now = event_study.progress_state(PlannedWork(4, 0))
     # 30 s of the third beside all of the fourth
     assert time_left(now, 2).seconds == pytest.approx(120)
     assert time_left(now, 1).seconds == pytest.approx(150)
     assert (study_progress(now).done, study_progress(now).share) == (2.75, 2.75 / 4)
 
 
-def test_before_anything_has_finished_the_pace_says_it(made):
-    assert time_left(made.situation(PlannedWork(3, 0)), 1).seconds is None
-    made.propose(0)
-    assert time_left(made.situation(PlannedWork(3, 0)), 1).seconds is None
-    made.working(0, share=0.25, seconds=20)
-    assert time_left(made.situation(PlannedWork(3, 0)), 1).seconds == pytest.approx(60 + 2 * 80)
+def test_time_left_uses_pace_of_running_trials(event_study):
+    assert time_left(event_study.progress_state(PlannedWork(3, 0)), 1).seconds is None
+    event_study.propose(0)
+    assert time_left(event_study.progress_state(PlannedWork(3, 0)), 1).seconds is None
+    event_study.write_worker_files(0, share=0.25, seconds=20)
+    assert time_left(event_study.progress_state(PlannedWork(3, 0)), 1).seconds == pytest.approx(60 + 2 * 80)
 
 
-def test_failures_make_the_others_dearer(made):
-    made.propose(0).end(0, 100).propose(1).end(1, 50, state="failed")
-    assert time_left(made.situation(PlannedWork(3, 0)), 1).seconds == pytest.approx(2 * 150)
+def test_failed_runs_increase_time_left(event_study):
+    event_study.propose(0).end(0, 100).propose(1).end(1, 50, state="failed")
+    assert time_left(event_study.progress_state(PlannedWork(3, 0)), 1).seconds == pytest.approx(2 * 150)
 
 
-def test_with_rungs_everyone_counts_with_its_share(made):
-    made.propose(0).rung(0, 0, 0.1, 20).propose(1).rung(1, 0, 0.1, 30).study.append(
+def test_trials_at_rungs_count_with_their_share(event_study):
+    event_study.propose(0).rung(0, 0, 0.1, 20).propose(1).rung(1, 0, 0.1, 30).study.append(
         "started", 1, attempt=2)
-    made.end(1, 215)
-    now = made.situation(PlannedWork(4, 0), rungs=Rungs((0.1, 1.0), 2))
+    event_study.end(1, 215)
+    now = event_study.progress_state(PlannedWork(4, 0), rungs=Rungs((0.1, 1.0), 2))
     full = (20 + 215) / (0.1 + 1.0)
     assert full_run_seconds(now) == pytest.approx(full)
     assert time_left(now, 1).seconds == pytest.approx((4 - 1.1) * full)
     assert study_progress(now).candidates == (pytest.approx(1.1), 4.0)
 
 
-def test_references_and_their_seeds_alone(made):
-    made.propose(0, origin="reference", label="a", is_in_space=False).end(0, 60)
+def test_progress_of_references_and_their_seeds(event_study):
+    event_study.propose(0, origin="reference", label="a", is_in_space=False).end(0, 60)
     seeds = Seeds(1, 0, references=3)
-    now = made.situation(PlannedWork(0, 2), seeds=seeds)
+    now = event_study.progress_state(PlannedWork(0, 2), seeds=seeds)
     done = study_progress(now)
     assert (done.done, done.total, done.references, done.reference_seeds) == (1, 6, (1, 2), (0, 4))
     assert time_left(now, 1).seconds == pytest.approx(60 + 4 * 60)
     # the seeds wait for the second reference
     assert time_left(now, 4).seconds == pytest.approx(60 + 60)
-    made.propose(1, origin="reference", label="b", is_in_space=False).end(1, 100)
-    made.propose(2, origin="replicate", original=0, seed=2).end(2, 70).propose(
+    event_study.propose(1, origin="reference", label="b", is_in_space=False).end(1, 100)
+    event_study.propose(2, origin="replicate", original=0, seed=2).end(2, 70).propose(
         3, origin="replicate", original=1, seed=2)
-    now = made.situation(PlannedWork(0, 2), seeds=seeds)
+    now = event_study.progress_state(PlannedWork(0, 2), seeds=seeds)
     full = (60 + 100 + 70) / 3
     assert study_progress(now).reference_seeds == (1, 4)
     # the one under way, and each one's third
     assert time_left(now, 1).seconds == pytest.approx(full + 60 + 100)
-    shown = StudyWatcher(made.study.folder).snapshot()
+    shown = StudyWatcher(event_study.study.folder).snapshot()
     assert shown.front.size == 0 and shown.front.hypervolume is None
     means = {row.label: (row.seeds, row.values["bleu"]) for row in shown.front.members}
     assert means == {"a": (2, 10.0), "b": (1, 10.0)}
 
 
-def test_a_reference_that_something_else_has_trained_gets_its_seeds_from_it(made):
-    made.propose(0, origin="imported").end(0, 60).propose(
+def test_seeds_of_duplicate_reference_repeat_its_original(event_study):
+    event_study.propose(0, origin="imported").end(0, 60).propose(
         1, origin="reference", label="a", state="duplicate", original=0)
-    made.propose(2).end(2, 80)
-    now = made.situation(PlannedWork(1, 1), seeds=Seeds(1, 0, references=3))
+    event_study.propose(2).end(2, 80)
+    now = event_study.progress_state(PlannedWork(1, 1), seeds=Seeds(1, 0, references=3))
     assert study_progress(now).reference_seeds == (0, 2) and study_progress(now).share < 1
     assert time_left(now, 1).seconds == pytest.approx(2 * 60)
-    made.propose(3, origin="replicate", original=0, seed=2).end(3, 60)
-    now = made.situation(PlannedWork(1, 1), seeds=Seeds(1, 0, references=3))
+    event_study.propose(3, origin="replicate", original=0, seed=2).end(3, 60)
+    now = event_study.progress_state(PlannedWork(1, 1), seeds=Seeds(1, 0, references=3))
     assert (
         study_progress(now).reference_seeds, study_progress(now).front_seeds) == ((1, 2), (0, 0))
 
 
-def test_further_seeds_of_the_front_are_an_upper_limit(made):
-    made.propose(0).end(0, 100)
-    eta = time_left(made.situation(PlannedWork(2, 0), seeds=Seeds(3, 4)), 2)
+def test_front_seeds_are_upper_bound(event_study):
+    event_study.propose(0).end(0, 100)
+    eta = time_left(event_study.progress_state(PlannedWork(2, 0), seeds=Seeds(3, 4)), 2)
     assert (eta.seconds, eta.front_seeds) == (pytest.approx(100 + 200), pytest.approx(200))
-    made.propose(1).end(1, 100).propose(2, origin="replicate", original=0, seed=2)
-    now = made.situation(PlannedWork(5, 0), seeds=Seeds(3, 4))
+    event_study.propose(1).end(1, 100).propose(2, origin="replicate", original=0, seed=2)
+    now = event_study.progress_state(PlannedWork(5, 0), seeds=Seeds(3, 4))
     # nothing of the search goes on beside further seeds
     assert time_left(now, 2).seconds == pytest.approx(200)
     assert study_progress(now).front_seeds == (1, 4)
 
 
-def test_nothing_wanted_is_no_division_by_zero(tmp_path):
-    made = Made(tmp_path, total_trials=0)
-    made.owned(candidates=0, references=0)
+def test_progress_without_planned_work(tmp_path):
+    event_study = EventStudy(tmp_path, total_trials=0)
+    event_study.write_owner(candidates=0, references=0)
     shown = StudyWatcher(tmp_path).snapshot()
     assert (shown.progress.share, shown.progress.total, shown.eta.seconds) == (0.0, 0.0, None)
-    assert "0 % · 0 of 0 runs" in drawn(shown, 80)
+    assert "0 % · 0 of 0 runs" in rendered(shown, 80)
 
 
-def test_many_parts_are_shared_out_at_once():
+def test_makespan():
     assert makespan([1.0] * 20_001, 2) == pytest.approx(10_000.5)
     assert makespan([], 3) == 0 and makespan([5.0, 3.0, 3.0], 2) == 6.0
 
 
-def test_a_resumed_study_has_what_its_last_start_wants(made):
-    made.propose(0).end(0, 10)
-    assert StudyWatcher(made.study.folder).snapshot().progress.candidates == (1.0, 6.0)
-    made.owned(candidates=9, references=0)
-    shown = StudyWatcher(made.study.folder).snapshot()
+def test_resumed_study_uses_plan_of_last_start(event_study):
+    event_study.propose(0).end(0, 10)
+    assert StudyWatcher(event_study.study.folder).snapshot().progress.candidates == (1.0, 6.0)
+    event_study.write_owner(candidates=9, references=0)
+    shown = StudyWatcher(event_study.study.folder).snapshot()
     assert shown.progress.candidates == (1.0, 9.0) and shown.eta.seconds == pytest.approx(4 * 10)

@@ -14,7 +14,7 @@ from scalesearch.study.monitor.heartbeat import FINISHED, RUNNING, STOPPED, UNKN
 from scalesearch.study.monitor.render import describe_owner
 
 
-def test_the_heartbeat_lives_and_says_how_the_study_ended(tmp_path):
+def test_heartbeat_is_renewed_and_stores_end(tmp_path):
     assert read_owner(tmp_path).state == UNKNOWN
     facts = {"workers": 3, "executor": "here", "candidates": 5, "references": 1}
     with Heartbeat(tmp_path, facts, interval=0.01).running_study() as beat:
@@ -34,32 +34,32 @@ def test_the_heartbeat_lives_and_says_how_the_study_ended(tmp_path):
     (KeyboardInterrupt(), "interrupted"), (UserError("too many\nfailed"), "too many"),
     (DiskFullError("no room"), "no room"), (RuntimeError(), "RuntimeError"),
 ])
-def test_a_study_that_is_cut_off_says_why(tmp_path, error, words):
+def test_interrupted_study_stores_reason(tmp_path, error, words):
     with pytest.raises(type(error)), Heartbeat(tmp_path, {}).running_study():
         raise error
     assert (read_owner(tmp_path).state, read_owner(tmp_path).reason) == (STOPPED, words)
 
 
-def test_a_heartbeat_that_cannot_be_written_stops_nothing(tmp_path):
+def test_unwritable_heartbeat_is_ignored(tmp_path):
     (tmp_path / "file").write_text("no folder")
     with Heartbeat(tmp_path / "file", {}).running_study() as beat:
         assert beat.finish("done") == "done"
     assert (tmp_path / "file").read_text() == "no folder"
 
 
-def test_a_dead_process_has_stopped_and_a_silent_machine_is_named(made):
+def test_owner_state_of_dead_process_and_missing_heartbeat(event_study):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    file = made.study.folder / heartbeat.OWNER_FILE
-    made.owned(pid=ended.pid, machine=heartbeat.machine_id())
+    file = event_study.study.folder / heartbeat.OWNER_FILE
+    event_study.write_owner(pid=ended.pid, machine=heartbeat.machine_id())
     os.utime(file, (1000, 1000))
     # With a fresh sign of life it may only be out of sight.
-    assert read_owner(made.study.folder, clock=lambda: 1009.0).state == RUNNING
-    owner = read_owner(made.study.folder, clock=lambda: 1010.0)
+    assert read_owner(event_study.study.folder, clock=lambda: 1009.0).state == RUNNING
+    owner = read_owner(event_study.study.folder, clock=lambda: 1010.0)
     assert owner.state == STOPPED and owner.reason == f"its process {ended.pid} has died"
-    made.owned()
+    event_study.write_owner()
     os.utime(file, (1000, 1000))
-    owner = read_owner(made.study.folder, clock=lambda: 1120.0)
+    owner = read_owner(event_study.study.folder, clock=lambda: 1120.0)
     assert owner.state == RUNNING and not owner.is_over and owner.reason == "no heartbeat for 120 s"
     file.write_text("{")
-    assert read_owner(made.study.folder).state == UNKNOWN
+    assert read_owner(event_study.study.folder).state == UNKNOWN

@@ -63,7 +63,7 @@ def of_mlflow(study):
 @pytest.mark.parametrize(("kind", "package", "read"),
                          [(Files, "json", of_files), (TensorBoard, "tensorboard", of_tensorboard),
                           (MLflow, "mlflow", of_mlflow)])
-def test_each_complete_trial_is_logged_once_over_all_runs(
+def test_complete_trials_are_logged_once(
         tmp_path, monkeypatch, kind, package, read):
     pytest.importorskip(package)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -85,7 +85,7 @@ def test_each_complete_trial_is_logged_once_over_all_runs(
         assert ("validation_loss", 2.0, 1) in [tuple(point) for point in points]
 
 
-def test_a_tool_that_fails_is_told_once_and_its_copy_is_made_later(tmp_path):
+def test_failing_logger_is_reported_once_and_resumed(tmp_path):
     class Broken(Files):
         def write_trial(self, trial, params, points):
             raise ConnectionError("the server\nis away")
@@ -103,7 +103,7 @@ def make_study(folder):
     return make_driver(folder, make_plan(0)).study
 
 
-def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch):
+def test_missing_package_names_extra(tmp_path, monkeypatch):
     for name in ("tensorboard", "mlflow", "torch.utils.tensorboard"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
     for name in ("tensorboard", "mlflow"):

@@ -1,4 +1,4 @@
-"""A study watched from outside: what is gathered while its folder changes, and how it is drawn; nothing is written."""
+"""A study watched from outside: what is gathered while its folder changes, and how it is rendered; nothing is written."""
 
 import json
 import os
@@ -29,7 +29,7 @@ from scalesearch.study.trials.trials import Trials
 from tests.errors import refuses
 from tests.study.engine.test_promotion import RUNGS, work
 from tests.study.fakes import architecture_of, make_driver, make_plan
-from tests.study.made import Made, drawn
+from tests.study.event_study import EventStudy, rendered
 
 
 def tree(folder):
@@ -41,7 +41,7 @@ def tree(folder):
 # -- what is gathered
 
 
-def test_what_is_found_is_what_the_results_say(tmp_path):
+def test_snapshot_agrees_with_results(tmp_path):
     make_driver(tmp_path, make_plan(8)).run()
     before = tree(tmp_path)
     shown = StudyWatcher(tmp_path).snapshot()
@@ -57,79 +57,79 @@ def test_what_is_found_is_what_the_results_say(tmp_path):
     assert json.loads(json.dumps(shown.to_json()))["progress"]["candidates"] == [8.0, 6.0]
 
 
-def test_what_may_not_stand_on_the_front_still_counts_as_the_worst(made):
-    made.propose(
+def test_reference_point_uses_ineligible_trials(event_study):
+    event_study.propose(
         0, origin="reference", label="a", is_in_space=False).end(0, 5, bleu=1.0, params=9000.0)
-    made.propose(1).end(1, 5, bleu=20.0, params=1000.0).propose(2).end(
+    event_study.propose(1).end(1, 5, bleu=20.0, params=1000.0).propose(2).end(
         2, 5, bleu=30.0, params=2000.0)
-    volume = StudyWatcher(made.study.folder).snapshot().front.hypervolume
+    volume = StudyWatcher(event_study.study.folder).snapshot().front.hypervolume
     assert volume.reference_point == pytest.approx(
         {"bleu": 1 - 0.1 * 29, "params.total": 9000 + 0.1 * 8000})
     assert list(volume.reference_point.values()) == pytest.approx(
-        load_results(made.study.folder).hypervolume()[1])
+        load_results(event_study.study.folder).hypervolume()[1])
 
 
 @pytest.mark.parametrize(("names", "main"), [
     (("latency", "params.total"), "latency"), (("macs.total", "params.total"), "macs.total"),
     (("chrf", "params.total"), "chrf"),
 ])
-def test_a_study_without_the_tasks_metric_is_ordered_by_another(names, main, tmp_path):
-    made = Made(tmp_path, objectives=tuple(parse_objective(name, "min") for name in names))
-    made.propose(0)
-    made.study.append("ended", 0, state="complete", values=dict.fromkeys(names, 1.0),
+def test_main_objective_without_main_metric(names, main, tmp_path):
+    event_study = EventStudy(tmp_path, objectives=tuple(parse_objective(name, "min") for name in names))
+    event_study.propose(0)
+    event_study.study.append("ended", 0, state="complete", values=dict.fromkeys(names, 1.0),
                       wall_seconds=1, reason="")
-    shown = StudyWatcher(made.study.folder).snapshot()
+    shown = StudyWatcher(event_study.study.folder).snapshot()
     assert (shown.front.main_objective, shown.front.size) == (main, 1)
 
 
-def test_the_latest_change_of_the_hypervolume_by_hand(made):
+def test_latest_change_of_hypervolume(event_study):
     for number, (bleu, params) in enumerate([(10, 1000), (20, 2000), (15, 2500)]):
-        made.propose(number).end(number, 5, bleu, params)
-    volume = StudyWatcher(made.study.folder).snapshot().front.hypervolume
+        event_study.propose(number).end(number, 5, bleu, params)
+    volume = StudyWatcher(event_study.study.folder).snapshot().front.hypervolume
     # The corner is a tenth of each range beyond the worst: BLEU 10 - 1, params 2500 + 150.
     assert volume.reference_point == {"bleu": pytest.approx(9), "params.total": pytest.approx(2650)}
     first = (10 - 9) * (2650 - 1000)
     second = (20 - 10) * (2650 - 2000)
     assert volume.value == pytest.approx(first + second) and volume.gain == pytest.approx(second)
     events = [json.loads(line)
-              for line in (made.study.folder / "events.jsonl").read_text().splitlines()]
+              for line in (event_study.study.folder / "events.jsonl").read_text().splitlines()]
     (when,) = [event["time"] for event in events
                if (event["type"], event["trial"]) == ("ended", 1)]
     assert volume.trial == 1 and volume.ended_at == datetime.fromisoformat(when).timestamp()
 
 
-def test_a_front_shows_both_its_ends(made):
+def test_front_members_include_both_ends(event_study):
     for number in range(20):
-        made.propose(number).end(number, 5, bleu=number + 1, params=1000 * (number + 1))
-    found = StudyWatcher(made.study.folder).snapshot().front
+        event_study.propose(number).end(number, 5, bleu=number + 1, params=1000 * (number + 1))
+    found = StudyWatcher(event_study.study.folder).snapshot().front
     assert found.size == 20 and len(found.members) == 6
     assert (found.members[0].trial, found.members[-1].trial) == (19, 0)
 
 
-def test_what_is_in_training_is_shown_with_its_pace(made):
-    made.propose(0, label="big", origin="reference", is_in_space=False).propose(1)
-    place = made.working(0, step=100, share=0.25, loss=4.5, seconds=30,
+def test_running_trial_has_progress_and_pace(event_study):
+    event_study.propose(0, label="big", origin="reference", is_in_space=False).propose(1)
+    place = event_study.write_worker_files(0, step=100, share=0.25, loss=4.5, seconds=30,
                          validation={"validation_loss": 4.25})
-    shown = StudyWatcher(made.study.folder).snapshot()
+    shown = StudyWatcher(event_study.study.folder).snapshot()
     one, other = shown.running
     assert (one.type, one.name, one.step, one.steps, one.loss, one.validation_loss) == (
         "reference", "big", 100, 400, 4.5, 4.25)
     assert one.seconds_left == pytest.approx(90) and one.full_run_seconds == pytest.approx(120)
     assert (one.status, one.host, one.params, one.macs) == ("training", "here", 1000, 9000)
     assert (other.status, other.seconds_left, other.type) == ("waiting", None, "candidate")
-    made.study.append("started", 1, attempt=2)
-    assert [one.attempt for one in StudyWatcher(made.study.folder).snapshot().running] == [1, 2]
+    event_study.study.append("started", 1, attempt=2)
+    assert [one.attempt for one in StudyWatcher(event_study.study.folder).snapshot().running] == [1, 2]
     os.utime(place / "lease.json", (1, 1))
     assert "no heartbeat for" in StudyWatcher(
-        made.study.folder).snapshot().running[0].status_text
+        event_study.study.folder).snapshot().running[0].status_text
 
 
-def test_a_rung_is_told_from_the_end(tmp_path):
-    made = Made(tmp_path, rungs=Rungs((0.1, 0.3, 1.0), 3))
+def test_running_trial_has_next_rung(tmp_path):
+    event_study = EventStudy(tmp_path, rungs=Rungs((0.1, 0.3, 1.0), 3))
     for number in range(3):
-        made.propose(number).rung(number, 0, 0.1, 10, loss=3.0 - number)
-    made.study.append("started", 2, attempt=2)
-    made.working(2, step=60, share=0.15, seconds=15)
+        event_study.propose(number).rung(number, 0, 0.1, 10, loss=3.0 - number)
+    event_study.study.append("started", 2, attempt=2)
+    event_study.write_worker_files(2, step=60, share=0.15, seconds=15)
     shown = StudyWatcher(tmp_path).snapshot()
     assert [(one.rung, one.pause_share, one.attempt) for one in shown.running] == [(2, 0.3, 1)]
     assert shown.running[0].seconds_left == pytest.approx(15) and shown.running[
@@ -141,7 +141,7 @@ def test_a_rung_is_told_from_the_end(tmp_path):
 
 
 @pytest.mark.parametrize("way, sign", [("max", -1), ("min", 1)])
-def test_what_a_rung_says_of_the_end_is_a_rank_correlation(way, sign):
+def test_rank_correlation_agrees_with_scipy(way, sign):
     rng = random.Random(4)
     losses = [rng.choice([1.0, 2.0, 3.0, rng.random()]) for _ in range(20)]
     values = [sign * (loss + rng.random()) for loss in losses]
@@ -153,7 +153,7 @@ def test_what_a_rung_says_of_the_end_is_a_rank_correlation(way, sign):
         [(1.0, 2.0)] * 9, way) is None
 
 
-def test_the_rungs_of_a_study_that_ended(tmp_path):
+def test_rung_summaries_of_finished_study(tmp_path):
     driver = make_driver(tmp_path, make_plan(8, rungs=RUNGS), work=work)
     driver.study.update_meta(rungs=RUNGS)
     driver.run()
@@ -165,8 +165,8 @@ def test_the_rungs_of_a_study_that_ended(tmp_path):
     assert all(row.reached == row.promoted + row.paused for row in rows[:-1])
 
 
-def test_the_teacher_is_followed_from_its_beginning_to_its_end(tmp_path):
-    made = Made(tmp_path, teacher=TeacherMeta("abc"))
+def test_teacher_stages(tmp_path):
+    event_study = EventStudy(tmp_path, teacher=TeacherMeta("abc"))
     assert StudyWatcher(tmp_path).snapshot().teacher.stage == "waiting"
     learning = {"type": "update", "share": 0.25, "eta_seconds": 60}
     made_of = {"type": "decode", "done": 3, "total": 4}
@@ -186,10 +186,10 @@ def test_the_teacher_is_followed_from_its_beginning_to_its_end(tmp_path):
     (tmp_path / "teacher" / "corpus" / "result.json").unlink()
     (tmp_path / "teacher"
      / "result.json").write_text(json.dumps({"state": "failed", "reason": "diverged"}))
-    assert running_teacher(made.study).stage == "failed"
+    assert running_teacher(event_study.study).stage == "failed"
 
 
-def test_the_last_validation_outlives_the_next_update(tmp_path):
+def test_progress_keeps_last_validation(tmp_path):
     progress = ProgressFile(tmp_path, every=0.0)
     for facts in ({"type": "validation", "step": 50, "validation_loss": 4.5},
                   {"type": "update", "step": 60, "loss": 4.0}):
@@ -200,67 +200,67 @@ def test_the_last_validation_outlives_the_next_update(tmp_path):
 # -- a folder that changes meanwhile
 
 
-def test_half_written_files_are_waited_for(made):
-    made.propose(0)
-    place = made.working(0, share=0.5)
+def test_incomplete_files_are_read_later(event_study):
+    event_study.propose(0)
+    place = event_study.write_worker_files(0, share=0.5)
     (place / "progress.json").write_text('{"type": "upd')
-    whole = made.study.log.file.read_bytes()
+    whole = event_study.study.log.file.read_bytes()
     last = encode_event({"line": 3, "type": "ended", "trial": 0,
                          "time": "2026-01-01T00:00:00.000+00:00", "state": "complete",
                          "values": {"bleu": 9.0, "params.total": 1000.0}, "wall_seconds": 3.0})
-    made.study.log.file.write_bytes(whole + last[:40])
-    watch = StudyWatcher(made.study.folder)
+    event_study.study.log.file.write_bytes(whole + last[:40])
+    watch = StudyWatcher(event_study.study.folder)
     shown = watch.snapshot()
     assert shown.running[0].status == "starting" and shown.counts[
         "complete"] == 0 and not shown.problem
-    with made.study.log.file.open("ab") as file:
+    with event_study.study.log.file.open("ab") as file:
         file.write(last[40:])
     assert watch.snapshot().counts["complete"] == 1
 
 
-def test_only_what_was_appended_is_read_and_another_log_from_its_beginning(made):
-    made.propose(0).end(0, 3)
-    watch = StudyWatcher(made.study.folder)
+def test_watcher_reads_appended_lines_and_restarts_for_new_log(event_study):
+    event_study.propose(0).end(0, 3)
+    watch = StudyWatcher(event_study.study.folder)
     watch.snapshot()
     read = watch.follower._offset
     events = watch.study.trials.events
     watch.follower.update()
-    assert read == made.study.log.file.stat().st_size and watch.study.trials.events == events
-    damaged = bytearray(made.study.log.file.read_bytes())
+    assert read == event_study.study.log.file.stat().st_size and watch.study.trials.events == events
+    damaged = bytearray(event_study.study.log.file.read_bytes())
     damaged[:9] = b"#" * 9
-    with made.study.log.file.open("r+b") as file:  # what was read already is not looked at again
+    with event_study.study.log.file.open("r+b") as file:  # what was read already is not looked at again
         file.write(damaged)
-    made.propose(1)
+    event_study.propose(1)
     assert watch.snapshot().counts["pending"] == 1 and watch.follower._offset > read
-    made.study.log.file.unlink()
-    made.study.trials = Trials()
-    made.propose(0)
+    event_study.study.log.file.unlink()
+    event_study.study.trials = Trials()
+    event_study.propose(0)
     shown = watch.snapshot()
     assert (shown.counts["pending"], shown.counts["complete"], shown.front.size) == (1, 0, 0)
 
 
-def test_a_line_that_cannot_be_read_is_said_and_tried_again(made):
-    made.propose(0)
-    whole = made.study.log.file.read_bytes()
-    made.study.log.file.write_bytes(whole + b"\0\0\0\n")
-    watch = StudyWatcher(made.study.folder)
+def test_damaged_line_is_reported_and_read_again(event_study):
+    event_study.propose(0)
+    whole = event_study.study.log.file.read_bytes()
+    event_study.study.log.file.write_bytes(whole + b"\0\0\0\n")
+    watch = StudyWatcher(event_study.study.folder)
     assert "events.jsonl:3: a damaged line" in watch.snapshot().problem and watch.snapshot().counts[
         "pending"] == 1
-    with made.study.log.file.open("r+b") as file:
+    with event_study.study.log.file.open("r+b") as file:
         file.truncate(len(whole))
-    made.end(0, 3)
+    event_study.end(0, 3)
     shown = watch.snapshot()
     assert not shown.problem and shown.counts["complete"] == 1
 
 
-def test_a_folder_without_a_study_or_that_was_taken_away_is_said(tmp_path, made):
+def test_missing_study_is_reported(tmp_path, event_study):
     with refuses("no-study"):
         StudyWatcher(tmp_path / "none")
-    watch = StudyWatcher(made.study.folder)
-    (made.study.folder / "study.json").write_text("{")
+    watch = StudyWatcher(event_study.study.folder)
+    (event_study.study.folder / "study.json").write_text("{")
     with refuses("not-a-study", "study.json"):
         watch.snapshot()
-    (made.study.folder / "study.json").unlink()
+    (event_study.study.folder / "study.json").unlink()
     with refuses("no-study"):
         watch.snapshot()
 
@@ -269,73 +269,73 @@ def test_a_folder_without_a_study_or_that_was_taken_away_is_said(tmp_path, made)
 
 
 @pytest.mark.parametrize("width", [80, 140])
-def test_the_screen_fits_and_says_everything(tmp_path, width):
-    made = Made(tmp_path, rungs=Rungs((0.1, 1.0), 2), seeds=Seeds(2, 3))
-    made.owned(candidates=6, references=1, started_at=time.time() - 65,
+def test_screen_fits_width_and_shows_all_parts(tmp_path, width):
+    event_study = EventStudy(tmp_path, rungs=Rungs((0.1, 1.0), 2), seeds=Seeds(2, 3))
+    event_study.write_owner(candidates=6, references=1, started_at=time.time() - 65,
                executor="2 Ray workers on this machine")
-    made.propose(0, origin="reference", label="small").end(0, 100, bleu=12.5)
-    made.propose(1).rung(1, 0, 0.1, 12).propose(2, label=None)
-    made.working(2, step=40, share=0.075, loss=5.5, seconds=6)
-    made.study.append("crashed", 2, attempt=1,
+    event_study.propose(0, origin="reference", label="small").end(0, 100, bleu=12.5)
+    event_study.propose(1).rung(1, 0, 0.1, 12).propose(2, label=None)
+    event_study.write_worker_files(2, step=40, share=0.075, loss=5.5, seconds=6)
+    event_study.study.append("crashed", 2, attempt=1,
                       reason="the machine " + 30 * "very " + "far away is gone")
     shown = StudyWatcher(tmp_path).snapshot()
-    text = drawn(shown, width, 60)
+    text = rendered(shown, width, 60)
     assert all(len(line) <= width
-               for line in (*text.splitlines(), *drawn(shown, width).splitlines()))
+               for line in (*text.splitlines(), *rendered(shown, width).splitlines()))
     for words in ("running on far, process 1, for 0:01:05", "of 7 runs · about",
                   "0.2 of 6 candidates · 1 of 1 references", "0 of at most 3 further seeds",
                   "40 of 400", "5.500", "best loss", "promoted", "Front so far: 1", "0 small",
                   "12.5", "Hypervolume", "trial 2: its worker died (the machine very", "…"):
         assert words in text
     assert ("here, process 7" in text) == ("  000000000002  " in text) == (width == 140)
-    once = " ".join(drawn(shown, width).split())
+    once = " ".join(rendered(shown, width).split())
     assert "far away is gone)" in once and "seeds for the front" in once and "…" not in once
 
 
-def test_named_architectures_without_a_search_are_called_rows(tmp_path):
-    made = Made(tmp_path, seeds=Seeds(1, 0, references=2))
-    made.owned(candidates=0, references=2)
-    made.propose(0, origin="reference", label="small").end(0, 100, bleu=12.5)
-    made.propose(1, origin="reference", label="large").working(
+def test_study_without_search_counts_architectures(tmp_path):
+    event_study = EventStudy(tmp_path, seeds=Seeds(1, 0, references=2))
+    event_study.write_owner(candidates=0, references=2)
+    event_study.propose(0, origin="reference", label="small").end(0, 100, bleu=12.5)
+    event_study.propose(1, origin="reference", label="large").write_worker_files(
         1, step=40, share=0.1, loss=5.5, seconds=6)
-    text = drawn(StudyWatcher(tmp_path).snapshot(), 80)
+    text = rendered(StudyWatcher(tmp_path).snapshot(), 80)
     assert "1.1 of 2 architectures · 0 of 2 further seeds of architectures" in text and "large" in text and "reference" not in text  # noqa: E501
 
 
-def test_a_low_terminal_leaves_workers_out_and_says_how_many(made):
+def test_small_terminal_hides_running_trials(event_study):
     for number in range(30):
-        made.propose(number)
-    shown = StudyWatcher(made.study.folder).snapshot()
-    text = drawn(shown, 100, 30)
+        event_study.propose(number)
+    shown = StudyWatcher(event_study.study.folder).snapshot()
+    text = rendered(shown, 100, 30)
     assert "more" in text and len(text.splitlines()) <= 30
-    assert "more" not in drawn(shown, 100)
+    assert "more" not in rendered(shown, 100)
 
 
-def test_plain_lines_tell_each_change_once(made):
-    made.owned(candidates=8, references=0)
-    watch = StudyWatcher(made.study.folder)
+def test_lines_report_each_change_once(event_study):
+    event_study.write_owner(candidates=8, references=0)
+    watch = StudyWatcher(event_study.study.folder)
     plain = ChangePrinter()
 
     def lines():
         shown = watch.snapshot()
         return plain.lines(shown, tuple(watch.follower.events))
 
-    made.propose(0)
+    event_study.propose(0)
     assert lines()[0].startswith("fake · ") and lines() == []
-    made.end(0, 5)
+    event_study.end(0, 5)
     for number in range(1, 8):
-        made.propose(number).end(number, 5, bleu=number)
+        event_study.propose(number).end(number, 5, bleu=number)
     found = lines()
     assert len(found) == 16 and "trial 0 complete after 5 wall seconds" in found[
         0] and "8 of 8 runs" in found[-1]
-    made.owned(state=FINISHED, reason="8 candidates trained", candidates=8, references=0)
+    event_study.write_owner(state=FINISHED, reason="8 candidates trained", candidates=8, references=0)
     assert lines() == ["finished: 8 candidates trained"]
     assert plain.end(watch.snapshot())[1].startswith("trial 0: bleu 10")
 
 
-def test_a_reference_outside_the_space_is_shown_where_nobody_stands_on_the_front(tmp_path):
+def test_references_are_shown_without_front(tmp_path):
     reference = FixedArchitecture("outside",
                                   architecture_of({"width": 16, "depth": 1, "kind": "plain"}))
     make_driver(tmp_path, replace(make_plan(0), references=(reference,))).run()
-    text = drawn(StudyWatcher(tmp_path).snapshot(), 100)
+    text = rendered(StudyWatcher(tmp_path).snapshot(), 100)
     assert "References so far, by bleu" in text and "0 outside" in text

@@ -19,7 +19,7 @@ from scalesearch.study.trials.trial import Origin, State
 from tests.errors import refuses
 from tests.study.engine.test_driver import trained
 from tests.study.fakes import META, OBJECTIVES, FakeSpace, exported, fake_work, make_driver, make_plan
-from tests.study.made import Made
+from tests.study.event_study import EventStudy
 from tests.study.postgres import running
 
 
@@ -202,8 +202,8 @@ class Away:
         """Of our trials that it holds, in its order."""
         return [trial.user_attrs[TRIAL_NUMBER_ATTR] for trial in self.study.trials]
 
-    def export_of(self, made):
-        return OptunaExport(made.study, TrialExporter(FakeSpace(), OBJECTIVES), self.connect,
+    def export_of(self, event_study):
+        return OptunaExport(event_study.study, TrialExporter(FakeSpace(), OBJECTIVES), self.connect,
                             "here", self.said.append, lambda: self.now)
 
 
@@ -215,40 +215,40 @@ def settled(export):
 
 
 @pytest.fixture
-def made(tmp_path):
-    return Made(tmp_path / "made")
+def event_study(tmp_path):
+    return EventStudy(tmp_path / "study")
 
 
-def test_only_what_is_finished_is_added_and_that_once(made):
+def test_only_what_is_finished_is_added_and_that_once(event_study):
     there = Away()
-    made.propose(0).end(0, 5, bleu=12.0).propose(1).rung(1, 0, 0.1, 5).propose(2)
-    made.propose(3, state=State.INFEASIBLE, constraints={"params.total <= 500": 0.7})
-    made.propose(4, state=State.DUPLICATE, original=2).propose(
+    event_study.propose(0).end(0, 5, bleu=12.0).propose(1).rung(1, 0, 0.1, 5).propose(2)
+    event_study.propose(3, state=State.INFEASIBLE, constraints={"params.total <= 500": 0.7})
+    event_study.propose(4, state=State.DUPLICATE, original=2).propose(
         5, origin=Origin.REFERENCE, is_in_space=False).end(5, 5)
-    made.propose(6, origin=Origin.REPLICATE, original=0, seed=2).end(6, 5)
-    export = there.export_of(made)
+    event_study.propose(6, origin=Origin.REPLICATE, original=0, seed=2).end(6, 5)
+    export = there.export_of(event_study)
     assert there.numbers == [
         0, 3], "paused or in training, repeats of such, from outside the space, a further seed"
     settled(export)
     assert there.numbers == [0, 3] and export._thread is None
-    made.end(2, 5, bleu=10.0)
+    event_study.end(2, 5, bleu=10.0)
     settled(export)
-    made.end(1, 5, state="failed")
+    event_study.end(1, 5, state="failed")
     settled(export)
     assert there.numbers == [0, 3, 2, 4, 1]
     assert [trial.state.name for trial in there.study.trials] == [
         "COMPLETE", "PRUNED", "COMPLETE", "COMPLETE", "FAIL"]
     assert there.study.trials[3].values == [10.0, 1000.0] and there.study.trials[4].values is None
     assert there.study.trials[1].constraints == {"params.total <= 500": 0.7}
-    assert there.export_of(made) and there.numbers == [
+    assert there.export_of(event_study) and there.numbers == [
         0, 3, 2, 4, 1], "a study that goes on finds them there"
 
 
-def test_a_storage_that_is_away_is_tried_again_later_and_later(made):
+def test_a_storage_that_is_away_is_tried_again_later_and_later(event_study):
     there = Away()
-    export = there.export_of(made)
+    export = there.export_of(event_study)
     there.down = True
-    made.propose(0).end(0, 5)
+    event_study.propose(0).end(0, 5)
     while there.now < 2000:
         settled(export)
         there.now += 1.0
@@ -262,21 +262,21 @@ def test_a_storage_that_is_away_is_tried_again_later_and_later(made):
     assert "is still away (no route to host)" in there.said[
         1] and "--resume brings it up to date" in there.said[1]
     there.down = False
-    made.propose(1).end(1, 5)
+    event_study.propose(1).end(1, 5)
     export.close()
     assert there.said[2:] == ["the storage here is back, and up to date"] and there.numbers == [
         0, 1]
     connected = len(there.tried)
-    made.propose(2).end(2, 5)
+    event_study.propose(2).end(2, 5)
     settled(export)
     export.close()
     assert there.numbers == [0, 1, 2] and len(there.tried) == connected and len(there.said) == 3
 
 
-def test_what_was_added_before_a_storage_went_away_is_not_added_twice(made):
+def test_what_was_added_before_a_storage_went_away_is_not_added_twice(event_study):
     there = Away()
-    export = there.export_of(made)
-    made.propose(0).end(0, 5).propose(1).end(1, 5)
+    export = there.export_of(event_study)
+    event_study.propose(0).end(0, 5).propose(1).end(1, 5)
     add = there.add_trial
 
     def add_one(trial):
@@ -293,17 +293,17 @@ def test_what_was_added_before_a_storage_went_away_is_not_added_twice(made):
     assert there.numbers == [0, 1]
 
 
-def test_an_error_of_ours_is_said_once_and_ends_the_export_alone(made, capfd):
+def test_an_error_of_ours_is_said_once_and_ends_the_export_alone(event_study, capfd):
     there = Away()
-    export = there.export_of(made)
+    export = there.export_of(event_study)
     there.add_trial = lambda trial: trial.no_such_thing
     for number in range(3):
-        made.propose(number).end(number, 5)
+        event_study.propose(number).end(number, 5)
         settled(export)
     export.close()
     (said,) = there.said
     assert "AttributeError" in said and capfd.readouterr() == ("", "")
-    assert "no_such_thing" in (made.study.folder / "export-crash.txt").read_text()
+    assert "no_such_thing" in (event_study.study.folder / "export-crash.txt").read_text()
 
 
 def test_a_storage_that_does_not_answer_holds_nobody_up(tmp_path):

@@ -49,13 +49,13 @@ def page(folder):
     return page_of(folder)
 
 
-def test_the_page_is_well_formed_and_fetches_nothing(page):
+def test_page_is_well_formed_and_fetches_nothing(page):
     assert page.wrong == [] and set(page.ids) >= SECTIONS
     assert "://" not in re.sub(r'xmlns(:xlink)?="[^"]*"', "", page.file.read_text())
     assert len(page.alts()) >= 8 and all(page.alts())
 
 
-def test_every_finished_trial_has_a_row_and_links_to_its_files(page, folder):
+def test_finished_trials_have_rows_and_links_to_files(page, folder):
     results = load_results(folder)
     for trial in results.study.trials.with_state(State.COMPLETE):
         assert f"trial-{trial.number}" in page.ids
@@ -65,7 +65,7 @@ def test_every_finished_trial_has_a_row_and_links_to_its_files(page, folder):
     assert {row["id"] for row in rows} == {f"trial-{number}" for number in results.front["trial"]}
 
 
-def test_every_cost_can_stand_across_and_links_lead_to_ledger_and_curve(page, folder):
+def test_costs_can_be_selected_and_rows_link_to_costs_and_curves(page, folder):
     results = load_results(folder)
     across = {found["data-x"] for tag, found in page.tags if tag == "figure" and "data-x" in found}
     assert across >= {"params.total", "macs.total", "flops.total", "memory.weights"}
@@ -82,7 +82,7 @@ def test_every_cost_can_stand_across_and_links_lead_to_ledger_and_curve(page, fo
     assert any(href.endswith("job.json") for href in page.hrefs)
 
 
-def test_the_best_member_the_budget_and_the_gain_stand_at_the_head_and_members_come_first(
+def test_page_starts_with_best_member_and_budget(
         page, folder):
     front = load_results(folder).front
     best = front.loc[front["bleu"].astype(float).idxmax()]
@@ -93,7 +93,7 @@ def test_the_best_member_the_budget_and_the_gain_stand_at_the_head_and_members_c
     assert members == sorted(members, reverse=True) and any(members)
 
 
-def test_every_objective_that_is_a_cost_has_its_figure():
+def test_cost_choices_include_cost_objectives():
     """Those of an artifact are no cost that is always there."""
     table = pd.DataFrame({"params.total": [1, 2], "artifact.bytes": [3, 4], "load.mean": [1.0, 2.0],
                           "bleu": [1, 2]})
@@ -105,11 +105,11 @@ def test_every_objective_that_is_a_cost_has_its_figure():
 @pytest.mark.parametrize(("value", "words"),
                          [(2.23618e14, "2.23618 · 10¹⁴"), (1234.5, "1,234.5"), (0.0, "0"),
                           (1.5e-7, "1.5 · 10⁻⁷")])
-def test_numbers_are_as_people_write_them(value, words):
+def test_format_scientific(value, words):
     assert format_scientific(value) == words
 
 
-def test_letters_of_every_figure_can_be_read_on_a_phone(tmp_path):
+def test_text_of_figures_is_readable_on_phone(tmp_path):
     """A column of 390 pixels leaves 358 to a figure, which is scaled to them."""
     page = page_of(study(tmp_path, MIN_TRIALS + 6, most=10**6))
     assert "importance-figure" in page.ids and "parallel" in page.ids
@@ -122,13 +122,13 @@ def test_letters_of_every_figure_can_be_read_on_a_phone(tmp_path):
     assert len(drawings) > 9
 
 
-def test_a_page_that_stands_alone_links_to_no_file(folder, tmp_path):
+def test_standalone_page_has_no_file_links(folder, tmp_path):
     alone = Page(write_page(load_results(folder), tmp_path / "alone.html", alone=True))
     assert alone.wrong == [] and alone.hrefs and all(
         href.startswith(("#", "data:")) for href in alone.hrefs)
 
 
-def test_every_failure_and_every_missed_limit_is_there(page, folder):
+def test_failures_and_infeasible_proposals_are_listed(page, folder):
     trials = load_results(folder).study.trials
     failed = trials.with_state(State.FAILED)
     assert failed and page.text.count(FAULT) == len(failed)
@@ -136,7 +136,7 @@ def test_every_failure_and_every_missed_limit_is_there(page, folder):
     assert refused and f"{len(refused):,} proposals were infeasible" in page.text and "params.total" in page.text
 
 
-def test_marks_lie_where_the_points_are_drawn(page, folder):
+def test_marks_have_coordinates_of_points(page, folder):
     results = load_results(folder)
     text = page.file.read_text().partition('<figure id="front-params-total-bleu"')[2]
     places = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', text.partition("</svg>")[0])
@@ -149,7 +149,7 @@ def test_marks_lie_where_the_points_are_drawn(page, folder):
         assert f"{done[trial].values['bleu']:.2f}" in words and f"{int(done[trial].values['params.total']):,}" in words
 
 
-def test_a_label_is_text_wherever_it_stands(page):
+def test_labels_are_escaped(page):
     assert HOSTILE in page.text and not any(tag == "img" for tag, _ in page.tags)
     scripts = [found.get("type") for tag, found in page.tags if tag == "script"]
     assert scripts.count(None) == 1 and set(scripts) == {None, "application/json"}
@@ -157,7 +157,7 @@ def test_a_label_is_text_wherever_it_stands(page):
     assert any(HOSTILE in text for marks in page.marks for _, text, _ in marks)
 
 
-def test_numbers_name_protocol_signature_and_hash(page, folder):
+def test_page_names_protocol_signature_and_hash(page, folder):
     for words in ("forward: 10 source, 10 target tokens, vocabulary 100", "sig|v:1", "abc",
                   "synthetic corpus", "one seed a candidate",
                   f"{MIN_TRIALS} feasible finished trials are needed"):
@@ -166,13 +166,13 @@ def test_numbers_name_protocol_signature_and_hash(page, folder):
     assert f"{int(front['params.total']):,}" in page.text
 
 
-def test_the_same_study_gives_the_same_page_wherever_it_lies(folder, tmp_path):
+def test_page_is_deterministic(folder, tmp_path):
     one, other = (write_page(load_results(folder), tmp_path / name / "a b.html") for name in "xy")
     assert one.read_bytes() == other.read_bytes()
     assert page_of(folder, tmp_path / "elsewhere.html").wrong == []
 
 
-def test_the_last_hypervolume_is_that_of_the_front(folder, page):
+def test_hypervolume_history_ends_with_hypervolume_of_front(folder, page):
     facts = PageFacts(load_results(folder), folder)
     now, corner = facts.results.hypervolume()
     trials, volumes = zip(*hypervolume_history(facts, corner))
@@ -180,7 +180,7 @@ def test_the_last_hypervolume_is_that_of_the_front(folder, page):
     assert np.all(np.diff(volumes) >= 0) and trials[-1].training_hours > 0
 
 
-def test_a_study_without_anything_finished_says_so(tmp_path):
+def test_page_of_study_without_finished_trials(tmp_path):
     make_driver(tmp_path, make_plan(1))
     page = page_of(tmp_path)
     assert page.wrong == [] and set(page.ids) >= SECTIONS
@@ -189,7 +189,7 @@ def test_a_study_without_anything_finished_says_so(tmp_path):
         assert words in page.text
 
 
-def test_a_running_study_says_that_it_is_running(tmp_path):
+def test_page_of_running_study(tmp_path):
     events = (study(tmp_path, 6) / "events.jsonl").read_text().splitlines(keepends=True)
     ended = [at for at, line in enumerate(events) if json.loads(line)["type"] == "ended"]
     (tmp_path / "events.jsonl").write_text("".join(events[: ended[3]]))
@@ -198,7 +198,7 @@ def test_a_running_study_says_that_it_is_running(tmp_path):
         ] and "Some trials are not finished" in page.text and "pending" in page.text
 
 
-def test_rungs_are_counted_and_their_losses_shown(tmp_path):
+def test_page_shows_rungs_and_stopped_trials(tmp_path):
     rungs = Rungs((0.1, 0.3, 1.0), 2)
     make_driver(tmp_path, make_plan(8, rungs=rungs), work=rung_work).run()
     revise(tmp_path, rungs=rungs)
@@ -212,7 +212,7 @@ def test_rungs_are_counted_and_their_losses_shown(tmp_path):
                      for number, words, _ in marks if "stopped at a rung" in words}
 
 
-def test_further_seeds_come_with_their_verdict(tmp_path):
+def test_page_shows_seed_analysis(tmp_path):
     make_driver(tmp_path, seeded_plan(), noisy_work).run()
     revise(tmp_path, seeds=SEEDS)
     page = page_of(tmp_path)
@@ -223,7 +223,7 @@ def test_further_seeds_come_with_their_verdict(tmp_path):
         assert " ".join(line.split()) in page.text
 
 
-def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_path):
+def test_page_of_references_only(tmp_path):
     page = page_of(references_only(tmp_path))
     results = load_results(tmp_path)
     assert page.wrong == [] and set(page.ids) >= {
@@ -237,7 +237,7 @@ def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_pat
     assert {"costs-0", "costs-1"} <= set(page.ids) and len(results.front) == 0
 
 
-def test_a_table_of_rows_has_a_front_and_nothing_about_parameters(tmp_path):
+def test_page_of_ablation(tmp_path):
     revise(references_only(tmp_path, params={}, most=20000), type="ablation", base=HOSTILE)
     page = page_of(tmp_path)
     results = load_results(tmp_path)
@@ -247,7 +247,7 @@ def test_a_table_of_rows_has_a_front_and_nothing_about_parameters(tmp_path):
     assert f"difference to {HOSTILE}" in page.text and {"costs-0", "costs-1"} <= set(page.ids)
 
 
-def test_named_architectures_are_compared_with_the_first(tmp_path):
+def test_base_is_first_architecture(tmp_path):
     page = page_of(references_only(tmp_path))
     results = load_results(tmp_path)
     small, large = (trial.values["bleu"]
@@ -256,7 +256,7 @@ def test_named_architectures_are_compared_with_the_first(tmp_path):
     assert "No row has a second seed" in page.text and "#trial-0" in page.hrefs
 
 
-def test_named_architectures_are_compared_with_the_first_that_is_finished(tmp_path):
+def test_base_is_first_finished_architecture(tmp_path):
     sheets = {"fails": {"width": 8, "depth": 8, "kind": "plain"},
               "one": {"width": 16, "depth": 2, "kind": "plain"},
               "two": {"width": 24, "depth": 2, "kind": "plain"}}
@@ -265,7 +265,7 @@ def test_named_architectures_are_compared_with_the_first_that_is_finished(tmp_pa
         ] and "difference to one" in page.text and "Not finished: fails" in page.text
 
 
-def test_a_row_that_the_study_file_no_longer_names_is_not_in_the_table(tmp_path):
+def test_removed_architecture_is_not_in_table(tmp_path):
     sheets = {name: {"width": width, "depth": 2, "kind": "plain"}
               for name, width in (("a", 8), ("b", 16), ("c", 24))}
     sheets["the same"] = sheets["a"]
@@ -276,11 +276,11 @@ def test_a_row_that_the_study_file_no_longer_names_is_not_in_the_table(tmp_path)
     assert "1 named architecture duplicated another trial of the study" in page.text
 
 
-def test_a_study_without_two_named_architectures_has_no_table_of_them(page):
+def test_page_without_named_architectures(page):
     assert "named" not in page.ids and "figures" not in page.ids
 
 
-def test_figures_of_its_own_stand_under_their_titles_with_ids_of_their_own(folder, tmp_path):
+def test_study_figures_have_titles_and_unique_ids(folder, tmp_path):
     figure = Figure()
     axes = figure.add_subplot()
     axes.plot([1, 2], [3, 4], label="law")
@@ -294,7 +294,7 @@ def test_figures_of_its_own_stand_under_their_titles_with_ids_of_their_own(folde
     assert "BLEU by <size>." in page.text and "Law & order. BLEU by <size>." in page.alts()
 
 
-def test_the_ledger_of_a_trained_candidate_is_that_of_its_architecture_file(tmp_path):
+def test_module_costs_agree_with_architecture_file(tmp_path):
     space = read_space(find_file("transformer", "spaces"))
     architecture = space.single_architecture()
     bill = evaluate_cost(architecture.block,
@@ -314,7 +314,7 @@ def test_the_ledger_of_a_trained_candidate_is_that_of_its_architecture_file(tmp_
     assert trial_module_costs(study, other) == ()
 
 
-def test_importance_finds_the_question_that_decides():
+def test_importance_of_decisive_parameter():
     rng = np.random.default_rng(3)
     sheets = [{"width": int(rng.integers(1, 9)), "kind": str(rng.choice(["a", "b"])), "norm": "pre",
                **({"slope": float(rng.random())} if at % 2 else {})} for at in range(60)]
@@ -326,7 +326,7 @@ def test_importance_finds_the_question_that_decides():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_importances_are_optunas(seed):
+def test_importances_agree_with_optuna(seed):
     rng = np.random.default_rng(seed)
     params = [{"width": int(rng.integers(1, 90)), "depth": int(rng.integers(1, 5)),
                "kind": str(rng.choice(["a", "b"])), "wide": bool(rng.random() < 0.3),
@@ -350,7 +350,7 @@ def test_importances_are_optunas(seed):
         {name: value / total for name, value in theirs.items()}, abs=1e-9)
 
 
-def test_the_verb_writes_beside_the_study_or_where_it_is_told(tmp_path):
+def test_report_command_writes_page(tmp_path):
     make_driver(tmp_path / "fake", make_plan(3), fake_work).run()
     call = CliRunner().invoke
     said = call(command, ["report", str(tmp_path / "fake")], catch_exceptions=False)

@@ -113,7 +113,7 @@ def _column(page, heading):
     }""", heading)
 
 
-def test_it_opens_without_an_error_and_is_seen(view, tmp_path):
+def test_page_opens_without_error(view, tmp_path):
     page, wrong = view
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
@@ -123,7 +123,7 @@ def test_it_opens_without_an_error_and_is_seen(view, tmp_path):
     assert wrong == []
 
 
-def test_the_table_sorts_both_ways_with_gaps_at_the_end(view):
+def test_table_sorts_in_both_directions_with_missing_values_last(view):
     page, wrong = view
     button = page.locator("#trials-table th button", has_text="BLEU (validation)")
     for down in (False, True):
@@ -135,7 +135,7 @@ def test_the_table_sorts_both_ways_with_gaps_at_the_end(view):
     assert button.locator("..").get_attribute("aria-sort") == "descending" and wrong == []
 
 
-def test_the_table_filters_by_state_and_words(view):
+def test_table_filters_by_state_and_words(view):
     page, _ = view
     everyone = _column(page, "state")
     page.select_option("#filter-state", "failed")
@@ -148,14 +148,14 @@ def test_the_table_filters_by_state_and_words(view):
     assert 0 < len(_column(page, "state")) < len(everyone)
 
 
-def test_a_point_leads_to_its_row(view):
+def test_click_on_point_shows_row(view):
     page, _ = view
     number = page.locator("#front .point").first.get_attribute("data-trial")
     page.locator("#front .point").first.dispatch_event("click")
     assert page.locator("tr.chosen").get_attribute("id") == f"trial-{number}"
 
 
-def test_a_point_says_its_numbers_at_once_and_lights_its_row(view):
+def test_hover_on_point_shows_numbers_and_highlights_row(view):
     page, wrong = view
     point = page.locator("#front-panels figure:not([hidden]) .point").first
     number = point.get_attribute("data-trial")
@@ -175,7 +175,7 @@ def _across(page):
 
 
 @pytest.mark.parametrize("which", ["view", "example"])
-def test_the_reader_chooses_what_stands_across(which, request):
+def test_reader_selects_costs(which, request):
     page, wrong = request.getfixturevalue(which)
     assert _across(page) == ["params.total", "macs.total"]
     for name in ("flops.total", "memory.weights"):
@@ -184,7 +184,7 @@ def test_the_reader_chooses_what_stands_across(which, request):
     assert _across(page) == ["macs.total", "flops.total", "memory.weights"] and wrong == []
 
 
-def test_without_a_script_the_figures_of_the_objectives_stand_there(browser, file):
+def test_figures_of_objectives_without_script(browser, file):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(file.as_uri())
@@ -196,7 +196,7 @@ def test_without_a_script_the_figures_of_the_objectives_stand_there(browser, fil
     context.close()
 
 
-def test_a_link_to_a_curve_highlights_it(view):
+def test_link_to_curve_highlights_it(view):
     page, wrong = view
     link = page.locator("#trials-table a", has_text="curve").first
     link.click()
@@ -205,7 +205,7 @@ def test_a_link_to_a_curve_highlights_it(view):
         f"#validation-loss .point.chosen[data-trial='{number}']").count() == 1 and wrong == []
 
 
-def test_a_link_unfolds_the_costs_that_it_leads_to(view):
+def test_link_unfolds_costs(view):
     page, _ = view
     link = page.locator("#trials-table a", has_text="costs").first
     link.click()
@@ -214,13 +214,13 @@ def test_a_link_unfolds_the_costs_that_it_leads_to(view):
         "one => one.getBoundingClientRect().top < 900")
 
 
-def test_a_study_of_references_alone_opens_without_an_error(browser, tmp_path):
+def test_page_of_references_opens_without_error(browser, tmp_path):
     for page, wrong in _opened(browser, page_of(references_only(tmp_path)).file):
         assert page.evaluate(OVERLAPS) == [] and wrong == []
         assert page.locator("#named-table tbody tr").count() == 2
 
 
-def test_the_example_is_whole_and_small(example):
+def test_example_is_complete_and_small(example):
     page, wrong = example
     read = Page(EXAMPLE)
     assert read.wrong == [] and EXAMPLE.stat().st_size < MOST_HTML
@@ -237,7 +237,7 @@ def test_the_example_is_whole_and_small(example):
 
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_of_the_example_stands_on_anything_else(example, width, theme):
+def test_example_has_no_overlaps(example, width, theme):
     page, wrong = example
     page.emulate_media(color_scheme=theme)
     page.set_viewport_size({"width": width, "height": 900})
@@ -247,7 +247,7 @@ def test_nothing_of_the_example_stands_on_anything_else(example, width, theme):
     assert wrong == []
 
 
-def test_a_screenshot_of_the_example(example, tmp_path):
+def test_screenshot_of_example(example, tmp_path):
     page, wrong = example
     file = Path(os.environ.get("REPORT_SCREENSHOT") or tmp_path / "example-report.png")
     page.set_viewport_size({"width": 1280, "height": 2000})
@@ -258,7 +258,7 @@ def test_a_screenshot_of_the_example(example, tmp_path):
     assert 10_000 < file.stat().st_size < MOST_PNG and wrong == []
 
 
-def test_nothing_but_tables_is_wider_than_a_phone(view):
+def test_only_tables_are_wider_than_phone(view):
     page, _ = view
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -20,7 +20,7 @@ from scalesearch.study.trials.trial import State
 from tests.errors import refuses
 from tests.study.engine.test_promotion import RUNGS, work
 from tests.study.fakes import make_driver, make_plan
-from tests.study.made import Made
+from tests.study.event_study import EventStudy
 
 PLAN = make_plan(5, rungs=RUNGS, seeds=Seeds(max_per_candidate=2, extra_runs=2))
 READING = (["status"], ["status", "--json"], ["front"], ["front", "--csv", "--all"],
@@ -69,7 +69,7 @@ def swap(lines):
      (lambda lines: lines.__setitem__(2, b"null\n"), 3),
      (lambda lines: lines.__setitem__(2, lines[2].replace(b'"trial": ', b'"trial": 1', 1)), 3)],
     ids=["lost", "swapped", "doubled line", "doubled log", "null", "changed"])
-def test_a_damaged_log_is_refused_with_its_line_and_repaired(study, damage, place):
+def test_damaged_log_is_reported_with_line_and_repaired(study, damage, place):
     known = finished(study.folder)
     lines = study.log.lines()
     place = place or len(lines) + 1
@@ -88,7 +88,7 @@ def test_a_damaged_log_is_refused_with_its_line_and_repaired(study, damage, plac
         repair(study.folder, study.folder.with_name("again"))
 
 
-def test_lost_events_and_records_are_made_again_from_each_other(study):
+def test_lost_events_and_records_are_restored(study):
     first, second, *_ = finished(study.folder).values()
     theirs = b'"trial": %d,' % first.number
     study.log.file.write_bytes(b"".join(line for line in study.log.lines() if theirs not in line))
@@ -102,18 +102,18 @@ def test_lost_events_and_records_are_made_again_from_each_other(study):
     assert make_driver(Path(repaired.folder), PLAN, work, kind="local", storage=False).run()
 
 
-def test_duplicates_of_a_lost_trial_are_left_out(tmp_path):
-    made = Made(tmp_path / "study")
-    made.propose(0).end(0, 5).propose(1).propose(2, state=State.DUPLICATE, original=1)
-    lines = made.study.log.lines()
-    made.study.log.file.write_bytes(b"".join(line for line in lines if b'"trial": 1,' not in line
+def test_duplicates_of_lost_trial_are_removed(tmp_path):
+    event_study = EventStudy(tmp_path / "study")
+    event_study.propose(0).end(0, 5).propose(1).propose(2, state=State.DUPLICATE, original=1)
+    lines = event_study.study.log.lines()
+    event_study.study.log.file.write_bytes(b"".join(line for line in lines if b'"trial": 1,' not in line
                                              and b'"number": 1,' not in line))
-    lost = repair(made.study.folder, tmp_path / "whole").lost
+    lost = repair(event_study.study.folder, tmp_path / "whole").lost
     assert [trial.number for trial in StudyDir(tmp_path / "whole").load().trials] == [0]
     assert any("trial 2" in line for line in lost)
 
 
-def test_a_finished_trial_whose_folder_is_lost_is_named(study):
+def test_finished_trial_without_folder_is_reported(study):
     lost = next(iter(finished(study.folder).values()))
     shutil.rmtree(study.trial_folder(lost))
     for verb in (["front"], ["front", "--latex"], ["status"]):
@@ -126,7 +126,7 @@ def test_a_finished_trial_whose_folder_is_lost_is_named(study):
     assert [row["trial"] for row in json.loads(rows) if row["lost"]] == [lost.number]
 
 
-def test_a_damaged_result_is_put_aside_and_trained_again(tmp_path):
+def test_trial_with_damaged_result_is_trained_again(tmp_path):
     driver = make_driver(tmp_path, make_plan(2), storage=False)
     driver._dispatch()
     driver.runner.poll(0.1)
@@ -216,7 +216,7 @@ def hold(whole, folder, seed):
 
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6))
-def test_damaged_folders_end_in_no_traceback_and_lose_nothing(whole, tmp_path_factory, seed):
+def test_damaged_folders_cause_no_traceback_and_no_loss(whole, tmp_path_factory, seed):
     hold(whole, tmp_path_factory.mktemp("damaged") / "study", seed)
 
 
@@ -227,6 +227,6 @@ def test_five_hundred_damaged_folders(whole, tmp_path):
         shutil.rmtree(tmp_path / str(seed))
 
 
-def test_a_log_says_its_own_lines(study):
+def test_events_have_line_numbers(study):
     assert [event.line
             for event in EventLog(study.log.file)] == list(range(1, len(study.log.lines()) + 1))

@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     return where
 
 
-def test_the_front_is_that_of_the_finished_feasible_candidates(folder):
+def test_front_of_finished_feasible_candidates(folder):
     results = load_results(folder)
     done = results.table[(results.table["state"] == "complete") & results.table["is_feasible"]]
     on_front = pareto_front(done[["bleu", "params.total"]].to_numpy(float), ["max", "min"])
@@ -36,7 +36,7 @@ def test_the_front_is_that_of_the_finished_feasible_candidates(folder):
     assert len(results.table) == len(results.study.trials)
 
 
-def test_all_files_are_written_and_the_same_again(folder, tmp_path):
+def test_write_outputs_is_deterministic(folder, tmp_path):
     results = load_results(folder)
     files = write_outputs(results, tmp_path / "one")
     assert [file.name for file in files] == ["front.csv", "all.csv", "bleu-vs-params.png",
@@ -47,7 +47,7 @@ def test_all_files_are_written_and_the_same_again(folder, tmp_path):
     assert pd.read_csv(files[0])["trial"].tolist() == results.front["trial"].tolist()
 
 
-def test_what_was_never_trained_has_its_answers_in_the_same_columns(tmp_path):
+def test_untrained_trials_have_params_in_same_columns(tmp_path):
     """Answers hold constants and canonical names, which the parameters alone do not."""
     plan = make_plan(10, most=2000)
     plain = plan.evaluator.space.resolve
@@ -74,7 +74,7 @@ def test_notes_name_protocol_synthetic_corpus_signature_and_seed(folder):
 @pytest.mark.parametrize(("metric", "words"),
                          [("tokenized_bleu", "Tokenized BLEU: multi-bleu"), ("bleu", "BLEU: 13a"),
                           ("loss", "BLEU: 13a")])
-def test_the_signature_is_of_the_metric_that_the_study_chooses_by(folder, metric, words):
+def test_signature_of_main_metric(folder, metric, words):
     results = load_results(folder)
     goals = (parse_objective(metric, "min" if metric == "loss" else "max"),
              parse_objective("params.total", "min"))
@@ -87,19 +87,19 @@ def test_the_signature_is_of_the_metric_that_the_study_chooses_by(folder, metric
     assert f"{METRICS[name].label}: {signature}" == words
 
 
-def test_the_hypervolume_names_its_reference_point(folder):
+def test_hypervolume_has_reference_point(folder):
     value, corner = load_results(folder).hypervolume()
     table = load_results(folder).table
     done = table[table["state"] == "complete"]
     assert value > 0 and corner[0] < done["bleu"].min() and corner[1] > done["params.total"].max()
 
 
-def test_nothing_is_chosen_where_nothing_is_finished(made):
-    with refuses("nothing-finished", made.study.folder):
-        select_trial(load_results(made.study.folder), None, None)
+def test_select_trial_without_finished_trials(event_study):
+    with refuses("nothing-finished", event_study.study.folder):
+        select_trial(load_results(event_study.study.folder), None, None)
 
 
-def test_export_takes_the_best_or_the_given_one(folder):
+def test_select_trial_by_objective_or_number(folder):
     results = load_results(folder)
     rows = results.front.set_index("trial")
     assert select_trial(results, "bleu", None)[0] == rows["bleu"].idxmax()
@@ -118,7 +118,7 @@ def test_export_takes_the_best_or_the_given_one(folder):
         select_trial(results, "test.bleu", None)
 
 
-def test_a_study_that_has_only_begun_can_be_read(tmp_path):
+def test_results_of_started_study(tmp_path):
     driver = make_driver(tmp_path, make_plan(1))
     results = load_results(tmp_path)
     assert results.front.empty and results.hypervolume() is None and results.signature == ""

@@ -1,4 +1,4 @@
-"""A study that is written by hand, event by event."""
+"""Study folders whose events and files are written directly by tests."""
 
 import io
 import json
@@ -20,14 +20,15 @@ from tests.study.fakes import META
 COSTS = {"params.total": 1000, "macs.total": 9000}
 
 
-class Made:
-    """A study that is written by hand, event by event."""
+class EventStudy:
+    """Study folder to which a test adds events."""
 
     def __init__(self, folder, **meta):
         self.study = StudyDir(folder)
         self.study.create(replace(META, **meta), "study: fake\n", "width: 8\n")
 
     def propose(self, number, origin=Origin.SAMPLER, **facts):
+        """Propose a trial, and start it if it is pending."""
         facts = {"state": State.PENDING, "architecture": f"{number:012x}", "costs": COSTS,
                  "origin": origin, **facts}
         if self.study.propose(Trial(number, **facts)).state == State.PENDING:
@@ -35,39 +36,43 @@ class Made:
         return self
 
     def end(self, number, seconds, bleu=10.0, params=1000.0, state="complete"):
+        """End a trial."""
         values = {"bleu": bleu, "params.total": params} if state == "complete" else None
         self.study.append("ended", number, state=state, values=values, wall_seconds=seconds,
                           reason="")
         return self
 
     def rung(self, number, rung, share, seconds, loss=3.0):
+        """Pause a trial at a rung."""
         self.study.append("rung", number, rung=rung, loss=loss, share=share, seconds=seconds)
         return self
 
-    def working(self, number, **facts):
-        """The folder of a training, as its worker leaves it."""
-        place = self.study.trial_folder(self.study.trials[number])
-        place.mkdir(parents=True)
-        (place / "job.json").write_text(json.dumps({"recipe": {"steps": 400}}))
+    def write_worker_files(self, number, **facts):
+        """Write the files of a worker that is training a trial; return the trial's folder."""
+        folder = self.study.trial_folder(self.study.trials[number])
+        folder.mkdir(parents=True)
+        (folder / "job.json").write_text(json.dumps({"recipe": {"steps": 400}}))
         owner = {"host": "here", "pid": 7, "machine": "m", "started_at": time.time() - 40}
-        (place / "lease.json").write_text(json.dumps(owner))
-        (place / "progress.json").write_text(json.dumps({"type": "update", **facts}))
-        return place
+        (folder / "lease.json").write_text(json.dumps(owner))
+        (folder / "progress.json").write_text(json.dumps({"type": "update", **facts}))
+        return folder
 
-    def owned(self, **facts):
+    def write_owner(self, **facts):
+        """Write ``owner.json``, by default of a running study on another machine."""
         facts = {"state": RUNNING, "host": "far", "machine": "other", "pid": 1, "workers": 2,
                  **facts}
         (self.study.folder / heartbeat.OWNER_FILE).write_text(json.dumps(facts))
 
-    def situation(self, wanted, **meta):
+    def progress_state(self, planned, **meta):
+        """Change ``study.json`` and return the state for estimates of the remaining time."""
         self.study.update_meta(**meta)
         study = StudyDir(self.study.folder).read_meta()
         LogFollower(study).update()
-        return ProgressState(study.trials, wanted, study.meta, running_trials(study))
+        return ProgressState(study.trials, planned, study.meta, running_trials(study))
 
 
-def drawn(shown, width, height=None):
-    """What a terminal of that size shows."""
+def rendered(snapshot, width, height=None):
+    """Render a snapshot as the text on a terminal of this size."""
     console = Console(file=io.StringIO(), width=width)
-    console.print(render_snapshot(shown, width, height))
+    console.print(render_snapshot(snapshot, width, height))
     return console.file.getvalue()
