@@ -84,7 +84,7 @@ def test_models_of_tokenized_text_are_scored_by_its_words(
         task: str, metrics: tuple[str, ...], tmp_path: Path) -> None:
     corpus = corpus_of(TASKS[task], tmp_path, tokenized=True)
     result = train(tiny(), corpus, recipe(steps=30), tmp_path / "model")
-    sides = ["--source", str(tmp_path / "valid.a"), "--target", str(tmp_path / "valid.b")]
+    sides = ["--source", str(tmp_path / "validation.a"), "--target", str(tmp_path / "validation.b")]
     [model] = json.loads(run(score_verb, tmp_path / "model", *sides, "--samples", "10",
                              "--json").stdout)["models"]
     assert [model[name]["score"] for name in metrics] == [result.metrics[name] for name in metrics]
@@ -97,7 +97,7 @@ def test_models_of_tokenized_text_are_scored_by_its_words(
 @pytest.mark.parametrize("task", ["correction", "summarization"])
 def test_other_tasks_say_why_they_have_no_intervals(task: str, tmp_path: Path) -> None:
     train(tiny(), corpus_of(TASKS[task], tmp_path), recipe(), tmp_path / "model")
-    sides = ["--source", str(tmp_path / "valid.a"), "--target", str(tmp_path / "valid.b")]
+    sides = ["--source", str(tmp_path / "validation.a"), "--target", str(tmp_path / "validation.b")]
     found = json.loads(run(score_verb, tmp_path / "model", *sides, "--json").stdout)
     [note], [model] = found["notes"], found["models"]
     assert task in note and "No intervals" in note and not any(

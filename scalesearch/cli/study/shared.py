@@ -206,4 +206,4 @@ def results_to_json(results: Results) -> dict[str, Any]:
             "counts": dict(Counter(str(trial.state)
                                    for trial in results.study.trials.candidates()).most_common()),
             "front": trials_to_json(results, results.front), "proxies": results.proxies().to_json(),
-            "hypervolume": None if volume is None else {"value": volume[0], "reference": volume[1]}}
+            "hypervolume": None if volume is None else {"value": volume[0], "reference_point": volume[1]}}
