@@ -1,1 +1,4 @@
-"""What fits a budget: exact counts where a space factorizes, estimates elsewhere, fronts, and the nearest that fits."""
+"""Feasible candidates of a space: counts, shares, cost front and nearest ones.
+
+Counts are exact if the space can be decomposed into sections, and estimates otherwise.
+"""

@@ -1,8 +1,9 @@
-"""Random candidates within a budget, by construction: from a space taken apart, without rejecting anything.
+"""Random candidates within a budget, without rejection.
 
-The chances are those of answering parameter by parameter (uniform, or log-uniform where the space
-says so) and drawing again until the budget is met; only that nothing is drawn in vain: first a
-cell, then a left side, weighed by all the right sides that fit with it, then one of those.
+The distribution is that of rejection sampling: each parameter is sampled (uniformly, or
+log-uniformly for ranges with this option) until the budget is met. Here, a cell is sampled first,
+then a left side, weighted by all its feasible right sides, and then one of these. See
+:mod:`scalesearch.feasible.counter` for cells and sides.
 """
 
 from __future__ import annotations
@@ -29,13 +30,16 @@ Probabilities = NDArray[np.float64]
 
 
 class BudgetSampler:
-    """Draws answer sheets of ``space`` that meet ``bounds``.
+    """Sampler of configurations of ``space`` that meet ``bounds``.
 
     Attributes:
-        share: of draws of the whole space that would meet them, exactly.
+        feasible_share: exact share of random configurations that meet the bounds.
+        row_probabilities: probability of each row of a part, by name of the part.
+        cumulative_weights: (cells,) cumulative probability of a feasible sample in each cell.
 
     Raises:
-        TooMany, Endless: the space is too large to take apart, or has no end.
+        TooManyCandidatesError: the space is too large to decompose.
+        ContinuousRangeError: the space has a continuous range.
     """
 
     def __init__(self, space: Space, protocol: Protocol, bounds: list[CostBound]) -> None:
@@ -44,87 +48,90 @@ class BudgetSampler:
         self.counter = FeasibleCounter(Decomposition(space, protocol, names), bounds)
         self.parts = self.counter.decomposition.parts
         self.bounds = bounds
-        spine = set(self.parts[SHARED_PART].parameters)
-        self.row_probabilities = {name: self._chances(part, set() if name == SHARED_PART else spine)
-                        for name, part in self.parts.items()}
-        self.cumulative_weights = np.cumsum(self._weights())
-        self.feasible_share = float(
-            self.cumulative_weights[-1]) if len(self.cumulative_weights) else 0.0
+        shared = set(self.parts[SHARED_PART].parameters)
+        self.row_probabilities = {
+            name: self._row_probabilities(part, set() if name == SHARED_PART else shared)
+            for name, part in self.parts.items()}
+        self.cumulative_weights = np.cumsum(self._cell_weights())
+        self.feasible_share = 0.0
+        if len(self.cumulative_weights):
+            self.feasible_share = float(self.cumulative_weights[-1])
 
     def sample(self, rng: random.Random) -> dict[str, Any] | None:
-        """A sheet's answers by parameter; None where nothing meets the bounds."""
+        """Sample the value of each parameter; None if no candidate meets the bounds."""
         if not self.feasible_share > 0:
             return None
         cell = self.counter.cells[_sample_index(self.cumulative_weights, rng)]
-        room = self._slack_by_row(cell.left)
-        mine = _sample_index(np.cumsum(self._lefts[cell.left]
-                                       * self._weighted_index(cell.right).weight_within(room)), rng)
-        fits = (self.counter.bounded_costs("right", cell.right, self.bounds) <= room[mine]).all(1)
-        theirs = _sample_index(np.cumsum(self._rights[cell.right] * fits), rng)
-        rest = _sample_index(
-            np.cumsum(self.row_probabilities[REMAINING_PART][cell.valid_rest_rows]), rng)
-        return dict(self.counter.candidate_at(cell, mine, theirs, rest).param_values.params)
+        slack = self._slack_by_row(cell.left)
+        left_weights = self._left_probabilities[cell.left] * self._weighted_index(
+            cell.right).weight_within(slack)
+        left = _sample_index(np.cumsum(left_weights), rng)
+        right_costs = self.counter.bounded_costs("right", cell.right, self.bounds)
+        is_feasible = (right_costs <= slack[left]).all(1)
+        right = _sample_index(np.cumsum(self._right_probabilities[cell.right] * is_feasible), rng)
+        remaining = self.row_probabilities[REMAINING_PART][cell.valid_rest_rows]
+        rest_row = _sample_index(np.cumsum(remaining), rng)
+        return dict(self.counter.candidate_at(cell, left, right, rest_row).param_values.params)
 
     @cached_property
-    def _caps(self) -> NDArray[np.int64]:
+    def _limits(self) -> NDArray[np.int64]:
         return np.array([bound.clipped_limit for bound in self.bounds], np.int64)
 
     @cached_property
-    def _lefts(self) -> list[Probabilities]:
+    def _left_probabilities(self) -> list[Probabilities]:
         return [self.row_probabilities[LEFT_SECTION][group.valid_rows[0]]
                 for group in self.counter.left_groups]
 
     @cached_property
-    def _rights(self) -> list[Probabilities]:
-        rights = []
+    def _right_probabilities(self) -> list[Probabilities]:
+        by_group = []
         for group in self.counter.right_groups:
-            chances = np.ones(int(group.is_valid.sum()))
+            probabilities = np.ones(int(group.is_valid.sum()))
             for name, rows in zip(RIGHT_SECTIONS, group.valid_rows):
-                chances *= self.row_probabilities[name][rows]
-            rights.append(chances)
-        return rights
+                probabilities *= self.row_probabilities[name][rows]
+            by_group.append(probabilities)
+        return by_group
 
-    def _weights(self) -> Probabilities:
-        """(cells,) the chance that a draw of the whole space is of that cell and meets the bounds."""
+    def _cell_weights(self) -> Probabilities:
+        """(cells,) probability that a random candidate is in the cell and feasible."""
         cells = self.counter.cells
-        weights = np.array([cell.is_allowed * self.row_probabilities[SHARED_PART][cell.spine_row]
+        weights = np.array([cell.is_allowed * self.row_probabilities[SHARED_PART][cell.shared_row]
                             * self.row_probabilities[REMAINING_PART][cell.valid_rest_rows].sum()
                             for cell in cells])
         by_right: dict[int, dict[int, list[int]]] = {}
-        for place in np.flatnonzero(weights).tolist():
-            by_right.setdefault(cells[place].right, {}).setdefault(
-                cells[place].left, []).append(place)
-        for right, lefts in by_right.items():
-            # a hundred bytes a row: kept no longer than needed
-            weighed = self._weighted_index(right)
-            for left, places in lefts.items():
-                weights[places] *= float(self._lefts[left]
-                                         @ weighed.weight_within(self._slack_by_row(left)))
+        for index in np.flatnonzero(weights).tolist():
+            cell = cells[index]
+            by_right.setdefault(cell.right, {}).setdefault(cell.left, []).append(index)
+        for right, by_left in by_right.items():
+            dominance = self._weighted_index(right)  # large: kept for one right group only
+            for left, indices in by_left.items():
+                partner_weights = dominance.weight_within(self._slack_by_row(left))
+                weights[indices] *= float(self._left_probabilities[left] @ partner_weights)
         return weights
 
     def _weighted_index(self, right: int) -> DominanceIndex:
         return DominanceIndex(self.counter.bounded_costs("right", right, self.bounds),
-                              self._rights[right])
+                              self._right_probabilities[right])
 
     def _slack_by_row(self, left: int) -> NDArray[np.int64]:
-        """(rows, bounds) what each good left row leaves."""
-        return self._caps - self.counter.bounded_costs("left", left, self.bounds)
+        """(rows, bounds) limits minus the costs of each valid left row."""
+        return self._limits - self.counter.bounded_costs("left", left, self.bounds)
 
-    def _chances(self, part: SectionCandidates, elsewhere: set[str]) -> Probabilities:
-        """(rows,) the chance of each row's answers, those to parameters that are counted ``elsewhere`` left out."""
-        chances = np.ones(len(part))
+    def _row_probabilities(self, part: SectionCandidates, excluded: set[str]) -> Probabilities:
+        """(rows,) probability of each row, without the parameters ``excluded``."""
+        probabilities = np.ones(len(part))
         for column, name in enumerate(part.parameters):
-            if name not in elsewhere:
-                # the last is UNASKED's, which is -1
-                chance = np.append(value_probabilities(self.parameters[name]), 1.0)
-                chances *= chance[part.value_indices[:, column]]
-        return chances
+            if name not in excluded:
+                # The last entry is for NOT_SAMPLED, which is -1.
+                by_index = np.append(value_probabilities(self.parameters[name]), 1.0)
+                probabilities *= by_index[part.value_indices[:, column]]
+        return probabilities
 
 
 def value_probabilities(parameter: Parameter) -> Probabilities:
-    """The chance of each of a parameter's answers in its ``draw``."""
+    """Probability of each value of a parameter under its ``sample`` method."""
     count = parameter.count()
-    assert count is not None, "what has no end was refused before"
+    assert count is not None, "continuous ranges are rejected earlier"
     if not (isinstance(parameter, IntRange) and parameter.log):
         return np.full(count, 1 / count)
     edges = np.log(np.append(np.array(parameter.values()) - 0.5, parameter.high + 0.5))
@@ -132,19 +139,19 @@ def value_probabilities(parameter: Parameter) -> Probabilities:
 
 
 def parameters_by_name(space: Space) -> dict[str, Parameter]:
-    """Name to parameter.
+    """Parameters by name.
 
     Raises:
-        TooMany: a name holds several parameters, by a condition.
+        TooManyCandidatesError: a parameter has different values depending on a condition.
     """
     parameters: dict[str, Parameter] = {}
     for name, parameter in space.parameters():
         if parameters.setdefault(name, parameter) != parameter:
-            raise TooManyCandidatesError(f"{name} is asked in several ways")
+            raise TooManyCandidatesError(f"the values of {name} depend on a condition")
     return parameters
 
 
-def _sample_index(sums: NDArray[np.float64], rng: random.Random) -> int:
-    """A place with a chance by how much the running sum rises there."""
-    at = int(np.searchsorted(sums, rng.random() * sums[-1], side="right"))
-    return min(at, int(np.searchsorted(sums, sums[-1])))
+def _sample_index(cumulative: NDArray[np.float64], rng: random.Random) -> int:
+    """Sample an index from cumulative weights."""
+    index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+    return min(index, int(np.searchsorted(cumulative, cumulative[-1])))

@@ -1,4 +1,4 @@
-"""Candidates: answer sheets, what is wrong with them, and what they cost, many at a time."""
+"""Candidates with their costs: configurations are validated and costed in groups."""
 
 from __future__ import annotations
 
@@ -19,35 +19,41 @@ Costs = dict[str, Any]
 
 @dataclass(frozen=True)
 class CostedCandidate:
-    """Answers, what is wrong with them, and their costs: ``None`` where no network can be built of them."""
+    """A configuration and its costs.
+
+    Attributes:
+        config: key to value.
+        error: reason why the configuration is invalid; None if it is valid.
+        costs: cost name to value; None if the network cannot be built, or is not costed yet.
+    """
 
     config: Mapping[str, Any]
     error: str | None = None
     costs: Costs | None = None
 
     @classmethod
-    def from_param_values(cls, answers: ParamValues) -> CostedCandidate:
-        """The candidate that a sheet describes, without its costs."""
-        return cls(dict(answers),
-                   next((f"{key}: {reason}" for key, reason in answers.infeasible_values), None))
+    def from_param_values(cls, values: ParamValues) -> CostedCandidate:
+        """Make a candidate without costs."""
+        errors = (f"{key}: {reason}" for key, reason in values.infeasible_values)
+        return cls(dict(values), next(errors, None))
 
     def __getitem__(self, name: str) -> Any:
-        """A cost or an answer; raises KeyError for neither, as constraints want it."""
+        """Return a cost or a value; constraints need a KeyError if there is neither."""
         return self.costs[name] if self.costs and name in self.costs else self.config[name]
 
     def satisfies(self, limits: Iterable[Constraint]) -> bool:
-        """Whether it can be built and is within every limit."""
+        """Whether the network can be built and meets every limit."""
         return self.costs is not None and all(
             limit.is_satisfied(self.__getitem__) for limit in limits)
 
     def max_violation(self, limits: Iterable[Constraint]) -> float:
-        """The largest slack of the limits: at most 0 where it meets all, else how far it is off."""
+        """Largest violation of the limits; at most 0 if all are met."""
         return max((limit.violation(self.__getitem__) for limit in limits), default=0)
 
 
 @dataclass(frozen=True)
 class IndexedCandidate:
-    """One candidate: the index of each of its answers, and some of its costs."""
+    """A candidate as indices of parameter values, with some of its costs."""
 
     value_indices: dict[str, int]
     costs: dict[str, int]
@@ -55,64 +61,75 @@ class IndexedCandidate:
 
     @property
     def param_values(self) -> ParamValues:
-        """Its answer sheet."""
-        return self.space.resolve(lambda name, parameter: parameter.values()[self.value_indices[name]])  # type: ignore[index]
+        """Values of all keys."""
+        def select(name: str, parameter: Any) -> Any:
+            return parameter.values()[self.value_indices[name]]
+
+        return self.space.resolve(select)
 
 
 def evaluate_costs(candidates: Sequence[CostedCandidate], protocol: Protocol,
                    names: Iterable[str]) -> list[CostedCandidate]:
-    """The candidates with the costs ``names``, exactly; those that cannot be built stay without."""
-    wanted = tuple(dict.fromkeys(names))
+    """Return the candidates with the costs ``names``.
+
+    Candidates that cannot be built have an error and no costs.
+    """
+    names = tuple(dict.fromkeys(names))
     result = list(candidates)
     groups: dict[Any, list[int]] = {}
     for index, candidate in enumerate(candidates):
         if candidate.error is None:
             groups.setdefault(_structure(candidate), []).append(index)
-    for members in groups.values():
-        for index, costs in zip(
-                members, _evaluate_group([candidates[i] for i in members], protocol, wanted)):
-            fault = None if costs is not None else "cannot be built"
-            result[index] = replace(candidates[index], error=fault, costs=costs)
+    for indices in groups.values():
+        members = [candidates[index] for index in indices]
+        for index, costs in zip(indices, _evaluate_group(members, protocol, names)):
+            error = None if costs is not None else "cannot be built"
+            result[index] = replace(candidates[index], error=error, costs=costs)
     return result
 
 
 def _structure(candidate: CostedCandidate) -> tuple[Any, ...]:
-    """Everything but the numbers, and which keys are numbers of which kind."""
-    answers = candidate.config.items()
+    """All values except numbers, and the types of the numbers."""
     return tuple((key, type(value) if type(value) in (int, float) else str(value))
-                 for key, value in answers)
+                 for key, value in candidate.config.items())
 
 
 def _evaluate_group(members: list[CostedCandidate], protocol: Protocol,
                     names: tuple[str, ...]) -> list[Costs | None]:
-    answers: dict[str, Any] = {}
-    sheets = [member.config for member in members]
+    """Evaluate the costs of candidates with the same structure."""
+    values: dict[str, Any] = {}
+    configs = [member.config for member in members]
     try:
-        for key, value in sheets[0].items():
-            column = [sheet[key] for sheet in sheets] if type(value) in (int, float) else []
+        for key, value in configs[0].items():
+            column = [config[key] for config in configs] if type(value) in (int, float) else []
             differs = any(other != value for other in column)
-            answers[key] = np.array(
+            values[key] = np.array(
                 column, np.int64 if isinstance(value, int) else float) if differs else value
-    except OverflowError:  # a number of more than 64 bits
-        return [_evaluate_single(sheet, protocol, names) for sheet in sheets]
-    return evaluate_table_costs(answers, sheets, protocol, names)
+    except OverflowError:  # a number does not fit in 64 bits
+        return [_evaluate_single(config, protocol, names) for config in configs]
+    return evaluate_table_costs(values, configs, protocol, names)
 
 
 def evaluate_table_costs(values: Mapping[str, Any], configs: Sequence[Mapping[str, Any]],
                          protocol: Protocol, names: tuple[str, ...]) -> list[Costs | None]:
-    """The costs of candidates of one structure: ``values`` has arrays of what ``configs`` differ in."""
+    """Evaluate the costs of candidates with the same structure, or None.
+
+    Args:
+        values: key to the value of all candidates, or to an array with a value per candidate.
+        configs: the same values, per candidate.
+    """
     try:
-        columns, built = evaluate_population_costs(values, len(configs), protocol, names)
+        columns, is_buildable = evaluate_population_costs(values, len(configs), protocol, names)
     except (CostOverflowError, OverflowError):
-        return [_evaluate_single(sheet, protocol, names) for sheet in configs]
-    rows = zip(built.tolist(), *(columns[name].tolist() for name in names))
-    return [dict(zip(names, row)) if ok else None for ok, *row in rows]
+        return [_evaluate_single(config, protocol, names) for config in configs]
+    rows = zip(is_buildable.tolist(), *(columns[name].tolist() for name in names))
+    return [dict(zip(names, costs)) if buildable else None for buildable, *costs in rows]
 
 
-def _evaluate_single(param_values: Mapping[str, Any], protocol: Protocol,
+def _evaluate_single(config: Mapping[str, Any], protocol: Protocol,
                      names: tuple[str, ...]) -> Costs | None:
     try:
-        bill = evaluate_cost(build_blocks(param_values)[1], protocol.for_candidates(param_values))
+        breakdown = evaluate_cost(build_blocks(config)[1], protocol.for_candidates(config))
     except UnbuildableError:
         return None
-    return {name: bill[name] for name in names}
+    return {name: breakdown[name] for name in names}

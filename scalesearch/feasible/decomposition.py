@@ -1,8 +1,8 @@
-"""A space taken apart: each section's candidates with their costs, and the answers that sections share.
+"""Decomposition of a space into sections that vary independently.
 
-Costs add up over embedding, encoder, decoder and output. Once the answers that more than one of
-them depends on are fixed, the sections vary independently: it is enough to list each section's own
-candidates.
+Costs add up over embedding, encoder, decoder and output. If the parameters that more than one of
+these sections depends on are fixed, the sections vary independently. It is then enough to list the
+candidates of each section.
 """
 
 from __future__ import annotations
@@ -17,9 +17,19 @@ from numpy.typing import NDArray
 
 from scalesearch.blocks.core import Block
 from scalesearch.blocks.sizes import PopulationSplitError
-from scalesearch.cost.population import BlockBuilder, BlockInspector, evaluate_population_costs, select_candidates
+from scalesearch.cost.population import (
+    BlockBuilder,
+    BlockInspector,
+    evaluate_population_costs,
+    select_candidates,
+)
 from scalesearch.cost.protocol import Protocol
-from scalesearch.feasible.enumeration import NOT_SAMPLED, CandidateTable, ValueIndices, enumerate_tables
+from scalesearch.feasible.enumeration import (
+    NOT_SAMPLED,
+    CandidateTable,
+    ValueIndices,
+    enumerate_tables,
+)
 from scalesearch.feasible.identity import NetworkNumbering, network_signature
 from scalesearch.feasible.pieces import (
     NetworkPiece,
@@ -37,23 +47,35 @@ from scalesearch.space.parameters.constraints import Constraint
 from scalesearch.space.schema.bound_tree import ParameterNode
 
 MAX_ROWS = 6_000_000
-# sheets that are built to see which answers count; what they do not show is found while listing
+# Random configurations that are built to find the keys that a section reads. Keys that they do not
+# show are found while candidates are listed.
 N_TRACE_SAMPLES = 60
 HALVED_SECTIONS = ("encoder", "decoder")
 PARALLEL_STEPS_PATTERN = re.compile(r"\[[^\]]*\[")  # an order of sub-layers with a list inside
-SHARED_PART = "spine"  # what sections share
-# what no section depends on, and decides nothing but how many answer sheets there are
-REMAINING_PART = "rest"
+SHARED_PART = "shared"  # parameters that several sections depend on
+# Parameters that no section depends on. They only affect the number of configurations.
+REMAINING_PART = "remaining"
 
 
 class Decomposition:
-    """A space taken apart: a Part for each section and for the rest, and the ``spine`` of what sections share.
+    """Candidates of every section, of shared parameters and of remaining parameters.
 
-    The spine's rows are the combinations of answers to ``shared`` parameters. A part has only those
-    of them among its own parameters that matter to it.
+    Args:
+        names: costs to evaluate.
+        max_rows: maximum number of candidates of a section.
+
+    Attributes:
+        parts: candidates by section name, and by ``SHARED_PART`` and ``REMAINING_PART``. The rows
+            of the shared part are all combinations of shared parameters. Another part only has
+            the shared parameters that it depends on.
+        shared: names of the shared parameters.
+        pieces: sections, or their halves, whose candidates are listed together.
+        keys_read: keys that a piece of the network depends on.
+        constraints: constraints on parameters, by the part that decides them.
 
     Raises:
-        TooMany, Endless: a section has more candidates than are listed.
+        TooManyCandidatesError: a section has more than ``max_rows`` candidates.
+        ContinuousRangeError: the space has a continuous range.
     """
 
     def __init__(self, space: Space, protocol: Protocol, names: tuple[str, ...],
@@ -61,215 +83,242 @@ class Decomposition:
         self.space = space
         self.protocol = protocol
         self.names = names
-        self.form = space.parameter_space
+        self.parameter_space = space.parameter_space
         self.pieces = {name: self._pieces(name) for name in SECTION_NAMES}
         rng = Random(0)
-        samples = [answers
-                   for _ in range(N_TRACE_SAMPLES)
-                   if not (answers := space.sample(rng)).infeasible_values]
-        pieces = [piece for found in self.pieces.values() for piece in found]
-        # lengths that follow from it make it part of every piece
-        lengths = {"vocab"} if protocol.lengths_by_vocab else set()
-        self.keys_read = {piece: trace_keys_read(piece, samples, self.form.nodes_by_key) | lengths
-                          for piece in pieces}
+        samples = [space.sample(rng) for _ in range(N_TRACE_SAMPLES)]
+        samples = [values for values in samples if not values.infeasible_values]
+        # If sentence lengths depend on the vocabulary, the cost of every piece does.
+        length_keys = {"vocab"} if protocol.lengths_by_vocab else set()
+        nodes_by_key = self.parameter_space.nodes_by_key
+        self.keys_read = {piece: trace_keys_read(piece, samples, nodes_by_key) | length_keys
+                          for pieces in self.pieces.values() for piece in pieces}
         while True:
             try:
                 return self._decompose(max_rows)
-            except UndeclaredReadError as missed:
-                assert isinstance(missed.piece, NetworkPiece)
-                self.keys_read[missed.piece].add(missed.key)
+            except UndeclaredReadError as error:
+                assert isinstance(error.piece, NetworkPiece)
+                self.keys_read[error.piece].add(error.key)
 
     def _decompose(self, max_rows: int) -> None:
-        where = [constraint for constraint in self.space.constraints if not constraint.costs]
+        constraints = [constraint for constraint in self.space.constraints if not constraint.costs]
         coupled = self._unread_parameters()
-        needs = {name: self._parameters(self._keys(*pieces))
-                 for name, pieces in self.pieces.items()}
+        section_parameters = {name: self._parameters(self._keys(*pieces))
+                              for name, pieces in self.pieces.items()}
         self.constraints: dict[str, list[Constraint]] = {
             name: [] for name in (*SECTION_NAMES, SHARED_PART)}
-        for constraint in where:
+        for constraint in constraints:
             parameters = self._parameters(constraint.referenced_names())
-            home = next((name for name in SECTION_NAMES if parameters <= needs[name]), SHARED_PART)
-            self.constraints[home].append(constraint)
-            coupled |= parameters if home == SHARED_PART else set()
-        self.shared = frozenset(coupled | shared_parameters(needs.values()))
+            deciding_part = next((name for name in SECTION_NAMES
+                                  if parameters <= section_parameters[name]), SHARED_PART)
+            self.constraints[deciding_part].append(constraint)
+            coupled |= parameters if deciding_part == SHARED_PART else set()
+        self.shared = frozenset(coupled | shared_parameters(section_parameters.values()))
         self.parts = {name: self._part(name, max_rows) for name in SECTION_NAMES}
-        everything = frozenset().union(*needs.values()) | coupled
-        rest = [leaf.key for leaf in self.form.nodes if self._parameters([leaf.key]) - everything]
-        self.parts[REMAINING_PART] = self._list_candidates(None, rest, [], self.shared, max_rows)
+        used = frozenset().union(*section_parameters.values()) | coupled
+        nodes = self.parameter_space.nodes
+        remaining_keys = [node.key for node in nodes if self._parameters([node.key]) - used]
+        self.parts[REMAINING_PART] = self._list_candidates(None, remaining_keys, [], self.shared,
+                                                           max_rows)
         read = set().union(*self.keys_read.values())
-        # What nothing is made from may still have no value, as a width that three heads do not
-        # divide.
-        spine = [leaf.key
-                 for leaf in self.form.nodes
-                 if self._parameters_of_leaf(leaf) & self.shared
-                 or (leaf.key not in read and self._parameters([leaf.key]) <= self.shared)]
+        # A key that no piece reads may still have no value, for example a width that is not
+        # divisible by the number of heads.
+        shared_keys = [node.key for node in nodes
+                       if self._parameters_of_node(node) & self.shared
+                       or (node.key not in read and self._parameters([node.key]) <= self.shared)]
         self.parts[SHARED_PART] = self._list_candidates(
-            None, spine, self.constraints[SHARED_PART], self.shared, max_rows)
+            None, shared_keys, self.constraints[SHARED_PART], self.shared, max_rows)
 
-    # -- what depends on what
+    # -- dependencies
 
     def _pieces(self, name: str) -> tuple[NetworkPiece, ...]:
-        """A section, or its halves, unless these hang together.
+        """A section as one piece, or as its two halves if they are independent.
 
-        So they do in a decoder that borrows feed-forward networks, and where mixers and networks
-        stand in parallel.
+        The halves depend on each other if the decoder ties feed-forward networks to the encoder,
+        or if mixers and feed-forward networks run in parallel.
         """
-        loans, orders = (" ".join(str(leaf.domain)
-                                  for leaf in self.form.nodes if leaf.key.startswith(key))
-                         for key in ("share.decoder", f"{name}.sublayers"))
-        if name not in HALVED_SECTIONS or (name == "decoder"
-                                           and "encoder.ffn"
-                                           in loans) or PARALLEL_STEPS_PATTERN.search(orders):
+        ties = self._domain_text("share.decoder")
+        is_tied = name == "decoder" and "encoder.ffn" in ties
+        is_parallel = PARALLEL_STEPS_PATTERN.search(self._domain_text(f"{name}.sublayers"))
+        if name not in HALVED_SECTIONS or is_tied or is_parallel:
             return (NetworkPiece(name),)
         return NetworkPiece(name, "mixers"), NetworkPiece(name, "ffn")
 
-    def _unread_parameters(self) -> set[str]:
-        """Gives answers that nothing is made from to the piece whose parameters decide whether they come up.
+    def _domain_text(self, prefix: str) -> str:
+        """Text of the domains of all keys that start with ``prefix``."""
+        return " ".join(str(node.domain)
+                        for node in self.parameter_space.nodes if node.key.startswith(prefix))
 
-        Returns the parameters of several pieces that decide about one such answer: they have to be
-        shared.
+    def _unread_parameters(self) -> set[str]:
+        """Assign keys that no piece reads to the piece that decides whether they exist.
+
+        Returns:
+            parameters of different pieces that together decide whether such a key exists; they
+            have to be shared.
         """
-        needs = {piece: self._parameters(self._keys(piece)) for piece in self.keys_read}
-        sections = [frozenset().union(*(needs[piece] for piece in pieces))
+        piece_parameters = {piece: self._parameters(self._keys(piece)) for piece in self.keys_read}
+        sections = [frozenset().union(*(piece_parameters[piece] for piece in pieces))
                     for pieces in self.pieces.values()]
-        own = frozenset().union(*sections) - shared_parameters(sections)
+        unshared = frozenset().union(*sections) - shared_parameters(sections)
         coupled: set[str] = set()
-        for leaf in self.form.nodes:
-            deciding = (self._parameters([leaf.key]) - self._parameters_of_leaf(leaf)) & own
-            if deciding and not any(leaf.key in read for read in self.keys_read.values()):
-                home = next((piece for piece, asked in needs.items() if deciding <= asked), None)
-                if home is not None:
-                    self.keys_read[home].add(leaf.key)
+        for node in self.parameter_space.nodes:
+            deciding = (self._parameters([node.key]) - self._parameters_of_node(node)) & unshared
+            if deciding and not any(node.key in keys for keys in self.keys_read.values()):
+                piece = next((piece for piece, parameters in piece_parameters.items()
+                              if deciding <= parameters), None)
+                if piece is not None:
+                    self.keys_read[piece].add(node.key)
                 else:
                     coupled |= deciding
         return coupled
 
     def _keys(self, *pieces: NetworkPiece) -> list[str]:
-        """The answers that pieces are made from, in the order of the schema."""
+        """Keys that pieces read, in the order of the schema."""
         read = set().union(*(self.keys_read[piece] for piece in pieces))
-        return list(dict.fromkeys(leaf.key for leaf in self.form.nodes if leaf.key in read))
+        return list(dict.fromkeys(node.key for node in self.parameter_space.nodes
+                                  if node.key in read))
 
-    def _parameters_of_leaf(self, leaf: ParameterNode) -> set[str]:
-        return {name for name, _ in self.form.domains[leaf.path].parameters()}
+    def _parameters_of_node(self, node: ParameterNode) -> set[str]:
+        return {name for name, _ in self.parameter_space.domains[node.path].parameters()}
 
     def _parameters(self, keys: Iterable[str]) -> frozenset[str]:
-        """Every parameter whose answer may change the values of ``keys``."""
-        return frozenset(name for leaf in parameters_behind(self.form, keys)
-                         for name in self._parameters_of_leaf(leaf))
+        """All parameters that the values of ``keys`` depend on."""
+        return frozenset(name for node in parameters_behind(self.parameter_space, keys)
+                         for name in self._parameters_of_node(node))
 
-    # -- listing
+    # -- candidates
 
     def _part(self, name: str, max_rows: int) -> SectionCandidates:
-        where = self.constraints[name]
+        """Candidates of a section."""
+        constraints = self.constraints[name]
         pieces = self.pieces[name]
-        apart = [self._keys(piece) for piece in pieces]
+        keys = [self._keys(piece) for piece in pieces]
         if len(pieces) == 1:
-            return self._list_candidates(pieces[0], apart[0], where, self.shared, max_rows)
-        parameters = [self._parameters(half) for half in apart]
-        homes = [_half_containing(self._parameters(constraint.referenced_names()), parameters)
-                 for constraint in where]
-        # A constraint over both halves ties them together: both then have its parameters.
-        across = [key for constraint, home in zip(where, homes) if home is None
-                  for key in constraint.referenced_names()]
-        apart = [[*half, *across] for half in apart]
-        parameters = [self._parameters(half) for half in apart]
+            return self._list_candidates(pieces[0], keys[0], constraints, self.shared, max_rows)
+        parameters = [self._parameters(half_keys) for half_keys in keys]
+        halves = [_half_containing(self._parameters(constraint.referenced_names()), parameters)
+                  for constraint in constraints]
+        # A constraint on both halves couples them: both then have its parameters.
+        coupled_keys = [key for constraint, half in zip(constraints, halves) if half is None
+                        for key in constraint.referenced_names()]
+        keys = [[*half_keys, *coupled_keys] for half_keys in keys]
+        parameters = [self._parameters(half_keys) for half_keys in keys]
         shared = self.shared | (parameters[0] & parameters[1])
-        mine = [[c for c, home in zip(where, homes) if home == n or (home is None and n == 0)]
-                for n in (0, 1)]
-        parts = [self._list_candidates(pieces[n], apart[n], mine[n], shared, max_rows)
-                 for n in (0, 1)]
-        return join_parts(*parts, max_rows)
+        half_constraints: tuple[list[Constraint], list[Constraint]] = ([], [])
+        for constraint, half in zip(constraints, halves):
+            half_constraints[half or 0].append(constraint)
+        first, second = (self._list_candidates(pieces[half], keys[half], half_constraints[half],
+                                               shared, max_rows) for half in (0, 1))
+        return join_parts(first, second, max_rows)
 
-    def _list_candidates(self, piece: NetworkPiece | None, keys: list[str], where: list[Constraint],
-                         shared: frozenset[str], max_rows: int) -> SectionCandidates:
-        """The candidates of a section, or of one half of it; without a piece the answers alone, which cost nothing."""
-        wanted = dict.fromkeys([*keys, *self._decided_keys(keys, shared)])
-        wanted |= dict.fromkeys(key for constraint in where
+    def _list_candidates(self, piece: NetworkPiece | None, keys: list[str],
+                         constraints: list[Constraint], shared: frozenset[str],
+                         max_rows: int) -> SectionCandidates:
+        """Candidates of a section or half of it; without a piece, their costs are 0."""
+        needed = dict.fromkeys([*keys, *self._decided_keys(keys, shared)])
+        needed |= dict.fromkeys(key for constraint in constraints
                                 for key in constraint.referenced_names())
         networks = NetworkNumbering()
-        listed = []
-        first = 0
-        for table in enumerate_tables(self.form, wanted, max_rows):
-            costs, built = self._evaluate_table(piece, table, wanted, networks, first)
-            listed.append((table.value_indices, costs,
-                           built & constraints_hold(where, table.values, table.n_candidates)))
-            first += table.n_candidates
-        return _stacked(listed, networks.numbers_of(first))
+        tables = []
+        n_rows = 0
+        for table in enumerate_tables(self.parameter_space, needed, max_rows):
+            costs, is_buildable = self._evaluate_table(piece, table, needed, networks, n_rows)
+            is_valid = is_buildable & constraints_hold(constraints, table.values,
+                                                       table.n_candidates)
+            tables.append((table.value_indices, costs, is_valid))
+            n_rows += table.n_candidates
+        return _stacked(tables, networks.numbers_of(n_rows))
 
     def _decided_keys(self, keys: Iterable[str], shared: frozenset[str]) -> list[str]:
-        """Keys that ``keys`` depend on and that shared parameters decide: they come up whenever they exist."""
-        return [leaf.key
-                for leaf in parameters_behind(self.form, keys)
-                if self._parameters_of_leaf(leaf) & shared]
+        """Keys with shared parameters that ``keys`` depend on."""
+        return [node.key
+                for node in parameters_behind(self.parameter_space, keys)
+                if self._parameters_of_node(node) & shared]
 
     def _evaluate_table(
             self, piece: NetworkPiece | None, table: CandidateTable, keys: Container[str],
-            networks: NetworkNumbering, first: int) -> tuple[Any, Any]:
-        """Costs and soundness of the candidates of one table, whose networks are noted from place ``first`` on."""
+            networks: NetworkNumbering, first_row: int) -> tuple[Any, Any]:
+        """Evaluate one table of candidates, and number their networks.
+
+        Returns:
+            costs (candidates, names), and the mask (candidates,) of those that can be built.
+        """
         if table.is_invalid or piece is None:
-            return np.zeros((table.n_candidates, len(self.names)),
-                            np.int64), np.full(table.n_candidates, not table.is_invalid)
+            no_costs = np.zeros((table.n_candidates, len(self.names)), np.int64)
+            return no_costs, np.full(table.n_candidates, not table.is_invalid)
 
-        def look(block: Block, index: NDArray[np.int64]) -> None:
-            inner = block.block  # type: ignore[attr-defined]
-            words, numbers = network_signature(inner) if inner is not None else ("", [])
-            if self.protocol.lengths_by_vocab:  # equal sections cost alike only for one vocabulary
-                numbers = [*numbers,
-                           np.broadcast_to(table.values["vocab"], table.n_candidates)[index]]
-            networks.add(words, numbers, first + index)
+        def number_networks(block: Block, index: NDArray[np.int64]) -> None:
+            section = block.block  # type: ignore[attr-defined]
+            structure, numbers = network_signature(section) if section is not None else ("", [])
+            # Equal sections have equal costs only if sentence lengths are equal, too.
+            if self.protocol.lengths_by_vocab:
+                vocab = np.broadcast_to(table.values["vocab"], table.n_candidates)
+                numbers = [*numbers, vocab[index]]
+            networks.add(structure, numbers, first_row + index)
 
-        costs, built = self._evaluate_piece(piece, piece.build, table, keys, look)
-        if piece.half == "ffn":  # what feed-forward networks add to the plainest mixer
-            without, plain = self._evaluate_piece(piece, piece.build_placeholder, table, keys, None)
-            costs = costs - without
-            built = built & plain
-        return costs, built
+        costs, is_buildable = self._evaluate_piece(piece, piece.build, table, keys,
+                                                   number_networks)
+        if piece.half == "ffn":  # costs of feed-forward networks, without the placeholder mixer
+            placeholder_costs, is_placeholder_buildable = self._evaluate_piece(
+                piece, piece.build_placeholder, table, keys, None)
+            costs = costs - placeholder_costs
+            is_buildable = is_buildable & is_placeholder_buildable
+        return costs, is_buildable
 
     def _evaluate_piece(
             self, piece: NetworkPiece, build: BlockBuilder, table: CandidateTable,
             keys: Container[str], inspect_block: BlockInspector | None) -> tuple[Any, Any]:
-        def watched(answers: Mapping[str, Any]) -> Block:
-            return build(TracingConfig(answers, keys, self.form.nodes_by_key, piece))
+        def build_traced(config: Mapping[str, Any]) -> Block:
+            return build(TracingConfig(config, keys, self.parameter_space.nodes_by_key, piece))
 
-        costs, built = evaluate_population_costs(table.values, table.n_candidates, self.protocol, self.names,
-                                      watched, inspect_block)
-        return np.stack([costs[n] for n in self.names], 1), built
+        costs, is_buildable = evaluate_population_costs(
+            table.values, table.n_candidates, self.protocol, self.names, build_traced,
+            inspect_block)
+        return np.stack([costs[name] for name in self.names], 1), is_buildable
 
 
 def _half_containing(parameters: frozenset[str], halves: list[frozenset[str]]) -> int | None:
-    """The half that has all of ``parameters``."""
-    return next((n for n, half in enumerate(halves) if parameters <= half), None)
+    """Index of the half that has all of ``parameters``, or None."""
+    return next((index for index, half in enumerate(halves) if parameters <= half), None)
 
 
-def constraints_hold(where: Iterable[Constraint], values: Mapping[str, Any],
+def constraints_hold(constraints: Iterable[Constraint], values: Mapping[str, Any],
                      n_candidates: int) -> NDArray[np.bool_]:
-    """Which of so many candidates meet constraints; ``values`` may be arrays."""
-    good = np.ones(n_candidates, bool)
-    for constraint in where:
-        good &= constraint_holds(constraint, values, n_candidates)
-    return good
+    """Mask (n_candidates,) of candidates that meet all constraints."""
+    is_valid = np.ones(n_candidates, bool)
+    for constraint in constraints:
+        is_valid &= constraint_holds(constraint, values, n_candidates)
+    return is_valid
 
 
 def constraint_holds(constraint: Constraint, values: Mapping[str, Any],
                      n_candidates: int) -> NDArray[np.bool_]:
-    """Where a constraint holds; ``values`` may be arrays."""
-    good = np.zeros(n_candidates, bool)
+    """Mask (n_candidates,) of candidates that meet a constraint.
+
+    Args:
+        values: key or cost to the value of all candidates, or to an array with one per candidate.
+    """
+    is_valid = np.zeros(n_candidates, bool)
     queue = [np.arange(n_candidates)]
     while queue:
         index = queue.pop()
-        chosen = dict(select_candidates(values, index))
+        selected = dict(select_candidates(values, index))
         try:
-            good[index] = constraint.is_satisfied(chosen.__getitem__)
+            is_valid[index] = constraint.is_satisfied(selected.__getitem__)
         except PopulationSplitError as split:
             queue += [index[split.labels == label] for label in np.unique(split.labels)]
-    return good
+    return is_valid
 
 
-def _stacked(listed: list[tuple[ValueIndices, Any, Any]],
-             identity: NDArray[np.int64]) -> SectionCandidates:
-    parameters = tuple(sorted({parameter for codes, *_ in listed for parameter in codes}))
-    rows = [np.stack([codes.get(q, np.full(len(good), NOT_SAMPLED, np.int32)) for q in parameters],
-                     1) if parameters else np.zeros((len(good), 0), np.int32)
-            for codes, _, good in listed]
-    costs, good = (np.concatenate([item[i] for item in listed]) for i in (1, 2))
-    return SectionCandidates(np.concatenate(rows), parameters, costs, good, identity)
+def _stacked(tables: list[tuple[ValueIndices, Any, Any]],
+             network_numbers: NDArray[np.int64]) -> SectionCandidates:
+    """Concatenate tables (value indices, costs, is_valid) of candidates."""
+    parameters = tuple(sorted({parameter for indices, *_ in tables for parameter in indices}))
+    rows = []
+    for indices, _, is_valid in tables:
+        missing = np.full(len(is_valid), NOT_SAMPLED, np.int32)
+        columns = [indices.get(parameter, missing) for parameter in parameters]
+        rows.append(np.stack(columns, 1) if columns else np.zeros((len(is_valid), 0), np.int32))
+    costs = np.concatenate([table_costs for _, table_costs, _ in tables])
+    all_valid = np.concatenate([is_valid for *_, is_valid in tables])
+    return SectionCandidates(np.concatenate(rows), parameters, costs, all_valid, network_numbers)

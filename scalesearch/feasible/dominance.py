@@ -1,4 +1,8 @@
-"""Pairs under bounds: how many of one set, or what weight, each of another can be paired with, none listed."""
+"""Dominance counting: weights of points within upper bounds, without pairs.
+
+A point (k costs) is within a bound if each of its costs is at most that of the bound. For one or
+two costs, a query takes O(log n) with sorted sums or a wavelet matrix.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,21 @@ from numpy.typing import NDArray
 
 from scalesearch.feasible.enumeration import TooManyCandidatesError
 
-QUERIES_PER_BATCH = 1 << 19  # questions that are answered together
-MAX_PAIRS = 2_000_000_000  # compared one by one, where there are more than two bounds
+QUERIES_PER_BATCH = 1 << 19
+MAX_PAIRS = 2_000_000_000  # pairs that are compared directly, for more than two bounds
 IntArray = NDArray[np.int64]
 
 
 class WaveletMatrix:
-    """A wavelet matrix over ranks: sums, counts and order statistics of any prefix in O(log n), many queries at once.
+    """Wavelet matrix over ranks: sums and order statistics of any prefix in O(log n).
+
+    All methods process arrays of queries.
 
     Args:
-        weights: of each rank; without them every rank weighs 1.
+        ranks: (n,) integers from 0 to n - 1.
+        weights: (n,) weights of the ranks, by default 1.
+
+    Source: Claude and Navarro (2012), "The wavelet matrix".
     """
 
     def __init__(self, ranks: IntArray, weights: NDArray[Any] | None = None) -> None:
@@ -34,21 +43,21 @@ class WaveletMatrix:
             weights = None if weights is None else np.concatenate([weights[zero], weights[~zero]])
 
     def weight_below(self, prefix: IntArray, rank: IntArray) -> NDArray[Any]:
-        """The weight of those of the first ``prefix`` ranks that are below ``rank``."""
+        """Total weight of the first ``prefix`` ranks that are below ``rank``."""
         low = np.zeros_like(prefix)
         high = prefix.copy()
         below = np.zeros(len(prefix), self.total.dtype)
         for bit, before, zeros, weights in self.levels:
-            one = (rank >> bit) & 1 == 1
+            bit_is_set = (rank >> bit) & 1 == 1
             a = before[low]
             b = before[high]
-            below += np.where(one, b - a if weights is None else weights[b] - weights[a], 0)
-            low = np.where(one, zeros + low - a, a)
-            high = np.where(one, zeros + high - b, b)
+            below += np.where(bit_is_set, b - a if weights is None else weights[b] - weights[a], 0)
+            low = np.where(bit_is_set, zeros + low - a, a)
+            high = np.where(bit_is_set, zeros + high - b, b)
         return np.where(rank >= 1 << len(self.levels), self.total[prefix], below)
 
     def kth_smallest(self, prefix: IntArray, k: IntArray) -> IntArray:
-        """The ``k``-th smallest (from 0) of the first ``prefix`` ranks; ``k`` must be below ``prefix``."""
+        """The ``k``-th smallest (k = 0, 1, …) of the first ``prefix`` ranks, k < prefix."""
         low = np.zeros_like(prefix)
         high = prefix.copy()
         k = k.copy()
@@ -56,25 +65,26 @@ class WaveletMatrix:
         for bit, before, zeros, _ in self.levels:
             a = before[low]
             b = before[high]
-            one = k >= b - a
-            k = np.where(one, k - (b - a), k)
-            smallest |= np.where(one, 1 << bit, 0)
-            low = np.where(one, zeros + low - a, a)
-            high = np.where(one, zeros + high - b, b)
+            bit_is_set = k >= b - a
+            k = np.where(bit_is_set, k - (b - a), k)
+            smallest |= np.where(bit_is_set, 1 << bit, 0)
+            low = np.where(bit_is_set, zeros + low - a, a)
+            high = np.where(bit_is_set, zeros + high - b, b)
         return smallest
 
 
 def running_sums(weights: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
-    """Running sums from 0; one more than there are weights."""
+    """Cumulative sums that start with 0, (n + 1,) for (n,) weights."""
     running = np.cumsum(weights, dtype=dtype)
     return np.concatenate([np.zeros(1, running.dtype), running])
 
 
 class DominanceIndex:
-    """Points (m, k), ready to say how much those within given bounds weigh.
+    """Index of points to sum the weights of those within upper bounds.
 
     Args:
-        weights: (m,) of the points, none below 0; without them points are counted.
+        points: (m, k) costs.
+        weights: (m,) non-negative weights, by default 1.
     """
 
     def __init__(self, points: IntArray, weights: NDArray[Any] | None = None) -> None:
@@ -95,14 +105,21 @@ class DominanceIndex:
             self.wavelet = WaveletMatrix(ranks, None if weights is None else ordered)
 
     def weight_within(self, upper_bounds: IntArray) -> NDArray[Any]:
-        """(n,) the weight of all points that are at most ``upper_bounds`` (n, k) in every number.
+        """Total weight of the points within each bound.
+
+        Args:
+            upper_bounds: (n, k) bounds.
+
+        Returns:
+            (n,) weights.
 
         Raises:
-            TooMany: more than two numbers and too many pairs to compare.
+            TooManyCandidatesError: k > 2, and there are too many pairs to compare.
         """
         if len(upper_bounds) > QUERIES_PER_BATCH and upper_bounds.shape[1] <= 2:
-            return np.concatenate([self.weight_within(upper_bounds[at : at + QUERIES_PER_BATCH])
-                                   for at in range(0, len(upper_bounds), QUERIES_PER_BATCH)])
+            starts = range(0, len(upper_bounds), QUERIES_PER_BATCH)
+            batches = [upper_bounds[start : start + QUERIES_PER_BATCH] for start in starts]
+            return np.concatenate([self.weight_within(batch) for batch in batches])
         if not upper_bounds.shape[1]:
             return np.full(len(upper_bounds), self.weights.sum())
         if upper_bounds.shape[1] > 2:
@@ -129,10 +146,17 @@ class DominanceIndex:
 
 
 def find_largest_partner(left: IntArray, right: IntArray, bounds: IntArray) -> tuple[IntArray, Any]:
-    """For each row of ``left`` (n, 2) the row of ``right`` with the largest first number, then the smallest second.
+    """Find the best partner of each row: largest first number, then smallest second.
+
+    A partner is a row of ``right`` for which both sums are within the bounds.
+
+    Args:
+        left: (n, 2).
+        right: (m, 2).
+        bounds: (2,) upper bounds of left + right.
 
     Returns:
-        indices into ``right``, and which rows of ``left`` have any partner.
+        (n,) indices into ``right``, and a mask (n,) of the rows that have any partner.
     """
     room = bounds[None, :] - left
     order = np.argsort(right[:, 1], kind="stable")
@@ -151,9 +175,16 @@ def find_largest_partner(left: IntArray, right: IntArray, bounds: IntArray) -> t
 
 
 class NetworksByGroup:
-    """Networks of one side, by the groups in which they occur.
+    """Networks of one side, in sets of networks that occur in the same groups.
 
-    ``costs``: of each kind's networks. ``of_group``: the kinds that occur in a group.
+    Args:
+        ids: (n,) numbers of networks.
+        groups: (n,) group in which the network occurs.
+        costs: (n, k) costs.
+
+    Attributes:
+        costs: costs of the networks of each set.
+        of_group: indices of the sets that occur in a group.
     """
 
     def __init__(self, ids: IntArray, groups: IntArray, costs: IntArray) -> None:
@@ -170,14 +201,14 @@ class NetworksByGroup:
         often = np.diff(np.append(starts, len(ids)))
         self.costs: list[IntArray] = []
         self.of_group: dict[int, list[int]] = defaultdict(list)
-        self._made: dict[int, DominanceIndex] = {}
+        self._indices: dict[int, DominanceIndex] = {}
         for times in np.unique(often):
             chosen = starts[often == times]
             occurs = groups[chosen[:, None] + np.arange(times)]
             self._add(occurs, costs[chosen])
 
     def _add(self, occurs: IntArray, costs: IntArray) -> None:
-        """Networks that occur in (n, times) groups each."""
+        """Add networks; each occurs in the groups of its row of ``occurs`` (n, times)."""
         patterns, which = np.unique(occurs, axis=0, return_inverse=True)
         order = np.argsort(which.reshape(-1), kind="stable")
         edges = np.searchsorted(which.reshape(-1)[order], np.arange(len(patterns) + 1))
@@ -187,7 +218,7 @@ class NetworksByGroup:
             self.costs.append(costs[order[edges[number] : edges[number + 1]]])
 
     def group_index(self, number: int) -> DominanceIndex:
-        """The networks of one kind, to be counted."""
-        if number not in self._made:  # only the last is kept
-            self._made = {number: DominanceIndex(self.costs[number])}
-        return self._made[number]
+        """Dominance index of the networks of one set."""
+        if number not in self._indices:  # only the last index is kept
+            self._indices = {number: DominanceIndex(self.costs[number])}
+        return self._indices[number]

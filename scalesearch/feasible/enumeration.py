@@ -1,4 +1,4 @@
-"""Answers of many candidates at once: the questionnaire, filled in with columns."""
+"""Enumeration of configurations as tables: one column of values per key."""
 
 from __future__ import annotations
 
@@ -11,30 +11,34 @@ from numpy.typing import NDArray
 
 from scalesearch.blocks.sizes import PopulationSplitError, is_number, require_single_value
 from scalesearch.errors import UserError
-from scalesearch.space.parameters.param_values import ParamAssignment, ParameterSpace, validate_schedule
+from scalesearch.space.parameters.param_values import (
+    ParamAssignment,
+    ParameterSpace,
+    validate_schedule,
+)
 from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.parameters import Choice, Parameter
 from scalesearch.space.syntax.schedules import ScheduleCall
 
-ValueIndices = dict[str, NDArray[np.int32]]  # parameter to the index of each candidate's answer
-NOT_SAMPLED = -1
-MAX_STRUCTURES = 40_000  # sheets that are filled in, at about a millisecond each
+ValueIndices = dict[str, NDArray[np.int32]]  # parameter to the index of each candidate's value
+NOT_SAMPLED = -1  # index of a parameter that a candidate does not have
+MAX_STRUCTURES = 40_000  # each takes about a millisecond
 
 
 class TooManyCandidatesError(UserError):
-    """More candidates than are listed."""
+    """There are more candidates than can be listed."""
 
     code = "too-many-combinations"
 
 
 class ContinuousRangeError(UserError):
-    """A continuous range, which has no end of answers."""
+    """A continuous range has infinitely many values."""
 
     code = "continuous-range"
 
 
 class MissingValuesError(Exception):
-    """A parameter that no answers are given for."""
+    """A parameter has no values yet; ``count`` is the number of its values."""
 
     def __init__(self, name: str, count: int) -> None:
         super().__init__(name)
@@ -43,36 +47,42 @@ class MissingValuesError(Exception):
 
 
 class ColumnarParams(ParamAssignment):
-    """A sheet for many candidates: sizes are arrays, and in everything else the candidates agree.
+    """Values of many candidates: sizes are arrays, all other values are the same.
 
-    Raises Split where they do not, Unanswered at a parameter that ``value_indices`` does not
-    answer, Endless at a continuous range.
+    Args:
+        value_indices: parameter to the index of each candidate's value.
+        numeric: parameters whose values may differ between the candidates.
+
+    Methods raise PopulationSplitError if other values differ, MissingValuesError for a parameter
+    that is not in ``value_indices``, and ContinuousRangeError for a continuous range.
     """
 
     def __init__(self, parameter_space: ParameterSpace, value_indices: ValueIndices,
                  numeric: frozenset[str]) -> None:
         super().__init__(parameter_space, lambda name, parameter: None)
-        self.codes = value_indices
+        self.value_indices = value_indices
         self.numeric = numeric
 
     def request(self, name: str, parameter: Parameter) -> Any:
         if (count := parameter.count()) is None:
-            raise ContinuousRangeError(f"{name}: a continuous range has no end of values; give it "
-                                       "a step")
-        if name not in self.codes:
+            raise ContinuousRangeError(f"{name}: a continuous range has infinitely many values; "
+                                       "add a step")
+        if name not in self.value_indices:
             raise MissingValuesError(name, count)
-        self.params[name] = codes = self.codes[name]
+        indices = self.value_indices[name]
+        self.params[name] = indices
         values: Any = parameter.values()
-        return np.asarray(values)[codes] if name in self.numeric else values[
-            require_single_value(codes)]
+        if name in self.numeric:
+            return np.asarray(values)[indices]
+        return values[require_single_value(indices)]
 
 
 def find_numeric_parameters(space_parameters: ParameterSpace) -> frozenset[str]:
-    """Parameters that are a size or a ratio, whose answers may differ within one structure."""
+    """Sizes and ratios: parameters that may differ within one structure."""
     names = set()
-    for leaf in space_parameters.nodes:
-        if leaf.field.type in ("size", "number"):
-            for name, parameter in space_parameters.domains[leaf.path].parameters():
+    for node in space_parameters.nodes:
+        if node.field.type in ("size", "number"):
+            for name, parameter in space_parameters.domains[node.path].parameters():
                 if not isinstance(parameter,
                                   Choice) or all(is_number(option) for option in parameter.options):
                     names.add(name)
@@ -81,7 +91,13 @@ def find_numeric_parameters(space_parameters: ParameterSpace) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class CandidateTable:
-    """Candidates of one structure: their answers (arrays in places), how many, the codes, and what is at fault."""
+    """Candidates of one structure.
+
+    Attributes:
+        values: key to the value of all candidates, or to an array with a value per candidate.
+        value_indices: parameter to the index of each candidate's value.
+        is_invalid: whether a value of these candidates cannot exist.
+    """
 
     values: Mapping[str, Any]
     n_candidates: int
@@ -91,66 +107,68 @@ class CandidateTable:
 
 def enumerate_tables(space_parameters: ParameterSpace, keys: Iterable[str],
                      max_candidates: int) -> Iterator[CandidateTable]:
-    """Every combination of answers to what the values of ``keys`` need, by structure.
+    """List all combinations of the parameters of ``keys``, by structure.
 
     Raises:
-        TooMany: there are more than ``max_candidates``. Endless: a continuous range.
+        TooManyCandidatesError: there are more than ``max_candidates``.
+        ContinuousRangeError: one of the parameters is a continuous range.
     """
-    wanted = list(keys)
+    keys = list(keys)
     numeric = find_numeric_parameters(space_parameters)
     queue: list[tuple[ValueIndices, int]] = [({}, 1)]
-    listed = 1
-    filled = 0
+    n_listed = 1
+    n_structures = 0
     while queue:
-        codes, rows = queue.pop()
-        filled += 1
-        if filled > MAX_STRUCTURES:
+        indices, n_rows = queue.pop()
+        n_structures += 1
+        if n_structures > MAX_STRUCTURES:
             raise TooManyCandidatesError("too many structures depend on each other")
-        sheet = ColumnarParams(space_parameters, codes, numeric)
+        params = ColumnarParams(space_parameters, indices, numeric)
         try:
-            answers = {key: value for key in wanted if (value := sheet.value_of(key)) is not ABSENT}
-            bad = _invalid_schedules(space_parameters, sheet, answers, rows)
+            values = {key: value for key in keys if (value := params.value_of(key)) is not ABSENT}
+            is_invalid = _invalid_schedules(space_parameters, params, values, n_rows)
         except MissingValuesError as missing:
-            listed += rows * (missing.count - 1)
-            if listed > max_candidates:
+            n_listed += n_rows * (missing.count - 1)
+            if n_listed > max_candidates:
                 raise TooManyCandidatesError(f"more than {max_candidates:,} combinations of "
-                                             "answers depend on each other") from None
-            queue.append((_cross_with_values(codes, rows, missing.name, missing.count),
-                          rows * missing.count))
+                                             "parameters depend on each other") from None
+            queue.append((_cross_with_values(indices, n_rows, missing.name, missing.count),
+                          n_rows * missing.count))
         except PopulationSplitError as split:
-            queue += [select_rows(codes, split.labels == label)
+            queue += [select_rows(indices, split.labels == label)
                       for label in np.unique(split.labels)]
         else:
-            if bad.all() or not bad.any():
-                yield CandidateTable(answers, rows, codes,
-                                     bool(sheet.infeasible) or bool(bad.any()))
+            if is_invalid.all() or not is_invalid.any():
+                yield CandidateTable(values, n_rows, indices,
+                                     bool(params.infeasible) or bool(is_invalid.any()))
             else:
-                queue += [select_rows(codes, bad), select_rows(codes, ~bad)]
+                queue += [select_rows(indices, is_invalid), select_rows(indices, ~is_invalid)]
 
 
 def _invalid_schedules(space_parameters: ParameterSpace, param_values: ColumnarParams,
-                       answers: Mapping[str, Any], rows: int) -> NDArray[np.bool_]:
-    """The candidates one of whose schedules, used or not, does not fit its depth."""
-    found = np.zeros(rows, bool)
-    for leaf in space_parameters.nodes:
-        value = param_values.typed_values.get(leaf.key)
-        if leaf.field.depth_key is None or leaf.key not in answers or not isinstance(
+                       values: Mapping[str, Any], n_rows: int) -> NDArray[np.bool_]:
+    """Mask (n_rows,) of candidates that have a schedule of a wrong depth, used or not."""
+    is_invalid = np.zeros(n_rows, bool)
+    for node in space_parameters.nodes:
+        value = param_values.typed_values.get(node.key)
+        if node.field.depth_key is None or node.key not in values or not isinstance(
                 value, ScheduleCall | tuple):
             continue
-        if (given := param_values.value_of(leaf.field.depth_key)) is not ABSENT:
-            depths = np.broadcast_to(given, rows)
+        if (depth_values := param_values.value_of(node.field.depth_key)) is not ABSENT:
+            depths = np.broadcast_to(depth_values, n_rows)
             for depth in np.unique(depths).tolist():
-                if validate_schedule(value, leaf.field, depth, None):
-                    found |= depths == depth
-    return found
+                if validate_schedule(value, node.field, depth, None):
+                    is_invalid |= depths == depth
+    return is_invalid
 
 
-def _cross_with_values(value_indices: ValueIndices, rows: int, name: str,
+def _cross_with_values(value_indices: ValueIndices, n_rows: int, name: str,
                        count: int) -> ValueIndices:
-    grown = {other: np.repeat(column, count) for other, column in value_indices.items()}
-    return grown | {name: np.tile(np.arange(count, dtype=np.int32), rows)}
+    """Combine every row with each of the ``count`` values of a parameter."""
+    crossed = {other: np.repeat(column, count) for other, column in value_indices.items()}
+    return crossed | {name: np.tile(np.arange(count, dtype=np.int32), n_rows)}
 
 
 def select_rows(value_indices: ValueIndices, rows: Any) -> tuple[ValueIndices, int]:
-    """The candidates that ``rows`` (a mask) chooses, and how many they are."""
+    """Candidates in the mask ``rows``, and their number."""
     return {name: column[rows] for name, column in value_indices.items()}, int(rows.sum())

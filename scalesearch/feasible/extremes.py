@@ -1,7 +1,13 @@
-"""The cheapest and the dearest that fit, and the front between two costs: exact, from a space taken apart."""
+"""Cheapest and most expensive feasible candidates, and the front of two costs.
+
+Results are exact. The search uses the decomposition of a space, see
+:mod:`scalesearch.feasible.counter`. A pair is a left and a right group of rows that occur together
+in an allowed cell. A cap is the largest allowed value of a cost.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
@@ -13,259 +19,282 @@ from scalesearch.feasible.counter import FeasibleCounter
 from scalesearch.feasible.dominance import find_largest_partner
 from scalesearch.feasible.limits import CostBound, tightest_bounds
 
-MAX_STEPS = 200  # points of the front that only a bound puts there, found one after the other
-MAX_ROW_CLASSES = 64  # of rows that differ in how two costs go together, taken one by one
-MAX_CACHED_VALUES = 32_000_000  # costs of groups' rows, eight bytes each
+MAX_STEPS = 200  # candidates of the front that are found one after the other
+MAX_ROW_CLASSES = 64  # classes of rows with the same difference of two costs
+MAX_CACHED_VALUES = 32_000_000  # cached costs of rows, eight bytes each
 UNBOUNDED = 1 << 61
 IntArray = NDArray[np.int64]
-Caps = Mapping[str, int]  # cost to the most that is allowed
-# rows of a left and of a right group, and caps for these
+Caps = Mapping[str, int]  # cost to the largest allowed value
+# Rows of a left and of a right group, and their caps.
 RowClass = tuple[IntArray, IntArray, Caps]
 
 
 class NoExtremeError(ValueError):
-    """Bounds under which no extreme is found."""
+    """Extremes cannot be found under these bounds."""
 
 
 class Extremes:
-    """Finds candidates of a counter's space within ``bounds``.
+    """Search for extreme candidates within ``bounds``.
 
-    The search is over one cost under a cap on itself and on another. Further caps are led back to
-    these two: a bound on params.total is one on params.non_embedding for all rows with the same
-    embeddings, one on macs.encoder leaves out rows of the encoder.
+    The search optimizes one cost under caps on this cost and on another one. Further caps are
+    converted to caps on these two costs. For example, a cap on params.total is a cap on
+    params.non_embedding for rows with the same embeddings, and a cap on macs.encoder excludes rows
+    of the encoder.
 
     Raises:
-        NotFound: bounds from below, or that cannot be led back.
+        NoExtremeError: a bound is a lower bound, or cannot be converted.
     """
 
     def __init__(self, counter: FeasibleCounter, bounds: list[CostBound]) -> None:
         if any(bound.sign < 0 for bound in bounds):
-            raise NoExtremeError("budgets from below")
+            raise NoExtremeError("there are lower bounds")
         self.counter = counter
         self.caps: Caps = {bound.name: bound.limit for bound in tightest_bounds(bounds)}
         self._columns: dict[tuple[str, int, str], IntArray] = {}
-        self._kept = 0
-        self._ends: dict[str, tuple[IntArray, IntArray]] = {}
+        self._n_cached = 0
+        self._cost_ranges: dict[str, tuple[IntArray, IntArray]] = {}
 
     def most_expensive(self, name: str) -> IndexedCandidate | None:
-        """The candidate with the largest ``name``."""
+        """Candidate with the largest cost ``name``; None if no candidate is feasible."""
         return self._best(name, 1, self.caps)
 
     def cheapest(self, name: str) -> IndexedCandidate | None:
-        """The candidate with the smallest ``name``."""
+        """Candidate with the smallest cost ``name``; None if no candidate is feasible."""
         return self._best(name, -1, self.caps)
 
     def _best(self, name: str, sign: int, caps: Caps,
               other: str | None = None) -> IndexedCandidate | None:
-        """The largest ``sign`` · ``name`` within ``caps``; of equals one with the smallest ``other``."""
-        choices = [other] if other else [cap for cap in caps if cap != name] or [name]
-        for choice in choices:
+        """Candidate with the largest ``sign`` · ``name``.
+
+        Of equal candidates, the one with the smallest ``other`` is returned. If ``other`` is not
+        set, each capped cost is tried.
+        """
+        others = [other] if other else [cap for cap in caps if cap != name] or [name]
+        for second in others:
             try:
-                return self._search(name, sign, choice, caps)
+                return self._search(name, sign, second, caps)
             except NoExtremeError:
-                if choice == choices[-1]:
+                if second == others[-1]:
                     raise
         raise AssertionError("there is always a second cost")
 
     def _search(self, name: str, sign: int, other: str, caps: Caps) -> IndexedCandidate | None:
-        extra = [cap for cap in caps if cap not in (name, other)]
-        best = (-UNBOUNDED, 0)
-        at = None
-        flip = np.array([sign, 1])
-        for place, hope in self._pairs_by_potential(name, sign, caps):
-            if hope < best[0]:
+        other_caps = [cap for cap in caps if cap not in (name, other)]
+        best_value = (-UNBOUNDED, 0)
+        best = None
+        signs = np.array([sign, 1])
+        for pair, potential in self._pairs_by_potential(name, sign, caps):
+            if potential < best_value[0]:
                 break
-            for lefts, rights, capped in self._row_classes(place, (name, other), extra, caps):
-                left, right = (self._costs(side, place, rows, (name, other))
-                               for side, rows in enumerate((lefts, rights)))
-                room = np.array([capped.get(name, UNBOUNDED) if sign > 0 else UNBOUNDED,
-                                 capped.get(other, UNBOUNDED)])
-                most = sign * left[:, 0] + int((sign * right[:, 0]).max())
-                able = np.flatnonzero(
-                    (left[:, 1] + int(right[:, 1].min()) <= room[1]) & (most >= best[0]))
-                partner, some = find_largest_partner(left[able] * flip, right * flip, room)
-                if not some.any():
+            for left_rows, right_rows, class_caps in self._row_classes(pair, (name, other),
+                                                                       other_caps, caps):
+                left = self._costs(0, pair, left_rows, (name, other))
+                right = self._costs(1, pair, right_rows, (name, other))
+                limits = np.array([class_caps.get(name, UNBOUNDED) if sign > 0 else UNBOUNDED,
+                                   class_caps.get(other, UNBOUNDED)])
+                # Left rows that may be feasible, and may be better than the best candidate.
+                upper = sign * left[:, 0] + int((sign * right[:, 0]).max())
+                promising = np.flatnonzero(
+                    (left[:, 1] + int(right[:, 1].min()) <= limits[1]) & (upper >= best_value[0]))
+                partner, has_partner = find_largest_partner(left[promising] * signs, right * signs,
+                                                            limits)
+                if not has_partner.any():
                     continue
-                total = left[able[some]] + right[partner[some]]
+                total = left[promising[has_partner]] + right[partner[has_partner]]
                 first = np.lexsort((total[:, 1], -sign * total[:, 0]))[0]
                 value = (sign * int(total[first, 0]), -int(total[first, 1]))
-                if value > best and (sign > 0 or -value[0] <= capped.get(name, UNBOUNDED)):
-                    best = value
-                    row = np.flatnonzero(some)[first]
-                    at = place, int(lefts[able[row]]), int(rights[partner[row]])
-        return None if at is None else self.candidate_at(*at)
+                if value > best_value and (sign > 0
+                                           or -value[0] <= class_caps.get(name, UNBOUNDED)):
+                    best_value = value
+                    row = np.flatnonzero(has_partner)[first]
+                    best = pair, int(left_rows[promising[row]]), int(right_rows[partner[row]])
+        return None if best is None else self.candidate_at(*best)
 
     def _pairs_by_potential(self, name: str, sign: int, caps: Caps) -> Iterator[tuple[int, int]]:
-        """Pairs of groups that may be within ``caps``, and how much ``sign`` · ``name`` each may have, most first."""
-        able = np.ones(len(self._pairs), bool)
+        """Yield pairs that may be feasible, by decreasing bound of ``sign`` · ``name``."""
+        may_fit = np.ones(len(self._pairs), bool)
         for cost, cap in caps.items():
-            able &= self._cost_range(cost)[0] <= cap
-        hope = self._cost_range(name)[1] if sign > 0 else -self._cost_range(name)[0]
-        places = np.flatnonzero(able)
-        for place in places[np.argsort(-hope[places], kind="stable")].tolist():
-            yield place, int(hope[place])
+            may_fit &= self._cost_range(cost)[0] <= cap
+        potential = self._cost_range(name)[1] if sign > 0 else -self._cost_range(name)[0]
+        pairs = np.flatnonzero(may_fit)
+        for pair in pairs[np.argsort(-potential[pairs], kind="stable")].tolist():
+            yield pair, int(potential[pair])
 
-    def _row_classes(self, place: int, two: tuple[str, str], extra: list[str],
+    def _row_classes(self, pair: int, costs: tuple[str, str], other_caps: list[str],
                      caps: Caps) -> list[RowClass]:
-        """The rows of a pair of groups in classes, for each of which caps on ``two`` costs say all that ``caps`` do."""
-        sizes = [len(self._column(side, place, two[0])) for side in (0, 1)]
-        pieces: list[RowClass] = [(np.arange(sizes[0]), np.arange(sizes[1]), caps)]
-        for cost in extra:
-            pieces = [fine for piece in pieces
-                      for fine in self._split_by_cap(place, piece, cost, two)]
-        return [piece for piece in pieces if len(piece[0]) and len(piece[1])]
+        """Split the rows of a pair so that only caps on the two ``costs`` remain."""
+        sizes = [len(self._column(side, pair, costs[0])) for side in (0, 1)]
+        classes: list[RowClass] = [(np.arange(sizes[0]), np.arange(sizes[1]), caps)]
+        for cost in other_caps:
+            classes = [smaller for row_class in classes
+                       for smaller in self._split_by_cap(pair, row_class, cost, costs)]
+        return [row_class for row_class in classes if len(row_class[0]) and len(row_class[1])]
 
-    def _split_by_cap(self, place: int, piece: RowClass, cost: str,
-                      two: tuple[str, str]) -> Iterator[RowClass]:
-        """Leads the cap on ``cost`` back, to one of ``two`` costs or to which rows there are."""
-        rows = piece[:2]
-        caps = piece[2]
-        own = [self._column(side, place, cost)[rows[side]] for side in (0, 1)]
-        for side in (0, 1):  # constant on one side: a matter of the other's rows
-            if len(own[side]) and (own[side] == own[side][0]).all():
-                kept = own[1 - side] <= caps[cost] - own[side][0]
-                yield (rows[0][kept], rows[1], caps) if side else (rows[0], rows[1][kept], caps)
+    def _split_by_cap(self, pair: int, row_class: RowClass, cost: str,
+                      costs: tuple[str, str]) -> Iterator[RowClass]:
+        """Replace the cap on ``cost`` by a selection of rows, or by another cap."""
+        rows = row_class[:2]
+        caps = row_class[2]
+        values = [self._column(side, pair, cost)[rows[side]] for side in (0, 1)]
+        for side in (0, 1):  # if it is constant on one side, it selects rows of the other side
+            if len(values[side]) and (values[side] == values[side][0]).all():
+                mask = values[1 - side] <= caps[cost] - values[side][0]
+                yield (rows[0][mask], rows[1], caps) if side else (rows[0], rows[1][mask], caps)
                 return
-        for target in dict.fromkeys(two):
-            apart = [own[side] - self._column(side, place, target)[rows[side]] for side in (0, 1)]
-            classes = [np.unique(one) for one in apart]
-            if len(classes[0]) * len(classes[1]) <= MAX_ROW_CLASSES:
-                for a in classes[0]:
-                    for b in classes[1]:
-                        cap = min(caps.get(target, UNBOUNDED), caps[cost] - int(a) - int(b))
-                        yield rows[0][apart[0] == a], rows[1][apart[1] == b], {**caps, target: cap}
+        for target in dict.fromkeys(costs):
+            offsets = [values[side] - self._column(side, pair, target)[rows[side]]
+                       for side in (0, 1)]
+            distinct = [np.unique(side_offsets) for side_offsets in offsets]
+            if len(distinct[0]) * len(distinct[1]) <= MAX_ROW_CLASSES:
+                for left, right in itertools.product(*distinct):
+                    cap = min(caps.get(target, UNBOUNDED), caps[cost] - int(left) - int(right))
+                    yield (rows[0][offsets[0] == left], rows[1][offsets[1] == right],
+                           {**caps, target: cap})
                 return
-        raise NoExtremeError(f"bounds on {', '.join(dict.fromkeys((*two, cost)))} at once")
+        names = ", ".join(dict.fromkeys((*costs, cost)))
+        raise NoExtremeError(f"bounds on {names} cannot be combined")
 
     # -- groups
 
     @cached_property
     def _pairs(self) -> IntArray:
-        """(n, 3) left group, right group and the first cell that has both, where both have good rows."""
-        some = [[bool(group.is_valid.any()) for group in groups]
-                for groups in (self.counter.left_groups, self.counter.right_groups)]
-        first: dict[tuple[int, int], int] = {}
-        for place, cell in enumerate(self.counter.cells):
-            if cell.is_allowed and len(cell.valid_rest_rows) and some[0][cell.left] and some[1][
-                    cell.right]:
-                first.setdefault((cell.left, cell.right), place)
-        return np.array([(*pair, place) for pair, place in first.items()], np.int64).reshape(-1, 3)
+        """Pairs with valid rows: (n, 3) left group, right group, and their first cell."""
+        is_left_valid = [bool(group.is_valid.any()) for group in self.counter.left_groups]
+        is_right_valid = [bool(group.is_valid.any()) for group in self.counter.right_groups]
+        first_cell: dict[tuple[int, int], int] = {}
+        for index, cell in enumerate(self.counter.cells):
+            if (cell.is_allowed and len(cell.valid_rest_rows) and is_left_valid[cell.left]
+                    and is_right_valid[cell.right]):
+                first_cell.setdefault((cell.left, cell.right), index)
+        rows = [(left, right, index) for (left, right), index in first_cell.items()]
+        return np.array(rows, np.int64).reshape(-1, 3)
 
-    def _column(self, side: int, place: int, name: str) -> IntArray:
-        """One cost of the good rows of the left (side 0) or right group of a pair."""
-        key = ("left", "right")[side], int(self._pairs[place, side]), name
+    def _column(self, side: int, pair: int, name: str) -> IntArray:
+        """One cost of the valid rows of the left (side 0) or right group of a pair."""
+        key = ("left", "right")[side], int(self._pairs[pair, side]), name
         if key not in self._columns:
             column = self.counter.bounded_costs(*key[:2], [CostBound(name, 1, UNBOUNDED)])[:, 0]
-            self._kept += len(column)
-            if self._kept > MAX_CACHED_VALUES:
+            self._n_cached += len(column)
+            if self._n_cached > MAX_CACHED_VALUES:
                 self._columns = {}
-                self._kept = len(column)
+                self._n_cached = len(column)
             self._columns[key] = column
         return self._columns[key]
 
-    def _costs(self, side: int, place: int, rows: IntArray, names: tuple[str, ...]) -> IntArray:
-        return np.stack([self._column(side, place, name)[rows] for name in names], 1)
+    def _costs(self, side: int, pair: int, rows: IntArray, names: tuple[str, ...]) -> IntArray:
+        """Costs (rows, names) of some rows of a group."""
+        return np.stack([self._column(side, pair, name)[rows] for name in names], 1)
 
     def _cost_range(self, name: str) -> tuple[IntArray, IntArray]:
-        """The smallest and the largest ``name`` of each pair of groups."""
-        if name not in self._ends:
-            ends = []
+        """Smallest and largest cost ``name`` of each pair, (n,) each."""
+        if name not in self._cost_ranges:
+            lowest = np.zeros(len(self._pairs), np.int64)
+            highest = np.zeros(len(self._pairs), np.int64)
             for side in (0, 1):
-                groups, where = np.unique(self._pairs[:, side], return_index=True)
-                columns = [self._column(side, place, name) for place in where.tolist()]
-                places = np.searchsorted(groups, self._pairs[:, side])
-                ends.append([np.array([end(c) for c in columns], np.int64)[places]
-                             for end in (np.min, np.max)])
-            self._ends[name] = ends[0][0] + ends[1][0], ends[0][1] + ends[1][1]
-        return self._ends[name]
+                groups, pairs = np.unique(self._pairs[:, side], return_index=True)
+                columns = [self._column(side, pair, name) for pair in pairs.tolist()]
+                indices = np.searchsorted(groups, self._pairs[:, side])
+                lowest += np.array([column.min() for column in columns], np.int64)[indices]
+                highest += np.array([column.max() for column in columns], np.int64)[indices]
+            self._cost_ranges[name] = lowest, highest
+        return self._cost_ranges[name]
 
     # -- the front
 
     def front(self, maximize: str, minimize: str) -> tuple[list[IndexedCandidate], bool]:
-        """Candidates within the bounds of which no other has more of ``maximize`` for no more of ``minimize``.
+        """Non-dominated candidates: largest ``maximize`` for smallest ``minimize``.
 
-        Where no bound is in the way, the front of a sum is made of the fronts of its parts. What
-        only a bound puts on the front lies behind candidates that are beyond it, and is found step
-        by step.
+        Without bounds, the front of a sum consists of fronts of its parts. If candidates of this
+        front are infeasible, the candidates between its feasible ones are found step by step.
 
         Returns:
-            the points, from the cheapest, and whether all are there (the steps may end early).
+            candidates by increasing ``minimize``, and whether the front is complete; the number of
+            steps is limited.
         """
-        points = []
-        steps = MAX_STEPS
-        behind = False
-        for point in [*self._unbounded_front(maximize, minimize), None]:
-            if point is not None and any(point.costs[name] > cap
-                                         for name, cap in self.caps.items()):
-                behind = True
+        front: list[IndexedCandidate] = []
+        n_steps = MAX_STEPS
+        is_gap = False
+        for candidate in [*self._unbounded_front(maximize, minimize), None]:
+            if candidate is not None and any(candidate.costs[name] > cap
+                                             for name, cap in self.caps.items()):
+                is_gap = True
                 continue
-            if behind:
-                floor = points[-1].costs[maximize] if points else -1
-                end = self.caps.get(minimize,
-                                    UNBOUNDED) if point is None else point.costs[minimize] - 1
-                while steps and (
-                        best := self._best(maximize, 1, {**self.caps, minimize: end}, minimize)):
-                    if best.costs[maximize] <= floor:
+            if is_gap:
+                floor = front[-1].costs[maximize] if front else -1
+                cap = (self.caps.get(minimize, UNBOUNDED) if candidate is None
+                       else candidate.costs[minimize] - 1)
+                while n_steps:
+                    best = self._best(maximize, 1, {**self.caps, minimize: cap}, minimize)
+                    if best is None or best.costs[maximize] <= floor:
                         break
-                    points.append(best)
-                    end = best.costs[minimize] - 1
-                    steps = steps - 1
-            if point is not None:
-                points.append(point)
-            behind = False
-        return sorted(points, key=lambda point: point.costs[minimize]), steps > 0
+                    front.append(best)
+                    cap = best.costs[minimize] - 1
+                    n_steps -= 1
+            if candidate is not None:
+                front.append(candidate)
+            is_gap = False
+        return sorted(front, key=lambda candidate: candidate.costs[minimize]), n_steps > 0
 
     def _unbounded_front(self, maximize: str, minimize: str) -> list[IndexedCandidate]:
-        """The whole space's front, as far as the bound on ``minimize``, from the cheapest."""
-        fronts: dict[tuple[int, int], IntArray] = {}
+        """Front of the whole space up to the cap on ``minimize``, sorted by it."""
+        group_fronts: dict[tuple[int, int], IntArray] = {}
         costs = np.zeros((0, 2), np.int64)
-        where = np.zeros((0, 3), np.int64)
-        for place, pair in enumerate(self._pairs.tolist()):
+        candidates = np.zeros((0, 3), np.int64)  # pair, left row, right row
+        for pair, groups in enumerate(self._pairs.tolist()):
             sides = []
             for side in (0, 1):
-                rows = fronts.get((side, pair[side]))
+                rows = group_fronts.get((side, groups[side]))
                 if rows is None:
-                    whole = np.arange(len(self._column(side, place, maximize)))
-                    rows = fronts[side, pair[side]] = _front(
-                        self._costs(side, place, whole, (maximize, minimize)))
-                sides.append((rows, self._costs(side, place, rows, (maximize, minimize))))
-            (mine, left), (theirs, right) = sides
-            # What cannot get ahead of the front so far, even with the best of the other side, is
-            # left out.
-            ahead = _may_be_on_front(left, right, costs)
-            mine = mine[ahead]
-            left = left[ahead]
-            ahead = _may_be_on_front(right, left, costs) if len(mine) else np.zeros(
-                len(right), bool)
-            theirs = theirs[ahead]
-            right = right[ahead]
-            a, b = np.divmod(np.arange(len(mine) * len(theirs)), max(1, len(theirs)))
+                    all_rows = np.arange(len(self._column(side, pair, maximize)))
+                    rows = _front(self._costs(side, pair, all_rows, (maximize, minimize)))
+                    group_fronts[side, groups[side]] = rows
+                sides.append((rows, self._costs(side, pair, rows, (maximize, minimize))))
+            (left_rows, left), (right_rows, right) = sides
+            # Rows are dropped if they are dominated even with the best partners.
+            mask = _may_be_on_front(left, right, costs)
+            left_rows = left_rows[mask]
+            left = left[mask]
+            mask = (_may_be_on_front(right, left, costs) if len(left_rows)
+                    else np.zeros(len(right), bool))
+            right_rows = right_rows[mask]
+            right = right[mask]
+            a, b = np.divmod(np.arange(len(left_rows) * len(right_rows)), max(1, len(right_rows)))
+            new = np.stack([np.full(len(a), pair), left_rows[a], right_rows[b]], 1)
             costs = np.concatenate([costs, left[a] + right[b]])
-            where = np.concatenate([where,
-                                    np.stack([np.full(len(a), place), mine[a], theirs[b]], 1)])
-            kept = _front(costs)
-            costs = costs[kept]
-            where = where[kept]
-        return [self.candidate_at(*row)
-                for row in where[costs[:, 1] <= self.caps.get(minimize, UNBOUNDED)].tolist()]
+            candidates = np.concatenate([candidates, new])
+            front = _front(costs)
+            costs = costs[front]
+            candidates = candidates[front]
+        within_cap = costs[:, 1] <= self.caps.get(minimize, UNBOUNDED)
+        return [self.candidate_at(*row) for row in candidates[within_cap].tolist()]
 
     def candidate_at(self, pair: int, left: int, right: int) -> IndexedCandidate:
-        """The candidate of one good row on each side of a pair of groups."""
+        """Candidate of one valid row on each side of a pair."""
         return self.counter.candidate_at(self.counter.cells[self._pairs[pair, 2]], left, right)
 
 
 def _may_be_on_front(costs: IntArray, others: IntArray, front: IntArray) -> NDArray[np.bool_]:
-    """Which rows could, with the best of ``others``, be on ``front`` (sorted by the second number)."""
+    """Mask of the rows that may be on a front with the best partners among ``others``.
+
+    Args:
+        costs, others: (n, 2) and (m, 2) costs to maximize and to minimize.
+        front: (k, 2) the front so far, sorted by the second cost.
+    """
     if not len(front):
         return np.ones(len(costs), bool)
     best = costs + np.array([others[:, 0].max(), others[:, 1].min()])
     before = np.searchsorted(front[:, 1], best[:, 1], side="right") - 1
-    ahead: NDArray[np.bool_] = (before < 0) | (front[np.maximum(before, 0), 0] < best[:, 0])
-    return ahead
+    mask: NDArray[np.bool_] = (before < 0) | (front[np.maximum(before, 0), 0] < best[:, 0])
+    return mask
 
 
 def _front(costs: IntArray) -> IntArray:
-    """Rows of (most, least) that no other dominates, one of equals, from the least."""
+    """Indices of non-dominated rows, one of equal rows, by increasing second cost.
+
+    Args:
+        costs: (n, 2) costs to maximize and to minimize.
+    """
     order = np.lexsort((-costs[:, 0], costs[:, 1]))
     highest = np.maximum.accumulate(costs[order, 0])
-    return order[np.concatenate([[True], costs[order[1:], 0] > highest[:-1]])[: len(order)]]
+    is_higher = costs[order[1:], 0] > highest[:-1]
+    return order[np.concatenate([[True], is_higher])[: len(order)]]

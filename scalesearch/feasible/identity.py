@@ -1,4 +1,4 @@
-"""When two candidates are one network: what ``Architecture.id`` hashes, for a whole population."""
+"""Network identity for populations: numbers are equal exactly if ids are equal."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ from numpy.typing import NDArray
 from scalesearch.blocks.core import Block, LinearFactory, Repeat, Tie, Use
 from scalesearch.blocks.sizes import decide, evaluate_size, is_array, map_values
 
-_TIE_OWNERS: dict[tuple[Any, ...], int] = {}  # owners of layers, numbered as they are met
+_TIE_OWNERS: dict[tuple[Any, ...], int] = {}  # owners of layers, numbered in order of occurrence
 
 
 def network_signature(block: Block | Use) -> tuple[str, list[Any]]:
-    """What the networks have in common, and the numbers in which they may differ: one for all, or an array.
+    """Structure of the networks of a population, and their numbers.
 
-    Two candidates are one network exactly when both are equal. Raises Split where ties come and go
-    with the depth.
+    Two candidates are the same network if and only if structure and numbers are equal.
+
+    Returns:
+        a text, and numbers: an int for all candidates, or an array with one per candidate.
+
+    Raises:
+        PopulationSplitError: whether layers are tied depends on the depth.
     """
-    words: list[str] = []
-    numbers = [_as_int64(x) for x in _walk(block, None, words)]
-    return " ".join(words), numbers
+    structure: list[str] = []
+    numbers = [_as_int64(number) for number in _walk(block, None, structure)]
+    return " ".join(structure), numbers
 
 
 def _as_int64(x: Any) -> Any:
@@ -35,40 +40,41 @@ def _as_int64(x: Any) -> Any:
 
 
 class NetworkNumbering:
-    """Numbers networks: equal ones get equal numbers, whatever table they stand in."""
+    """Numbers for networks of several tables; equal networks get equal numbers."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, list[tuple[list[Any], NDArray[np.int64]]]] = {}
+        self._tables: dict[str, list[tuple[list[Any], NDArray[np.int64]]]] = {}
         self.size = 0
 
     def add(self, structure: str, numbers: list[Any], rows: NDArray[np.int64]) -> None:
-        """Notes the networks ``structure`` with ``numbers`` at the places ``rows``."""
-        self._kinds.setdefault(structure, []).append((numbers, rows))
+        """Add the networks with this signature at the indices ``rows``."""
+        self._tables.setdefault(structure, []).append((numbers, rows))
 
     def numbers_of(self, rows: int) -> NDArray[np.int64]:
-        """(rows,) the number of the network at each place; -1 where there is none."""
+        """(rows,) number of each network; -1 if no network was added at this index."""
         networks = np.full(rows, -1, np.int64)
         first = 0
-        for tables in self._kinds.values():
-            places = np.concatenate([at for _, at in tables])
-            sizes = [len(at) for _, at in tables]
+        for tables in self._tables.values():
+            indices = np.concatenate([table_rows for _, table_rows in tables])
+            sizes = [len(table_rows) for _, table_rows in tables]
             columns = (_column(pieces, sizes)
                        for pieces in zip(*(numbers for numbers, _ in tables)))
-            numbers = number_rows((column for column in columns if column is not None), len(places))
-            networks[places] = first + numbers
+            differing = (column for column in columns if column is not None)
+            numbers = number_rows(differing, len(indices))
+            networks[indices] = first + numbers
             first += int(numbers.max(initial=-1)) + 1
         return networks
 
 
 def _column(pieces: tuple[Any, ...], sizes: list[int]) -> NDArray[np.int64] | None:
-    """One number of all networks of a kind; None where it is the same for all."""
+    """One number of all networks of a structure; None if they do not differ."""
     if not any(map(is_array, pieces)) and len(set(pieces)) == 1:
         return None
     return np.concatenate([np.broadcast_to(x, n) for x, n in zip(pieces, sizes)]).astype(np.int64)
 
 
 def number_rows(columns: Iterable[NDArray[np.int64]], rows: int) -> NDArray[np.int64]:
-    """Equal rows get equal numbers."""
+    """Number the rows of a table so that equal rows get equal numbers."""
     code = np.zeros(rows, np.int64)
     spread = 1
     for column in columns:
@@ -89,38 +95,38 @@ def number_rows(columns: Iterable[NDArray[np.int64]], rows: int) -> NDArray[np.i
     return numbers
 
 
-def _walk(value: Any, depth: Any, words: list[str]) -> Iterator[Any]:
-    """The numbers beneath ``value``; everything else goes to ``words``."""
+def _walk(value: Any, depth: Any, structure: list[str]) -> Iterator[Any]:
+    """Yield the numbers inside ``value``; append everything else to ``structure``."""
     if isinstance(value, Repeat):
-        words.append("Repeat(")
+        structure.append("Repeat(")
         yield value.depth
-        yield from _walk(value.distinct_layers or value.layer, None, words)
+        yield from _walk(value.distinct_layers or value.layer, None, structure)
         for tie in value.ties:
-            yield from _walk(tie, value.depth, words)
-        words.append(")")
+            yield from _walk(tie, value.depth, structure)
+        structure.append(")")
     elif isinstance(value, Tie):
-        yield from _tie(value, depth, words)
+        yield from _tie(value, depth, structure)
     elif isinstance(value, Block | Use | LinearFactory):
-        words.append(f"{type(value).__name__}(")
+        structure.append(f"{type(value).__name__}(")
         for field in fields(value):  # type: ignore[arg-type]
-            yield from _walk(getattr(value, field.name), None, words)
-        words.append(")")
+            yield from _walk(getattr(value, field.name), None, structure)
+        structure.append(")")
     elif isinstance(value, tuple | list):
-        words.append(f"[{len(value)}")
+        structure.append(f"[{len(value)}")
         for item in value:
-            yield from _walk(item, None, words)
+            yield from _walk(item, None, structure)
     elif is_array(value) or (isinstance(value, int) and not isinstance(value, bool)):
-        words.append("#")
+        structure.append("#")
         yield value
     else:
-        words.append(repr(value))
+        structure.append(repr(value))
 
 
-def _tie(tie: Tie, depth: Any, words: list[str]) -> Iterator[Any]:
-    """A tie by who owns what; one that shares nothing is none."""
+def _tie(tie: Tie, depth: Any, structure: list[str]) -> Iterator[Any]:
+    """Yield the numbered owners of tied layers; nothing if all layers are separate."""
     canonical = tie.schedule.canonical_groups
     if decide(map_values(depth, lambda layers: canonical(layers) == list(range(layers)))):
         return
-    words.append(f"Tie {tie.part} {tie.excluded} #")
+    structure.append(f"Tie {tie.part} {tie.excluded} #")
     yield map_values(
         depth, lambda layers: _TIE_OWNERS.setdefault(tuple(canonical(layers)), len(_TIE_OWNERS)))

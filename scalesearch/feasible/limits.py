@@ -1,4 +1,4 @@
-"""Limits of candidates: constraints and budgets, read, split into comparisons and taken as bounds on costs."""
+"""Limits of candidates: budgets and constraints as bounds on costs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from scalesearch.space.schema.bound_tree import build_index
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import ConfigError, Problem, suggest_match
 from scalesearch.space.syntax.evaluator import EvaluationError, Lookup, evaluate
-from scalesearch.space.syntax.expressions import Compare, Expr, KeyRef, Operation, format_expr, keys_of
+from scalesearch.space.syntax.expressions import (
+    Compare,
+    Expr,
+    KeyRef,
+    Operation,
+    format_expr,
+    keys_of,
+)
 from scalesearch.space.syntax.lexer import PATH, ValueSyntaxError
 from scalesearch.space.syntax.nodes import ScalarNode, scalar_from_text
 from scalesearch.space.syntax.value_parser import parse_expression
@@ -32,73 +39,73 @@ MAX_COST = 1 << 62
 
 
 def parse_budget(space: Space, node: ScalarNode) -> Constraint:
-    """The budget that ``node`` writes: the name of one of the space's, or an expression over answers and costs.
+    """Parse a budget: the name of a budget of the space, or an expression.
 
     Raises:
-        SpaceErrors: no such budget, or the expression is wrong.
+        ConfigError: unknown budget, or the expression is invalid.
     """
     if node.text in space.budgets:
         return space.budgets[node.text]
     if PATH.fullmatch(node.text) and "." not in node.text:
-        there = suggest_match(
-            node.text, space.budgets) if space.budgets else "the space names none; write it out"
+        hint = (suggest_match(node.text, space.budgets) if space.budgets
+                else "the space has no named budgets; write an expression")
         raise ConfigError([Problem(node.display_position, f"the space has no budget `{node.text}`",
-                                   there, code="unknown-budget")])
+                                   hint, code="unknown-budget")])
     node = rename_deprecated_costs(node)
     problems: list[Problem] = []
 
-    def complain(problem: ValueSyntaxError) -> None:
-        problems.append(Problem(node.position_of(problem.span), problem.message, problem.help,
-                                code=problem.code))
+    def add_problem(error: ValueSyntaxError) -> None:
+        problems.append(Problem(node.position_of(error.span), error.message, error.help,
+                                code=error.code))
 
     try:
         expression = NameResolver(build_index(space.schema), "", True,
-                                  complain).resolve_condition(parse_expression(node.text))
-    except ValueSyntaxError as problem:
-        complain(problem)
+                                  add_problem).resolve_condition(parse_expression(node.text))
+    except ValueSyntaxError as error:
+        add_problem(error)
     if problems:
         raise ConfigError(problems)
     return Constraint(expression, node.display_position)
 
 
 def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
-    """These budgets (names of the space's, or expressions), part by part.
+    """Parse budgets (names or expressions), and split them into single limits.
 
     Raises:
-        SpaceErrors: an unknown cost, a number that is none, an unknown budget.
-        UserError: they contradict each other or the space's constraints.
+        ConfigError: unknown budget or cost, or an invalid number.
+        UserError: the budgets contradict each other, or the constraints of the space.
     """
     budgets = [parse_budget(space, scalar_from_text("--budget", "--budget ", text))
                for text in texts]
-    limited = tuple(part for budget in budgets for part in split_constraint(budget))
-    _check_contradictions([*collect_limits(space), *limited])
-    return limited
+    limits = tuple(limit for budget in budgets for limit in split_constraint(budget))
+    _check_contradictions([*collect_limits(space), *limits])
+    return limits
 
 
 def select_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
-    """The budgets ``texts``, or all that the space names where there are none; see :func:`read_budgets`."""
+    """Parse the budgets ``texts``, or all budgets of the space if there are none."""
     if not (texts or space.budgets):
         raise UserError("no budget",
-                        help="give one (--budget), such as 'params.non_embedding <= "
-                        "10M and macs.total <= 2G', or name one in the space under cost: budgets:",
+                        help="set one, for example --budget 'params.non_embedding <= 10M and "
+                        "macs.total <= 2G', or add one to the space under cost: budgets:",
                         code="no-budget")
     return read_budgets(space, texts or tuple(space.budgets))
 
 
 def collect_limits(space: Space, budget: Constraint | None = None) -> tuple[Constraint, ...]:
-    """Every limit of a candidate: the space's ``where``, then the budget, part by part."""
-    whole = (*space.constraints, *((budget,) if budget else ()))
-    return tuple(part for constraint in whole for part in split_constraint(constraint))
+    """All limits of a candidate: the constraints of the space, then the budget."""
+    constraints = (*space.constraints, *((budget,) if budget else ()))
+    return tuple(limit for constraint in constraints for limit in split_constraint(constraint))
 
 
 def split_constraint(constraint: Constraint) -> tuple[Constraint, ...]:
-    """``a and b``, and ``a <= b <= c``, as two limits: how far each is missed is then known by itself."""
+    """Split ``a and b``, or ``a <= b <= c``, into limits that are checked separately."""
     match constraint.expression:
         case Operation("and", operands):
-            return tuple(part for operand in operands
-                         for part in split_constraint(replace(constraint, expression=operand)))
-        case Compare(first, rest) if len(rest) > 1:
-            pairs = pairwise(((None, first), *rest))
+            return tuple(limit for operand in operands
+                         for limit in split_constraint(replace(constraint, expression=operand)))
+        case Compare(first, comparisons) if len(comparisons) > 1:
+            pairs = pairwise((("", first), *comparisons))
             return tuple(replace(constraint, expression=Compare(left, (right,)))
                          for (_, left), right in pairs)
     return (constraint,)
@@ -108,13 +115,13 @@ def split_constraint(constraint: Constraint) -> tuple[Constraint, ...]:
 
 
 def cost_names(constraints: Iterable[Constraint]) -> tuple[str, ...]:
-    """The costs that the constraints name, in the order of the ledger."""
+    """Costs in the constraints, in the order of ``COST_NAMES``."""
     named = {name for constraint in constraints for name in constraint.costs}
     return tuple(name for name in COST_NAMES if name in named)
 
 
 def _parse_comparison(constraint: Constraint) -> tuple[str, str, Expr] | None:
-    """Cost, comparison and what it is compared with, of a limit of that form; sides may be swapped."""
+    """Cost, operator and other side, if a constraint compares a cost with something."""
     match constraint.expression:
         case Compare(KeyRef(_, name),
                      ((op, other),)) if name in COST_NAMES and op in FLIPPED_OPERATORS:
@@ -126,8 +133,9 @@ def _parse_comparison(constraint: Constraint) -> tuple[str, str, Expr] | None:
 
 
 def _parse_numeric_bound(constraint: Constraint) -> tuple[str, str, int | float] | None:
-    """The same, where the other side is a number."""
-    if (sides := _parse_comparison(constraint)) is None or keys_of(sides[2]):
+    """Cost, operator and number, if a constraint compares a cost with a number."""
+    sides = _parse_comparison(constraint)
+    if sides is None or keys_of(sides[2]):
         return None
     try:
         number = evaluate(sides[2], {}.__getitem__)
@@ -138,7 +146,7 @@ def _parse_numeric_bound(constraint: Constraint) -> tuple[str, str, int | float]
 
 @dataclass(frozen=True)
 class CostBound:
-    """``sign`` · ``name`` <= ``limit``."""
+    """Bound on a cost: ``sign`` · ``name`` <= ``limit``."""
 
     name: str
     sign: int
@@ -146,7 +154,7 @@ class CostBound:
 
     @property
     def clipped_limit(self) -> int:
-        """``most``, cut so that costs can be taken off it within 64 bits: no cost is larger."""
+        """``limit``, clipped so that costs can be subtracted within 64 bits."""
         return max(-MAX_COST, min(self.limit, MAX_COST))
 
     def __str__(self) -> str:
@@ -154,10 +162,14 @@ class CostBound:
 
 
 def as_cost_bounds(constraints: Iterable[Constraint]) -> list[CostBound] | None:
-    """The constraints as bounds on costs that add up over a model's sections; None where one is no such bound."""
+    """Convert constraints to bounds on additive costs, or None if this fails.
+
+    Additive costs are sums over the sections of a model.
+    """
     bounds: list[CostBound] = []
-    for part in (part for constraint in constraints for part in split_constraint(constraint)):
-        sides = _parse_numeric_bound(part)
+    limits = [limit for constraint in constraints for limit in split_constraint(constraint)]
+    for limit in limits:
+        sides = _parse_numeric_bound(limit)
         if sides is None or sides[0] not in ADDITIVE_COSTS:
             return None
         name, op, number = sides
@@ -167,21 +179,21 @@ def as_cost_bounds(constraints: Iterable[Constraint]) -> list[CostBound] | None:
 
 
 def tightest_bounds(bounds: Iterable[CostBound]) -> list[CostBound]:
-    """Of several bounds of a cost on one side, the one that decides."""
-    deciding: dict[tuple[str, int], CostBound] = {}
+    """Keep the tightest bound of each cost and sign, sorted by these."""
+    tightest: dict[tuple[str, int], CostBound] = {}
     for bound in sorted(bounds, key=lambda bound: -bound.limit):
-        deciding[bound.name, bound.sign] = bound
-    return sorted(deciding.values(), key=lambda bound: (bound.name, bound.sign))
+        tightest[bound.name, bound.sign] = bound
+    return sorted(tightest.values(), key=lambda bound: (bound.name, bound.sign))
 
 
 def _floor_limit(limit: float | int, op: str) -> int:
-    """The largest whole number that is at most the limit, or less where ``op`` is strict."""
+    """Largest integer that is at most the limit, or below it if ``op`` is strict."""
     floor = int(limit // 1)
     return floor - 1 if op in ("<", ">") and floor == limit else floor
 
 
 def upper_bounds(constraints: Iterable[Constraint]) -> dict[str, float]:
-    """Cost to the largest value allowed, for every limit of the form ``params.total <= 10M``."""
+    """Largest allowed value per cost, from limits such as ``params.total <= 10M``."""
     highest: dict[str, float] = {}
     for name, op, number in filter(None, map(_parse_numeric_bound, constraints)):
         if op in UPPER_BOUND_OPERATORS:
@@ -190,37 +202,41 @@ def upper_bounds(constraints: Iterable[Constraint]) -> dict[str, float]:
 
 
 def is_lower_bound(constraint: Constraint) -> bool:
-    """Whether it is of the form ``params.total >= 1M``."""
-    return (sides := _parse_numeric_bound(constraint)) is not None and sides[
-        1] not in UPPER_BOUND_OPERATORS
+    """Whether a constraint has the form ``params.total >= 1M``."""
+    sides = _parse_numeric_bound(constraint)
+    return sides is not None and sides[1] not in UPPER_BOUND_OPERATORS
 
 
 def _check_contradictions(constraints: Sequence[Constraint]) -> None:
-    """Complains of two limits that no number can meet together."""
-    known = [(constraint, *sides)
-             for constraint in constraints
-             if (sides := _parse_numeric_bound(constraint)) is not None]
-    for one, other in combinations(known, 2):
-        (above, name, op, low), (below, same, opposite, high) = (
-            (one, other) if one[2] not in UPPER_BOUND_OPERATORS else (other, one))
-        empty = low > high or (low == high and (op, opposite) != (">=", "<="))
-        if name == same and op not in UPPER_BOUND_OPERATORS and opposite in UPPER_BOUND_OPERATORS and empty:
-            raise UserError(f"the budget contradicts itself: `{above.text}` and `{below.text}` "
+    """Raise a UserError if two bounds on a cost contradict each other."""
+    bounds = [(constraint, *sides)
+              for constraint in constraints
+              if (sides := _parse_numeric_bound(constraint)) is not None]
+    for first, second in combinations(bounds, 2):
+        if first[2] in UPPER_BOUND_OPERATORS:
+            first, second = second, first
+        lower, name, lower_op, low = first
+        upper, other_name, upper_op, high = second
+        if lower_op in UPPER_BOUND_OPERATORS or upper_op not in UPPER_BOUND_OPERATORS:
+            continue
+        is_empty = low > high or (low == high and (lower_op, upper_op) != (">=", "<="))
+        if name == other_name and is_empty:
+            raise UserError(f"the budget contradicts itself: `{lower.text}` and `{upper.text}` "
                             "cannot both hold", code="budgets-contradict")
 
 
-# -- at a candidate
+# -- limits of one candidate
 
 
 @dataclass(frozen=True)
 class LimitCheck:
-    """One limit at one candidate.
+    """Result of a check of one limit for one candidate.
 
     Attributes:
-        text: the limit in canonical words.
-        is_satisfied: whether it is met.
-        name: the cost that it bounds; empty where it is no such bound.
-        op, value, bound: ``value op bound`` of that cost.
+        text: canonical text of the limit.
+        is_satisfied: whether the limit is met.
+        name: the bounded cost; empty if the limit is not a bound on a cost.
+        op, value, bound: the limit is ``value op bound``.
     """
 
     text: str
@@ -232,20 +248,23 @@ class LimitCheck:
 
     @property
     def slack(self) -> Any:
-        """The room that is left, in the cost's own unit; negative where the limit is missed; None where unknown."""
+        """Distance to the bound in units of the cost, negative if the limit is violated.
+
+        None if the limit is not a bound on a cost.
+        """
         if not self.name:
             return None
-        room = self.bound - self.value
-        return room if self.op in UPPER_BOUND_OPERATORS else -room
+        distance = self.bound - self.value
+        return distance if self.op in UPPER_BOUND_OPERATORS else -distance
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json`` and for frames."""
+        """Convert to JSON values, also for data frames."""
         return {"limit": self.text, "holds": self.is_satisfied, "value": self.value,
                 "bound": self.bound, "slack": self.slack}
 
 
 def check_limits(constraints: Iterable[Constraint], lookup: Lookup) -> tuple[LimitCheck, ...]:
-    """Every limit at the candidate of which ``lookup`` knows answers and costs."""
+    """Check all limits of the candidate whose values and costs ``lookup`` returns."""
     return tuple(_check(constraint, lookup) for constraint in constraints)
 
 
@@ -261,5 +280,6 @@ def _check(constraint: Constraint, lookup: Lookup) -> LimitCheck:
         bound = evaluate(other, lookup)
     except (EvaluationError, KeyError):
         return LimitCheck(text, holds)
-    known = isinstance(bound, int | float)
-    return LimitCheck(text, holds, name, op, value, bound) if known else LimitCheck(text, holds)
+    if not isinstance(bound, int | float):
+        return LimitCheck(text, holds)
+    return LimitCheck(text, holds, name, op, value, bound)

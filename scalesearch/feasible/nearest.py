@@ -1,4 +1,8 @@
-"""The nearest candidates that fit: fewest answers changed, then least changed, searched outwards from a candidate."""
+"""Nearest feasible candidates: a beam search from a given candidate.
+
+Candidates with fewer changed parameters are nearer. For equal numbers of changes, the distance is
+the total number of steps along the lists of values.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,20 @@ from scalesearch.space import ParamValues, Space
 from scalesearch.space.parameters.constraints import Constraint
 from scalesearch.space.syntax.parameters import Parameter
 
-BEAM_SIZE = 24
+BEAM_SIZE = 24  # candidates kept for each number of changes
 MAX_CHANGES = 4
-MAX_VALUES_TRIED = 12  # candidates kept at each distance; answers changed; nearest values tried
-Changes = tuple[tuple[str, Any], ...]  # parameter and new answer
+MAX_VALUES_TRIED = 12  # nearest values that are tried for each parameter
+Changes = tuple[tuple[str, Any], ...]  # parameters with their new values
 
 
 @dataclass(frozen=True)
 class NearbyCandidate:
-    """A candidate that fits: what is changed (parameter: old answer, new one), its answers and its costs."""
+    """A feasible candidate near another one.
+
+    Attributes:
+        changes: parameter to old and new value.
+        param_values: values of all keys.
+    """
 
     changes: Mapping[str, tuple[Any, Any]]
     param_values: ParamValues
@@ -31,83 +40,94 @@ class NearbyCandidate:
 
 
 class ProjectedCandidate:
-    """The candidate of ``space`` that is nearest to ``config``, an architecture that may come from elsewhere.
+    """The candidate of a space that is nearest to an architecture.
+
+    Args:
+        config: values of the architecture, which may be outside the space.
 
     Attributes:
-        answers: its sheet.
-        moved: parameter to what the architecture has (None: nothing of that kind) and to the legal
-            answer in its place.
+        param_values: values of the candidate.
+        changed_params: parameter to the value of the architecture (None if it has no such
+            parameter) and to the legal value that replaces it.
     """
 
     def __init__(self, space: Space, config: Mapping[str, Any]) -> None:
         self.space = space
         self._replay = space.replay_values(config)
-        self._given = {name: config.get(leaf.key) for leaf in space.parameter_space.nodes
-                       for name, _ in space.parameter_space.domains[leaf.path].parameters()}
+        self._config = {name: config.get(node.key) for node in space.parameter_space.nodes
+                        for name, _ in space.parameter_space.domains[node.path].parameters()}
         self.changed_params: dict[str, tuple[Any, Any]] = {}
 
-        def ask(name: str, parameter: Parameter) -> Any:
-            answer, own = self.nearest_value(name, parameter)
-            if not own:
-                self.changed_params[name] = self._given.get(name), answer
-            return answer
+        def suggest(name: str, parameter: Parameter) -> Any:
+            value, is_legal = self.nearest_value(name, parameter)
+            if not is_legal:
+                self.changed_params[name] = self._config.get(name), value
+            return value
 
-        self.param_values = space.resolve(ask)
+        self.param_values = space.resolve(suggest)
 
     def nearest_value(self, name: str, parameter: Parameter) -> tuple[Any, bool]:
-        """The architecture's answer, or the legal one that is nearest; and whether it is the architecture's."""
+        """The nearest legal value, and whether it is that of the architecture."""
         try:
             return parameter.coerce(self._replay(name, parameter)), True
         except (UserError, ValueError, TypeError):
-            return _nearest_legal_value(self._given.get(name), parameter), False
+            return _nearest_legal_value(self._config.get(name), parameter), False
 
 
-def _nearest_legal_value(wanted: Any, parameter: Parameter) -> Any:
-    """The legal answer nearest to a number; the first of a parameter that is none, or where nothing is wanted."""
+def _nearest_legal_value(target: Any, parameter: Parameter) -> Any:
+    """The legal number nearest to ``target``, or else the first legal value."""
     values = parameter.values()
-    if values is None:
-        values = (parameter.low, parameter.high)  # type: ignore[union-attr]  # of a continuous range, its nearer end
+    if values is None:  # a continuous range: its nearer end
+        values = (parameter.low, parameter.high)  # type: ignore[union-attr]
     numbers = [value for value in values if is_number(value)]
-    if not numbers or not is_number(wanted):
+    if not numbers or not is_number(target):
         return values[0]
-    return min(numbers, key=lambda value: abs(value - wanted))
+    return min(numbers, key=lambda value: abs(value - target))
 
 
 @dataclass(frozen=True)
 class _BeamState:
-    changed: Changes
+    """A candidate of the beam; ``violation`` is at most 0 if it is feasible."""
+
+    changes: Changes
     steps: int
-    slack: float
-    answers: ParamValues
+    violation: float
+    param_values: ParamValues
     costs: Costs
 
 
 def find_nearest(start: ProjectedCandidate, protocol: Protocol, budgets: tuple[Constraint, ...],
                  names: tuple[str, ...], count: int = 5) -> list[NearbyCandidate]:
-    """Up to ``count`` feasible candidates with the fewest changed answers; none where none is near.
+    """Find up to ``count`` feasible candidates with the fewest changed parameters.
 
-    A beam search: exact for one change, and keeps the candidates that miss the budgets by least
-    beyond that. ``start`` itself is the first where it fits.
+    The search is exact for one change. For more changes, it continues from the candidates with the
+    smallest violations. If ``start`` is feasible, it is the first result.
+
+    Args:
+        names: costs of the results.
+
+    Returns:
+        the candidates; empty if none is found within ``MAX_CHANGES`` changes.
     """
-    walk = _BeamSearch(start, protocol, (*start.space.constraints, *budgets), names)
-    states = [*walk.evaluate_states([((), 0)]),
-              _BeamState((), 0, float("inf"), start.param_values, {})][:1]
-    fitting = [state for state in states if state.slack <= 0]
+    search = _BeamSearch(start, protocol, (*start.space.constraints, *budgets), names)
+    unbuildable = _BeamState((), 0, float("inf"), start.param_values, {})
+    states = [*search.evaluate_states([((), 0)]), unbuildable][:1]
+    feasible = [state for state in states if state.violation <= 0]
     for _ in range(MAX_CHANGES):
-        around: dict[Any, tuple[Changes, int]] = {}
+        neighbors: dict[Any, tuple[Changes, int]] = {}
         for state in states:
-            for changed, steps in walk.neighbors(state):
-                around.setdefault(frozenset(changed), (changed, steps))
-        states = walk.evaluate_states(around.values())
-        fitting += sorted((state for state in states if state.slack <= 0),
-                          key=lambda state: state.steps)
-        if fitting:
+            for changes, steps in search.neighbors(state):
+                neighbors.setdefault(frozenset(changes), (changes, steps))
+        states = search.evaluate_states(neighbors.values())
+        feasible += sorted((state for state in states if state.violation <= 0),
+                           key=lambda state: state.steps)
+        if feasible:
             break
-        states = sorted(states, key=lambda state: state.slack)[:BEAM_SIZE]
+        states = sorted(states, key=lambda state: state.violation)[:BEAM_SIZE]
     old = start.param_values.params
-    return [NearbyCandidate({name: (old.get(name), value) for name, value in state.changed}, state.answers,
-                 # fmt: skip
-                 {name: state.costs[name] for name in names}) for state in fitting[:count]]
+    return [NearbyCandidate({name: (old.get(name), value) for name, value in state.changes},
+                            state.param_values, {name: state.costs[name] for name in names})
+            for state in feasible[:count]]
 
 
 class _BeamSearch:
@@ -117,29 +137,35 @@ class _BeamSearch:
         self.protocol = protocol
         self.limits = limits
         self.names = (*names, *cost_names(limits))
-        self.dimensions = dict(start.space.parameters())
+        self.parameters = dict(start.space.parameters())
 
     def neighbors(self, state: _BeamState) -> Iterator[tuple[Changes, int]]:
-        """Every way to change one answer more."""
-        changed = dict(state.changed)
-        for name, value in state.answers.params.items():
-            values = self.dimensions[name].values()
+        """Yield the changes and steps of all candidates with one more changed parameter."""
+        changed = dict(state.changes)
+        for name, value in state.param_values.params.items():
+            values = self.parameters[name].values()
             if name in changed or values is None or value not in values:
                 continue
-            at = list(values).index(value)
-            near = sorted(range(len(values)), key=lambda i: abs(i - at))[1 : MAX_VALUES_TRIED + 1]
-            yield from (((*state.changed, (name, values[i])), state.steps + abs(i - at))
-                        for i in near)
+            current = list(values).index(value)
+            by_distance = sorted(range(len(values)), key=lambda index: abs(index - current))
+            for index in by_distance[1 : MAX_VALUES_TRIED + 1]:
+                yield (*state.changes, (name, values[index])), state.steps + abs(index - current)
 
-    def evaluate_states(self, wanted: Iterable[tuple[Changes, int]]) -> list[_BeamState]:
-        """Those of the changed candidates that can be built."""
-        known = [(changed, steps, self._answers(dict(changed))) for changed, steps in wanted]
-        candidates = evaluate_costs([CostedCandidate.from_param_values(answers)
-                                     for *_, answers in known], self.protocol, self.names)
-        return [_BeamState(changed, steps, one.max_violation(self.limits), answers, one.costs)
-                # fmt: skip
-                for (changed, steps, answers), one in zip(known, candidates) if one.costs is not None]
+    def evaluate_states(self, states: Iterable[tuple[Changes, int]]) -> list[_BeamState]:
+        """Evaluate changed candidates, and return those that can be built."""
+        states = list(states)
+        resolved = [self._resolve(dict(changes)) for changes, _ in states]
+        candidates = evaluate_costs([CostedCandidate.from_param_values(values)
+                                     for values in resolved], self.protocol, self.names)
+        return [_BeamState(changes, steps, candidate.max_violation(self.limits), values,
+                           candidate.costs)
+                for (changes, steps), values, candidate in zip(states, resolved, candidates)
+                if candidate.costs is not None]
 
-    def _answers(self, new: Mapping[str, Any]) -> ParamValues:
-        return self.start.space.resolve(lambda name, parameter: new[name] if name in new else
-                                       self.start.nearest_value(name, parameter)[0])
+    def _resolve(self, changes: Mapping[str, Any]) -> ParamValues:
+        def suggest(name: str, parameter: Parameter) -> Any:
+            if name in changes:
+                return changes[name]
+            return self.start.nearest_value(name, parameter)[0]
+
+        return self.start.space.resolve(suggest)

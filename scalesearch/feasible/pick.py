@@ -1,4 +1,4 @@
-"""One candidate of a space: a random one, or the one with the fewest or the most weights."""
+"""One candidate of a space: random, smallest or largest by number of parameters."""
 
 from __future__ import annotations
 
@@ -17,51 +17,55 @@ from scalesearch.feasible.limits import as_cost_bounds, cost_names
 from scalesearch.space import ParamValues, Space
 
 N_SAMPLES = 2_000
-MAX_LISTED = 3_000_000  # rows of a section: some ten seconds
+MAX_LISTED = 3_000_000  # candidates of a section, about ten seconds
 SIZE_COST = "params.total"
 
 
 def pick_candidate(space: Space, criterion: str, seed: int,
                    protocol: Protocol) -> tuple[ParamValues, str]:
-    """A candidate that can be built and meets the space's constraints, and how it was found.
+    """Pick a candidate that can be built and meets the space's constraints.
 
     Args:
-        criterion: ``random``, ``smallest`` or ``largest`` (by params.total, then).
-        seed: of the random draws.
+        criterion: ``random``, or ``smallest`` or ``largest`` by ``params.total``.
+        seed: random seed.
+
+    Returns:
+        the candidate, and a text on how it was found.
 
     Raises:
-        UserError: none of many random candidates is one.
+        UserError: no random candidate is valid.
     """
     if criterion != "random" and (exact := _find_exact(space, criterion, protocol)):
         return exact, f"the {criterion} of the space by {SIZE_COST}"
-    sound = _sample_valid(space, protocol, random.Random(seed))
-    if criterion == "random":
-        sound = islice(sound, 1)
-    if not (found := list(sound)):
+    valid = _sample_valid(space, protocol, random.Random(seed))
+    candidates = list(islice(valid, 1) if criterion == "random" else valid)
+    if not candidates:
         raise UserError(f"none of {N_SAMPLES:,} random candidates can be built and meets the "
-                        "space's constraints; see what `scalesearch check` says",
-                        code="no-valid-candidate")
+                        "constraints of the space", help="`scalesearch check` prints the share of "
+                        "candidates that meet each constraint", code="no-valid-candidate")
     if criterion == "random":
-        return found[0][1], f"random, seed {seed}"
-    _, sheet = (min if criterion == "smallest" else max)(found, key=lambda one: one[0])
-    return (sheet,
-            f"the {criterion} of {N_SAMPLES:,} random candidates by {SIZE_COST}: the space is too "
-            "large to be sure")
+        return candidates[0][1], f"random, seed {seed}"
+    select = min if criterion == "smallest" else max
+    _, values = select(candidates, key=lambda candidate: candidate[0])
+    return (values, f"the {criterion} of {N_SAMPLES:,} random candidates by {SIZE_COST}; the space "
+            "is too large for an exact search")
 
 
 def _sample_valid(space: Space, protocol: Protocol,
                   rng: random.Random) -> Iterator[tuple[int, ParamValues]]:
-    """Size and answers of those of ``DRAWS`` random candidates that can be built and meet the constraints."""
-    for most in (16, N_SAMPLES - 16):  # the first few are enough where one is wanted
-        sheets = [space.sample(rng) for _ in range(most)]
-        candidates = evaluate_costs([CostedCandidate.from_param_values(sheet) for sheet in sheets],
-                                    protocol, (SIZE_COST, *cost_names(space.constraints)))
-        yield from ((one[SIZE_COST], sheet)
-                    for sheet, one in zip(sheets, candidates) if one.satisfies(space.constraints))
+    """Yield size and values of the candidates that are valid, among random ones."""
+    names = (SIZE_COST, *cost_names(space.constraints))
+    for count in (16, N_SAMPLES - 16):  # a small batch first, in case one candidate is enough
+        samples = [space.sample(rng) for _ in range(count)]
+        candidates = evaluate_costs([CostedCandidate.from_param_values(values)
+                                     for values in samples], protocol, names)
+        for values, candidate in zip(samples, candidates):
+            if candidate.satisfies(space.constraints):
+                yield candidate[SIZE_COST], values
 
 
-def _find_exact(space: Space, way: str, protocol: Protocol) -> ParamValues | None:
-    """The smallest or the largest candidate; None where the space cannot be taken apart in some seconds."""
+def _find_exact(space: Space, criterion: str, protocol: Protocol) -> ParamValues | None:
+    """The smallest or largest candidate; None if the space is too large to decompose."""
     bounds = as_cost_bounds(constraint for constraint in space.constraints if constraint.costs)
     if bounds is None:
         return None
@@ -69,8 +73,8 @@ def _find_exact(space: Space, way: str, protocol: Protocol) -> ParamValues | Non
     try:
         search = Extremes(FeasibleCounter(Decomposition(space, protocol, names, MAX_LISTED),
                                           bounds), bounds)
-        point = search.cheapest(SIZE_COST) if way == "smallest" else search.most_expensive(
-            SIZE_COST)
+        find = search.cheapest if criterion == "smallest" else search.most_expensive
+        candidate = find(SIZE_COST)
     except (TooManyCandidatesError, ContinuousRangeError, NoExtremeError):
         return None
-    return point and point.param_values
+    return candidate.param_values if candidate else None

@@ -1,9 +1,10 @@
-"""Pieces of a network that are listed apart: sections, and the halves of a stack; and which answers each is made from.
+"""Pieces of a network whose candidates are listed separately.
 
-What a feed-forward network adds to a stack does not depend on the mixer beside it, nor the other
-way round: their weights, their ties and their work are apart. So each half is listed beside a plain
-stand-in for the other, and the halves are joined on the answers that both depend on. A stack of
-1,000 mixers and 1,000 feed-forward networks has 2,000 structures to cost then, not a million.
+A piece is a section, or one half of a stack. The costs that a feed-forward network adds to a stack
+do not depend on the mixer, and the other way round: weights, ties and work are separate. Each half
+is therefore listed with a plain placeholder for the other half. The halves are joined on the
+parameters that both depend on. A stack with 1,000 mixers and 1,000 feed-forward networks then has
+2,000 structures to cost instead of a million.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from scalesearch.space.syntax.composite_domains import iter_expressions
 from scalesearch.space.syntax.expressions import keys_of
 
 Config = Mapping[str, Any]
-# The plainest mixer: attention of one head of one feature.
+# The smallest mixer: attention with one head of one feature.
 _PLAIN_MIXER_CONFIG = {"mixer": "attention", "local": "none", "heads": 1, "head_dim": 1,
                        "score_heads": 1, "head_scaling": "none", "key_value_heads": "off",
                        "gate": "none", "mask": "none", "lift": "none", "cross": "attention",
@@ -41,35 +42,41 @@ _ATTENTION_SLOTS = {"encoder": ("attention",), "decoder": ("self", "cross")}
 
 @dataclass(frozen=True)
 class NetworkPiece:
-    """What is listed at once: a section, or one half of a stack, ``mixers`` (and the rest) or ``ffn``."""
+    """A section, or one half of a stack.
+
+    Attributes:
+        half: ``mixers`` (everything except feed-forward networks), ``ffn``, or empty for both.
+    """
 
     section: str
     half: str = ""
 
     def with_plain_other_half(self, config: Config) -> Config:
-        """``config`` with the plainest other half."""
+        """``config`` with a placeholder for the other half."""
         if not self.half:
             return config
         changes = _without_ffn(self.section) if self.half == "mixers" else _plainest(self.section)
-        return ChainMap(changes, config)  # type: ignore[arg-type]  # which is only read
+        return ChainMap(changes, config)  # type: ignore[arg-type]  # a mapping that is only read
 
     def build(self, config: Config) -> Any:
-        """The section that the answers describe, as far as it is this piece."""
+        """Build the section, with a placeholder for the other half."""
         return build_section(self.with_plain_other_half(config), self.section)
 
     def build_placeholder(self, config: Config) -> Any:
-        """What the stand-in for mixers costs alone: to be taken off what the half ``ffn`` costs."""
-        return build_section(ChainMap(_without_ffn(self.section), self.with_plain_other_half(config)), self.section)  # type: ignore[arg-type]
+        """Build only the placeholder mixers, whose costs are subtracted from ``ffn``."""
+        mixers = self.with_plain_other_half(config)
+        placeholder = ChainMap(_without_ffn(self.section), mixers)  # type: ignore[arg-type]
+        return build_section(placeholder, self.section)
 
 
 def _without_ffn(stack: str) -> dict[str, Any]:
-    """Answers of a stack that has no feed-forward network."""
+    """Values of a stack without feed-forward networks."""
     return {f"{stack}.ffn": "none", f"share.{stack}.ffn": "own", "tensor_chain.ffn": "off",
             "low_rank.ffn": "off", "matrices.ffn": "dense", f"{stack}.interleaved": False}
 
 
 def _plainest(stack: str) -> dict[str, Any]:
-    """Answers of a stack with the plainest mixer."""
+    """Values of a stack with the smallest mixer."""
     plain = {f"{stack}.{name}": value for name, value in _PLAIN_MIXER_CONFIG.items()}
     plain |= {f"share.{stack}.{slot}": "own" for slot in _ATTENTION_SLOTS[stack]}
     return {**plain, "tensor_chain.attention": "off", "low_rank.attention": "off",
@@ -78,15 +85,15 @@ def _plainest(stack: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SectionCandidates:
-    """The candidates of one section (or of the rest), one row each.
+    """Candidates of one part of a space, one row each.
 
     Attributes:
-        value_indices: (rows, parameters) index of each answer, UNASKED where a parameter does not
-            come up.
-        parameters: their names.
-        costs: (rows, selectors).
-        is_valid: whether the section can be built and no constraint of its own is violated.
-        network_numbers: rows with one number are one network there.
+        value_indices: (rows, parameters) index of each value; NOT_SAMPLED if the parameter does
+            not exist for this candidate.
+        parameters: names of the parameters.
+        costs: (rows, costs).
+        is_valid: (rows,) whether the section can be built and meets its constraints.
+        network_numbers: (rows,) rows with equal numbers are the same network.
     """
 
     value_indices: NDArray[np.int32]
@@ -101,99 +108,104 @@ class SectionCandidates:
 
 def number_shared_values(left: SectionCandidates,
                          right: SectionCandidates) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Numbers of the rows of two parts, equal where the answers to the parameters that both have are."""
+    """Number the rows of two parts by the values of the parameters that both have."""
     common = [parameter for parameter in left.parameters if parameter in right.parameters]
-    columns = (
-        np.concatenate([part.value_indices[:, part.parameters.index(parameter)].astype(np.int64)
-                        for part in (left, right)]) for parameter in common)
+    columns = (np.concatenate([part.value_indices[:, part.parameters.index(parameter)]
+                               for part in (left, right)]).astype(np.int64)
+               for parameter in common)
     numbers = number_rows(columns, len(left) + len(right))
     return numbers[: len(left)], numbers[len(left) :]
 
 
 def join_parts(left: SectionCandidates, right: SectionCandidates,
                max_rows: int) -> SectionCandidates:
-    """Every row of ``left`` with every row of ``right`` that has the same answers to the parameters of both.
+    """Join the rows of two parts that have equal values of the parameters of both.
 
     Raises:
-        TooMany: there are more than ``max_rows``.
+        TooManyCandidatesError: there are more than ``max_rows`` joined rows.
     """
     left_rows, right_rows = _equal_pairs(*number_shared_values(left, right), max_rows)
-    fresh = [column
-             for column, parameter in enumerate(right.parameters)
-             if parameter not in left.parameters]
-    codes = np.concatenate([left.value_indices[left_rows], right.value_indices[right_rows][:, fresh]], 1)
-    parameters = (*left.parameters, *(right.parameters[column] for column in fresh))
-    good = left.is_valid[left_rows] & right.is_valid[right_rows]
-    networks = [left.network_numbers[left_rows], right.network_numbers[right_rows]]
-    identity = number_rows(networks, len(left_rows))
+    new_columns = [column
+                   for column, parameter in enumerate(right.parameters)
+                   if parameter not in left.parameters]
+    indices = np.concatenate([left.value_indices[left_rows],
+                              right.value_indices[right_rows][:, new_columns]], 1)
+    parameters = (*left.parameters, *(right.parameters[column] for column in new_columns))
+    is_valid = left.is_valid[left_rows] & right.is_valid[right_rows]
+    networks = number_rows([left.network_numbers[left_rows], right.network_numbers[right_rows]],
+                           len(left_rows))
     costs = left.costs[left_rows] + right.costs[right_rows]
-    return SectionCandidates(codes, parameters, costs, good, np.where(good, identity, -1))
+    return SectionCandidates(indices, parameters, costs, is_valid,
+                             np.where(is_valid, networks, -1))
 
 
 def _equal_pairs(
-        mine: NDArray[np.int64], theirs: NDArray[np.int64], max_rows: int) -> tuple[Any, Any]:
-    """Places in ``mine`` and in ``theirs`` of all pairs of equal numbers."""
-    order = np.argsort(theirs, kind="stable")
-    starts = np.searchsorted(theirs[order], mine, "left")
-    ends = np.searchsorted(theirs[order], mine, "right")
-    times = ends - starts
-    if times.sum() > max_rows:
-        raise TooManyCandidatesError(f"more than {max_rows:,} combinations of answers depend on "
+        left: NDArray[np.int64], right: NDArray[np.int64], max_rows: int) -> tuple[Any, Any]:
+    """Indices into ``left`` and ``right`` of all pairs of equal numbers."""
+    order = np.argsort(right, kind="stable")
+    starts = np.searchsorted(right[order], left, "left")
+    ends = np.searchsorted(right[order], left, "right")
+    n_partners = ends - starts
+    if n_partners.sum() > max_rows:
+        raise TooManyCandidatesError(f"more than {max_rows:,} combinations of parameters depend on "
                                      "each other")
-    left = np.repeat(np.arange(len(mine)), times)
-    within = np.arange(len(left)) - np.repeat(np.cumsum(times) - times, times)
-    return left, order[np.repeat(starts, times) + within]
+    left_rows = np.repeat(np.arange(len(left)), n_partners)
+    offsets = np.arange(len(left_rows)) - np.repeat(np.cumsum(n_partners) - n_partners, n_partners)
+    return left_rows, order[np.repeat(starts, n_partners) + offsets]
 
 
-# -- which answers they are made from: those that building them reads
+# -- keys that pieces read
 
 
 class UndeclaredReadError(Exception):
-    """Building read an answer that was not given, though the space has one."""
+    """A piece of the network reads a key that was not listed as one of its keys."""
 
     def __init__(self, piece: object, key: str) -> None:
-        super().__init__(f"{piece} is made from {key} as well")
+        super().__init__(f"{piece} also reads {key}")
         self.piece = piece
         self.key = key
 
 
 class TracingConfig(Mapping[str, Any]):
-    """Some of a candidate's answers; reading another that the space has raises Missed, not KeyError.
+    """A configuration that permits only some of its keys.
+
+    To read another key of the space raises UndeclaredReadError instead of KeyError.
 
     Args:
-        keys: those that are given. known: all of the space's.
-        piece: what is built, for Missed to name.
+        keys: keys that may be read.
+        space_keys: all keys of the space.
+        piece: the piece that is built.
     """
 
     def __init__(self, config: Config, keys: Container[str], space_keys: Container[str],
                  piece: object) -> None:
-        self.answers = config
-        self.keys_given = keys
-        self.known = space_keys
+        self.config = config
+        self.permitted_keys = keys
+        self.space_keys = space_keys
         self.piece = piece
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self.keys_given and key in self.known:
+        if key not in self.permitted_keys and key in self.space_keys:
             raise UndeclaredReadError(self.piece, key)
-        return self.answers[key]
+        return self.config[key]
 
     def __iter__(self) -> Iterator[str]:
-        raise TypeError("answers are read key by key here, so that it is known which count")
+        raise TypeError("keys must be read one by one, so that they can be traced")
 
     def __len__(self) -> int:
-        return len(self.answers)
+        return len(self.config)
 
 
 def trace_keys_read(piece: NetworkPiece, samples: Iterable[ParamValues],
                     space_keys: Container[str]) -> set[str]:
-    """The keys that building ``piece`` reads of any of the ``samples``; of other sheets it may read more."""
+    """Keys that ``piece`` reads for any of ``samples``; others may need more."""
     keys: set[str] = set()
-    for answers in samples:
+    for values in samples:
         while True:
             try:
-                piece.build(TracingConfig(answers, keys, space_keys, piece))
-            except UndeclaredReadError as missed:
-                keys.add(missed.key)
+                piece.build(TracingConfig(values, keys, space_keys, piece))
+            except UndeclaredReadError as error:
+                keys.add(error.key)
                 continue
             except UnbuildableError:
                 pass
@@ -202,20 +214,20 @@ def trace_keys_read(piece: NetworkPiece, samples: Iterable[ParamValues],
 
 
 def parameters_behind(space_parameters: ParameterSpace, keys: Iterable[str]) -> list[ParameterNode]:
-    """The leaves that ``keys`` are the answers of, and all whose values those depend on, or depths that they fit."""
-    leaves: dict[str, ParameterNode] = {}
+    """Nodes of ``keys``, and all nodes that their values depend on."""
+    nodes: dict[str, ParameterNode] = {}
     queue = list(keys)
     while queue:
-        for leaf in space_parameters.nodes_by_key.get(queue.pop(), ()):
-            if leaf.path not in leaves:
-                leaves[leaf.path] = leaf
-                queue += [key for expr in iter_expressions(leaf.domain) for key in keys_of(expr)]
-                queue += [group for group, _ in leaf.guards]
-                queue += [leaf.field.depth_key] if leaf.field.depth_key else []
-    return list(leaves.values())
+        for node in space_parameters.nodes_by_key.get(queue.pop(), ()):
+            if node.path not in nodes:
+                nodes[node.path] = node
+                queue += [key for expr in iter_expressions(node.domain) for key in keys_of(expr)]
+                queue += [group for group, _ in node.guards]
+                queue += [node.field.depth_key] if node.field.depth_key else []
+    return list(nodes.values())
 
 
 def shared_parameters(parameters_by_piece: Iterable[frozenset[str]]) -> set[str]:
-    """The parameters that are in more than one of ``parameters_by_piece``."""
-    counts = Counter(parameter for asked in parameters_by_piece for parameter in asked)
+    """Parameters of more than one piece."""
+    counts = Counter(parameter for parameters in parameters_by_piece for parameter in parameters)
     return {parameter for parameter, count in counts.items() if count > 1}

@@ -1,4 +1,4 @@
-"""Feasibility of a space under a budget: counts, shares, reasons, front and extremes, as pandas frames."""
+"""Feasibility of a space under a budget: counts, shares, front and extremes."""
 
 from __future__ import annotations
 
@@ -21,32 +21,35 @@ from scalesearch.space.parameters.count import UncountableSpaceError, count_conf
 from scalesearch.space.syntax.parameters import format_constant
 
 DEFAULT_FRONT_COSTS = ("params.non_embedding", "macs.total")
-# combinations of answers listed only to say how many sheets there are: some two seconds
-MAX_LISTED_COMBINATIONS = 20_000
+MAX_LISTED_COMBINATIONS = 20_000  # to count configurations, about two seconds
 
 
 @dataclass(frozen=True)
 class FeasibilityReport:
-    """What fits.
+    """Numbers and examples of the feasible candidates of a space.
 
     Attributes:
-        exact: whether everything was counted; otherwise ``inexact_reason`` says why not, and shares
-            are those of draws.
-        n_candidates: answer sheets; None where a continuous range makes them endless, or where
-            conditions tie
-            too many answers together to count them.
-        n_valid: of them, networks that can be built and that the space's own constraints allow.
-        n_feasible: of those, within the budgets. distinct, distinct_fitting: networks, each once.
-        share, share_low, share_high: feasible share of the sheets (of draws, with a 95 % interval,
-            unless exact).
-        value_shares: a row for each parameter and answer: parameter, answer, sheets, fitting,
-            share, verdict.
-        violations: a row for each set of budgets that sound candidates violate: broken, count,
-            share.
-        front: candidates with most ``AXES[0]`` for fewest ``AXES[1]``; extremes: the cheapest and
-            dearest that fit.
-        sample: costs of some candidates, and whether each fits: what a figure shows.
-        min_costs: where nothing fits, the least of each bounded cost that any sound candidate has.
+        exact: whether all candidates were counted; otherwise, shares are estimates.
+        share, share_low, share_high: feasible share of all configurations; if it is estimated,
+            with a 95 % interval.
+        value_shares: a row per parameter and value, with columns parameter, value, candidates,
+            feasible, share and verdict.
+        violations: a row per set of budgets that valid candidates violate, with columns violated,
+            count and share.
+        sample: costs of random candidates, and whether each fits, for figures.
+        n_samples: number of these candidates.
+        strata: description of the strata of the sample.
+        inexact_reason: why not all candidates were counted.
+        n_candidates: number of configurations; None if there are infinitely many, or if too many
+            parameters depend on each other.
+        n_valid: configurations that can be built and meet the space's constraints.
+        n_feasible: valid configurations within the budgets.
+        n_distinct, n_distinct_feasible: distinct networks among these.
+        front: non-dominated candidates: the largest ``DEFAULT_FRONT_COSTS[0]`` for the smallest
+            ``DEFAULT_FRONT_COSTS[1]``.
+        is_front_complete: whether the front has all of these candidates.
+        extremes: cheapest and most expensive feasible candidate of each cost.
+        min_costs: if no candidate is feasible, the smallest value of each bounded cost.
     """
 
     exact: bool
@@ -74,28 +77,32 @@ class FeasibilityReport:
 def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...],
                         n_samples: int = 4000, seed: int = 1,
                         progress: ProgressCallback = lambda text: None) -> FeasibilityReport:
-    """What of ``space`` fits ``budgets`` under ``protocol``; exact where the space can be counted.
+    """Analyze which candidates of ``space`` meet ``budgets`` under ``protocol``.
+
+    The result is exact if the space can be decomposed, and an estimate otherwise.
 
     Args:
-        budgets: constraints over costs (those over answers stand in the space).
-        n_samples: candidates drawn for the figure, and for estimates where nothing can be counted.
-        progress: called with each step, and with the share of long ones that is done.
+        budgets: constraints on costs, in addition to the constraints of the space.
+        n_samples: random candidates, for figures and for estimates.
+        seed: random seed.
+        progress: called with a text for each step, and with its progress if it is long.
     """
-    costly = tuple(constraint for constraint in space.constraints if constraint.costs)
+    cost_constraints = tuple(constraint for constraint in space.constraints if constraint.costs)
     bounds = as_cost_bounds(budgets)
-    required = as_cost_bounds(costly)
-    names = tuple(dict.fromkeys([*DEFAULT_FRONT_COSTS,
-                                 *(cost for c in (*budgets, *costly) for cost in sorted(c.costs))]))
-    progress("drawing candidates")
-    drawn = estimate_feasibility(space, protocol, budgets, names, n_samples, seed)
+    required = as_cost_bounds(cost_constraints)
+    bounded = [cost for constraint in (*budgets, *cost_constraints)
+               for cost in sorted(constraint.costs)]
+    names = tuple(dict.fromkeys([*DEFAULT_FRONT_COSTS, *bounded]))
+    progress("sampling candidates")
+    estimate = estimate_feasibility(space, protocol, budgets, names, n_samples, seed)
     try:
         if bounds is None or required is None:
-            raise TooManyCandidatesError("a budget is no bound on a sum of costs")
-        progress("listing sections")
-        return _exact_report(FeasibleCounter(Decomposition(space, protocol, names), bounds,
-                                             required, progress), drawn, n_samples)
+            raise TooManyCandidatesError("a budget is not a bound on a sum of costs")
+        progress("listing the candidates of each section")
+        counter = FeasibleCounter(Decomposition(space, protocol, names), bounds, required, progress)
+        return _exact_report(counter, estimate, n_samples)
     except (TooManyCandidatesError, ContinuousRangeError) as reason:
-        return _estimated_report(space, drawn, str(reason), n_samples)
+        return _estimated_report(space, estimate, str(reason), n_samples)
 
 
 def _exact_report(counter: FeasibleCounter, estimate: Estimate,
@@ -103,97 +110,101 @@ def _exact_report(counter: FeasibleCounter, estimate: Estimate,
     share = counter.n_feasible / counter.n_candidates
     notes: list[str] = []
     try:
-        reasons = [(" and ".join(broken), count)
-                   for broken, count in counter.count_violations().items()]
-    except TooManyCandidatesError as many:
-        reasons = [("", counter.n_feasible)]
-        notes = [f"{many}: which of them binds is not counted"]
-    distinct = counter.count_distinct(counter.required)
-    distinct_fitting = counter.count_distinct()
-    counter.progress("looking for the front and the extremes")
-    front, whole, extremes = _front_and_extremes(counter, notes)
-    return FeasibilityReport(True, share, share, share, _values(counter), _reasons(reasons, counter.n_valid),
-                       estimate.sample.drop(columns="violated"), n_samples, estimate.strata, n_candidates=counter.n_candidates,
-                       n_valid=counter.n_valid, n_feasible=counter.n_feasible, n_distinct=distinct,
-                       n_distinct_feasible=distinct_fitting, front=front, is_front_complete=whole, extremes=extremes,
-                       # fmt: skip
-                       min_costs=_min_costs(counter) if not counter.n_feasible else {}, notes=notes)
+        violations = [(" and ".join(violated), count)
+                      for violated, count in counter.count_violations().items()]
+    except TooManyCandidatesError as error:
+        violations = [("", counter.n_feasible)]
+        notes = [f"{error}: violations are not counted"]
+    n_distinct = counter.count_distinct(counter.required)
+    n_distinct_feasible = counter.count_distinct()
+    counter.progress("searching the front and the extremes")
+    front, is_complete, extremes = _front_and_extremes(counter, notes)
+    return FeasibilityReport(
+        True, share, share, share, _value_shares(counter),
+        _violation_shares(violations, counter.n_valid), estimate.sample.drop(columns="violated"),
+        n_samples, estimate.strata, n_candidates=counter.n_candidates, n_valid=counter.n_valid,
+        n_feasible=counter.n_feasible, n_distinct=n_distinct,
+        n_distinct_feasible=n_distinct_feasible, front=front, is_front_complete=is_complete,
+        extremes=extremes, min_costs=_min_costs(counter) if not counter.n_feasible else {},
+        notes=notes)
 
 
-def _front_and_extremes(counter: FeasibleCounter, notes: list[str]) -> tuple[
-        list[IndexedCandidate], bool, dict[str, IndexedCandidate]]:
-    """Front and extremes; a note where there are none."""
+def _front_and_extremes(
+        counter: FeasibleCounter, notes: list[str]
+) -> tuple[list[IndexedCandidate], bool, dict[str, IndexedCandidate]]:
+    """Front, whether it is complete, and extremes; adds a note if they are missing."""
     extremes: dict[str, IndexedCandidate] = {}
     try:
         search = Extremes(counter, counter.bounds)
         for name in DEFAULT_FRONT_COSTS:
-            for word, point in (("least", search.cheapest(name)),
-                                ("most", search.most_expensive(name))):
-                extremes |= {f"{word} {name}": point} if point else {}
+            for word, candidate in (("least", search.cheapest(name)),
+                                    ("most", search.most_expensive(name))):
+                if candidate:
+                    extremes[f"{word} {name}"] = candidate
         return *search.front(*DEFAULT_FRONT_COSTS), extremes
     except NoExtremeError as error:
-        notes.append(f"Not all extremes and no front: {error}. Upper bounds on "
-                     f"{', on '.join(DEFAULT_FRONT_COSTS)} and on params.total have both.")
+        notes.append(f"The front and some extremes are missing: {error}. They are available for "
+                     f"upper bounds on {', '.join(DEFAULT_FRONT_COSTS)} and params.total.")
         return [], True, extremes
 
 
 def _min_costs(counter: FeasibleCounter) -> dict[str, int]:
-    """The least of each bounded cost that any sound candidate has: what a budget would have to be at least."""
+    """Smallest value of each bounded cost among valid candidates."""
     try:
         search = Extremes(counter, counter.required)
-        points = {bound.name: search.cheapest(bound.name)
-                  for bound in counter.budgets if bound.sign > 0}
+        cheapest = {bound.name: search.cheapest(bound.name)
+                    for bound in counter.budgets if bound.sign > 0}
     except NoExtremeError:
         return {}
-    return {name: point.costs[name] for name, point in points.items() if point}
+    return {name: candidate.costs[name] for name, candidate in cheapest.items() if candidate}
 
 
-def _values(counter: FeasibleCounter) -> pd.DataFrame:
-    dimensions = dict(counter.decomposition.space.parameters())
+def _value_shares(counter: FeasibleCounter) -> pd.DataFrame:
+    parameters = dict(counter.decomposition.space.parameters())
     rows = []
-    for parameter, counts in counter.count_by_value().items():
-        options = dimensions[parameter].values()
-        assert options is not None
-        rows += [(parameter, format_constant(options[index]), sheets, fits)
-                 for index, (sheets, fits) in sorted(counts.items())]
-    return _with_verdicts(pd.DataFrame(rows, columns=["parameter", "value", "candidates", "feasible"]),
-                          list(dimensions), True)
+    for name, counts in counter.count_by_value().items():
+        values = parameters[name].values()
+        assert values is not None
+        rows += [(name, format_constant(values[index]), n_candidates, n_feasible)
+                 for index, (n_candidates, n_feasible) in sorted(counts.items())]
+    frame = pd.DataFrame(rows, columns=["parameter", "value", "candidates", "feasible"])
+    return _with_verdicts(frame, list(parameters), True)
 
 
 def _with_verdicts(frame: pd.DataFrame, order: list[str], exact: bool) -> pd.DataFrame:
-    """With share and verdict: ``dead`` and ``always`` only of what was counted."""
+    """Add the columns share and verdict, and sort the parameters in this order."""
     frame["share"] = frame["feasible"] / frame["candidates"]
-    words = {0.0: "dead" if exact else "none drawn fits",
-             1.0: "always" if exact else "all drawn fit"}
-    frame["verdict"] = [words.get(share, "") for share in frame["share"]]
-    places = {name: place for place, name in enumerate(order)}
-    return frame.sort_values("parameter", key=lambda column: column.map(places),
+    verdicts = {0.0: "never feasible" if exact else "no sample fits",
+                1.0: "always feasible" if exact else "all samples fit"}
+    frame["verdict"] = [verdicts.get(share, "") for share in frame["share"]]
+    positions = {name: position for position, name in enumerate(order)}
+    return frame.sort_values("parameter", key=lambda column: column.map(positions),
                              kind="stable").reset_index(drop=True)
 
 
-def _reasons(counts: list[tuple[str, int]], n_valid: int) -> pd.DataFrame:
+def _violation_shares(counts: list[tuple[str, int]], n_valid: int) -> pd.DataFrame:
     frame = pd.DataFrame(counts, columns=["violated", "count"])
     frame["share"] = frame["count"] / max(1, n_valid)
     return frame
 
 
-def _estimated_report(space: Space, estimate: Estimate, why: str,
+def _estimated_report(space: Space, estimate: Estimate, reason: str,
                       n_samples: int) -> FeasibilityReport:
     try:
-        sheets = count_configurations(space.parameter_space, MAX_LISTED_COMBINATIONS)
+        n_candidates = count_configurations(space.parameter_space, MAX_LISTED_COMBINATIONS)
     except UncountableSpaceError:
-        sheets = None
-    broken = [(str(text), int(often))
-              for text, often in estimate.sample["violated"].value_counts().items()]
+        n_candidates = None
+    violations = [(str(text), int(count))
+                  for text, count in estimate.sample["violated"].value_counts().items()]
     values = _with_verdicts(estimate.value_shares, [name for name, _ in space.parameters()], False)
     return FeasibilityReport(False, estimate.share, estimate.share_low, estimate.share_high, values,
-                             _reasons(broken, len(estimate.sample)),
+                             _violation_shares(violations, len(estimate.sample)),
                              estimate.sample.drop(columns="violated"), n_samples, estimate.strata,
-                             why, sheets)
+                             reason, n_candidates)
 
 
 def bin_values(rows: pd.DataFrame, max_rows: int) -> pd.DataFrame:
-    """One parameter's answers in at most ``max_rows`` rows: neighboring values of a long range are one."""
+    """Merge neighboring values of one parameter into at most ``max_rows`` rows."""
     if len(rows) <= max_rows:
         return rows
     bins = np.arange(len(rows)) * max_rows // len(rows)
@@ -201,5 +212,5 @@ def bin_values(rows: pd.DataFrame, max_rows: int) -> pd.DataFrame:
         parameter=("parameter", "first"),
         value=("value", lambda column: "..".join(dict.fromkeys(column.iloc[[0, -1]]))),
         candidates=("candidates", "sum"), feasible=("feasible", "sum"),
-        verdict=("verdict", lambda one: one.iloc[0] if one.nunique() == 1 else ""))
+        verdict=("verdict", lambda column: column.iloc[0] if column.nunique() == 1 else ""))
     return merged.assign(share=merged["feasible"] / merged["candidates"])

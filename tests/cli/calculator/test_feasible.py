@@ -148,7 +148,7 @@ def test_a_space_that_takes_too_long_to_count_is_drawn_from() -> None:
 def test_nothing_that_fits_says_how_far_to_relax(space: Path) -> None:
     said = run(str(space), "--budget", "params.total <= 1k", "--draws", "100", code=1)
     least = min(bill[1]["params.total"] for _, bill in listed("edge") if bill)
-    assert f"The least params.total that any candidate has is {least:,}" in said
+    assert f"The smallest params.total of any candidate is {least:,}" in said
 
 
 @pytest.mark.parametrize(
