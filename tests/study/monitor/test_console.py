@@ -1,4 +1,4 @@
-"""What people see: lines for logs, a screen for terminals; both from the same events."""
+"""Terminal output: lines for logs and a screen for terminals, both from the same events."""
 
 import io
 import json
@@ -20,39 +20,39 @@ from scalesearch.study.monitor.heartbeat import RUNNING, STOPPED, Heartbeat, Own
 from scalesearch.study.monitor.running import describe_progress
 from scalesearch.study.monitor.snapshot import SnapshotBuilder
 from scalesearch.study.trials.trial import EventType, Origin, Rung, State, Trial
-from tests.study.fakes import architecture_of, breaking_work, fake_work, make_driver, make_plan
 from tests.study.event_study import rendered
+from tests.study.fakes import architecture_of, breaking_work, fake_work, make_driver, make_plan
 
 
 def test_lines_report_starts_and_results(tmp_path):
-    said = []
-    make_driver(tmp_path, make_plan(2), view=LineConsole(said.append)).run()
-    assert len(said) == 4
-    assert said[0].endswith("in training") and "trial 0 (" in said[0]
-    assert "complete after 0 wall seconds: bleu " in said[1] and "params.total " in said[1]
+    lines = []
+    make_driver(tmp_path, make_plan(2), view=LineConsole(lines.append)).run()
+    assert len(lines) == 4
+    assert lines[0].endswith("in training") and "trial 0 (" in lines[0]
+    assert "complete after 0 wall seconds: bleu " in lines[1] and "params.total " in lines[1]
 
 
-@pytest.mark.parametrize(("answers", "per"),
+@pytest.mark.parametrize(("config", "unit"),
                          [({"width": 8}, "token"), ({"width": 8, "vocab": 400}, "character")])
-def test_rung_event_names_unit_of_loss(answers, per):
-    said = describe_event(EventType.RUNG,
-                          Trial(3, State.PAUSED, config=answers, rungs=(Rung(2.2144),)))
-    assert said == f"trial 3 is paused at rung 1: validation loss 2.214 nats per {per}"
+def test_rung_event_names_unit_of_loss(config, unit):
+    text = describe_event(EventType.RUNG,
+                          Trial(3, State.PAUSED, config=config, rungs=(Rung(2.2144),)))
+    assert text == f"trial 3 is paused at rung 1: validation loss 2.214 nats per {unit}"
 
 
 def test_lines_report_reason_of_restart(tmp_path):
-    said = []
-    make_driver(tmp_path, make_plan(1), work=breaking_work, view=LineConsole(said.append)).run()
+    lines = []
+    make_driver(tmp_path, make_plan(1), work=breaking_work, view=LineConsole(lines.append)).run()
     assert sum("its worker died (RuntimeError: the worker broke); restarted" in line
-               for line in said) == 2
+               for line in lines) == 2
 
 
 def test_screen_shows_counts_and_progress(tmp_path):
-    """The first is shown with its pace; each later one with what the earlier ones took."""
+    """The time left uses the pace of the first trial, and later the times of finished trials."""
     console = Console(file=io.StringIO(), width=110)
-    shown = []
+    screens = []
 
-    def rendered():
+    def screen_text():
         console.print(screen.render(110))
         text = console.file.getvalue()
         console.file.seek(0)
@@ -63,7 +63,7 @@ def test_screen_shows_counts_and_progress(tmp_path):
         facts = {"type": "update", "share": 0.25, "loss": 3.21, "seconds": 20, "step": 40}
         (Path(folder) / "progress.json").write_text(json.dumps(facts))
         with hold_lease(Path(folder)):
-            shown.append(rendered())
+            screens.append(screen_text())
         fake_work(folder)
 
     driver = make_driver(tmp_path, make_plan(3), runner=InProcessRunner(work))
@@ -71,13 +71,14 @@ def test_screen_shows_counts_and_progress(tmp_path):
     with Heartbeat(tmp_path, facts).running_study() as heartbeat:
         screen = LiveConsole(driver.study)
         heartbeat.finish(driver.run())
-    assert "0.2 of 3 candidates" in shown[0] and "No finished trials" in shown[0]
-    assert "3.210" in shown[0] and "0:01:00" in shown[0] and "about 0:03:40 left" in shown[0]
-    assert "2.2 of 3 candidates" in shown[2] and "Front so far" in shown[
-        2] and "In training" in shown[2]
-    over = rendered()
-    assert "3 of 3" in over and "In training" not in over and "about" not in over and "finished" in over
-    assert "Hypervolume" in over and "trial 2 complete after 0 wall seconds" not in over
+    assert "0.2 of 3 candidates" in screens[0] and "No finished trials" in screens[0]
+    assert "3.210" in screens[0] and "0:01:00" in screens[0] and "about 0:03:40 left" in screens[0]
+    assert "2.2 of 3 candidates" in screens[2]
+    assert "Front so far" in screens[2] and "In training" in screens[2]
+    text = screen_text()
+    assert "3 of 3" in text and "In training" not in text and "about" not in text
+    assert "finished" in text and "Hypervolume" in text
+    assert "trial 2 complete after 0 wall seconds" not in text
 
 
 def test_screen_shows_latest_events(tmp_path):
@@ -93,24 +94,25 @@ def test_screen_shows_latest_events(tmp_path):
 
 
 def test_screen_counts_further_seeds_of_architectures(tmp_path):
-    rows = [FixedArchitecture(str(width),
-                              architecture_of({"width": width, "depth": 1, "kind": "plain"}), {})
-            for width in (8, 16)]
-    driver = make_driver(tmp_path, make_plan(0, references=tuple(rows)))
+    architectures = [
+        FixedArchitecture(str(width),
+                          architecture_of({"width": width, "depth": 1, "kind": "plain"}), {})
+        for width in (8, 16)]
+    driver = make_driver(tmp_path, make_plan(0, references=tuple(architectures)))
     driver.run()
 
-    def shown(state, seeds):
+    def screen(state, seeds):
         driver.study.update_meta(seeds=Seeds(1, 0, references=seeds))
         owner = Owner(state, workers=1, candidates=0, references=2)
         return rendered(SnapshotBuilder(driver.study).take(owner), 110)
 
-    assert "about 0:00:00 left" in shown(RUNNING,
-                                         1) and "0 of 2 further seeds of architectures" in shown(RUNNING, 2)
-    again = replace(driver.trials[0], number=2, state=State.PENDING, origin=Origin.REPLICATE, original=0,
-                    seed=2)
-    driver.study.propose(again)
-    assert "In training" in shown(RUNNING, 2) and "Interrupted" not in shown(RUNNING, 2)
-    assert "Interrupted" in shown(STOPPED, 2) and "about" not in shown(STOPPED, 2)
+    assert "about 0:00:00 left" in screen(RUNNING, 1)
+    assert "0 of 2 further seeds of architectures" in screen(RUNNING, 2)
+    replicate = replace(driver.trials[0], number=2, state=State.PENDING, origin=Origin.REPLICATE,
+                        original=0, seed=2)
+    driver.study.propose(replicate)
+    assert "In training" in screen(RUNNING, 2) and "Interrupted" not in screen(RUNNING, 2)
+    assert "Interrupted" in screen(STOPPED, 2) and "about" not in screen(STOPPED, 2)
 
 
 @pytest.mark.parametrize(("value", "text"),

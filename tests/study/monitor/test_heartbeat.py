@@ -1,4 +1,4 @@
-"""Who runs a study: a sign of life while it runs, and a word on how it ended."""
+"""Heartbeat of a study while it runs, and the reason of its end."""
 
 import os
 import subprocess
@@ -20,8 +20,8 @@ def test_heartbeat_is_renewed_and_stores_end(tmp_path):
     with Heartbeat(tmp_path, facts, interval=0.01).running_study() as beat:
         first = (tmp_path / heartbeat.OWNER_FILE).stat().st_mtime_ns
         owner = read_owner(tmp_path, clock=lambda: 0.0)
-        assert (
-            owner.state, owner.pid, owner.workers, owner.candidates) == (RUNNING, os.getpid(), 3, 5)
+        assert (owner.state, owner.pid) == (RUNNING, os.getpid())
+        assert (owner.workers, owner.candidates) == (3, 5)
         while (tmp_path / heartbeat.OWNER_FILE).stat().st_mtime_ns <= first:
             time.sleep(0.01)
         assert "last heartbeat 0 s" in describe_owner(owner)
@@ -53,13 +53,14 @@ def test_owner_state_of_dead_process_and_missing_heartbeat(event_study):
     file = event_study.study.folder / heartbeat.OWNER_FILE
     event_study.write_owner(pid=ended.pid, machine=heartbeat.machine_id())
     os.utime(file, (1000, 1000))
-    # With a fresh sign of life it may only be out of sight.
+    # With a recent heartbeat, the process may only be invisible.
     assert read_owner(event_study.study.folder, clock=lambda: 1009.0).state == RUNNING
     owner = read_owner(event_study.study.folder, clock=lambda: 1010.0)
     assert owner.state == STOPPED and owner.reason == f"its process {ended.pid} has died"
     event_study.write_owner()
     os.utime(file, (1000, 1000))
     owner = read_owner(event_study.study.folder, clock=lambda: 1120.0)
-    assert owner.state == RUNNING and not owner.is_over and owner.reason == "no heartbeat for 120 s"
+    assert owner.state == RUNNING and not owner.is_over
+    assert owner.reason == "no heartbeat for 120 s"
     file.write_text("{")
     assert read_owner(event_study.study.folder).state == UNKNOWN

@@ -1,4 +1,4 @@
-"""One contract for every logger: each complete trial once, over all runs; a tool that fails costs nothing."""
+"""Contract of all loggers: complete trials are logged once, and a failing tool is harmless."""
 
 import json
 
@@ -12,7 +12,7 @@ from tests.study.fakes import make_driver, make_plan
 
 
 class Files(Logger):
-    """The simplest logger: a file for each trial."""
+    """Simple logger: one file per trial."""
 
     def file(self, trial):
         return self.study.folder / "files" / f"{trial.number}.json"
@@ -21,64 +21,64 @@ class Files(Logger):
         return self.file(trial).exists()
 
     def write_trial(self, trial, params, points):
-        assert not self.is_logged(trial), "it is logged already"
+        assert not self.is_logged(trial), "the trial was logged before"
         self.file(trial).parent.mkdir(exist_ok=True)
         self.file(trial).write_text(json.dumps([params, points]))
 
 
-def of_files(study):
+def read_files(study):
     return {int(file.stem): json.loads(file.read_text())
             for file in (study.folder / "files").glob("*.json")}
 
 
-def of_tensorboard(study):
+def read_tensorboard(study):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-    found = {}
+    logged = {}
     for folder in (study.folder / "tensorboard").iterdir():
         events = EventAccumulator(str(folder)).Reload()
-        points = {(name, one.value, one.step) for name in events.Tags()["scalars"]
-                  for one in events.Scalars(name)}
+        points = {(name, point.value, point.step) for name in events.Tags()["scalars"]
+                  for point in events.Scalars(name)}
         start = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
         params = HParamsPluginData.FromString(start).session_start_info.hparams
-        values = {name: getattr(one, one.WhichOneof("kind")) for name, one in params.items()}
-        found[int(folder.name.partition("-")[0])] = values, points
-    return found
+        values = {name: getattr(value, value.WhichOneof("kind")) for name, value in params.items()}
+        logged[int(folder.name.partition("-")[0])] = values, points
+    return logged
 
 
-def of_mlflow(study):
+def read_mlflow(study):
     from mlflow import MlflowClient
 
     client = MlflowClient(mlflow_uri(study))
-    found = {}
+    logged = {}
     for run in client.search_runs([client.get_experiment_by_name(study.meta.name).experiment_id]):
-        points = [(name, one.value, one.step) for name in run.data.metrics
-                  for one in client.get_metric_history(run.info.run_id, name)]
-        assert run.info.status == "FINISHED" and int(run.data.tags["trial"]) not in found
-        found[int(run.data.tags["trial"])] = run.data.params, points
-    return found
+        points = [(name, point.value, point.step) for name in run.data.metrics
+                  for point in client.get_metric_history(run.info.run_id, name)]
+        assert run.info.status == "FINISHED" and int(run.data.tags["trial"]) not in logged
+        logged[int(run.data.tags["trial"])] = run.data.params, points
+    return logged
 
 
-@pytest.mark.parametrize(("kind", "package", "read"),
-                         [(Files, "json", of_files), (TensorBoard, "tensorboard", of_tensorboard),
-                          (MLflow, "mlflow", of_mlflow)])
+@pytest.mark.parametrize(("logger_class", "package", "read"),
+                         [(Files, "json", read_files), (TensorBoard, "tensorboard", read_tensorboard),
+                          (MLflow, "mlflow", read_mlflow)])
 def test_complete_trials_are_logged_once(
-        tmp_path, monkeypatch, kind, package, read):
+        tmp_path, monkeypatch, logger_class, package, read):
     pytest.importorskip(package)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    make_driver(tmp_path, make_plan(2)).run()  # nobody listened to these
+    make_driver(tmp_path, make_plan(2)).run()  # without a logger
     for trials in (3, 4, 4):
-        logger = kind(StudyDir(tmp_path).load(), pytest.fail)
+        logger = logger_class(StudyDir(tmp_path).load(), pytest.fail)
         make_driver(tmp_path, make_plan(trials), view=logger).run()
-    found = read(logger.study)
+    logged = read(logger.study)
     done = StudyDir(tmp_path).load().trials.with_state(State.COMPLETE)
-    assert sorted(found) == [trial.number for trial in done] and len(done) == 4
+    assert sorted(logged) == [trial.number for trial in done] and len(done) == 4
     for trial in done:
-        params, points = found[trial.number]
+        params, points = logged[trial.number]
         values = {name: value for name, value, step in points if step == 0}
         assert {name: str(value) for name, value in params.items()} == {
-            name: str(float(value) if kind is TensorBoard and not isinstance(value, str) else value)
+            name: str(float(value) if logger_class is TensorBoard and not isinstance(value, str) else value)
             for name, value in trial.params.items()}
         assert values["bleu"] == pytest.approx(trial.values["bleu"])
         assert values["params.total"] == trial.costs["params.total"]
@@ -90,16 +90,16 @@ def test_failing_logger_is_reported_once_and_resumed(tmp_path):
         def write_trial(self, trial, params, points):
             raise ConnectionError("the server\nis away")
 
-    told = []
-    make_driver(tmp_path, make_plan(3), view=Broken(make_study(tmp_path), told.append)).run()
-    assert len(told) == 1 and "the server" in told[0] and len(
+    messages = []
+    make_driver(tmp_path, make_plan(3), view=Broken(make_study(tmp_path), messages.append)).run()
+    assert len(messages) == 1 and "the server" in messages[0] and len(
         StudyDir(tmp_path).load().trials.with_state("complete")) == 3
     logger = Files(StudyDir(tmp_path).load(), pytest.fail)
-    assert len(of_files(logger.study)) == 3
+    assert len(read_files(logger.study)) == 3
 
 
 def make_study(folder):
-    """The study that a driver makes there, before anything has happened."""
+    """Create a study without events."""
     return make_driver(folder, make_plan(0)).study
 
 
