@@ -26,10 +26,15 @@ if TYPE_CHECKING:
 @click.option(
     "--out", required=True, type=OutputPath(), metavar="PREFIX",
     help="Writes PREFIX.SOURCE and PREFIX.TARGET, and PREFIX.yaml, the data file to train on.")
+@click.option("--targets", type=click.Choice(("text", "soft")), default="text", show_default=True,
+              help="text: translations (sequence level); soft: token probabilities (word level), "
+                   "see --top-k.")
+@click.option("--top-k", default=8, show_default=True, metavar="N",
+              help="Tokens kept per position, with --targets soft.")
 @search_options
 @json_option
-def command(teachers: tuple[str, ...], data: str, out: Path, beam: int | None,
-            length_penalty: float | None, batch: int, as_json: bool) -> None:
+def command(teachers: tuple[str, ...], data: str, out: Path, targets: str, top_k: int,
+            beam: int | None, length_penalty: float | None, batch: int, as_json: bool) -> None:
     """Sequence-level distillation: translate the training text with the training in the folder TEACHER.
 
     Several teachers translate together, each next token by the mean of their probabilities; they
@@ -37,6 +42,14 @@ def command(teachers: tuple[str, ...], data: str, out: Path, beam: int | None,
     test text stay those of the real data. Run again, it goes on where it was stopped; where
     teacher, text or search have changed, it refuses.
     """
+    if targets == "soft":
+        from scalesearch.cli.soften import soften
+
+        if beam is not None or length_penalty is not None:
+            raise UserError("--targets soft does not decode",
+                            help="remove --beam and --length-penalty", code="options-conflict")
+        soften(teachers, data, out, top_k, as_json)
+        return
     from scalesearch.export.translator import Translator
     from scalesearch.train.scoring.distill import write_distilled_data
 

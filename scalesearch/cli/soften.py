@@ -32,6 +32,11 @@ def command(teachers: tuple[str, ...], data: str, out: Path, top_k: int, as_json
     trained on FILE.yaml; their recipe's `distillation_weight` says how much the teacher counts. Run again,
     it goes on where it was stopped.
     """
+    soften(teachers, data, out, top_k, as_json)
+
+
+def soften(teachers: tuple[str, ...], data: str, out: Path, top_k: int, as_json: bool) -> None:
+    """Write soft targets and the data file that uses them."""
     from scalesearch.train.scoring.soft_targets import write_soft_targets
 
     spec = load_data_spec(data)

@@ -138,7 +138,8 @@ def test_a_study_whose_trainings_failed_is_wrong(tmp_path):
 
 def test_what_is_timed_runs_as_trainings_do(kit):
     engine, _ = timings._engine(kit, "small", compiled=False)
-    kernels = {node.kernel for node in engine.model.modules() if hasattr(node, "kernel")}
+    kernels = {node.attention_kernel
+               for node in engine.model.modules() if hasattr(node, "attention_kernel")}
     assert kernels == {engine.hardware.attention_kernel}
 
 
