@@ -145,7 +145,7 @@ def through_every_verb(folder, texts):
     call("study", "compare", one, other, "--to", folder / "figures")
     for study in (one, other):
         call("study", "report", study)
-        assert not Page(study / "report.html").wrong
+        assert not Page(study / "report.html").problems
     for file in folder.rglob("*.svg"):
         ElementTree.parse(file)
     for file in folder.rglob("*.csv"):

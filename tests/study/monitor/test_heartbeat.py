@@ -10,7 +10,14 @@ import pytest
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFullError
 from scalesearch.study.monitor import heartbeat
-from scalesearch.study.monitor.heartbeat import FINISHED, RUNNING, STOPPED, UNKNOWN, Heartbeat, read_owner
+from scalesearch.study.monitor.heartbeat import (
+    FINISHED,
+    RUNNING,
+    STOPPED,
+    UNKNOWN,
+    Heartbeat,
+    read_owner,
+)
 from scalesearch.study.monitor.render import describe_owner
 
 

@@ -61,7 +61,8 @@ def read_mlflow(study):
 
 
 @pytest.mark.parametrize(("logger_class", "package", "read"),
-                         [(Files, "json", read_files), (TensorBoard, "tensorboard", read_tensorboard),
+                         [(Files, "json", read_files),
+                          (TensorBoard, "tensorboard", read_tensorboard),
                           (MLflow, "mlflow", read_mlflow)])
 def test_complete_trials_are_logged_once(
         tmp_path, monkeypatch, logger_class, package, read):
@@ -78,7 +79,8 @@ def test_complete_trials_are_logged_once(
         params, points = logged[trial.number]
         values = {name: value for name, value, step in points if step == 0}
         assert {name: str(value) for name, value in params.items()} == {
-            name: str(float(value) if logger_class is TensorBoard and not isinstance(value, str) else value)
+            name: str(float(value) if logger_class is TensorBoard and not isinstance(value, str)
+                      else value)
             for name, value in trial.params.items()}
         assert values["bleu"] == pytest.approx(trial.values["bleu"])
         assert values["params.total"] == trial.costs["params.total"]

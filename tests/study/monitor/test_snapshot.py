@@ -46,7 +46,8 @@ def test_snapshot_agrees_with_results(tmp_path):
     snapshot = StudyWatcher(tmp_path).snapshot()
     results = load_results(tmp_path)
     assert tree(tmp_path) == before
-    assert snapshot.counts["complete"] == 8 and snapshot.counts["infeasible"] > 0 and snapshot.running == ()
+    assert snapshot.counts["complete"] == 8 and snapshot.counts["infeasible"] > 0
+    assert snapshot.running == ()
     assert snapshot.front.size == len(results.front)
     assert {row.trial for row in snapshot.front.members} <= set(results.front["trial"])
     assert snapshot.front.hypervolume.value == pytest.approx(results.hypervolume()[0])
@@ -234,7 +235,8 @@ def test_watcher_reads_appended_lines_and_restarts_for_new_log(event_study):
     assert read == event_study.study.log.file.stat().st_size and watch.study.trials.events == events
     damaged = bytearray(event_study.study.log.file.read_bytes())
     damaged[:9] = b"#" * 9
-    with event_study.study.log.file.open("r+b") as file:  # lines that were read before are not read again
+    # lines that were read before are not read again
+    with event_study.study.log.file.open("r+b") as file:
         file.write(damaged)
     event_study.propose(1)
     assert watch.snapshot().counts["pending"] == 1 and watch.follower._offset > read
@@ -242,7 +244,8 @@ def test_watcher_reads_appended_lines_and_restarts_for_new_log(event_study):
     event_study.study.trials = Trials()
     event_study.propose(0)
     snapshot = watch.snapshot()
-    assert (snapshot.counts["pending"], snapshot.counts["complete"], snapshot.front.size) == (1, 0, 0)
+    assert (snapshot.counts["pending"], snapshot.counts["complete"]) == (1, 0)
+    assert snapshot.front.size == 0
 
 
 def test_damaged_line_is_reported_and_read_again(event_study):

@@ -1,4 +1,4 @@
-"""The report page: well formed, complete, safe; of finished, running, empty studies, with rungs and with seeds."""
+"""Report page: valid HTML, completeness and escaping, for different studies."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def page(folder):
 
 
 def test_page_is_well_formed_and_fetches_nothing(page):
-    assert page.wrong == [] and set(page.ids) >= SECTIONS
+    assert page.problems == [] and set(page.ids) >= SECTIONS
     assert "://" not in re.sub(r'xmlns(:xlink)?="[^"]*"', "", page.file.read_text())
     assert len(page.alts()) >= 8 and all(page.alts())
 
@@ -61,20 +61,22 @@ def test_finished_trials_have_rows_and_links_to_files(page, folder):
         assert f"trial-{trial.number}" in page.ids
         for name in ("architecture.yaml", "record.json"):
             assert f"trials/{trial.folder}/{name}" in page.hrefs
-    rows = [found for tag, found in page.tags if tag == "tr" and found.get("class") == "front"]
+    rows = [attributes for tag, attributes in page.tags
+            if tag == "tr" and attributes.get("class") == "front"]
     assert {row["id"] for row in rows} == {f"trial-{number}" for number in results.front["trial"]}
 
 
 def test_costs_can_be_selected_and_rows_link_to_costs_and_curves(page, folder):
     results = load_results(folder)
-    across = {found["data-x"] for tag, found in page.tags if tag == "figure" and "data-x" in found}
-    assert across >= {"params.total", "macs.total", "flops.total", "memory.weights"}
-    boxes = [found
-             for tag, found in page.tags if tag == "input" and found.get("type") == "checkbox"]
-    assert {box["value"] for box in boxes} == across
+    costs = {attributes["data-x"] for tag, attributes in page.tags
+             if tag == "figure" and "data-x" in attributes}
+    assert costs >= {"params.total", "macs.total", "flops.total", "memory.weights"}
+    boxes = [attributes for tag, attributes in page.tags
+             if tag == "input" and attributes.get("type") == "checkbox"]
+    assert {box["value"] for box in boxes} == costs
     assert {box["value"] for box in boxes if "checked" in box} == {"params.total", "macs.total"}
     text = page.file.read_text()
-    # one for all
+    # the figures have one common caption
     assert "figcaption" not in text[text.index('id="front-panels"'):text.index('id="front-others"')]
     for number in results.front["trial"]:
         assert f"#costs-{number}" in page.hrefs
@@ -86,19 +88,21 @@ def test_page_starts_with_best_member_and_budget(
         page, folder):
     front = load_results(folder).front
     best = front.loc[front["bleu"].astype(float).idxmax()]
-    assert f"Best on the front: trial {best['trial']}" in page.text and "over the best reference, " in page.text
+    assert f"Best on the front: trial {best['trial']}" in page.text
+    assert "over the best reference, " in page.text
     assert "Budget: params.total <= 6,000." in page.text
-    rows = [found for tag, found in page.tags if tag == "tr" and "data-trial" in found]
+    rows = [attributes for tag, attributes in page.tags
+            if tag == "tr" and "data-trial" in attributes]
     members = [row.get("class") == "front" for row in rows]
     assert members == sorted(members, reverse=True) and any(members)
 
 
 def test_cost_choices_include_cost_objectives():
-    """Those of an artifact are no cost that is always there."""
+    """Costs of an artifact are only shown if they are objectives."""
     table = pd.DataFrame({"params.total": [1, 2], "artifact.bytes": [3, 4], "load.mean": [1.0, 2.0],
                           "bleu": [1, 2]})
-    goals = {"bleu": "max", "artifact.bytes": "min"}
-    facts = SimpleNamespace(results=SimpleNamespace(objectives=goals), finished_rows=table)
+    objectives = {"bleu": "max", "artifact.bytes": "min"}
+    facts = SimpleNamespace(results=SimpleNamespace(objectives=objectives), finished_rows=table)
     assert cost_choices(facts) == (["artifact.bytes", "params.total"], [])
 
 
@@ -110,7 +114,7 @@ def test_format_scientific(value, words):
 
 
 def test_text_of_figures_is_readable_on_phone(tmp_path):
-    """A column of 390 pixels leaves 358 to a figure, which is scaled to them."""
+    """On a screen of 390 pixels, figures are scaled to a width of 358 pixels."""
     page = page_of(study(tmp_path, MIN_TRIALS + 6, most=10**6))
     assert "importance-figure" in page.ids and "parallel" in page.ids
     drawings = re.findall(r"<svg .*?</svg>", page.file.read_text(), re.DOTALL)
@@ -123,35 +127,37 @@ def test_text_of_figures_is_readable_on_phone(tmp_path):
 
 
 def test_standalone_page_has_no_file_links(folder, tmp_path):
-    alone = Page(write_page(load_results(folder), tmp_path / "alone.html", alone=True))
-    assert alone.wrong == [] and alone.hrefs and all(
-        href.startswith(("#", "data:")) for href in alone.hrefs)
+    standalone = Page(write_page(load_results(folder), tmp_path / "alone.html", alone=True))
+    assert standalone.problems == [] and standalone.hrefs and all(
+        href.startswith(("#", "data:")) for href in standalone.hrefs)
 
 
 def test_failures_and_infeasible_proposals_are_listed(page, folder):
     trials = load_results(folder).study.trials
     failed = trials.with_state(State.FAILED)
     assert failed and page.text.count(FAULT) == len(failed)
-    refused = trials.with_state(State.INFEASIBLE)
-    assert refused and f"{len(refused):,} proposals were infeasible" in page.text and "params.total" in page.text
+    infeasible = trials.with_state(State.INFEASIBLE)
+    assert infeasible and "params.total" in page.text
+    assert f"{len(infeasible):,} proposals were infeasible" in page.text
 
 
 def test_marks_have_coordinates_of_points(page, folder):
     results = load_results(folder)
     text = page.file.read_text().partition('<figure id="front-params-total-bleu"')[2]
-    places = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', text.partition("</svg>")[0])
-    drawn = [(float(x), float(y)) for x, y in places]
+    coordinates = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', text.partition("</svg>")[0])
+    points = [(float(x), float(y)) for x, y in coordinates]
     marks = json.loads(re.search(r'<script type="application/json">(.*?)</script>', text)[1])
     done = {trial.number: trial for trial in results.study.trials.with_state(State.COMPLETE)}
     assert {trial for trial, _, _ in marks} == set(done)
     for trial, words, ((x, y),) in marks:
-        assert min(abs(x - at) + abs(y - up) for at, up in drawn) < 0.2
-        assert f"{done[trial].values['bleu']:.2f}" in words and f"{int(done[trial].values['params.total']):,}" in words
+        assert min(abs(x - point_x) + abs(y - point_y) for point_x, point_y in points) < 0.2
+        values = done[trial].values
+        assert f"{values['bleu']:.2f}" in words and f"{int(values['params.total']):,}" in words
 
 
 def test_labels_are_escaped(page):
     assert HOSTILE in page.text and not any(tag == "img" for tag, _ in page.tags)
-    scripts = [found.get("type") for tag, found in page.tags if tag == "script"]
+    scripts = [attributes.get("type") for tag, attributes in page.tags if tag == "script"]
     assert scripts.count(None) == 1 and set(scripts) == {None, "application/json"}
     assert page.file.read_text().count("<script") == len(scripts)
     assert any(HOSTILE in text for marks in page.marks for _, text, _ in marks)
@@ -167,15 +173,16 @@ def test_page_names_protocol_signature_and_hash(page, folder):
 
 
 def test_page_is_deterministic(folder, tmp_path):
-    one, other = (write_page(load_results(folder), tmp_path / name / "a b.html") for name in "xy")
-    assert one.read_bytes() == other.read_bytes()
-    assert page_of(folder, tmp_path / "elsewhere.html").wrong == []
+    first, second = (write_page(load_results(folder), tmp_path / name / "a b.html")
+                     for name in "xy")
+    assert first.read_bytes() == second.read_bytes()
+    assert page_of(folder, tmp_path / "elsewhere.html").problems == []
 
 
 def test_hypervolume_history_ends_with_hypervolume_of_front(folder, page):
     facts = PageFacts(load_results(folder), folder)
-    now, corner = facts.results.hypervolume()
-    trials, volumes = zip(*hypervolume_history(facts, corner))
+    now, reference_point = facts.results.hypervolume()
+    trials, volumes = zip(*hypervolume_history(facts, reference_point))
     assert volumes[-1] == pytest.approx(now) and f"{format_scientific(now)} after" in page.text
     assert np.all(np.diff(volumes) >= 0) and trials[-1].training_hours > 0
 
@@ -183,7 +190,7 @@ def test_hypervolume_history_ends_with_hypervolume_of_front(folder, page):
 def test_page_of_study_without_finished_trials(tmp_path):
     make_driver(tmp_path, make_plan(1))
     page = page_of(tmp_path)
-    assert page.wrong == [] and set(page.ids) >= SECTIONS
+    assert page.problems == [] and set(page.ids) >= SECTIONS
     for words in ("No finished trials", "No feasible finished trials",
                   "No training run has failed"):
         assert words in page.text
@@ -191,11 +198,11 @@ def test_page_of_study_without_finished_trials(tmp_path):
 
 def test_page_of_running_study(tmp_path):
     events = (study(tmp_path, 6) / "events.jsonl").read_text().splitlines(keepends=True)
-    ended = [at for at, line in enumerate(events) if json.loads(line)["type"] == "ended"]
+    ended = [index for index, line in enumerate(events) if json.loads(line)["type"] == "ended"]
     (tmp_path / "events.jsonl").write_text("".join(events[: ended[3]]))
     page = page_of(tmp_path)
-    assert page.wrong == [
-        ] and "Some trials are not finished" in page.text and "pending" in page.text
+    assert page.problems == []
+    assert "Some trials are not finished" in page.text and "pending" in page.text
 
 
 def test_page_shows_rungs_and_stopped_trials(tmp_path):
@@ -203,9 +210,9 @@ def test_page_shows_rungs_and_stopped_trials(tmp_path):
     make_driver(tmp_path, make_plan(8, rungs=rungs), work=rung_work).run()
     revise(tmp_path, rungs=rungs)
     page = page_of(tmp_path)
-    passed = sum(bool(trial.rungs) for trial in load_results(tmp_path).study.trials)
-    assert page.wrong == [
-        ] and "Rungs of successive halving" in page.text and f"1 10 % {passed} " in page.text
+    n_reached = sum(bool(trial.rungs) for trial in load_results(tmp_path).study.trials)
+    assert page.problems == []
+    assert "Rungs of successive halving" in page.text and f"1 10 % {n_reached} " in page.text
     early = {trial.number for trial in load_results(tmp_path).study.trials.with_state(State.PAUSED)}
     assert early and "stopped at a rung: cost alone is known" in page.text
     assert early == {number for marks in page.marks
@@ -217,8 +224,8 @@ def test_page_shows_seed_analysis(tmp_path):
     revise(tmp_path, seeds=SEEDS)
     page = page_of(tmp_path)
     results = load_results(tmp_path)
-    assert page.wrong == [
-        ] and "replicates: runs with further seeds" in page.text and "±" in page.text
+    assert page.problems == []
+    assert "replicates: runs with further seeds" in page.text and "±" in page.text
     for line in results.seed_analysis.sentences():
         assert " ".join(line.split()) in page.text
 
@@ -226,7 +233,7 @@ def test_page_shows_seed_analysis(tmp_path):
 def test_page_of_references_only(tmp_path):
     page = page_of(references_only(tmp_path))
     results = load_results(tmp_path)
-    assert page.wrong == [] and set(page.ids) >= {
+    assert page.problems == [] and set(page.ids) >= {
         "front", "named", "trials", "curves", "costs", "provenance"}
     assert not set(page.ids) & {"hyperparameters", "importance", "hypervolume"}
     for words in ("2 architectures of the study file", "Score against cost",
@@ -241,7 +248,7 @@ def test_page_of_ablation(tmp_path):
     revise(references_only(tmp_path, params={}, most=20000), type="ablation", base=HOSTILE)
     page = page_of(tmp_path)
     results = load_results(tmp_path)
-    assert page.wrong == [] and set(page.ids) >= {
+    assert page.problems == [] and set(page.ids) >= {
         "front", "named", "hypervolume"} and len(results.front) == 2
     assert not set(page.ids) & {"hyperparameters", "importance"} and "infeasible" not in page.text
     assert f"difference to {HOSTILE}" in page.text and {"costs-0", "costs-1"} <= set(page.ids)
@@ -257,22 +264,22 @@ def test_base_is_first_architecture(tmp_path):
 
 
 def test_base_is_first_finished_architecture(tmp_path):
-    sheets = {"fails": {"width": 8, "depth": 8, "kind": "plain"},
+    configs = {"fails": {"width": 8, "depth": 8, "kind": "plain"},
               "one": {"width": 16, "depth": 2, "kind": "plain"},
               "two": {"width": 24, "depth": 2, "kind": "plain"}}
-    page = page_of(references_only(tmp_path, sheets))
-    assert page.wrong == [
-        ] and "difference to one" in page.text and "Not finished: fails" in page.text
+    page = page_of(references_only(tmp_path, configs))
+    assert page.problems == []
+    assert "difference to one" in page.text and "Not finished: fails" in page.text
 
 
 def test_removed_architecture_is_not_in_table(tmp_path):
-    sheets = {name: {"width": width, "depth": 2, "kind": "plain"}
+    configs = {name: {"width": width, "depth": 2, "kind": "plain"}
               for name, width in (("a", 8), ("b", 16), ("c", 24))}
-    sheets["the same"] = sheets["a"]
-    revise(references_only(tmp_path, sheets, params={}), architectures=("a", "c", "the same"))
+    configs["the same"] = configs["a"]
+    revise(references_only(tmp_path, configs, params={}), architectures=("a", "c", "the same"))
     page = page_of(tmp_path)
-    assert page.wrong == [
-        ] and "3 named architectures" in page.text and "#trial-1" not in page.hrefs
+    assert page.problems == []
+    assert "3 named architectures" in page.text and "#trial-1" not in page.hrefs
     assert "1 named architecture duplicated another trial of the study" in page.text
 
 
@@ -286,43 +293,46 @@ def test_study_figures_have_titles_and_unique_ids(folder, tmp_path):
     axes.plot([1, 2], [3, 4], label="law")
     axes.annotate("framed, with an arrow", (1, 3), (1.5, 3.5), arrowprops={"arrowstyle": "-"},
                   bbox={"pad": 1})
-    mine = (("Law & order", figure, "BLEU by <size>."), ("Law & order", figure, "The same."))
+    figures = (("Law & order", figure, "BLEU by <size>."), ("Law & order", figure, "The same."))
     file = tmp_path / "page.html"
-    file.write_text(render(PageFacts(load_results(folder), figures=mine)))
+    file.write_text(render(PageFacts(load_results(folder), figures=figures)))
     page = Page(file)
-    assert page.wrong == [] and "figures" in page.ids and page.text.count("Law & order") == 2
+    assert page.problems == []
+    assert "figures" in page.ids and page.text.count("Law & order") == 2
     assert "BLEU by <size>." in page.text and "Law & order. BLEU by <size>." in page.alts()
 
 
 def test_module_costs_agree_with_architecture_file(tmp_path):
     space = read_space(find_file("transformer", "spaces"))
     architecture = space.single_architecture()
-    bill = evaluate_cost(architecture.block,
+    costs = evaluate_cost(architecture.block,
                          load_protocol({"name": "forward", "source": 10, "target": 10,
                                         "vocab": 100}))
     study = StudyDir(tmp_path)
     study.create(META, "study: fake\n", "width: 8\n")
-    trial = Trial(0, State.COMPLETE, architecture=architecture.id, costs=flatten_costs(bill))
+    trial = Trial(0, State.COMPLETE, architecture=architecture.id, costs=flatten_costs(costs))
     study.trial_folder(trial).mkdir(parents=True)
     assert architecture_text(study, trial) == "" and trial_module_costs(study, trial) == ()
     (study.trial_folder(trial) / "architecture.yaml").write_text(architecture.to_yaml())
-    found = trial_module_costs(study, trial)
+    modules = trial_module_costs(study, trial)
     assert "width: 512" in architecture_text(study, trial)
-    assert sum(row.params for row in found if row.level == 0) == bill["params.total"]
-    assert sum(row.macs for row in found if row.level == 0) == bill["macs.total"]
+    assert sum(row.params for row in modules if row.level == 0) == costs["params.total"]
+    assert sum(row.macs for row in modules if row.level == 0) == costs["macs.total"]
     other = replace(trial, costs={**trial.costs, "macs.total": trial.costs["macs.total"] + 1})
     assert trial_module_costs(study, other) == ()
 
 
 def test_importance_of_decisive_parameter():
     rng = np.random.default_rng(3)
-    sheets = [{"width": int(rng.integers(1, 9)), "kind": str(rng.choice(["a", "b"])), "norm": "pre",
-               **({"slope": float(rng.random())} if at % 2 else {})} for at in range(60)]
-    found = importances(sheets, [-float(sheet["width"]) for sheet in sheets])
-    assert found[0].name == "width" and found[0].value > 0.8 and found[0].low <= found[0].value
-    assert {one.name for one in found} == {"width", "kind", "slope"}
-    assert sum(one.value for one in found) == pytest.approx(1)
-    assert importances(sheets[: MIN_TRIALS - 1], [0.0, 1.0] * 10) == []
+    configs = [{"width": int(rng.integers(1, 9)), "kind": str(rng.choice(["a", "b"])),
+                "norm": "pre", **({"slope": float(rng.random())} if index % 2 else {})}
+               for index in range(60)]
+    result = importances(configs, [-float(config["width"]) for config in configs])
+    assert result[0].name == "width" and result[0].value > 0.8
+    assert result[0].low <= result[0].value
+    assert {importance.name for importance in result} == {"width", "kind", "slope"}
+    assert sum(importance.value for importance in result) == pytest.approx(1)
+    assert importances(configs[: MIN_TRIALS - 1], [0.0, 1.0] * 10) == []
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -331,35 +341,40 @@ def test_importances_agree_with_optuna(seed):
     params = [{"width": int(rng.integers(1, 90)), "depth": int(rng.integers(1, 5)),
                "kind": str(rng.choice(["a", "b"])), "wide": bool(rng.random() < 0.3),
                **({"slope": float(rng.normal())} if rng.random() < 0.4 else {}),
-               **({"rare": at} if at in (1, 2) else {})} for at in range(80)]
-    losses = [-one["width"] / 10 - one.get("slope", 0) + rng.normal() for one in params]
+               **({"rare": index} if index in (1, 2) else {})} for index in range(80)]
+    losses = [-trial_params["width"] / 10 - trial_params.get("slope", 0) + rng.normal()
+              for trial_params in params]
     domains = {"width": IntDistribution, "depth": IntDistribution, "rare": IntDistribution,
                "slope": FloatDistribution}
     study = optuna.create_study()
-    for one, loss in zip(params, losses):
-        spaces = {name: kind(min(p[name] for p in params if name in p),
-                             max(p[name] for p in params if name in p))
-                  for name, kind in domains.items() if name in one}
-        spaces |= {"kind": CategoricalDistribution(["a", "b"]),
-                   "wide": CategoricalDistribution([False, True])}
-        study.add_trial(optuna.create_trial(value=loss, params=one, distributions=spaces))
-    theirs = PedAnovaImportanceEvaluator(target_quantile=QUANTILE,
-                                         evaluate_on_local=False).evaluate(study)
-    total = sum(theirs.values())
-    assert {one.name: one.value for one in importances(params, losses)} == pytest.approx(
-        {name: value / total for name, value in theirs.items()}, abs=1e-9)
+    ranges = {}
+    for name, distribution in domains.items():
+        values = [trial_params[name] for trial_params in params if name in trial_params]
+        ranges[name] = distribution(min(values), max(values))
+    for trial_params, loss in zip(params, losses):
+        distributions = {name: ranges[name] for name in domains if name in trial_params}
+        distributions |= {"kind": CategoricalDistribution(["a", "b"]),
+                          "wide": CategoricalDistribution([False, True])}
+        study.add_trial(optuna.create_trial(value=loss, params=trial_params,
+                                            distributions=distributions))
+    expected = PedAnovaImportanceEvaluator(target_quantile=QUANTILE,
+                                           evaluate_on_local=False).evaluate(study)
+    total = sum(expected.values())
+    computed = {importance.name: importance.value for importance in importances(params, losses)}
+    assert computed == pytest.approx(
+        {name: value / total for name, value in expected.items()}, abs=1e-9)
 
 
 def test_report_command_writes_page(tmp_path):
     make_driver(tmp_path / "fake", make_plan(3), fake_work).run()
     call = CliRunner().invoke
-    said = call(command, ["report", str(tmp_path / "fake")], catch_exceptions=False)
-    assert said.exit_code == 0 and said.output.strip() == str(tmp_path / "fake" / "report.html")
-    target = tmp_path / "there" / "page.html"
-    found = json.loads(
+    result = call(command, ["report", str(tmp_path / "fake")], catch_exceptions=False)
+    assert result.exit_code == 0 and result.output.strip() == str(tmp_path / "fake" / "report.html")
+    target = tmp_path / "other" / "page.html"
+    output = json.loads(
         call(command, ["report", str(tmp_path / "fake"), "--to", str(target), "--json"]).output)
-    assert found == {"files": [str(target)]} and target.is_file()
-    with refuses("cannot-write"):  # by the option, before any work
+    assert output == {"files": [str(target)]} and target.is_file()
+    with refuses("cannot-write"):  # checked with the options
         call(command, ["report", str(tmp_path / "fake"), "--to", str(tmp_path)],
              catch_exceptions=False)
     with refuses("is-a-folder"):

@@ -1,4 +1,4 @@
-"""Damaged folders of studies: each verb names what is damaged or goes on without it, and repair saves what is whole."""
+"""Damaged study folders: commands report or ignore the damage, and repair keeps valid data."""
 
 import json
 import random
@@ -19,8 +19,8 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
 from tests.errors import refuses
 from tests.study.engine.test_promotion import RUNGS, work
-from tests.study.fakes import make_driver, make_plan
 from tests.study.event_study import EventStudy
+from tests.study.fakes import make_driver, make_plan
 
 PLAN = make_plan(5, rungs=RUNGS, seeds=Seeds(max_per_candidate=2, extra_runs=2))
 READING = (["status"], ["status", "--json"], ["front"], ["front", "--csv", "--all"],
@@ -30,7 +30,7 @@ STRANGE = (None, "word", -1, 1e308, [], {}, [[[]]], True, 10**30, "\ud800", "x" 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A finished study, with one trial whose worker has left what nobody collected."""
+    """Finished study with one trial whose result was not recorded."""
     folder = tmp_path_factory.mktemp("whole") / "study"
     driver = make_driver(folder, PLAN, work, kind="local", storage=False)
     driver.study.update_meta(rungs=RUNGS, seeds=PLAN.seeds)
@@ -70,7 +70,7 @@ def swap(lines):
      (lambda lines: lines.__setitem__(2, lines[2].replace(b'"trial": ', b'"trial": 1', 1)), 3)],
     ids=["lost", "swapped", "doubled line", "doubled log", "null", "changed"])
 def test_damaged_log_is_reported_with_line_and_repaired(study, damage, place):
-    known = finished(study.folder)
+    before_damage = finished(study.folder)
     lines = study.log.lines()
     place = place or len(lines) + 1
     damage(lines)
@@ -82,16 +82,16 @@ def test_damaged_log_is_reported_with_line_and_repaired(study, damage, place):
     assert {path: path.read_bytes() for path in study.folder.rglob("*") if path.is_file()} == before
     assert damage is swap or any("events.jsonl" in line for line in repaired.lost)
     again = finished(Path(repaired.folder))
-    assert {number: again[number].values for number in known} == {
-        number: one.values for number, one in known.items()}
+    assert {number: again[number].values for number in before_damage} == {
+        number: trial.values for number, trial in before_damage.items()}
     with refuses("already-exists"):
         repair(study.folder, study.folder.with_name("again"))
 
 
 def test_lost_events_and_records_are_restored(study):
     first, second, *_ = finished(study.folder).values()
-    theirs = b'"trial": %d,' % first.number
-    study.log.file.write_bytes(b"".join(line for line in study.log.lines() if theirs not in line))
+    key = b'"trial": %d,' % first.number
+    study.log.file.write_bytes(b"".join(line for line in study.log.lines() if key not in line))
     (study.trial_folder(second) / "record.json").write_text("{")
     repaired = repair(study.folder, study.folder.with_name("again"))
     again = StudyDir(Path(repaired.folder)).load()
@@ -106,8 +106,9 @@ def test_duplicates_of_lost_trial_are_removed(tmp_path):
     event_study = EventStudy(tmp_path / "study")
     event_study.propose(0).end(0, 5).propose(1).propose(2, state=State.DUPLICATE, original=1)
     lines = event_study.study.log.lines()
-    event_study.study.log.file.write_bytes(b"".join(line for line in lines if b'"trial": 1,' not in line
-                                             and b'"number": 1,' not in line))
+    kept = [line for line in lines
+            if b'"trial": 1,' not in line and b'"number": 1,' not in line]
+    event_study.study.log.file.write_bytes(b"".join(kept))
     lost = repair(event_study.study.folder, tmp_path / "whole").lost
     assert [trial.number for trial in StudyDir(tmp_path / "whole").load().trials] == [0]
     assert any("trial 2" in line for line in lost)
@@ -117,10 +118,10 @@ def test_finished_trial_without_folder_is_reported(study):
     lost = next(iter(finished(study.folder).values()))
     shutil.rmtree(study.trial_folder(lost))
     for verb in (["front"], ["front", "--latex"], ["status"]):
-        said = CliRunner().invoke(command, [*verb, str(study.folder)],
-                                  catch_exceptions=False).output
-        assert f"trial {lost.number}" in " ".join(said.split()) and "Missing or damaged record" in " ".join(
-            said.split()), verb
+        output = CliRunner().invoke(command, [*verb, str(study.folder)],
+                                    catch_exceptions=False).output
+        words = " ".join(output.split())
+        assert f"trial {lost.number}" in words and "Missing or damaged record" in words, verb
     rows = CliRunner().invoke(command, ["front", str(study.folder), "--all", "--json"],
                               catch_exceptions=False).output
     assert [row["trial"] for row in json.loads(rows) if row["lost"]] == [lost.number]
@@ -142,18 +143,18 @@ def test_trial_with_damaged_result_is_trained_again(tmp_path):
 
 
 def spoil(folder, rng):
-    """Damages one file of the study as disks, editors and copies do."""
+    """Damage one file of the study in a random way."""
     files = sorted(path
                    for path in folder.rglob("*")
                    if path.suffix in (".json", ".jsonl", ".yaml") and path.is_file())
-    # one of each name, as often as the other
+    # each file name has the same probability
     named = {path.name: path for path in rng.sample(files, len(files))}
     file = named[rng.choice(sorted(named))]
     data = file.read_bytes()
     match rng.randrange(7):
         case 0:
-            at = rng.randrange(len(data) or 1)
-            file.write_bytes(data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :])
+            index = rng.randrange(len(data) or 1)
+            file.write_bytes(data[:index] + bytes([rng.randrange(256)]) + data[index + 1 :])
         case 1:
             file.write_bytes(data[: rng.randrange(len(data) + 1)])
         case 2:
@@ -163,9 +164,9 @@ def spoil(folder, rng):
                                          data + data]))
         case 4:
             lines = data.splitlines(keepends=True) or [b""]
-            one = rng.randrange(len(lines))
-            other = rng.randrange(len(lines))
-            lines[one], lines[other] = lines[other], rng.choice([lines[one], lines[other], b""])
+            i = rng.randrange(len(lines))
+            j = rng.randrange(len(lines))
+            lines[i], lines[j] = lines[j], rng.choice([lines[i], lines[j], b""])
             file.write_bytes(b"".join(lines))
         case _:
             replace_values(file, rng)
@@ -173,14 +174,14 @@ def spoil(folder, rng):
 
 
 def replace_values(file, rng):
-    """Puts strange values into a JSON file, at the top and one level below."""
+    """Put invalid values into a JSON file, at the top level or one level below."""
     if file.suffix != ".json":
         return
     try:
         facts = json.loads(file.read_text())
     except ValueError:
         facts = None
-    if not isinstance(facts, dict) or not facts:  # it was damaged before
+    if not isinstance(facts, dict) or not facts:  # damaged before
         return
     inside = [facts, *(value for value in facts.values() if isinstance(value, dict) and value)]
     chosen = rng.choice(inside)
@@ -189,10 +190,10 @@ def replace_values(file, rng):
 
 
 def hold(whole, folder, seed):
-    """Every verb on a damaged copy: an answer or a clear refusal, and nothing finished and whole is lost."""
+    """Run all commands on a damaged copy: no traceback, and no finished trial is lost."""
     rng = random.Random(seed)
     shutil.copytree(whole, folder)
-    known = finished(folder)
+    before_damage = finished(folder)
     spoiled = [spoil(folder, rng) for _ in range(rng.choice([1, 1, 1, 2, 4]))]
     for verb in READING:
         result = CliRunner().invoke(command, [*verb, str(folder)])
@@ -201,13 +202,13 @@ def hold(whole, folder, seed):
     again = folder.with_name("again")
     try:
         repair(folder, again)
-    except UserError as error:  # what the study is cannot be known
+    except UserError as error:  # study.json is damaged
         assert error.code in ("not-a-study", "no-study", "other-format"), error
         return
     touched = {path.parent.name for path in spoiled}
     kept = finished(again)
     assert all(kept[number].values == trial.values
-               for number, trial in known.items() if trial.folder not in touched)
+               for number, trial in before_damage.items() if trial.folder not in touched)
     try:
         make_driver(again, PLAN, work, kind="local", storage=False).run()
     except UserError as error:

@@ -1,4 +1,4 @@
-"""What is read from a study's folder: table, front, figures, the candidate to take away."""
+"""Results of a study: table, front, figures, and the candidate to export."""
 
 from dataclasses import replace
 
@@ -42,26 +42,26 @@ def test_write_outputs_is_deterministic(folder, tmp_path):
     assert [file.name for file in files] == ["front.csv", "all.csv", "bleu-vs-params.png",
                                              "bleu-vs-params.svg", "bleu-vs-macs.png",
                                              "bleu-vs-macs.svg"]
-    for one, other in zip(files, write_outputs(load_results(folder), tmp_path / "two")):
-        assert one.read_bytes() == other.read_bytes()
+    for first, second in zip(files, write_outputs(load_results(folder), tmp_path / "two")):
+        assert first.read_bytes() == second.read_bytes()
     assert pd.read_csv(files[0])["trial"].tolist() == results.front["trial"].tolist()
 
 
 def test_untrained_trials_have_params_in_same_columns(tmp_path):
-    """Answers hold constants and canonical names, which the parameters alone do not."""
+    """Configurations contain constants and canonical names, params do not."""
     plan = make_plan(10, most=2000)
-    plain = plan.evaluator.space.resolve
+    resolve = plan.evaluator.space.resolve
 
     def with_a_constant(ask):
-        answers = plain(ask)
-        answers["norm"] = "pre"
-        return answers
+        config = resolve(ask)
+        config["norm"] = "pre"
+        return config
 
     plan.evaluator.space.resolve = with_a_constant
     make_driver(tmp_path, plan).run()
     table = load_results(tmp_path).table
-    assert {"infeasible",
-            "complete"} <= set(table["state"]) and set(table["param.norm"]) == {"pre"}
+    assert {"infeasible", "complete"} <= set(table["state"])
+    assert set(table["param.norm"]) == {"pre"}
 
 
 def test_notes_name_protocol_synthetic_corpus_signature_and_seed(folder):
@@ -88,10 +88,11 @@ def test_signature_of_main_metric(folder, metric, words):
 
 
 def test_hypervolume_has_reference_point(folder):
-    value, corner = load_results(folder).hypervolume()
+    value, reference_point = load_results(folder).hypervolume()
     table = load_results(folder).table
     done = table[table["state"] == "complete"]
-    assert value > 0 and corner[0] < done["bleu"].min() and corner[1] > done["params.total"].max()
+    assert value > 0 and reference_point[0] < done["bleu"].min()
+    assert reference_point[1] > done["params.total"].max()
 
 
 def test_select_trial_without_finished_trials(event_study):
@@ -105,9 +106,9 @@ def test_select_trial_by_objective_or_number(folder):
     assert select_trial(results, "bleu", None)[0] == rows["bleu"].idxmax()
     assert select_trial(results, "params.total", None) == (
         rows["params.total"].idxmin(),
-        "best params.total of the front " f"({rows['params.total'].min():,})")
-    assert select_trial(results, None,
-                        None)[1] == f"best bleu of the front ({rows['bleu'].max():.2f})"
+        f"best params.total of the front ({rows['params.total'].min():,})")
+    reason = select_trial(results, None, None)[1]
+    assert reason == f"best bleu of the front ({rows['bleu'].max():.2f})"
     assert select_trial(results, None, int(rows.index[1])) == (rows.index[1], "selected by number")
     with refuses("unknown-objective", "blue"):
         select_trial(results, "blue", None)
