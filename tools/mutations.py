@@ -53,15 +53,15 @@ MUTATIONS = [
     Mutation("samplers/trial_history.py", "slope * objective.sign > 0 else 0.0", "True else 0.0", "samplers"),
     Mutation("samplers/gains.py", "np.argsort(-promise", "np.argsort(promise", "samplers"),
     # Studies: durability, attempts, replicates, owners.
-    Mutation("study/trials/trial.py", 'self.crashes + event.counts', "self.crashes + 1",
+    Mutation("study/trials/trial.py", 'self.crashes + event.is_own_fault', "self.crashes + 1",
              "study/trials study/engine/test_driver.py"),
     Mutation("study/trials/event_log.py", "data[whole:])\n            os.truncate(self.file, whole)", "data[whole:])",
              "study/engine/test_kill.py study/trials"),
     Mutation("study/engine/driver.py", "trial.crashes < self.plan.attempts", "trial.crashes <= self.plan.attempts",
              "study/engine/test_driver.py"),
     Mutation("study/replicates/summary.py", "seed=seed + chosen.tried", "seed=seed", "study/replicates"),
-    Mutation("study/executors/lease.py", "        raise Taken(folder.name, over=True)",
-             "        Taken(folder.name, over=True)", "study/executors/test_lease.py"),
+    Mutation("study/executors/lease.py", "        raise LeaseHeldError(folder.name, was_taken_over=True)",
+             "        LeaseHeldError(folder.name, was_taken_over=True)", "study/executors/test_lease.py"),
     Mutation("signals.py", "self.number == number == signal.SIGINT", "self.number is not None", "test_signals.py"),
     # Training.
     Mutation("train/updates/loss.py", "smoothing / len(weight)", "smoothing / (len(weight) - 1)",
