@@ -1,4 +1,4 @@
-"""Trained models as files that other runtimes load: one format a file.
+"""Export of trained models to files that other runtimes load.
 
 May import ``train``, ``lowering`` and below.
 """

@@ -1,4 +1,4 @@
-"""What a format of artifacts is, and what decodes one."""
+"""Interfaces of export formats and of decoders of exported models."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from scalesearch.train.checkpoint import Checkpoint
     from scalesearch.train.scoring.evaluate import DecodingOptions, Translations
 
-# hypotheses of one sentence, the best first: ids, and a score if known
+# Hypotheses of one sentence, best first: token ids, and a score if the decoder computes one.
 RankedHypotheses = list[tuple[list[int], float | None]]
 
 
 class ExportFormat(ABC):
-    """A format of artifacts.
+    """An export format.
 
     Attributes:
-        name: as ``--to`` takes it.
-        quantizations: as ``--quantize`` takes them, the default first; ``none`` is float32.
-        packages: that writing and opening need.
-        install_extra: that installs them.
-        has_decoder: whether an artifact is verified by its translations; else it holds the very
-            weights.
+        name: value of ``--to``.
+        quantizations: values of ``--quantize``, the default first; ``none`` is float32.
+        packages: packages that are needed to write and to open an artifact.
+        install_extra: extra of this package that installs them.
+        has_decoder: whether an artifact is verified by its translations. If not, it holds the
+            unchanged weights.
     """
 
     name: str
@@ -41,18 +41,18 @@ class ExportFormat(ABC):
 
     @abstractmethod
     def unsupported_reasons(self, block: Block) -> list[str]:
-        """The reasons why it cannot hold this architecture; none if it can. Needs no package."""
+        """List why the format cannot hold an architecture, without its packages."""
 
     @abstractmethod
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
-        """Writes its files into the empty ``folder``."""
+        """Write the files of the format into the empty ``folder``."""
 
     @abstractmethod
     def open_decoder(self, folder: Path, threads: int) -> ArtifactDecoder:
-        """Opens what :meth:`write` wrote."""
+        """Open the files that :meth:`write` wrote."""
 
     def package_versions(self) -> dict[str, str]:
-        """Versions of its packages. Raises UserError where one is missing."""
+        """Return the versions of the packages. Raises UserError if a package is missing."""
         for package in self.packages:
             if importlib.util.find_spec(package) is None:
                 raise UserError(f"{self.name} needs {package}, which is not installed: "
@@ -61,16 +61,15 @@ class ExportFormat(ABC):
 
 
 class ArtifactDecoder(ABC):
-    """An artifact that decodes.
+    """Decoder of an exported model.
 
-    ``rows`` are source ids as an encoder reads them, EOS last and without padding; a translation
-    has neither BOS nor EOS, and at most its ``limits``' number of tokens. PAD and BOS are never
-    chosen.
+    ``source_ids`` are the token ids of each sentence, with EOS at the end and without padding.
+    ``max_lengths`` is the largest number of tokens of each translation. A translation contains
+    neither BOS nor EOS, and PAD and BOS are never generated.
 
     Attributes:
-        accuracy_note: what on this machine makes its translations worse than elsewhere; empty if
-            nothing does.
-        compute_type: type of its products on this machine, where the runtime chooses it; else
+        accuracy_note: why translations are less accurate on this machine than on others, or empty.
+        compute_type: data type of matrix products on this machine, if the runtime chooses it; else
             empty.
     """
 
@@ -78,42 +77,43 @@ class ArtifactDecoder(ABC):
 
     @abstractmethod
     def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
-        """The likeliest token at each step, as :func:`scalesearch.nn.decode.greedy_search` chooses it."""
+        """Translate greedily, as :func:`scalesearch.nn.decode.greedy_search` does."""
 
     @abstractmethod
-    def beam_search(self, rows: list[list[int]], limits: list[int],
+    def beam_search(self, source_ids: list[list[int]], max_lengths: list[int],
                     search: DecodingOptions) -> list[RankedHypotheses]:
-        """The ``search.nbest`` best of a beam search."""
+        """Return the ``search.n_best`` best hypotheses of a beam search per sentence."""
 
     @abstractmethod
-    def decode_fixed_length(self, rows: list[list[int]], length: int, beam: int) -> None:
-        """Decodes exactly ``length`` tokens of each row, EOS or not: what is timed."""
+    def decode_fixed_length(self, source_ids: list[list[int]], length: int, beam: int) -> None:
+        """Decode exactly ``length`` tokens per sentence, also after EOS, for timing."""
 
     def decode(self, split: Split, model: Any, search: DecodingOptions) -> list[RankedHypotheses]:
-        """Ids and scores of each source sentence's translations, in the split's order.
+        """Return token ids and scores of the translations, in the order of the split.
 
         Args:
-            model: that it stands for, of which the limits are; its weights are not read.
+            model: the trained model, for its length limits; its weights are not read.
         """
         import torch
 
         from scalesearch.nn.decode import length_limits
 
         batches = eval_batches(split, max(1, search.batch_tokens * 2 // (search.beam + 1)))
-        found: list[list[RankedHypotheses]] = []
+        hypotheses: list[list[RankedHypotheses]] = []
         for batch in batches:
             model.check_length(batch.source.shape[1])
-            rows = [row[row > 0].tolist() for row in batch.source]
-            most = length_limits(model, torch.from_numpy(batch.source)).tolist()
+            source_ids = [row[row > 0].tolist() for row in batch.source]
+            max_lengths = length_limits(model, torch.from_numpy(batch.source)).tolist()
             if search.beam == 1:
-                found.append([[(ids, None)] for ids in self.greedy(rows, most)])
+                greedy = self.greedy(source_ids, max_lengths)
+                hypotheses.append([[(ids, None)] for ids in greedy])
             else:
-                found.append(self.beam_search(rows, most, search))
-        return restore_order(batches.indices_by_batch, found)
+                hypotheses.append(self.beam_search(source_ids, max_lengths, search))
+        return restore_order(batches.indices_by_batch, hypotheses)
 
     def translate(self, split: Split, trained: Checkpoint,
                   search: DecodingOptions) -> list[Translations]:
-        """The translations of each source sentence, detokenized, in the split's order."""
+        """Return the detokenized translations of each sentence, in the order of the split."""
         rows = self.decode(split, trained.model, search)
         texts = iter(trained.tokenizer.decode(ids for row in rows for ids, _ in row))
         return [[(next(texts), score) for _, score in row] for row in rows]

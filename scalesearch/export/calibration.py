@@ -1,8 +1,8 @@
-"""Calibration of a latency predictor: artifacts of architectures spread over a space, measured, and a fit of them.
+"""Calibration of a latency model: measurement of architectures, and a fit.
 
-Work in progress lies in ``FIT.json.work``: an artifact a folder, and ``times.jsonl``, a round a
-line; a second run goes on there. The weights of a fit are no less than 0 and least in squares of
-relative errors.
+Unfinished work is kept in ``FIT.json.work``: one folder per artifact, and ``times.jsonl`` with one
+round per line. Another run resumes there. The weights of a fit minimize the sum of squared relative
+errors and are not negative.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.recipe import Recipe
 
-SAMPLES_PER_MEASUREMENT = 20  # draws for each measurement, of which the farthest apart are measured
+SAMPLES_PER_MEASUREMENT = 20  # random candidates per measured one
 FloatArray = NDArray[np.float64]
 CalibrationProgress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class CalibrationSettings:
-    """What is calibrated: everything that a second run must share."""
+    """Settings of a calibration; a run resumes another one only if all are equal."""
 
     space: str
     space_hash: str
@@ -63,7 +63,7 @@ class CalibrationSettings:
 
 @dataclass(frozen=True)
 class CalibrationCandidate:
-    """An architecture to measure, its vocabulary's size and its features."""
+    """An architecture to measure, its vocabulary size and its features (n_features,)."""
 
     architecture: Any
     vocab_size: int
@@ -71,145 +71,157 @@ class CalibrationCandidate:
 
 
 class PlaceholderVocabulary:
-    """A vocabulary without a tokenizer: what a format writes of one."""
+    """A vocabulary without a tokenizer, for formats that write its pieces."""
 
     def __init__(self, size: int) -> None:
         self.vocab_size = size
 
     def pieces(self) -> list[tuple[str, float]]:
-        """Entries and their scores."""
+        """List the pieces and their scores."""
         special = {PAD: "<pad>", UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
-        return [(special.get(at, f"w{at}"), 0.0) for at in range(self.vocab_size)]
+        return [(special.get(id, f"w{id}"), 0.0) for id in range(self.vocab_size)]
 
 
 def calibrate_latency(space: Space, protocol: Protocol, format: ExportFormat,
                       settings: CalibrationSettings, out: Path,
                       progress: CalibrationProgress = lambda what, done, of: None) -> LatencyModel:
-    """Measures artifacts of ``space`` and writes a fit of their latencies to ``out``.
+    """Measure exported candidates of ``space`` and write a latency model to ``out``.
 
     Raises:
-        UserError: too few can be exported, or ``out`` was begun with other settings.
+        UserError: too few candidates can be exported, or ``out`` was started with other settings.
     """
     versions = format.package_versions()
     work = out.with_name(f"{out.name}.work")
-    chosen, left_out = select_candidates(space, protocol, format, settings)
+    candidates, n_rejected = select_candidates(space, protocol, format, settings)
     _create_work_folder(work, settings)
     with pinned_threads(settings.decoding_setup.threads):
         decoders = {}
-        for at, (name, one) in enumerate(chosen.items()):
+        for index, (name, candidate) in enumerate(candidates.items()):
             folder = work / name
             if not folder.is_dir():
-                _write_artifact(one, format, settings, folder)
+                _write_artifact(candidate, format, settings, folder)
             decoders[name] = format.open_decoder(folder, settings.decoding_setup.threads)
-            progress("artifacts", at + 1, len(chosen))
+            progress("artifacts", index + 1, len(candidates))
         times = _read_finished_rounds(work)
-        words = {name: one.vocab_size for name, one in chosen.items()}
-        for found in measure_rounds(decoders, words, settings.decoding_setup, settings.n_rounds,
-                                    len(times)):
-            times.append(found)
+        vocab_sizes = {name: candidate.vocab_size for name, candidate in candidates.items()}
+        for round_times in measure_rounds(decoders, vocab_sizes, settings.decoding_setup,
+                                          settings.n_rounds, len(times)):
+            times.append(round_times)
             with (work / "times.jsonl").open("a") as file:
-                file.write(json.dumps(found) + "\n")
+                file.write(json.dumps(round_times) + "\n")
             progress("rounds", len(times), settings.n_rounds)
-    fit = fit_latency_model(chosen, times, settings, versions, left_out)
+    fit = fit_latency_model(candidates, times, settings, versions, n_rejected)
     write_json(out, asdict(fit))
     shutil.rmtree(work)
     return fit
 
 
-def _create_work_folder(work: Path, job: CalibrationSettings) -> None:
-    said = json.loads(json.dumps(asdict(job)))
-    before = try_read_json(work / "job.json", dict[str, Any])
-    if before is not None and before != said:
-        differ = ", ".join(key for key in said if before.get(key) != said[key])
-        raise UserError(f"{work}: begun with another {differ}; give the same settings to go on, or "
-                        "remove it", code="other-calibration")
+def _create_work_folder(work: Path, settings: CalibrationSettings) -> None:
+    content = json.loads(json.dumps(asdict(settings)))
+    existing = try_read_json(work / "job.json", dict[str, Any])
+    if existing is not None and existing != content:
+        different = ", ".join(key for key in content if existing.get(key) != content[key])
+        raise UserError(f"{work}: started with another {different}; use the same settings to "
+                        "resume, or remove the folder", code="other-calibration")
     work.mkdir(parents=True, exist_ok=True)
-    write_json(work / "job.json", said)
+    write_json(work / "job.json", content)
 
 
 def _read_finished_rounds(work: Path) -> list[dict[str, WallAndCpuTime]]:
-    """Rounds that were measured before; one that was cut off does not count."""
+    """Read the rounds of an earlier run; a line that was cut off is removed."""
     file = work / "times.jsonl"
-    whole = ([line for line in file.read_text().splitlines(True) if line.endswith("\n")]
-             if file.exists() else [])
-    if file.exists():
-        file.write_text("".join(whole))
-    return [json.loads(line) for line in whole]
+    if not file.exists():
+        return []
+    lines = [line for line in file.read_text().splitlines(True) if line.endswith("\n")]
+    file.write_text("".join(lines))
+    return [json.loads(line) for line in lines]
 
 
-def _write_artifact(candidate: CalibrationCandidate, format: ExportFormat, job: CalibrationSettings,
-                    folder: Path) -> None:
-    """An artifact of random weights; the folder is there once it is whole."""
+def _write_artifact(candidate: CalibrationCandidate, format: ExportFormat,
+                    settings: CalibrationSettings, folder: Path) -> None:
+    """Export random weights to ``folder``, which appears only when it is complete."""
     model = build_model(candidate.architecture.block, vocab=candidate.vocab_size).eval()
     part = folder.with_name(f".{folder.name}")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
+    setup = settings.decoding_setup
     trained = Checkpoint(model, cast(Tokenizer, PlaceholderVocabulary(candidate.vocab_size)),
-                         candidate.architecture, False,
-                         max(job.decoding_setup.source, job.decoding_setup.target), Recipe(steps=1),
-                         "translation")
-    format.write(trained, part, job.quantization)
+                         candidate.architecture, False, max(setup.source, setup.target),
+                         Recipe(steps=1), "translation")
+    format.write(trained, part, settings.quantization)
     part.rename(folder)
 
 
-# -- which architectures
+# -- selection of architectures
 
 
 def select_candidates(space: Space, protocol: Protocol, format: ExportFormat,
-                      job: CalibrationSettings) -> tuple[dict[str, CalibrationCandidate], int]:
-    """Architectures by id, those to be fitted first, and how many draws were left out.
+                      settings: CalibrationSettings) -> tuple[dict[str, CalibrationCandidate], int]:
+    """Select architectures by id, and count the candidates that are not supported.
 
-    They are far from each other in the logarithms of their features; those that are held out are
-    drawn from the rest.
+    The first ``n_fitted`` are for the fit; they are far from each other in the logarithms of their
+    features. The held-out architectures are sampled from the others.
     """
-    count = job.n_fitted + job.n_held_out
-    rng = random.Random(job.seed)
-    found = dict[str, CalibrationCandidate]()
-    left_out = 0
+    count = settings.n_fitted + settings.n_held_out
+    rng = random.Random(settings.seed)
+    candidates = dict[str, CalibrationCandidate]()
+    n_rejected = 0
     for _ in range(SAMPLES_PER_MEASUREMENT * count):
-        one = _sample_candidate(space, protocol, job, rng)
-        if one is None:
+        candidate = _sample_candidate(space, protocol, settings, rng)
+        if candidate is None:
             continue
-        if format.unsupported_reasons(one.architecture.block):
-            left_out += 1
+        if format.unsupported_reasons(candidate.architecture.block):
+            n_rejected += 1
         else:
-            found.setdefault(one.architecture.id, one)
-    if len(found) < count:
-        raise UserError(f"{job.space}: {len(found)} of {SAMPLES_PER_MEASUREMENT * count:,} random "
-                        "candidates differ, can be built, meet the space's constraints and are "
-                        f"taken by {format.name}; {count} are to be measured",
+            candidates.setdefault(candidate.architecture.id, candidate)
+    if len(candidates) < count:
+        raise UserError(f"{settings.space}: {len(candidates)} of "
+                        f"{SAMPLES_PER_MEASUREMENT * count:,} random candidates are distinct, can "
+                        "be built, meet the constraints of the space and are supported by "
+                        f"{format.name}; {count} are required",
                         help="measure fewer, or widen the space", code="too-few-candidates")
-    names = list(found)
-    logs = np.log1p(np.stack([one.features for one in found.values()]))
+    names = list(candidates)
+    logs = np.log1p(np.stack([candidate.features for candidate in candidates.values()]))
     scale = logs.std(0)
-    spread = farthest_points(logs[:, scale > 0] / scale[scale > 0], job.n_fitted)
-    others = rng.sample(sorted(set(range(len(names))) - set(spread)), job.n_held_out)
-    return {names[at]: found[names[at]] for at in (*spread, *others)}, left_out
+    fitted = farthest_points(logs[:, scale > 0] / scale[scale > 0], settings.n_fitted)
+    held_out = rng.sample(sorted(set(range(len(names))) - set(fitted)), settings.n_held_out)
+    return {names[index]: candidates[names[index]] for index in (*fitted, *held_out)}, n_rejected
 
 
-def _sample_candidate(space: Space, protocol: Protocol, job: CalibrationSettings,
+def _sample_candidate(space: Space, protocol: Protocol, settings: CalibrationSettings,
                       rng: random.Random) -> CalibrationCandidate | None:
-    """A random candidate that meets the space's constraints; its features are 0 where its format refuses it."""
+    """Sample a candidate, or return None if it violates a constraint of the space.
+
+    Features are 0 if the format does not support the candidate.
+    """
     try:
         architecture = space.architecture(space.sample(rng))
-        mine = protocol.for_candidates(architecture.config).with_vocab(architecture.vocab)
-        bill = evaluate_cost(architecture.block, mine)
+        own_protocol = protocol.for_candidates(architecture.config).with_vocab(architecture.vocab)
+        costs = evaluate_cost(architecture.block, own_protocol)
     except UserError:
         return None
-    if not all(one.is_satisfied(lambda name: bill[name] if name in COST_NAMES
-                                else architecture.config[name]) for one in space.constraints):
+
+    def lookup(name: str) -> Any:
+        return costs[name] if name in COST_NAMES else architecture.config[name]
+
+    if not all(constraint.is_satisfied(lookup) for constraint in space.constraints):
         return None
     try:
-        found = compute_features(architecture.block, f"{job.format}-{job.quantization}",
-                                 job.decoding_setup, mine)
+        artifact = f"{settings.format}-{settings.quantization}"
+        features = compute_features(architecture.block, artifact, settings.decoding_setup,
+                                    own_protocol)
     except UserError:
-        found = {}
-    return CalibrationCandidate(architecture, mine.vocab_size,
-                                np.array([found.get(name, 0) for name in FEATURE_NAMES], float))
+        features = {}
+    return CalibrationCandidate(architecture, own_protocol.vocab_size,
+                                np.array([features.get(name, 0) for name in FEATURE_NAMES], float))
 
 
 def farthest_points(points: FloatArray, count: int) -> list[int]:
-    """Indices of ``count`` points, each the farthest from those before; the first is nearest to the middle."""
+    """Choose ``count`` of the ``points`` (n, features) that are far from each other.
+
+    The first index is that of the point nearest to the mean. Each following point is the farthest
+    from those before.
+    """
     chosen = [int(np.linalg.norm(points - points.mean(0), axis=1).argmin())]
     distance = np.full(len(points), np.inf)
     while len(chosen) < count:
@@ -222,64 +234,78 @@ def farthest_points(points: FloatArray, count: int) -> list[int]:
 
 
 def fit_latency_model(candidates: Mapping[str, CalibrationCandidate],
-                      times: list[dict[str, WallAndCpuTime]], job: CalibrationSettings,
+                      times: list[dict[str, WallAndCpuTime]], settings: CalibrationSettings,
                       versions: dict[str, str], n_rejected: int) -> LatencyModel:
-    """The fit of what was measured."""
-    found = {name: LatencyStatistics.from_times([tuple(one[name]) for one in times]) for name in candidates}  # type: ignore[misc]
-    wanted = np.array([one.cpu if job.clock == "cpu" else one.p50 for one in found.values()])
-    values = np.stack([one.features for one in candidates.values()])
-    count = job.n_fitted
-    weights, without, predicted = leave_one_out_fit(values[:count], wanted[:count])
-    rows = [{"id": name, "config": dict(one.architecture.config), **asdict(found[name]),
-             "features": one.features.tolist()} for name, one in candidates.items()]
-    fit = LatencyModel(f"{job.format}-{job.quantization}", job.decoding_setup, job.clock,
-                       job.protocol["vocab"], describe_device(job.decoding_setup.threads), versions,
+    """Fit a latency model to measured times; predict the held-out candidates with it."""
+    latencies = {name: LatencyStatistics.from_times([(row[name][0], row[name][1]) for row in times])
+                 for name in candidates}
+    targets = np.array([latency.cpu if settings.clock == "cpu" else latency.p50
+                        for latency in latencies.values()])
+    features = np.stack([candidate.features for candidate in candidates.values()])
+    count = settings.n_fitted
+    weights, without, predicted = leave_one_out_fit(features[:count], targets[:count])
+    rows = [{"id": name, "config": dict(candidate.architecture.config), **asdict(latencies[name]),
+             "features": candidate.features.tolist()} for name, candidate in candidates.items()]
+    fit = LatencyModel(f"{settings.format}-{settings.quantization}", settings.decoding_setup,
+                       settings.clock, settings.protocol["vocab"],
+                       describe_device(settings.decoding_setup.threads), versions,
                        list(FEATURE_NAMES), weights.tolist(), without.tolist(),
-                       np.abs(wanted[:count] / predicted - 1).tolist(), job.space, job.seed,
-                       job.n_rounds, n_rejected)
-    fit.candidates.extend(row | {"held_out": float(said)} for row, said in zip(rows, predicted))
-    for row, value in zip(rows[count:], values[count:]):
-        low, high = fit.prediction_interval(value)
-        fit.others.append(row | {"held_out": fit.predict(value), "low": low, "high": high})
+                       np.abs(targets[:count] / predicted - 1).tolist(), settings.space,
+                       settings.seed, settings.n_rounds, n_rejected)
+    fit.candidates.extend(row | {"held_out": float(prediction)}
+                          for row, prediction in zip(rows, predicted))
+    for row, row_features in zip(rows[count:], features[count:]):
+        low, high = fit.prediction_interval(row_features)
+        fit.others.append(row | {"held_out": fit.predict(row_features), "low": low, "high": high})
     return fit
 
 
 def leave_one_out_fit(
-        values: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Weights (features,), those without each row (rows, features), and predictions of each row by the latter."""
-    rows = np.arange(len(values))
-    without = np.stack([nonnegative_least_squares(values[rows != at], targets[rows != at])
-                        for at in rows])
-    predicted = np.maximum((values * without).sum(1), np.finfo(float).tiny)
-    return nonnegative_least_squares(values, targets), without, predicted
+        features: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Fit to all rows, and to all but one.
+
+    Args:
+        features: (rows, features).
+        targets: (rows,), measured times.
+
+    Returns:
+        Weights (features,), leave-one-out weights (rows, features), and the prediction of each row
+        by its leave-one-out weights (rows,).
+    """
+    rows = np.arange(len(features))
+    without = np.stack([nonnegative_least_squares(features[rows != row], targets[rows != row])
+                        for row in rows])
+    predicted = np.maximum((features * without).sum(1), np.finfo(float).tiny)
+    return nonnegative_least_squares(features, targets), without, predicted
 
 
-def nonnegative_least_squares(values: FloatArray, targets: FloatArray) -> FloatArray:
-    """Non-negative weights of least relative squared error."""
+def nonnegative_least_squares(features: FloatArray, targets: FloatArray) -> FloatArray:
+    """Find non-negative weights that minimize the sum of squared relative errors."""
     from scipy.optimize import nnls
 
-    relative = values / targets[:, None]
-    scale = np.where((most := relative.max(0)) > 0, most, 1)
-    found: FloatArray = nnls(relative / scale, np.ones(len(targets)))[0] / scale
-    return found
+    relative = features / targets[:, None]
+    largest = relative.max(0)
+    scale = np.where(largest > 0, largest, 1)
+    weights: FloatArray = nnls(relative / scale, np.ones(len(targets)))[0] / scale
+    return weights
 
 
 def summarize_fit(fit: LatencyModel) -> Iterator[str]:
-    """What was measured and how well it is predicted, for people."""
-    times = [one["p50"] for one in fit.candidates]
+    """Describe the measured times and the prediction error, line by line."""
+    times = [candidate["p50"] for candidate in fit.candidates]
+    n_unstable = sum(candidate["is_unstable"] for candidate in fit.candidates)
     yield str(fit)
-    yield (f"p50 {min(times):.3g} to {max(times):.3g} ms a sentence; {fit.rounds} rounds, "
-           f"{sum(one['is_unstable'] for one in fit.candidates)} of {len(times)} unsteady; "
-           f"{fit.left_out} draws left out, which the format cannot hold")
+    yield (f"p50 {min(times):.3g} to {max(times):.3g} ms per sentence; {fit.rounds} rounds; "
+           f"{n_unstable} of {len(times)} unstable; {fit.left_out} samples left out because the "
+           "format does not support them")
     if fit.others:
-        wanted, said, low, high = (
-            np.array([one[key] for one in fit.others])
+        measured, predicted, low, high = (
+            np.array([candidate[key] for candidate in fit.others])
             for key in ("cpu" if fit.clock == "cpu" else "p50", "held_out", "low", "high"))
-        errors = np.abs(said / wanted - 1)
-        inside = (low <= wanted) & (wanted <= high)
-        yield (f"{len(wanted)} others, not fitted: error {errors.mean():.1%} in the mean, "
-               f"{np.median(errors):.1%} in the median; {inside.mean():.0%} lie in their 90 % "
-               "intervals")
+        errors = 100 * np.abs(predicted / measured - 1)
+        inside = 100 * ((low <= measured) & (measured <= high))
+        yield (f"{len(measured)} held-out models: mean error {errors.mean():.1f} %, median "
+               f"{np.median(errors):.1f} %; {inside.mean():.0f} % are within their 90 % intervals")
     for name, weight in zip(fit.features, fit.weights):
         if weight:
             yield f"  {name}: {weight:.3g} ms each"

@@ -1,4 +1,8 @@
-"""CTranslate2: what :mod:`scalesearch.lowering.ctranslate2` plans, filled with a model's weights and saved."""
+"""Export format ``ctranslate2``: files of the CTranslate2 runtime.
+
+:mod:`scalesearch.lowering.ctranslate2` plans the variables of the model; this module computes their
+values from the weights, and saves them.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +30,11 @@ if TYPE_CHECKING:
 
 COMPUTE_TYPES = {"int8": "int8_float32", "int16": "int16", "bf16": "bfloat16", "none": "float32"}
 VOCABULARY_FILE = "shared_vocabulary.json"
-# instructions whose sums of int8 products do not saturate
+# Processors with these instructions add int8 products without saturation.
 EXACT_INT8_INSTRUCTION_SETS = {"avx512_vnni", "avx_vnni", "amx_int8"}
-INEXACT_INT8_NOTE = ("products of int8 are less exact on this processor, which has no VNNI: scores "
-                     "may be lower than elsewhere")
-EPSILON = 1e-5  # of our layer norms
+INEXACT_INT8_NOTE = ("int8 products are less exact on this processor, which has no VNNI "
+                     "instructions; scores may be lower than on other processors")
+LAYER_NORM_EPSILON = 1e-5
 
 
 class CTranslate2Format(ExportFormat):
@@ -44,9 +48,9 @@ class CTranslate2Format(ExportFormat):
         return find_unsupported_parts(block)
 
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
-        made = plan_variables(trained.architecture.block, trained.tokenizer.vocab_size,
+        plan = plan_variables(trained.architecture.block, trained.tokenizer.vocab_size,
                               trained.max_source_length)
-        spec = _build_spec(made, trained.model.state_dict(), trained.tokenizer)
+        spec = _build_spec(plan, trained.model.state_dict(), trained.tokenizer)
         spec.validate()
         with np.errstate(all="ignore"):
             spec.optimize(COMPUTE_TYPES[quantization])
@@ -58,16 +62,17 @@ class CTranslate2Format(ExportFormat):
 
 
 class CTranslate2Decoder(ArtifactDecoder):
-    """The runtime's translator.
+    """Decoder that runs the translator of CTranslate2.
 
-    Its beam search is its own: a finished hypothesis leaves its place to another.
+    Its beam search differs from :mod:`scalesearch.nn.beam_search`: when a hypothesis is finished,
+    another one takes its place in the beam.
     """
 
     def __init__(self, folder: Path, threads: int) -> None:
         from ctranslate2 import Translator
 
         self.tokens: list[str] = read_json(folder / VOCABULARY_FILE, list[str])
-        self.id_by_token = {token: at for at, token in enumerate(self.tokens)}
+        self.id_by_token = {token: id for id, token in enumerate(self.tokens)}
         self.translator = Translator(str(folder), intra_threads=threads)
         self.compute_type = self.translator.compute_type
         if self.compute_type.startswith("int8") and "flags" in (facts := read_cpuinfo()):
@@ -75,46 +80,46 @@ class CTranslate2Decoder(ArtifactDecoder):
                 facts["flags"].split()) else INEXACT_INT8_NOTE
 
     def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
-        # A greedy translation that is cut is the beginning of the longer one.
-        found = self._run(source_ids, max(max_lengths), 1, 1.0, 1)
-        return [ids[:limit] for [(ids, _)], limit in zip(found, max_lengths)]
+        # A greedy translation with a lower limit is a prefix of the longer one.
+        hypotheses = self._run(source_ids, max(max_lengths), 1, 1.0, 1)
+        return [ids[:limit] for [(ids, _)], limit in zip(hypotheses, max_lengths)]
 
-    def beam_search(self, rows: list[list[int]], limits: list[int],
+    def beam_search(self, source_ids: list[list[int]], max_lengths: list[int],
                     search: DecodingOptions) -> list[RankedHypotheses]:
-        found: dict[int, RankedHypotheses] = {}
-        for limit in sorted(set(limits)):
-            places = [at for at, one in enumerate(limits) if one == limit]
-            some = self._run([rows[at] for at in places], limit, search.beam, search.length_penalty,
-                             search.n_best)
-            found |= dict(zip(places, some))
-        return [found[at] for at in range(len(rows))]
+        hypotheses: dict[int, RankedHypotheses] = {}
+        for limit in sorted(set(max_lengths)):  # the runtime takes one limit per batch
+            indices = [index for index, length in enumerate(max_lengths) if length == limit]
+            batch = self._run([source_ids[index] for index in indices], limit, search.beam,
+                              search.length_penalty, search.n_best)
+            hypotheses |= dict(zip(indices, batch))
+        return [hypotheses[index] for index in range(len(source_ids))]
 
-    def decode_fixed_length(self, rows: list[list[int]], length: int, beam: int) -> None:
-        self._run(rows, length, beam, 1.0, 1, length)
+    def decode_fixed_length(self, source_ids: list[list[int]], length: int, beam: int) -> None:
+        self._run(source_ids, length, beam, 1.0, 1, length)
 
-    def _run(self, rows: list[list[int]], limit: int, beam: int, penalty: float, nbest: int,
-             least: int = 0) -> list[RankedHypotheses]:
+    def _run(self, source_ids: list[list[int]], max_length: int, beam: int, penalty: float,
+             n_best: int, min_length: int = 0) -> list[RankedHypotheses]:
         try:
             results = self.translator.translate_batch(
-                # the runtime adds EOS
-                [[self.tokens[token] for token in row[:-1]] for row in rows],
-                beam_size=beam, length_penalty=penalty, num_hypotheses=nbest, max_decoding_length=limit,
-                min_decoding_length=least, max_input_length=0, return_scores=True,
-                suppress_sequences=[[self.tokens[PAD]], [self.tokens[BOS]]])
-        except RuntimeError as error:  # its positions are a table, as long as its training's sentences needed
-            raise UserError(f"CTranslate2: {error}; ask for fewer tokens",
+                # The runtime adds EOS.
+                [[self.tokens[id] for id in ids[:-1]] for ids in source_ids],
+                beam_size=beam, length_penalty=penalty, num_hypotheses=n_best,
+                max_decoding_length=max_length, min_decoding_length=min_length, max_input_length=0,
+                return_scores=True, suppress_sequences=[[self.tokens[PAD]], [self.tokens[BOS]]])
+        except RuntimeError as error:  # e.g. more tokens than the table of positions has rows
+            raise UserError(f"CTranslate2: {error}; request fewer tokens",
                             code="too-long") from None
         return [[([self.id_by_token[token] for token in tokens], score)
                  for tokens, score in zip(result.hypotheses, result.scores)] for result in results]
 
 
 def _build_spec(plan: VariablePlan, weights: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
-    """The runtime's specification of a model, with its values."""
+    """Build the CTranslate2 specification of a model, with its values."""
     from ctranslate2.specs.transformer_spec import TransformerSpec
 
     spec = TransformerSpec.from_config((1, 1), 1)
     spec.encoder, spec.decoder = _build_spec_tree(plan, weights)
-    spec.config.layer_norm_epsilon = EPSILON
+    spec.config.layer_norm_epsilon = LAYER_NORM_EPSILON
     spec.config.add_source_eos = True
     tokens = [piece for piece, _ in tokenizer.pieces()]
     spec.register_source_vocabulary(tokens)
@@ -126,7 +131,7 @@ def _build_spec(plan: VariablePlan, weights: Mapping[str, Any], tokenizer: Token
 
 
 def _fix_zero_scales(spec: Any) -> None:
-    """Gives matrices of zeros the scale 1: in int16 theirs is infinite, and their numbers are none."""
+    """Set the infinite int16 scale of all-zero matrices to 1, and their values to 0."""
     from ctranslate2.specs.model_spec import index_spec
 
     for name, scale in spec.variables().items():
@@ -139,7 +144,7 @@ def _fix_zero_scales(spec: Any) -> None:
 
 
 def _build_spec_tree(plan: VariablePlan, weights: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Encoder and decoder: nested specifications whose attributes are the plan's names."""
+    """Build the nested specifications of encoder and decoder from the plan's names."""
     from ctranslate2.specs.model_spec import OPTIONAL, LayerSpec
 
     root = LayerSpec()
@@ -158,14 +163,14 @@ def _build_spec_tree(plan: VariablePlan, weights: Mapping[str, Any]) -> tuple[An
         node[last] = np.dtype(counts[last]).type(number)
     for variable in plan.variables:
         node, last = place(variable.name)
-        # a copy: quantizing changes it in place
+        # A copy, because quantization changes the array in place.
         node[last] = np.array(evaluate_source(variable.expression, weights).contiguous())
         assert node[last].shape == variable.shape, variable.name
         if variable.is_quantized:
             node[f"{last}_scale"] = OPTIONAL
     encoder = vars(root)["encoder"]
     decoder = vars(root)["decoder"]
-    # of which the runtime's checks count the rows
+    # The checks of the runtime count the rows of this list.
     vars(encoder)["embeddings"] = [vars(encoder).pop("embeddings_0")]
     for stack in (encoder, decoder):
         vars(stack)["scale_embeddings"] = True

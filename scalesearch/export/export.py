@@ -1,7 +1,7 @@
-"""Export of a trained model: files of a format, verified against the model, with ``artifact.json`` beside them.
+"""Export of a trained model to a folder, verified against the model.
 
-A folder appears whole or not at all. ``artifact.json`` says what it is: format, quantization,
-versions, bytes by file, verification, and where the model comes from.
+A folder appears only when it is complete. ``artifact.json`` describes it: format, quantization,
+versions, bytes per file, verification and provenance of the model.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ from scalesearch.train.result import Result, package_versions
 from scalesearch.train.scoring.evaluate import DecodingOptions
 
 ARTIFACT_FILE = "artifact.json"
-# of the sentences, in float: rounding decides a near tie now and then, an error much more
+# Largest share of sentences that may differ in float32. Rounding decides near ties in a few
+# sentences; an error in the export affects many more.
 MAX_DIFFERENT_SHARE = 0.02
 
 
 @dataclass
 class Artifact:
-    """What ``artifact.json`` says.
+    """Content of ``artifact.json``.
 
     Attributes:
-        versions: of the format's packages and of those that results depend on.
-        bytes: of each file of the format, by name.
-        verification: see :func:`verify_artifact`; empty for the very weights.
+        versions: versions of the packages of the format, and of those that results depend on.
+        bytes: size of each file of the format.
+        verification: see :func:`verify_artifact`; empty if the weights are unchanged.
         provenance: architecture, costs under their protocol, scores with signatures, data, seed,
-            and a study's words.
+            and why a study selected the model.
     """
 
     format: str
@@ -56,26 +57,28 @@ class Artifact:
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def summary_lines(self) -> list[str]:
-        """What was written and verified, for people."""
+        """Describe what was written and verified, line by line."""
         lines = [f"{self.format}, {self.quantization}: {sum(self.bytes.values()):,} bytes in "
                  f"{len(self.bytes)} files"]
         checked = self.verification
         for name in [name for name in ("model", "float", "quantized") if name in checked]:
             scores = ", ".join(f"{key} {value:.2f}"
                                for key, value in checked[name].items() if isinstance(value, float))
-            different = checked[name].get("different")
-            words = ("" if different is None
-                     else f"; {different} of {checked['sentences']:,} sentences differ")
-            words += f"; computed in {computed}" if (
-                computed := checked[name].get("compute_type")) else ""
-            lines.append(f"{name}: {scores or 'no metric'}{words}")
-            lines += [f"note: {note}"] if (note := checked[name].get("note")) else []
+            line = f"{name}: {scores or 'no metric'}"
+            if "different" in checked[name]:
+                line += (f"; {checked[name]['different']} of {checked['sentences']:,} sentences "
+                         "differ")
+            if "compute_type" in checked[name]:
+                line += f"; computed in {checked[name]['compute_type']}"
+            lines.append(line)
+            if "accuracy_note" in checked[name]:
+                lines.append(f"note: {checked[name]['accuracy_note']}")
         return lines
 
 
 @dataclass(frozen=True)
 class VerificationSample:
-    """Validation sentences to verify on; ``name`` says which."""
+    """Validation sentences for verification; ``name`` is the name of the data."""
 
     name: str
     split: Split
@@ -84,84 +87,81 @@ class VerificationSample:
 
     @classmethod
     def from_data(cls, trained: Checkpoint, spec: DataSpec, sentences: int) -> VerificationSample:
-        """The first ``sentences`` of the validation text of ``spec``, in the tokens of ``trained``.
+        """Take the first ``sentences`` of the validation set, tokenized for ``trained``.
 
-        Lines of text alone are read as a source is, at most half a window of each, and the model
-        goes on.
+        For language modeling, the source is the beginning of each line, at most half a window.
         """
         pairs = read_sentences(spec)["validation"]
-        count = sentences
         pairs = lowercase_pairs(pairs) if trained.is_lowercase else pairs
-        source = pairs.source[:count]
-        target = pairs.target[:count]
-        most = spec.window // 2 if spec.window else trained.max_source_length
-        rows = [row[:most] for row in trained.tokenizer.encode(source or target)]
+        source = pairs.source[:sentences]
+        target = pairs.target[:sentences]
+        max_length = spec.window // 2 if spec.window else trained.max_source_length
+        source_ids = [ids[:max_length] for ids in trained.tokenizer.encode(source or target)]
         name = spec.name or spec.builtin or ", ".join(
             Path(str(part)).name for part in spec.validation)
-        return cls(name, Split.from_lists(rows),
-                   Texts(source, target, pairs.gold_edits[:count] if pairs.gold_edits else None),
-                   spec)
+        gold_edits = pairs.gold_edits[:sentences] if pairs.gold_edits else None
+        return cls(name, Split.from_lists(source_ids), Texts(source, target, gold_edits), spec)
 
 
 def export_model(trained: Checkpoint, folder: Path, format: ExportFormat, quantization: str,
                  sample: VerificationSample | None, extra_provenance: dict[str, Any] | None = None,
                  threads: int = 1) -> Artifact:
-    """Writes ``trained`` as ``format`` into the new folder ``folder``, and verifies it on ``sample``.
+    """Export ``trained`` to the new folder ``folder``, and verify it on ``sample``.
 
     Args:
-        sample: None for a format that holds the very weights.
-        extra_provenance: more of where it comes from, for ``provenance``.
+        sample: None for a format that holds the unchanged weights.
+        extra_provenance: additional entries of ``provenance``.
 
     Raises:
-        UserError: the folder is there, the format cannot hold the architecture, or the artifact
-            decodes otherwise.
+        UserError: the folder exists, the format cannot hold the architecture, or the translations
+            of the artifact differ from the model's.
     """
     check_exportable(format, trained.architecture.block, quantization)
     packages = format.package_versions()
     if folder.exists():
-        raise UserError(f"{folder} is there already; choose another folder with --out",
+        raise UserError(f"{folder} already exists; choose another folder with --out",
                         code="already-exists")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with disk_full_guard(folder), tempfile.TemporaryDirectory(
-            dir=folder.parent, prefix=f".{folder.name}.") as place:
-        made = Path(place) / "artifact"
-        made.mkdir()
-        format.write(trained, made, quantization)
-        found = write_description(trained, made, format, quantization)
-        found.versions = package_versions() | packages
-        found.provenance = strip_paths(collect_provenance(trained) | (extra_provenance or {}))
-        if sample is not None:
-            plain = made
-            if quantization != "none":
-                plain = Path(place) / "float"
-                plain.mkdir()
-                format.write(trained, plain, "none")
-            found.verification = verify_artifact(
-                trained, sample, format.open_decoder(plain, threads),
-                format.open_decoder(made, threads) if quantization != "none" else None)
-        write_json(made / ARTIFACT_FILE, asdict(found))
-        for file in made.rglob("*"):
+            dir=folder.parent, prefix=f".{folder.name}.") as temporary:
+        written = Path(temporary) / "artifact"
+        written.mkdir()
+        format.write(trained, written, quantization)
+        artifact = write_description(trained, written, format, quantization)
+        artifact.versions = package_versions() | packages
+        artifact.provenance = strip_paths(collect_provenance(trained) | (extra_provenance or {}))
+        if sample is not None and quantization == "none":
+            artifact.verification = verify_artifact(
+                trained, sample, format.open_decoder(written, threads), None)
+        elif sample is not None:
+            unquantized = Path(temporary) / "float"
+            unquantized.mkdir()
+            format.write(trained, unquantized, "none")
+            artifact.verification = verify_artifact(
+                trained, sample, format.open_decoder(unquantized, threads),
+                format.open_decoder(written, threads))
+        write_json(written / ARTIFACT_FILE, asdict(artifact))
+        for file in written.rglob("*"):
             sync_file(file)
-        os.replace(made, folder)
+        os.replace(written, folder)
         sync_folder(folder.parent)
-    return found
+    return artifact
 
 
 def export_training(source: Path, folder: Path, format_name: str, quantization: str | None = None,
                     data: DataSpec | None = None, sentences: int = 1000, threads: int = 1,
                     selection_reason: str = "") -> Artifact:
-    """Writes the finished training in ``source`` as the format ``format_name`` into the new folder
-    ``folder``; verifies it.
+    """Export the finished training in ``source`` to the new ``folder``, and verify it.
 
     Args:
-        quantization: the format's own, if not given.
-        data: of whose validation text the first ``sentences`` are verified on; the training's own,
-            if not given.
-        selection_reason: it was chosen.
+        quantization: default: the default of the format.
+        data: data for the verification, on the first ``sentences`` of its validation set; default:
+            the data of the training.
+        selection_reason: why the model was selected, for ``provenance``.
 
     Raises:
-        UserError: as :func:`export_model`; or ``source`` is no finished training, or its text is
-            not to be had.
+        UserError: as :func:`export_model`; or ``source`` is not a finished training, or its data
+            are not available.
     """
     trained = read_checkpoint(source)
     format = get_format(format_name)
@@ -176,10 +176,10 @@ def export_training(source: Path, folder: Path, format_name: str, quantization: 
 
 def write_description(trained: Checkpoint, folder: Path, format: ExportFormat,
                       quantization: str) -> Artifact:
-    """Makes the files of a format, written into ``folder``, an artifact that can be opened; says what it is."""
+    """Add the files that are needed to open the exported files in ``folder``."""
     sizes = {str(file.relative_to(folder)): file.stat().st_size
              for file in sorted(folder.rglob("*")) if file.is_file()}
-    found = Artifact(format.name, quantization, bytes=sizes)
+    artifact = Artifact(format.name, quantization, bytes=sizes)
     for name in DESCRIPTION_FILES:
         if trained.folder is None or (folder / name).exists():
             continue
@@ -187,71 +187,69 @@ def write_description(trained: Checkpoint, folder: Path, format: ExportFormat,
             write_json(folder / name, strip_paths(read_json(trained.folder / name, dict[str, Any])))
         else:
             shutil.copyfile(trained.folder / name, folder / name)
-    write_json(folder / ARTIFACT_FILE, asdict(found))
-    return found
+    write_json(folder / ARTIFACT_FILE, asdict(artifact))
+    return artifact
 
 
 def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decoder: ArtifactDecoder,
                     quantized_decoder: ArtifactDecoder | None) -> dict[str, Any]:
-    """Greedy translations of an artifact beside the model's own in float32: sentences that differ, and scores.
+    """Compare greedy translations of an artifact with those of the model in float32.
 
     Returns:
-        the text, the number of its sentences, and for ``model``, ``float`` and
-        ``quantized_decoder`` the task's metrics; for
-        the latter two ``different``, the sentences of which any token differs, and as far as there
-        are any,
-        ``compute_type`` and ``accuracy_note`` of the :class:`.ArtifactDecoder`.
+        ``text``: name of the data; ``sentences``: their number; ``decoding``: the search; and for
+        ``model``, ``float`` and ``quantized`` the metrics of the task. ``float`` and ``quantized``
+        also have ``different``, the number of sentences with any different token, and
+        ``compute_type`` and ``accuracy_note`` of the :class:`.ArtifactDecoder` if they are set.
 
     Raises:
-        UserError: more than 2 % of the sentences differ in float.
+        UserError: more than 2 % of the sentences differ in float32.
     """
     search = DecodingOptions(1)
     score = TASKS[trained.task].score
-    names = {"model": TorchDecoder(trained.model.to(torch.float32)), "float": float_decoder,
-             "quantized": quantized_decoder}
-    said: dict[str, Any] = {"text": sample.name, "sentences": len(sample.split),
-                            "decoding": search.description}
-    wanted: Sequence[list[int]] = []
-    for name, decoder in names.items():
+    decoders = {"model": TorchDecoder(trained.model.to(torch.float32)), "float": float_decoder,
+                "quantized": quantized_decoder}
+    verification: dict[str, Any] = {"text": sample.name, "sentences": len(sample.split),
+                                    "decoding": search.description}
+    expected: Sequence[list[int]] = []
+    for name, decoder in decoders.items():
         if decoder is None:
             continue
         ids = [row[0][0] for row in decoder.decode(sample.split, trained.model, search)]
-        wanted = wanted or ids
+        expected = expected or ids
         lines = [" ".join(text.split()) for text in trained.tokenizer.decode(ids)]
         metrics = {} if score is None else score(lines, sample.texts, sample.spec)
-        words = {key: word
-                 for key in ("compute_type", "accuracy_note") if (word := getattr(decoder, key))}
-        said[name] = metrics | words
+        properties = {"compute_type": decoder.compute_type, "accuracy_note": decoder.accuracy_note}
+        verification[name] = metrics | {key: value for key, value in properties.items() if value}
         if name != "model":
-            said[name]["different"] = sum(a != b for a, b in zip(wanted, ids))
-    different = said["float"]["different"]
+            verification[name]["different"] = sum(a != b for a, b in zip(expected, ids))
+    different = verification["float"]["different"]
     if different > MAX_DIFFERENT_SHARE * len(sample.split):
         raise UserError(f"the artifact translates {different} of {len(sample.split)} sentences of "
-                        f"{sample.name} otherwise than the model, in float32; nothing was written. "
-                        "Please report it", code="export-differs")
-    return said
+                        f"{sample.name} differently from the model in float32; nothing was "
+                        "written. Please report this", code="export-differs")
+    return verification
 
 
 def collect_provenance(trained: Checkpoint) -> dict[str, Any]:
-    """Where a model comes from: its architecture, costs, scores, data and seed."""
+    """Collect the provenance of a model: architecture, costs, scores, data and seed."""
     architecture = trained.architecture
     folder = trained.folder
     result = folder and Result.read(folder)
     protocol = load_protocol(architecture.protocol).with_vocab(architecture.vocab)
     costs = evaluate_cost(architecture.block, protocol).values
-    said = {"architecture": architecture.id, "task": trained.task, "costs": costs,
-            "protocol": protocol.to_json()}
+    provenance = {"architecture": architecture.id, "task": trained.task, "costs": costs,
+                  "protocol": protocol.to_json()}
     if folder and result:
         data = {key: value
                 for key, value in read_json(folder / DATA_FILE, dict[str, Any]).items()
                 if key != "counts"}
-        said |= {"metrics": result.metrics, "data": data, "seed": result.seed,
-                 "trained_with": result.versions}
-    return said
+        provenance |= {"metrics": result.metrics, "data": data, "seed": result.seed,
+                       "trained_with": result.versions}
+    return provenance
 
 
 def strip_paths(value: Any) -> Any:
-    """``value`` with names in place of whole paths, which are of one machine: an artifact goes to others."""
+    """Replace absolute paths in ``value`` by file names, which are valid anywhere."""
     match value:
         case dict():
             return {key: strip_paths(inside) for key, inside in value.items()}
@@ -263,23 +261,26 @@ def strip_paths(value: Any) -> Any:
 
 
 def sync_file(file: Path) -> None:
-    """Makes a file's content survive a power cut."""
+    """Flush a file to disk, so that its content survives a power failure."""
     with suppress(OSError), file.open("rb") as handle:
         os.fsync(handle.fileno())
 
 
 def open_artifact(folder: Path, threads: int = 1) -> tuple[Checkpoint, ArtifactDecoder]:
-    """The artifact in ``folder``: its description with a model that has no weights, and what decodes it.
+    """Open the artifact in ``folder``.
+
+    Returns:
+        Its description, with a model that has no weights, and its decoder.
 
     Raises:
-        UserError: it is damaged, or needs a package that is not installed.
+        UserError: the artifact is damaged, or needs a package that is not installed.
     """
     format = get_format(read_json(folder / ARTIFACT_FILE, Artifact).format)
     format.package_versions()
     described = read_checkpoint(folder, load_weights=False)
     try:
         return described, format.open_decoder(folder, threads)
-    except (OSError, RuntimeError, ValueError) as error:  # as runtimes raise them
-        raise UserError(f"{folder}: its {format.name} artifact cannot be opened: "
+    except (OSError, RuntimeError, ValueError) as error:  # raised by the runtimes
+        raise UserError(f"{folder}: the {format.name} artifact cannot be opened: "
                         f"{str(error).splitlines()[0]}. Export it again",
                         code="file-damaged") from error

@@ -1,4 +1,4 @@
-"""The formats of artifacts by name, imported when they are asked for."""
+"""Export formats by name; a format is imported when it is used."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ FORMAT_CLASSES = {
 
 
 def get_format(name: str) -> ExportFormat:
-    """The format ``name``. Raises UserError where there is none."""
+    """Return the format ``name``. Raises UserError if it does not exist."""
     if name not in FORMAT_CLASSES:
-        raise UserError(f"format {name}: there are {', '.join(FORMAT_CLASSES)}",
-                        code="unknown-format")
-    module, _, kind = FORMAT_CLASSES[name].partition(":")
-    found: ExportFormat = getattr(importlib.import_module(module), kind)()
-    return found
+        raise UserError(f"format {name} does not exist; available: "
+                        f"{', '.join(FORMAT_CLASSES)}", code="unknown-format")
+    module, _, class_name = FORMAT_CLASSES[name].partition(":")
+    format: ExportFormat = getattr(importlib.import_module(module), class_name)()
+    return format
 
 
 def resolve_quantization(format: ExportFormat, quantization: str | None) -> str:
-    """The quantization that is asked for, or the format's first.
+    """Return the requested quantization, or the default of the format.
 
-    Raises UserError where the format has not that one.
+    Raises UserError if the format does not have the quantization.
     """
     if quantization not in (None, *format.quantizations):
-        raise UserError(f"--quantize {quantization}: {format.name} has "
+        raise UserError(f"--quantize {quantization}: {format.name} supports "
                         f"{', '.join(format.quantizations)}", code="unknown-quantization")
     return quantization or format.quantizations[0]
 
 
 def check_exportable(format: ExportFormat, block: object, quantization: str) -> None:
-    """Checks that ``format`` can hold an architecture.
+    """Check that ``format`` can hold an architecture.
 
-    Raises UserError with every reason, and formats that can.
+    Raises UserError with every reason, and the formats that can hold it.
     """
     resolve_quantization(format, quantization)
     if reasons := format.unsupported_reasons(block):  # type: ignore[arg-type]
-        others = [name for name in FORMAT_CLASSES if name != format.name and not get_format(name).unsupported_reasons(block)]  # type: ignore[arg-type]  # noqa: E501
+        others = [name for name in FORMAT_CLASSES if name != format.name
+                  and not get_format(name).unsupported_reasons(block)]  # type: ignore[arg-type]
         listed = "".join(f"\n  {reason}" for reason in reasons)
         raise UserError(f"--to {format.name} cannot hold this architecture:{listed}\nThese formats "
                         f"can: {', '.join(others)}", code="not-exportable")

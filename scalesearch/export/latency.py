@@ -1,8 +1,8 @@
-"""Latency of artifacts, measured side by side; and the peak memory of one, in a process of its own.
+"""Measurement of the latency of exported models, and of their peak memory.
 
-All are decoded in turn, round by round and every other round backwards, so that what slows the
-machine down for a while slows down all of them. Sources have one length and translations another,
-whatever a model would say.
+All artifacts are decoded in turn, round by round, and every second round in reverse order. A
+temporary slowdown of the machine then affects all of them. Sources and translations have fixed
+lengths, independent of the model. Peak memory is measured in a separate process.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from scalesearch.data.split import BOS, EOS, UNK
 from scalesearch.errors import UserError
 from scalesearch.export.base import ArtifactDecoder
 
-WARM_UP_ROUNDS = 2  # rounds that do not count
-MAX_HALF_DIFFERENCE = 0.03  # by how much two halves of the rounds may differ
+WARM_UP_ROUNDS = 2  # rounds that are not recorded
+MAX_HALF_DIFFERENCE = 0.03  # allowed relative difference between two halves of the rounds
 INSTRUCTION_SETS = ("sse4_2", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni",
                     "amx_int8", "asimd", "asimddp", "i8mm")
 ReadSeconds = Callable[[], float]
-WallAndCpuTime = tuple[float, float]  # wall and CPU time of one decoding, in ms a sentence
+WallAndCpuTime = tuple[float, float]  # of one decoding, in ms per sentence
 
 
 @dataclass(frozen=True)
 class LatencyStatistics:
-    """Latency of one artifact, in ms a sentence.
+    """Latency of one artifact, in ms per sentence.
 
     Attributes:
-        p50, p90: of the rounds, by the wall clock.
-        cpu: median CPU time of the process, of all its threads.
+        p50, p90: percentiles of the wall time of the rounds.
+        cpu: median CPU time of the process, over all its threads.
         is_unstable: whether the medians of two interleaved halves of the rounds differ by over 3 %.
     """
 
@@ -53,37 +53,39 @@ class LatencyStatistics:
 
     @classmethod
     def from_times(cls, times: Sequence[WallAndCpuTime]) -> LatencyStatistics:
-        """The latency that three or more rounds say."""
+        """Compute the statistics of at least three rounds."""
         wall, cpu = zip(*times)
-        # Pairs of rounds: in both halves as many went forwards as backwards.
-        one, other = (statistics.median(wall[at] for at in range(len(wall)) if at // 2 % 2 == half)
-                      for half in (0, 1))
+        # Each half takes every second pair of rounds: a pair has one round in each direction.
+        halves: tuple[list[float], list[float]] = ([], [])
+        for index, milliseconds in enumerate(wall):
+            halves[index // 2 % 2].append(milliseconds)
+        first, second = map(statistics.median, halves)
         p90 = statistics.quantiles(wall, n=10, method="inclusive")[-1]
         return cls(statistics.median(wall), p90, statistics.median(cpu), len(wall),
-                   abs(one - other) > MAX_HALF_DIFFERENCE * min(one, other))
+                   abs(first - second) > MAX_HALF_DIFFERENCE * min(first, second))
 
 
 @contextmanager
 def pinned_threads(threads: int) -> Iterator[list[int]]:
-    """A stretch in which this thread, and those it starts, have as many cores as ``threads``; yields which."""
+    """Pin this thread and those that it starts to ``threads`` cores; yield the cores."""
     import torch
 
-    before = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set()
-    cores = sorted(before)[-threads:]
-    others = torch.get_num_threads()  # the first has most of the system's own work
+    allowed_cores = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set()
+    cores = sorted(allowed_cores)[-threads:]  # the first core does most of the system's own work
+    previous_threads = torch.get_num_threads()
     torch.set_num_threads(threads)
-    if before:
+    if allowed_cores:
         os.sched_setaffinity(0, cores)
     try:
         yield cores
     finally:
-        torch.set_num_threads(others)
-        if before:
-            os.sched_setaffinity(0, before)
+        torch.set_num_threads(previous_threads)
+        if allowed_cores:
+            os.sched_setaffinity(0, allowed_cores)
 
 
 def random_sources(setup: DecodingSetup, vocab_size: int, seed: int = 1) -> list[list[int]]:
-    """Random source rows, EOS last."""
+    """Sample token ids of ``setup.batch`` source sentences, with EOS at the end."""
     rng = Random(seed)
     first = max(PAD, UNK, BOS, EOS) + 1
     return [[*(rng.randrange(first, vocab_size) for _ in range(setup.source - 1)), EOS]
@@ -91,12 +93,12 @@ def random_sources(setup: DecodingSetup, vocab_size: int, seed: int = 1) -> list
 
 
 def check_target_length(name: str, model: Any, setup: DecodingSetup) -> None:
-    """Raises UserError where ``model`` has learned positions, and fewer than what is to be decoded."""
+    """Raise a UserError if ``model`` has too few learned positions for ``setup``."""
     model.check_length(setup.source)
-    room = model.max_target_length(setup.source)
-    if room is not None and setup.target > room:
-        raise UserError(f"{name}: {setup.target} target tokens, but it has learned positions for "
-                        f"{room}; ask for fewer (--target)", code="too-long")
+    max_length = model.max_target_length(setup.source)
+    if max_length is not None and setup.target > max_length:
+        raise UserError(f"{name}: {setup.target} target tokens, but the model has learned "
+                        f"positions for {max_length}; set a smaller --target", code="too-long")
 
 
 def measure_rounds(decoders: Mapping[str, ArtifactDecoder], vocab_sizes: Mapping[str, int],
@@ -104,49 +106,55 @@ def measure_rounds(decoders: Mapping[str, ArtifactDecoder], vocab_sizes: Mapping
                    clocks: tuple[ReadSeconds, ReadSeconds] = (time.perf_counter,
                                                               time.process_time)) -> Iterator[
         dict[str, WallAndCpuTime]]:
-    """Yields the times of each round of all ``decoders``, which were opened in :func:`pinned_threads`.
+    """Yield the times of each round by decoder.
+
+    Decoders must be opened within :func:`pinned_threads`.
 
     Args:
-        vocab_sizes: entries of each one's vocabulary.
-        n_done: rounds that were measured before, to go on after them.
+        vocab_sizes: size of the vocabulary of each decoder.
+        n_done: rounds of an earlier run, which this run continues.
     """
-    rows = {name: random_sources(setup, vocab_sizes[name]) for name in decoders}
+    sources = {name: random_sources(setup, vocab_sizes[name]) for name in decoders}
     wall, cpu = clocks
-    for at in range(-WARM_UP_ROUNDS, n_rounds - n_done):
-        found: dict[str, WallAndCpuTime] = {}
+    for index in range(-WARM_UP_ROUNDS, n_rounds - n_done):
+        times: dict[str, WallAndCpuTime] = {}
         names = list(decoders)
-        for name in reversed(names) if (at + n_done) % 2 else names:
-            start = wall(), cpu()
-            decoders[name].decode_fixed_length(rows[name], setup.target, setup.beam)
-            found[name] = tuple(1e3 * (now() - since) / setup.batch for now, since in zip(clocks, start))  # type: ignore[assignment]
-        if at >= 0:
-            yield found
+        for name in reversed(names) if (index + n_done) % 2 else names:
+            wall_start = wall()
+            cpu_start = cpu()
+            decoders[name].decode_fixed_length(sources[name], setup.target, setup.beam)
+            wall_seconds = wall() - wall_start
+            cpu_seconds = cpu() - cpu_start
+            times[name] = 1e3 * wall_seconds / setup.batch, 1e3 * cpu_seconds / setup.batch
+        if index >= 0:
+            yield times
 
 
 def describe_device(threads: int) -> dict[str, Any]:
-    """The machine that is measured: processor, its instruction sets, cores."""
+    """Describe the machine: processor, instruction sets and cores."""
     from scalesearch.train.hardware import processor_name, read_cpuinfo
 
     facts = read_cpuinfo()
-    there = facts.get("flags", facts.get("Features", "")).split()
+    flags = facts.get("flags", facts.get("Features", "")).split()
     return {"processor": processor_name(), "architecture": platform.machine(),
-            "sets": [one for one in INSTRUCTION_SETS if one in there], "cores": os.cpu_count(),
+            "sets": [name for name in INSTRUCTION_SETS if name in flags], "cores": os.cpu_count(),
             "threads": threads, "system": platform.system()}
 
 
 def measure_peak_memory(folder: Path, setup: DecodingSetup) -> dict[str, int]:
-    """Peak resident bytes of a process that opens the artifact and decodes a batch.
+    """Measure the peak resident bytes of decoding a batch in a new process.
 
     Returns:
-        ``peak`` of the process, and ``own``: how much more that is than after its imports.
+        ``peak``: peak of the process; ``own``: the peak minus the memory after imports.
 
     Raises:
         UserError: the process failed.
     """
-    made = subprocess.run([sys.executable, "-m", "scalesearch.export.peak_memory", str(folder),
-                           json.dumps(asdict(setup))], capture_output=True, text=True, check=False)
-    if made.returncode:
-        raise UserError(f"{folder}: its memory could not be measured: "
-                        f"{made.stderr.strip().splitlines()[-1:]}", code="not-measured")
-    found: dict[str, int] = json.loads(made.stdout)
-    return found
+    process = subprocess.run([sys.executable, "-m", "scalesearch.export.peak_memory", str(folder),
+                              json.dumps(asdict(setup))],
+                             capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise UserError(f"{folder}: peak memory could not be measured: "
+                        f"{process.stderr.strip().splitlines()[-1:]}", code="not-measured")
+    measured: dict[str, int] = json.loads(process.stdout)
+    return measured

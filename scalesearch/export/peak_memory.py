@@ -1,5 +1,8 @@
-"""``python -m scalesearch.export.peak_memory FOLDER SETUP``: what
-:func:`scalesearch.export.latency.measure_peak_memory` starts."""
+"""Measure the peak memory of decoding with an artifact.
+
+Usage: ``python -m scalesearch.export.peak_memory FOLDER SETUP``. It is started by
+:func:`scalesearch.export.latency.measure_peak_memory`.
+"""
 
 import importlib
 import json

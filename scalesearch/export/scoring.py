@@ -1,4 +1,4 @@
-"""Scoring by an artifact: what translates at the end of a training whose recipe says ``decode_with``."""
+"""Scoring with an exported model, if the recipe sets ``decode_with``."""
 
 from __future__ import annotations
 
@@ -18,40 +18,44 @@ if TYPE_CHECKING:
 
 
 def resolve_decoder_format(recipe: Recipe) -> tuple[ExportFormat, str] | None:
-    """Format and quantization of what translates; None for the model itself.
+    """Return format and quantization of the decoder, or None for the model itself.
 
     Raises:
         UserError: a package of the format is missing.
     """
     if recipe.decode_with == DECODE_WITH_MODEL:
         return None
-    name, _, quantize = recipe.decode_with.partition("-")
+    name, _, quantization = recipe.decode_with.partition("-")
     format = get_format(name)
     try:
         format.package_versions()
     except UserError as error:
         raise UserError(f"decode_with: {error.message}", key="recipe.decode_with",
                         code=error.code) from None
-    return format, quantize
+    return format, quantization
 
 
 def check_decoder(recipe: Recipe, block: Any) -> None:
-    """Checks that what translates can hold an architecture. Raises UserError with every reason."""
-    if found := resolve_decoder_format(recipe):
-        format, quantize = found
-        check_exportable(format, block, quantize)
+    """Raise a UserError if the format of the decoder cannot hold an architecture."""
+    if decoder_format := resolve_decoder_format(recipe):
+        format, quantization = decoder_format
+        check_exportable(format, block, quantization)
 
 
 @contextmanager
 def artifact_decoder(folder: Path, name: str) -> Iterator[DecodeFunction]:
-    """What translates by an artifact ``name``, such as ``ctranslate2-int8``, of the trained model in ``folder``."""
+    """Yield a function that translates with an export of the model in ``folder``.
+
+    ``name`` is a format and a quantization, such as ``ctranslate2-int8``.
+    """
     import torch
 
     from scalesearch.train.checkpoint import read_checkpoint
 
-    trained, (kind, _, quantize) = read_checkpoint(folder), name.partition("-")
-    format = get_format(kind)
-    with tempfile.TemporaryDirectory() as place:
-        format.write(trained, Path(place), quantize)
-        decoder = format.open_decoder(Path(place), torch.get_num_threads())
+    trained = read_checkpoint(folder)
+    format_name, _, quantization = name.partition("-")
+    format = get_format(format_name)
+    with tempfile.TemporaryDirectory() as temporary:
+        format.write(trained, Path(temporary), quantization)
+        decoder = format.open_decoder(Path(temporary), torch.get_num_threads())
         yield lambda split, search: decoder.translate(split, trained, search)

@@ -1,4 +1,4 @@
-"""Values of a lowering's expressions, from a model's weights."""
+"""Values of the tensor expressions of a lowering for the weights of a model."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ CONSTANT_TENSORS: Mapping[str, Callable[[ConstantTensor], Tensor]] = {
 
 
 def evaluate_source(source: TensorExpression, weights: Mapping[str, Any]) -> Tensor:
-    """The tensor, float32, that an expression stands for; ``weights`` is the model's state dict."""
+    """Compute the float32 tensor of an expression from a state dict."""
     match source:
         case WeightRef(name):
-            found: Tensor = weights[name]
-            return found.float()
-        case ConstantTensor(kind):
-            return CONSTANT_TENSORS[kind](source)
+            weight: Tensor = weights[name]
+            return weight.float()
+        case ConstantTensor(name):
+            return CONSTANT_TENSORS[name](source)
         case TransposedMatrix(of):
             return evaluate_source(of, weights).t()
-        # in float64: a product of three factors is to be as near as the model's
+        # In float64: a product of three factors must be as accurate as the model's.
         case MatrixProduct(left, right):
             return (evaluate_source(left, weights).double()
                     @ evaluate_source(right, weights).double()).float()
         case TensorSum(parts):
-            first, *rest = (evaluate_source(part, weights) for part in parts)
-            return sum(rest, first)
+            first, *others = (evaluate_source(part, weights) for part in parts)
+            return sum(others, first)
         case Concatenation(parts):
             return torch.cat([evaluate_source(part, weights) for part in parts])
         case HeadPadding(of, heads, size):

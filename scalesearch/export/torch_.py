@@ -1,4 +1,4 @@
-"""The format ``torch``: the training's folder as it is, which every verb of ours reads."""
+"""Export format ``torch``: a copy of the training folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scalesearch.train.scoring.evaluate import DecodingOptions
 
 
 class TorchFormat(ExportFormat):
-    """Architecture, tokenizer, recipe, data, weights, result and record."""
+    """Files of the training folder without progress files."""
 
     name = "torch"
     has_decoder = False
@@ -35,28 +35,29 @@ class TorchFormat(ExportFormat):
 
 
 class TorchDecoder(ArtifactDecoder):
-    """Our own search, in the type of the model's weights."""
+    """Decoder that searches with PyTorch, in the data type of the weights."""
 
     def __init__(self, model: object) -> None:
         self.model = model
 
     def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
-        return greedy_search(self.model, _padded(source_ids), torch.tensor(max_lengths)).best_ids()
+        return greedy_search(self.model, _pad(source_ids), torch.tensor(max_lengths)).best_ids()
 
-    def beam_search(self, rows: list[list[int]], limits: list[int],
+    def beam_search(self, source_ids: list[list[int]], max_lengths: list[int],
                     search: DecodingOptions) -> list[RankedHypotheses]:
-        found = beam_search(self.model, _padded(rows), search.beam, search.length_penalty,
-                            torch.tensor(limits), search.n_best)
-        return [[(ids, score) for ids, score in row] for row in found.ranked()]
+        hypotheses = beam_search(self.model, _pad(source_ids), search.beam, search.length_penalty,
+                                 torch.tensor(max_lengths), search.n_best)
+        return [[(ids, score) for ids, score in row] for row in hypotheses.ranked()]
 
-    def decode_fixed_length(self, rows: list[list[int]], length: int, beam: int) -> None:
-        # With an end that is never chosen, a search takes a step more than its limit.
+    def decode_fixed_length(self, source_ids: list[list[int]], length: int, beam: int) -> None:
+        # BOS is never generated. With BOS as the end, a search takes one step more than its limit.
         if beam == 1:
-            greedy_search(self.model, _padded(rows), length - 1, eos=BOS)
+            greedy_search(self.model, _pad(source_ids), length - 1, eos=BOS)
         else:
-            beam_search(self.model, _padded(rows), beam, 1.0, length - 1, eos=BOS)
+            beam_search(self.model, _pad(source_ids), beam, 1.0, length - 1, eos=BOS)
 
 
-def _padded(rows: list[list[int]]) -> torch.Tensor:
-    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+def _pad(sequences: list[list[int]]) -> torch.Tensor:
+    tensors = [torch.tensor(ids) for ids in sequences]
+    return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)
 

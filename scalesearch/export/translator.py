@@ -1,4 +1,4 @@
-"""Translates lines with a finished training or an artifact, and scores several of them on one text."""
+"""Translation with trained or exported models, and scores of several models."""
 
 from __future__ import annotations
 
@@ -20,22 +20,20 @@ from scalesearch.train.scoring.evaluate import (
     translate_lines,
 )
 
-# lines that are sorted by length together, and how long the first answer takes
-MAX_LINES_PER_CHUNK = 1000
-MAX_CHARACTERS_PER_CHUNK = 1 << 20  # of these lines, or one more: what is tokenized takes memory
+MAX_LINES_PER_CHUNK = 1000  # lines sorted by length together; the first output waits for them
+MAX_CHARACTERS_PER_CHUNK = 1 << 20  # limits the memory of tokenization; a longer line is one chunk
 
 
 class Translator:
-    """A finished training, or an artifact, that translates lines; of several trainings, their ensemble.
+    """Translates lines with a trained model, an artifact, or an ensemble.
 
     Attributes:
-        search: how; what is not given is as in the model's recipe.
-        note: what makes its translations worse here than elsewhere; empty if nothing does.
+        decoding: search options; options that are not set come from the recipe of the model.
+        accuracy_note: why translations are less accurate on this machine than on others, or empty.
 
     Raises:
-        UserError: the folder is neither, its task turns no line into another, ``n_best`` is more
-            than the beam, or
-            trainings do not go together.
+        UserError: the folder is neither a training nor an artifact, its task does not map a line
+            to a line, ``n_best`` exceeds the beam, or the models cannot form an ensemble.
     """
 
     def __init__(self, folder: Path | str | Sequence[str], beam: int | None = None,
@@ -46,17 +44,17 @@ class Translator:
         self.checkpoint, self._decode, self.accuracy_note = _open_model(*map(Path, folders))
         self.task = TASKS[self.checkpoint.task]
         if self.task.score is None:
-            raise UserError(f"{self.folder}: trained for the task {self.task.name}, which turns no "
-                            "line into another", code="other-task")
+            raise UserError(f"{self.folder}: trained for the task {self.task.name}, which does not "
+                            "map a line to a line", code="other-task")
         self.decoding = self.resolve_decoding(beam, length_penalty, batch_tokens, n_best)
 
     def resolve_decoding(self, beam: int | None = None, length_penalty: float | None = None,
                          batch_tokens: int = DECODE_BATCH_TOKENS,
                          n_best: int = 1) -> DecodingOptions:
-        """How to search; what is not given is as in the recipe.
+        """Complete the search options from the recipe.
 
         Raises:
-            UserError: ``n_best`` is more than the beam, or the penalty is no number from 0 to 10.
+            UserError: ``n_best`` exceeds the beam, or the penalty is not between 0 and 10.
         """
         recipe = self.checkpoint.recipe
         penalty = recipe.length_penalty if length_penalty is None else length_penalty
@@ -65,68 +63,75 @@ class Translator:
                 f"--length-penalty {penalty}: expected a number from 0 to 10, such as 1",
                 code="bad-value")
         if beam is not None and beam < 1:
-            raise UserError(f"a beam of {beam}: expected at least 1, which is greedy",
+            raise UserError(f"a beam of {beam}: expected at least 1 (greedy search)",
                             code="below-one")
         search = DecodingOptions(recipe.beam if beam is None else beam, penalty, batch_tokens,
                                  n_best)
         if n_best > search.beam:
-            raise UserError(f"--nbest {n_best}: a search of beam {search.beam} finds no more than "
-                            "that; give a larger --beam", code="nbest-above-beam")
+            raise UserError(f"--nbest {n_best}: a search with beam {search.beam} finds at most "
+                            f"{search.beam}; set a larger --beam", code="nbest-above-beam")
         return search
 
     def __call__(self, lines: Iterable[str]) -> Iterator[tuple[str, Translations]]:
-        """Lines with their translations, the best first."""
-        for some in self.translate_chunks(lines):
-            yield from some
+        """Yield lines with their translations, best first."""
+        for chunk in self.translate_chunks(lines):
+            yield from chunk
 
     def translate_chunks(self, lines: Iterable[str]) -> Iterator[list[tuple[str, Translations]]]:
-        """Lines with their translations, some hundred at a time."""
-        for some in _chunk_lines(lines):
-            yield translate_lines(self.checkpoint, some,
+        """Yield lines with their translations, up to 1,000 at a time."""
+        for chunk in _chunk_lines(lines):
+            yield translate_lines(self.checkpoint, chunk,
                                   lambda split: self._decode(split, self.decoding))
 
     def normalize_texts(self, source: Sequence[str], target: Sequence[str]) -> Texts:
-        """Text and references as the model has learned them: in lower case where it has."""
-        low = self.checkpoint.is_lowercase
-        return Texts(*([line.lower() for line in side] if low else list(side)
-                       for side in (source, target)))
+        """Convert the texts to lower case if the model was trained on lower case."""
+        if self.checkpoint.is_lowercase:
+            return Texts([line.lower() for line in source], [line.lower() for line in target])
+        return Texts(list(source), list(target))
 
 
 def score_translations(translators: Sequence[Translator], translations: Sequence[list[str]],
                        texts: Texts, n_resamples: int) -> list[dict[str, dict[str, Any]]]:
-    """Metrics of what each model has made of ``texts``; see :func:`scalesearch.tasks.translation.compare_systems`.
+    """Score the translations of several models.
+
+    See :func:`scalesearch.tasks.translation.compare_systems`.
 
     Args:
-        translations: the best translations of each.
-        n_resamples: of the bootstrap.
+        translations: the best translation of each line, per model.
+        n_resamples: number of bootstrap resamples.
 
     Raises:
-        UserError: there is no line, or no sample.
+        UserError: ``texts`` is empty, or ``n_resamples`` is below 1.
     """
     from scalesearch.tasks.translation import compare_systems
 
     if not len(texts.target):
-        raise UserError("there is no line to score", code="nothing-to-score")
+        raise UserError("no lines to score", code="nothing-to-score")
     if n_resamples < 1:
-        raise UserError(f"samples: expected at least 1, found {n_resamples}", code="below-one")
+        raise UserError(f"resamples: expected at least 1, found {n_resamples}", code="below-one")
     task = translators[0].task
     if task.name == "translation":
         return compare_systems(translations, texts.target, n_resamples,
                                translators[0].checkpoint.is_tokenized)
     options = DataSpec(task=task.name, train="-", validation="-", test="-", source="s", target="t",
                        tokenized=translators[0].checkpoint.is_tokenized)
-    values = [task.score(said, texts, options) for said in translations] if task.score else []
-    signed = {"signature": next(text
-                                for key, text in values[0].items() if key.endswith("_signature"))}
-    return [{name: {"score": row[name], **signed} for name in task.metrics} for row in values]
+    assert task.score is not None
+    metrics = [task.score(lines, texts, options) for lines in translations]
+    signature = next(text for key, text in metrics[0].items() if key.endswith("_signature"))
+    return [{name: {"score": values[name], "signature": signature} for name in task.metrics}
+            for values in metrics]
 
 
 def _open_model(folder: Path, *others: Path) -> tuple[
         Checkpoint, Callable[[Split, DecodingOptions], list[Translations]], str]:
-    """The training or the artifact in ``folder``, or the ensemble of several, what translates with it, and its note."""
-    # not a training's copy
-    artifact = (folder / "artifact.json").is_file() and not (folder / "result.json").is_file()
-    if artifact and not others:
+    """Open a training, an artifact, or an ensemble of several trained models.
+
+    Returns:
+        The checkpoint, the function that translates a split, and the accuracy note.
+    """
+    # The format torch is a copy of the training folder, which has a result.
+    is_artifact = (folder / "artifact.json").is_file() and not (folder / "result.json").is_file()
+    if is_artifact and not others:
         from scalesearch.export.export import open_artifact
 
         described, decoder = open_artifact(folder)
@@ -140,15 +145,15 @@ def _open_model(folder: Path, *others: Path) -> tuple[
 
 
 def _chunk_lines(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lines in lists of ``AT_ONCE``, or fewer where they are long."""
-    some: list[str] = []
-    room = MAX_CHARACTERS_PER_CHUNK
+    """Group lines into chunks that are limited in lines and characters."""
+    chunk: list[str] = []
+    n_characters = 0
     for line in lines:
-        some.append(line)
-        room -= len(line)
-        if len(some) == MAX_LINES_PER_CHUNK or room < 0:
-            yield some
-            some = []
-            room = MAX_CHARACTERS_PER_CHUNK
-    if some:
-        yield some
+        chunk.append(line)
+        n_characters += len(line)
+        if len(chunk) == MAX_LINES_PER_CHUNK or n_characters > MAX_CHARACTERS_PER_CHUNK:
+            yield chunk
+            chunk = []
+            n_characters = 0
+    if chunk:
+        yield chunk

@@ -213,7 +213,7 @@ def test_int8_without_vnni_is_said_to_be_less_exact(
 
 def test_tokens_beyond_the_positions_of_the_artifact_are_an_error(deep, tmp_path):
     CTranslate2Format().write(deep, tmp_path, "none")
-    with refuses("too-long", "positions", "ask for fewer tokens"):
+    with refuses("too-long", "positions", "request fewer tokens"):
         CTranslate2Format().open_decoder(tmp_path, 1).decode_fixed_length(ROWS[:1], 2000, 1)
 
 

@@ -14,7 +14,7 @@ from scalesearch.cli import translate as translate_verb
 from scalesearch.data import Corpus
 from scalesearch.export import export as exporting
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
-from scalesearch.export.export import VerificationSample, export_model, strip_paths
+from scalesearch.export.export import Artifact, VerificationSample, export_model, strip_paths
 from scalesearch.export.formats import get_format
 from scalesearch.export.torch_ import TorchDecoder, TorchFormat
 from scalesearch.tasks import TASKS
@@ -221,6 +221,15 @@ def test_what_a_format_cannot_hold_is_refused_with_those_that_can(trained_folder
         export_model(gated, tmp_path / "out", get_format("ctranslate2"), "int8", None)
     with refuses("unknown-quantization", "int8, int16, bf16, none"):
         export_model(trained, tmp_path / "out", get_format("ctranslate2"), "int4", None)
+
+
+def test_summary_has_compute_type_and_accuracy_note():
+    verification = {"sentences": 2, "quantized": {"bleu": 3.14159, "compute_type": "int8_float32",
+                                                  "accuracy_note": "no VNNI", "different": 1}}
+    artifact = Artifact("ctranslate2", "int8", bytes={"model.bin": 1000}, verification=verification)
+    assert artifact.summary_lines() == [
+        "ctranslate2, int8: 1,000 bytes in 1 files",
+        "quantized: bleu 3.14; 1 of 2 sentences differ; computed in int8_float32", "note: no VNNI"]
 
 
 def test_a_training_becomes_an_int8_artifact_beside_a_verified_float_one(trained_folder, tmp_path):

@@ -204,7 +204,7 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(
     assert len(fit.others) == 2 and not {one["id"] for one in fit.others} & {
         one["id"] for one in fit.candidates}
     assert all(one["low"] < one["held_out"] < one["high"]
-               for one in fit.others) and "2 others, not fitted" in told
+               for one in fit.others) and "2 held-out models" in told
 
 
 def test_too_small_a_space_cannot_be_calibrated(job, tmp_path) -> None:

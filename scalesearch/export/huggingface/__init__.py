@@ -1,1 +1,1 @@
-"""The format ``huggingface``: a folder of transformers 5, whose code is bundled from the blocks of its architecture."""
+"""Export format ``huggingface``: a folder for transformers 5 with its own code."""

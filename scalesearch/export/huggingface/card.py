@@ -1,4 +1,4 @@
-"""The model card: what the model is, costs, did, and comes from."""
+"""The model card: task, usage, costs, scores and provenance of an exported model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scalesearch.tasks import TASKS
 from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.scoring.evaluate import DecodingOptions
 
-# tasks that have a name there
+# Tasks that have a tag on the Hugging Face Hub.
 HUB_TASK_TAGS = {"translation": "translation", "summarization": "summarization"}
 COST_LABELS = {"params.total": "parameters",
                "params.non_embedding": "parameters without embeddings",
@@ -19,7 +19,7 @@ COST_LABELS = {"params.total": "parameters",
 
 
 def model_card(trained: Checkpoint) -> str:
-    """The text of ``README.md``."""
+    """Write the text of ``README.md``."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     facts = collect_provenance(trained)
@@ -29,30 +29,30 @@ def model_card(trained: Checkpoint) -> str:
     sides = (str(data.get("spec", {}).get(side)) for side in ("source", "target"))
     languages = [code for code in sides if re.fullmatch("[a-z]{2,3}", code)]
     name = f"scalesearch {architecture.id}"
-    kind = HUB_TASK_TAGS.get(trained.task)
+    task_tag = HUB_TASK_TAGS.get(trained.task)
     scores = [(metric.label, metrics[key],
                str(metrics.get(f"{key}_signature", "")).replace("|", r"\|"))
               for key, metric in TASKS[trained.task].metrics.items() if key in metrics]
     head = {"library_name": "transformers", "license": "unknown",
             "tags": ["scalesearch", "neural-architecture-search"], "language": languages,
-            "pipeline_tag": kind,
-            "model-index": [_model_index(name, kind, data, metrics, scores)] if kind and scores
-            else None}
+            "pipeline_tag": task_tag,
+            "model-index": [_model_index(name, task_tag, data, metrics, scores)]
+            if task_tag and scores else None}
     templates = Environment(loader=PackageLoader("scalesearch.export.huggingface", ""),
                             trim_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True)
     return templates.get_template("card.md").render(
         {"trained_with": {}, "seed": None} | facts,
         head={key: value for key, value in head.items() if value}, name=name, languages=languages,
         lowercase=trained.is_lowercase, data=data, metrics={"weights": ""} | metrics, scores=scores,
-        costs=[(what, facts["costs"][key]) for key, what in COST_LABELS.items()],
+        costs=[(label, facts["costs"][key]) for key, label in COST_LABELS.items()],
         protocol=load_protocol(architecture.protocol).with_vocab(architecture.vocab),
         search=DecodingOptions(trained.recipe.beam, trained.recipe.length_penalty).description)
 
 
-def _model_index(name: str, kind: str, data: dict[str, Any], metrics: dict[str, Any],
+def _model_index(name: str, task_tag: str, data: dict[str, Any], metrics: dict[str, Any],
                  scores: list[Any]) -> dict[str, Any]:
-    """Scores as the Hub reads them."""
+    """Format the scores as the Hub expects them."""
     dataset = {"name": data["name"], "type": data["name"], "split": metrics["split"]}
-    values = [{"type": what.lower(), "name": what, "value": value} for what, value, _ in scores]
+    values = [{"type": label.lower(), "name": label, "value": value} for label, value, _ in scores]
     return {"name": name,
-            "results": [{"task": {"type": kind}, "dataset": dataset, "metrics": values}]}
+            "results": [{"task": {"type": task_tag}, "dataset": dataset, "metrics": values}]}

@@ -1,4 +1,4 @@
-"""The format ``huggingface``: what ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer`` of transformers 5 load."""
+"""Files for ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer`` of transformers 5."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from scalesearch.train.checkpoint import WEIGHTS_FILE, Checkpoint
 from scalesearch.train.scoring.evaluate import DecodingOptions
 
 MODELING_MODULE = "modeling_scalesearch"
-# sentences of a beam search, which keeps every step's scores to give those of its hypotheses
+# Beam search of transformers keeps the scores of every step in memory.
 MAX_BATCH_SENTENCES = 32
 DTYPES = {"none": "float32", "bf16": "bfloat16"}
 
 
 class HuggingFaceFormat(ExportFormat):
-    """Code, weights, tokenizer, settings of generation and model card."""
+    """Code, weights, tokenizer, generation settings and model card."""
 
     name = "huggingface"
     quantizations = tuple(DTYPES)
@@ -44,7 +44,7 @@ class HuggingFaceFormat(ExportFormat):
         (folder / WEIGHTS_FILE).write_bytes(save(weights, metadata={"format": "pt"}))
         architecture = trained.architecture
         write_text(folder / f"{MODELING_MODULE}.py",
-                   bundle_source(architecture.block, "Architecture " f"{architecture.id}."))
+                   bundle_source(architecture.block, f"Architecture {architecture.id}."))
         write_json(folder / "config.json", model_config(trained, dtype))
         write_json(folder / "generation_config.json", generation_config(trained))
         names = {f"{name}_token": piece for name, (piece, _) in
@@ -57,8 +57,8 @@ class HuggingFaceFormat(ExportFormat):
         write_text(folder / "tokenizer.json",
                    json.dumps(tokens, ensure_ascii=False, separators=(",", ":")))
         write_text(folder / "README.md", model_card(trained))
-        theirs = _import_quietly().AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-        check_tokenizer(theirs, trained.tokenizer, trained.is_lowercase)
+        loaded = _import_quietly().AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+        check_tokenizer(loaded, trained.tokenizer, trained.is_lowercase)
 
     def open_decoder(self, folder: Path, threads: int) -> ArtifactDecoder:
         torch.set_num_threads(threads)
@@ -67,7 +67,7 @@ class HuggingFaceFormat(ExportFormat):
 
 
 class HuggingFaceDecoder(ArtifactDecoder):
-    """A model that ``generate`` runs."""
+    """Decoder that calls ``generate`` of transformers."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -76,34 +76,36 @@ class HuggingFaceDecoder(ArtifactDecoder):
         return [_strip_special_ids(ids)
                 for ids in self._generate(source_ids, max_lengths, num_beams=1).sequences.tolist()]
 
-    def beam_search(self, rows: list[list[int]], limits: list[int],
+    def beam_search(self, source_ids: list[list[int]], max_lengths: list[int],
                     search: DecodingOptions) -> list[RankedHypotheses]:
-        found: list[RankedHypotheses] = []
-        for at in range(0, len(rows), MAX_BATCH_SENTENCES):
-            some = slice(at, at + MAX_BATCH_SENTENCES)
-            out = self._generate(
-                rows[some], limits[some], num_beams=search.beam, num_return_sequences=search.n_best,
-                length_penalty=search.length_penalty, early_stopping="never", output_scores=True)
-            pairs = zip(out.sequences.tolist(), out.sequences_scores.tolist())
+        hypotheses: list[RankedHypotheses] = []
+        for start in range(0, len(source_ids), MAX_BATCH_SENTENCES):
+            batch = slice(start, start + MAX_BATCH_SENTENCES)
+            output = self._generate(
+                source_ids[batch], max_lengths[batch], num_beams=search.beam,
+                num_return_sequences=search.n_best, length_penalty=search.length_penalty,
+                early_stopping="never", output_scores=True)
+            pairs = zip(output.sequences.tolist(), output.sequences_scores.tolist())
             ranked = [(_strip_special_ids(ids), score) for ids, score in pairs]
-            found += [ranked[first : first + search.n_best]
-                      for first in range(0, len(ranked), search.n_best)]
-        return found
+            hypotheses += [ranked[first : first + search.n_best]
+                           for first in range(0, len(ranked), search.n_best)]
+        return hypotheses
 
-    def decode_fixed_length(self, rows: list[list[int]], length: int, beam: int) -> None:
-        self._generate(rows, [length] * len(rows), num_beams=beam, min_new_tokens=length,
-                       max_new_tokens=length)
+    def decode_fixed_length(self, source_ids: list[list[int]], length: int, beam: int) -> None:
+        self._generate(source_ids, [length] * len(source_ids), num_beams=beam,
+                       min_new_tokens=length, max_new_tokens=length)
 
-    def _generate(self, rows: list[list[int]], limits: list[int], **settings: Any) -> Any:
+    def _generate(self, source_ids: list[list[int]], max_lengths: list[int],
+                  **settings: Any) -> Any:
         source = torch.nn.utils.rnn.pad_sequence(
-            [torch.tensor(row) for row in rows], batch_first=True)
+            [torch.tensor(ids) for ids in source_ids], batch_first=True)
         return self.model.generate(source, attention_mask=source != PAD,
-                                   token_limits=torch.tensor(limits), do_sample=False,
+                                   token_limits=torch.tensor(max_lengths), do_sample=False,
                                    return_dict_in_generate=True, **settings)
 
 
 def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
-    """The content of ``config.json``."""
+    """Build the content of ``config.json``."""
     recipe = trained.recipe
     block = trained.architecture.block
     classes = {"AutoConfig": "ScalesearchConfig",
@@ -124,9 +126,9 @@ def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
 
 
 def generation_config(trained: Checkpoint) -> dict[str, Any]:
-    """The content of ``generation_config.json``: how the model was scored."""
+    """Build ``generation_config.json``: the search that the model was scored with."""
     recipe = trained.recipe
-    most = int(default_max_lengths(torch.ones(1, trained.max_source_length + 1)))
+    max_length = int(default_max_lengths(torch.ones(1, trained.max_source_length + 1)))
     beam = {"num_beams": recipe.beam, "length_penalty": recipe.length_penalty,
             "early_stopping": "never"}
     return {
@@ -135,18 +137,18 @@ def generation_config(trained: Checkpoint) -> dict[str, Any]:
         "eos_token_id": EOS,
         "decoder_start_token_id": BOS,
         "suppress_tokens": [PAD, BOS],
-        "max_length": most + 2,
+        "max_length": max_length + 2,  # with BOS and EOS
         **(beam if recipe.beam > 1 else {}),
     }
 
 
 def _strip_special_ids(ids: list[int]) -> list[int]:
-    """What is between BOS and EOS."""
+    """Remove BOS, EOS and everything after EOS."""
     return ids[1 : ids.index(EOS)] if EOS in ids else ids[1:]
 
 
 def _import_quietly() -> Any:
-    """The library, without its bars and advice."""
+    """Import transformers without progress bars and warnings."""
     import transformers
 
     transformers.logging.set_verbosity_error()

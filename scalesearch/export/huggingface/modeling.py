@@ -1,7 +1,7 @@
-"""Model, configuration and generation of an exported architecture, as transformers 5 wants them.
+"""Template of the wrapper of an exported architecture for transformers 5.
 
-Read by :mod:`scalesearch.export.huggingface.bundle`, which puts the blocks in front of it and the
-architecture in its place; nothing here imports it, since it needs transformers.
+:mod:`scalesearch.export.huggingface.bundle` reads this file as text, inserts the architecture and
+prepends the blocks. It is never imported here, because it requires transformers.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from scalesearch.nn.decode import BOS, EOS, length_limits
 from scalesearch.nn.model import DecodingCache, EncoderMemory
 from scalesearch.nn.module import DropoutRates
 
-ARCHITECTURE: Any = None  # put here by the bundle
+ARCHITECTURE: Any = None  # replaced by the bundle
 
 
 class ScalesearchConfig(transformers.PreTrainedConfig):
-    """What may differ between models of one architecture: the vocabulary's size and rates of dropout."""
+    """Vocabulary size, dropout rates and initialization of a model."""
 
     model_type = "scalesearch"
 
     vocab_size: int = 0
     hidden_size: int = 0
-    dropout: float = 0.0  # of sub-layers' outputs and embeddings
+    dropout: float = 0.0  # on outputs of sub-layers and on embeddings
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
-    init: str = "xavier"  # the scheme that draws weights which are not loaded
+    init: str = "xavier"  # initialization of weights that are not loaded
     seed: int = 1
     is_encoder_decoder: bool = True
     pad_token_id: int = PAD
@@ -44,18 +44,21 @@ class ScalesearchConfig(transformers.PreTrainedConfig):
     eos_token_id: int = EOS
     decoder_start_token_id: int = BOS
     use_cache: bool = True
-    tie_word_embeddings: bool = False  # what is tied is so by the architecture, and stored once
+    tie_word_embeddings: bool = False  # the architecture defines tying
 
 
 @dataclass
 class EncoderOutput(BaseModelOutput):
-    """States of the source, and the bias that hides its padding from attention."""
+    """States (batch, S, d), and the attention bias of padding (batch, 1, 1, S)."""
 
     bias: Tensor | None = None
 
 
 class EncoderWrapper:
-    """The encoder alone, as ``generate`` calls it; no module, so that weights have one name."""
+    """The encoder as ``generate`` calls it.
+
+    It is not a module, so that each weight has one name.
+    """
 
     main_input_name = "input_ids"
 
@@ -64,7 +67,7 @@ class EncoderWrapper:
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
                 **_: Any) -> EncoderOutput:
-        """Ids (batch, S), padded at the end, to states (batch, S, d)."""
+        """Encode ``input_ids`` (batch, S), padded at the end, to states (batch, S, d)."""
         ids = input_ids if attention_mask is None else input_ids.masked_fill(
             attention_mask == 0, PAD)
         memory = self.model.encode(ids)
@@ -75,29 +78,29 @@ class EncoderWrapper:
 
 
 class TransformersCache(DecodingCache, transformers.Cache):
-    """Keys, values and whatever else of earlier positions the architecture needs."""
+    """Keys, values and other state of earlier positions."""
 
     def __init__(self) -> None:
         transformers.Cache.__init__(self, layers=[])
         DecodingCache.__init__(self)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """The number of target positions seen."""
+        """Return the number of cached target positions."""
         return self.length
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Go on with rows ``beam_idx``, each of which has the source of the row that it takes the place of."""
+        """Select the rows ``beam_idx``; each replaces a row with the same source."""
         self.select(beam_idx, same_sources=True)
 
 
 class LengthLimitProcessor(transformers.LogitsProcessor):
-    """Forces the end of a translation that has as many tokens as its source allows."""
+    """Forces EOS when a translation reaches the limit for its source."""
 
     def __init__(self, limits: Tensor) -> None:
-        self.max_lengths = limits  # of each sentence
+        self.max_lengths = limits  # (batch,)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Scores (rows, V), as many rows a sentence as there are beams."""
+        """Mask ``scores`` (batch * beams, V); the beams of a sentence are adjacent."""
         limits = self.max_lengths.repeat_interleave(
             len(scores) // len(self.max_lengths)).to(scores.device)
         others = torch.arange(scores.shape[1], device=scores.device) != EOS
@@ -105,13 +108,13 @@ class LengthLimitProcessor(transformers.LogitsProcessor):
 
 
 class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.GenerationMixin):
-    """An encoder-decoder. The source ends in EOS; the target begins with BOS."""
+    """An encoder-decoder model. The source ends with EOS; the target starts with BOS."""
 
     config_class = ScalesearchConfig
     main_input_name = "input_ids"
     base_model_prefix = ""
-    _is_stateful = True  # a convolution's rows cannot be cut back, as assisted generation does
-    # a tied weight is registered where it is owned, and nowhere else
+    _is_stateful = True  # no assisted generation: the state of a convolution cannot be cropped
+    # A tied weight is registered once, by its owner.
     _tied_weights_keys: dict[str, str] = {}
 
     def __init__(self, config: ScalesearchConfig) -> None:
@@ -123,14 +126,14 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
         self.post_init()
 
     def _init_weights(self, module: Any) -> None:
-        """Nothing: ``build`` has drawn every weight."""
+        """Do nothing: ``build_model`` has initialized every weight."""
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
-        return False  # forward makes a cache of its own
+        return False  # forward creates its own cache
 
     def get_encoder(self, modality: str | None = None) -> EncoderWrapper:
-        """The encoder."""
+        """Return the encoder."""
         return EncoderWrapper(self.model)
 
     @can_return_tuple
@@ -145,15 +148,14 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
         use_cache: bool | None = None,
         **_: Any,
     ) -> Seq2SeqLMOutput:
-        """Logits (batch, T, V) after ``decoder_input_ids``, or before ``labels``, which then give a loss.
+        """Compute logits (batch, T, V), and the loss if ``labels`` are given.
 
         Args:
-            input_ids: (batch, S), padded at the end; ``encoder_outputs`` may stand in its place.
-            attention_mask: (batch, S), 0 at padding; where there is none, padding is known by its
-                id.
-            decoder_input_ids: (batch, T), from BOS on; with ``past_key_values`` those that it has
-                not seen.
-            labels: (batch, T), ending in EOS; -100 and padding do not count.
+            input_ids: (batch, S), padded at the end; not needed with ``encoder_outputs``.
+            attention_mask: (batch, S), 0 at padding; default: padding is recognized by its id.
+            decoder_input_ids: (batch, T), starting with BOS; with ``past_key_values``, only the
+                new ones. Default: the shifted ``labels``.
+            labels: (batch, T), with EOS at the end; -100 and padding are ignored in the loss.
         """
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(input_ids, attention_mask)
@@ -172,7 +174,7 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
                                encoder_last_hidden_state=memory.states)
 
     def _bias(self, encoder_outputs: Any, attention_mask: Tensor | None) -> Tensor:
-        """The bias that came with the states, or one made of the mask."""
+        """Return the bias of the encoder outputs, or compute it from the mask."""
         bias = getattr(encoder_outputs, "bias", None)
         if bias is None:
             states = encoder_outputs[0]
@@ -182,7 +184,7 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
         return bias
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """BOS and then the labels but the last."""
+        """Shift the labels to the right, starting with BOS."""
         return pad(labels.masked_fill(labels == -100, PAD), (1, -1), value=BOS)
 
     @torch.no_grad()
@@ -194,18 +196,17 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
         token_limits: Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
-        """As transformers' own, with the limits of length that the model was scored with.
+        """Generate with the length limits that the model was scored with.
 
         Args:
-            token_limits: (batch,) the most tokens of each translation, EOS not counted; 1.5 ·
-                source + 10 unless
-                ``max_length``, ``max_new_tokens`` or a ``generation_config`` is given, which then
-                says.
+            token_limits: (batch,), largest number of tokens per translation without EOS. Default:
+                1.5 · source + 10, unless ``max_length``, ``max_new_tokens`` or
+                ``generation_config`` is given.
         """
         source = kwargs.get("input_ids") if inputs is None else inputs
-        asked = generation_config is not None or not {
+        has_own_limit = generation_config is not None or not {
             "max_length", "max_new_tokens"}.isdisjoint(kwargs)
-        if token_limits is None and source is not None and not asked:
+        if token_limits is None and source is not None and not has_own_limit:
             mask = kwargs.get("attention_mask")
             token_limits = length_limits(
                 self.model, source if mask is None else source.masked_fill(mask == 0, PAD))

@@ -1,4 +1,4 @@
-"""Definitions of a module as text, less what a single file of a model has no use of."""
+"""Text of the definitions of a module, without parts that a bundle does not need."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-# offsets in bytes, and what comes in place of what is between them
+# Start and end offset in bytes, and the replacement.
 TextEdit = tuple[int, int, bytes]
-# decorators for the space language and for type checkers
+# Decorators of the space language and of type checkers, which are removed.
 REGISTRATION_DECORATORS = ("register_ffn", "register_mixer", "dataclass_transform")
-# likewise fields, and what they are without it
+# Field functions of the space language, and their replacements.
 FIELD_SPECIFIERS = {"option_field": b" = field(kw_only=True)"}
 
 
 class ModuleSource:
-    """A module: what it defines and imports.
+    """Definitions and imports of a module.
 
     Attributes:
-        definitions: name to the statement that defines it.
-        imports: name to (module, name there, other name or None); of ``import x`` the first two are
-            one.
+        definitions: maps a name to the statement that defines it.
+        imports: maps a name to (module, name in the module, alias or None); for ``import x``,
+            the first two are both ``x``.
     """
 
     def __init__(self, name: str) -> None:
@@ -37,67 +37,72 @@ class ModuleSource:
             self.definitions |= dict.fromkeys(defined_names(node), node)
             if isinstance(node, ast.Import | ast.ImportFrom):
                 for alias in node.names:
-                    place = str(node.module) if isinstance(node, ast.ImportFrom) else alias.name
-                    known = alias.asname or alias.name.split(".")[0]
-                    self.imports[known] = (place, alias.name, alias.asname)
+                    module = str(node.module) if isinstance(node, ast.ImportFrom) else alias.name
+                    bound_name = alias.asname or alias.name.split(".")[0]
+                    self.imports[bound_name] = (module, alias.name, alias.asname)
 
     @cached_property
     def starts(self) -> list[int]:
-        """The offset of each line."""
+        """Byte offset of each line."""
         offsets = [0]
         for line in self.bytes.splitlines(keepends=True):
             offsets.append(offsets[-1] + len(line))
         return offsets
 
     def start(self, node: ast.expr | ast.arg) -> int:
-        """The offset of a node."""
+        """Return the byte offset of the start of a node."""
         return self.starts[node.lineno - 1] + node.col_offset
 
     def end(self, node: ast.expr | ast.arg) -> int:
-        """The offset behind a node."""
+        """Return the byte offset of the end of a node."""
         return self.starts[int(node.end_lineno or 0) - 1] + int(node.end_col_offset or 0)
 
     def lines(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
-        """Offsets of a node's whole lines, decorators included."""
-        first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+        """Return the offsets of the full lines of a node, including decorators."""
+        decorators = getattr(node, "decorator_list", [])
+        first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
         return self.starts[first - 1], self.starts[int(node.end_lineno or 0)]
 
 
 @lru_cache(maxsize=256)
 def load_module_source(name: str) -> ModuleSource:
-    """The module ``name``, read once."""
+    """Load the source of the module ``name``, once."""
     return ModuleSource(name)
 
 
 def defined_names(node: ast.stmt) -> list[str]:
-    """Names that a statement of a module defines."""
+    """List the names that a statement defines."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
-    targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(
-        node, ast.Assign) else []
-    return [one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.AnnAssign):
+        targets = [node.target]
+    elif isinstance(node, ast.Assign):
+        targets = node.targets
+    return [inner.id for target in targets for inner in ast.walk(target)
+            if isinstance(inner, ast.Name)]
 
 
 def names_in(node: ast.AST | None) -> set[str]:
-    """Names that stand in an expression."""
+    """Collect the names in an expression."""
     return set() if node is None else {inner.id
                                        for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
 def called_name(node: ast.expr | None) -> str:
-    """The name of what is called."""
+    """Return the name of a called function or of a decorator, or an empty string."""
     inner = node.func if isinstance(node, ast.Call) else node
     return inner.id if isinstance(inner, ast.Name) else ""
 
 
 @dataclass
 class DefinitionTrimmer:
-    """Copies definitions without methods that nothing names, and without what serves readers of other files alone.
+    """Copies definitions without unused methods, annotations and registrations.
 
     Attributes:
-        used_attributes: names that stand behind a dot somewhere; None keeps all methods.
-        available_names: names that the file defines; a field whose annotation needs others is
-            ``Any``.
+        used_attributes: names of attributes in the copied code; None keeps all methods.
+        available_names: names that the bundled file defines; fields with annotations that need
+            other names are annotated ``Any``.
     """
 
     source: ModuleSource
@@ -105,37 +110,37 @@ class DefinitionTrimmer:
     available_names: set[str]
 
     def trim(self, node: ast.stmt) -> str:
-        """The text of a definition."""
+        """Return the text of a definition after all edits."""
         first, limit = self.source.lines(node)
         text = self.source.bytes[first:limit]
-        for start, end, instead in sorted(self._edits(node), reverse=True):
-            if end <= limit:  # else it lies within what has gone already
-                text = text[: start - first] + instead + text[end - first :]
+        for start, end, replacement in sorted(self._edits(node), reverse=True):
+            if end <= limit:  # else the edit is inside a part that has been replaced already
+                text = text[: start - first] + replacement + text[end - first :]
                 limit = start
         return text.decode().rstrip() + "\n"
 
     def _edits(self, node: ast.stmt) -> Iterator[TextEdit]:
         if not isinstance(node, ast.ClassDef):
-            yield from self._of_code(node)
+            yield from self._code_edits(node)
             return
-        for one in node.decorator_list:
-            if called_name(one) in REGISTRATION_DECORATORS:
-                yield (*self.source.lines(one), b"")
+        for decorator in node.decorator_list:
+            if called_name(decorator) in REGISTRATION_DECORATORS:
+                yield (*self.source.lines(decorator), b"")
         for part in node.body:
             if isinstance(part, ast.AnnAssign):
-                yield from self._of_field(part)
-            elif isinstance(part, ast.FunctionDef) and not self._kept(part.name):
+                yield from self._field_edits(part)
+            elif isinstance(part, ast.FunctionDef) and not self._is_kept(part.name):
                 yield (*self.source.lines(part), b"")
             else:
-                yield from self._of_code(part)
+                yield from self._code_edits(part)
 
-    def _kept(self, name: str) -> bool:
+    def _is_kept(self, name: str) -> bool:
         return self.used_attributes is None or name.startswith("__") or name in self.used_attributes
 
-    def _of_field(self, node: ast.AnnAssign) -> Iterator[TextEdit]:
+    def _field_edits(self, node: ast.AnnAssign) -> Iterator[TextEdit]:
         names = names_in(node.annotation)
         source = self.source
-        if "ClassVar" in names and not self._kept(*defined_names(node)):
+        if "ClassVar" in names and not self._is_kept(*defined_names(node)):
             yield (*source.lines(node), b"")
         if any(name not in self.available_names
                and (name in source.definitions or name in source.imports) for name in names):
@@ -144,32 +149,32 @@ class DefinitionTrimmer:
             yield source.end(node.annotation), source.end(node.value), FIELD_SPECIFIERS[
                 called_name(node.value)]
 
-    def _of_code(self, node: ast.stmt) -> Iterator[TextEdit]:
-        """Annotations go, and imports of what the file imports as a whole."""
+    def _code_edits(self, node: ast.stmt) -> Iterator[TextEdit]:
+        """Remove annotations, and imports of torch, which the file imports at the top."""
         source = self.source
-        for one in getattr(node, "decorator_list", []):
-            if called_name(one) in REGISTRATION_DECORATORS:
-                yield (*source.lines(one), b"")
+        for decorator in getattr(node, "decorator_list", []):
+            if called_name(decorator) in REGISTRATION_DECORATORS:
+                yield (*source.lines(decorator), b"")
         for inner in ast.walk(node):
             if isinstance(inner, ast.FunctionDef):
                 if inner.returns is not None:
                     yield source.bytes.rindex(
                         b" ->", 0, source.start(inner.returns)), source.end(inner.returns), b""
-                yield from self._of_arguments(inner.args)
+                yield from self._argument_edits(inner.args)
             elif isinstance(inner, ast.AnnAssign) and inner.value is not None:
                 yield source.end(inner.target), source.end(inner.annotation), b""
             elif isinstance(inner, ast.Import) and inner.names[0].name == "torch":
                 first, end = source.lines(inner)
                 yield first, end + (source.bytes[end : end + 1] == b"\n"), b""
 
-    def _of_arguments(self, arguments: ast.arguments) -> Iterator[TextEdit]:
-        plain = [*arguments.posonlyargs, *arguments.args]
-        defaults = [*[None] * (len(plain) - len(arguments.defaults)), *arguments.defaults,
-                    *arguments.kw_defaults]
-        rest = [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
-        for one, default in zip([*plain, *arguments.kwonlyargs, *rest],
-                                [*defaults, *[None] * len(rest)]):
-            if one.annotation is not None:
-                name = self.source.start(one) + len(one.arg.encode())
-                yield (name, self.source.end(one), b"") if default is None else (
-                    name, self.source.start(default), b"=")
+    def _argument_edits(self, arguments: ast.arguments) -> Iterator[TextEdit]:
+        positional = [*arguments.posonlyargs, *arguments.args]
+        n_required = len(positional) - len(arguments.defaults)
+        variadic = [arg for arg in (arguments.vararg, arguments.kwarg) if arg is not None]
+        defaults = [*[None] * n_required, *arguments.defaults, *arguments.kw_defaults,
+                    *[None] * len(variadic)]
+        for arg, default in zip([*positional, *arguments.kwonlyargs, *variadic], defaults):
+            if arg.annotation is not None:
+                name_end = self.source.start(arg) + len(arg.arg.encode())
+                yield (name_end, self.source.end(arg), b"") if default is None else (
+                    name_end, self.source.start(default), b"=")

@@ -1,8 +1,9 @@
-"""A sentencepiece model as ``tokenizer.json``, which the library ``tokenizers`` reads without sentencepiece.
+"""Conversion of a sentencepiece model to ``tokenizer.json`` for ``tokenizers``.
 
-Its BPE knows pairs where sentencepiece knows pieces, so a piece is as many pairs as it has halves
-that are pieces. Of the pieces that more than one pair makes, sentencepiece takes the leftmost
-first: only runs of one character show that.
+BPE of ``tokenizers`` merges listed pairs, while BPE of sentencepiece merges any two pieces whose
+concatenation is a piece. Each piece is therefore listed with all its splits into two pieces. If
+several pairs form the same piece, sentencepiece merges the leftmost first; this only affects
+repetitions of one character.
 """
 
 from __future__ import annotations
@@ -14,22 +15,18 @@ from typing import Any
 from scalesearch.data import BOS, EOS, PAD, UNK, Tokenizer
 from scalesearch.errors import UserError
 
-SPACE_MARKER = "▁"  # stands for a blank within pieces
+SPACE_MARKER = "▁"  # represents a space in pieces
 N_PROBES = 300
 PIECES_PER_PROBE = 12
 EDGE_CASE_TEXTS = ("a  b ", " \t½", "ﬁ…", "</s> <unk> a<pad>b", "x▁y", "\U0001f642\U0001f642 z")
 
 
 def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
-    """The content of ``tokenizer.json``; ids end in EOS, of a source as of a target.
-
-    Raises:
-        UserError: the model rewrites text or falls back to bytes, as ours do not.
-    """
+    """Build ``tokenizer.json``; ids of sources and targets end with EOS."""
     pieces = tokenizer.pieces()
     named = {name: piece for name, (piece, _) in zip(("pad", "unk", "bos", "eos"), pieces)}
     end = {"SpecialToken": {"id": named["eos"], "type_id": 0}}
-    first, second = ({"Sequence": {"id": one, "type_id": 0}} for one in "AB")
+    first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     return {"version": "1.0", "truncation": None, "padding": None,
             "added_tokens": [{"id": id, "content": pieces[id][0], "single_word": False,
                               "lstrip": False, "rstrip": False, "normalized": False,
@@ -56,22 +53,25 @@ def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
 
 
 def _split_special_pieces(pieces: list[tuple[str, float]]) -> list[dict[str, Any]]:
-    """A cut within what reads as a special piece, which unigrams take for it: before a character that is known."""
-    known = {piece for piece, _ in pieces}
+    """Split text that looks like a special piece, before a character that is a piece.
+
+    A unigram model would tokenize it as the special piece.
+    """
+    vocabulary = {piece for piece, _ in pieces}
     cuts = []
     for piece, _ in pieces[: EOS + 1]:
-        at = next((at for at in range(1, len(piece)) if piece[at] in known), 1)
-        cuts.append(f"{re.escape(piece[:at])}(?={re.escape(piece[at:])})")
+        position = next((index for index in range(1, len(piece)) if piece[index] in vocabulary), 1)
+        cuts.append(f"{re.escape(piece[:position])}(?={re.escape(piece[position:])})")
     return [{"type": "Split", "pattern": {"Regex": "|".join(cuts)}, "behavior": "Isolated",
              "invert": False}]
 
 
-def _sequence_step(what: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"type": "Sequence", f"{what}s": steps}
+def _sequence_step(step_name: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "Sequence", f"{step_name}s": steps}
 
 
-def _replace(pattern: str, content: str, kind: str = "String") -> dict[str, Any]:
-    return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
+def _replace(pattern: str, content: str, pattern_type: str = "String") -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {pattern_type: pattern}, "content": content}
 
 
 def _unigram(pieces: list[tuple[str, float]]) -> dict[str, Any]:
@@ -81,9 +81,9 @@ def _unigram(pieces: list[tuple[str, float]]) -> dict[str, Any]:
 
 def _bpe(pieces: list[tuple[str, float]]) -> dict[str, Any]:
     ids = {piece: id for id, (piece, _) in enumerate(pieces)}
-    halves = ((piece[:at], piece[at:])
+    halves = ((piece[:position], piece[position:])
               for piece, _ in sorted(pieces[EOS + 1 :], key=lambda piece: -piece[1])
-              for at in range(1, len(piece)))
+              for position in range(1, len(piece)))
     return {"type": "BPE", "dropout": None, "unk_token": pieces[UNK][0],
             "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": True,
             "byte_fallback": False, "ignore_merges": False, "vocab": ids,
@@ -91,10 +91,10 @@ def _bpe(pieces: list[tuple[str, float]]) -> dict[str, Any]:
 
 
 def check_tokenizer(loaded: Any, expected: Tokenizer, lowercase: bool) -> None:
-    """Checks that a loaded tokenizer gives the same ids and texts as ours, on probes made of the vocabulary.
+    """Check that a loaded tokenizer gives the same ids and texts, on random pieces.
 
     Raises:
-        UserError: it does not.
+        UserError: ids or texts differ.
     """
     rng = random.Random(0)
     pieces = [piece for piece, _ in expected.pieces()[EOS + 1 :]]
@@ -104,6 +104,6 @@ def check_tokenizer(loaded: Any, expected: Tokenizer, lowercase: bool) -> None:
         ids = expected.encode([line.lower() if lowercase else line])[0]
         text = loaded.decode(ids, skip_special_tokens=True)
         if loaded(line)["input_ids"] != [*ids, EOS] or text != expected.decode([ids])[0]:
-            raise UserError(f"--to huggingface: {line!r} has other tokens there: the tokenizer is "
-                            "no sentencepiece model as this tool trains it (normalization "
-                            "identity, no bytes)", code="other-tokenizer")
+            raise UserError(f"--to huggingface: {line!r} is tokenized differently. The tokenizer "
+                            "must be a sentencepiece model with normalization identity and "
+                            "without byte fallback", code="other-tokenizer")

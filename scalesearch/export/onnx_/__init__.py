@@ -1,4 +1,8 @@
-"""The format ``onnx``: an encoder and a cached decoding step for onnxruntime, ``graphs`` traced, ``session`` run."""
+"""Export format ``onnx``: graphs of the encoder and of a cached decoding step.
+
+``graphs`` traces them, ``quantize`` converts weights to int8, and ``session`` runs them with
+onnxruntime.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +16,29 @@ if TYPE_CHECKING:
     from scalesearch.train.checkpoint import Checkpoint
 
 WEIGHTS_FILE = "weights.bin"
-MAX_INLINE_BYTES = 256  # bytes of what stays in a graph: scalars and shapes
-ALIGNMENT = 64
+MAX_INLINE_BYTES = 256  # larger tensors go to the weights file; scalars and shapes stay inline
+ALIGNMENT = 64  # bytes
 
 
 class OnnxFormat(ExportFormat):
-    """``encoder.onnx``, ``decoder.onnx`` and ``weights.bin``, which both read."""
+    """``encoder.onnx`` and ``decoder.onnx``, which share ``weights.bin``."""
 
     name = "onnx"
     quantizations = ("none", "int8")
     packages = ("onnx", "onnxscript", "onnxruntime")
 
     def unsupported_reasons(self, block: Block) -> list[str]:
-        return []  # what PyTorch computes, it can trace
+        return []  # PyTorch can trace every architecture
 
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
         from scalesearch.export.onnx_.graphs import build_graphs
-        from scalesearch.export.onnx_.quantize import quantize_model as to_integers
+        from scalesearch.export.onnx_.quantize import quantize_model
 
-        made = build_graphs(trained.model)
-        for model in made.values() if quantization == "int8" else ():
-            to_integers(model)
-        save_graphs(made, folder)
+        graphs = build_graphs(trained.model)
+        if quantization == "int8":
+            for model in graphs.values():
+                quantize_model(model)
+        save_graphs(graphs, folder)
 
     def open_decoder(self, folder: Path, threads: int) -> ArtifactDecoder:
         from scalesearch.export.onnx_.session import OnnxModel
@@ -43,21 +48,21 @@ class OnnxFormat(ExportFormat):
 
 
 def save_graphs(models: dict[str, Any], folder: Path) -> None:
-    """Write ``NAME.onnx`` of each model, and their weights to one file, equal ones once."""
+    """Write ``NAME.onnx`` per model, and one file of their weights without duplicates."""
     import onnx_ir as ir
 
-    places: dict[bytes, int] = {}
+    offsets: dict[bytes, int] = {}
     with (folder / WEIGHTS_FILE).open("wb") as file:
         for value in [value for model in models.values()
                       for value in model.graph.initializers.values()]:
             tensor = value.const_value
             if tensor.nbytes > MAX_INLINE_BYTES:
                 content = tensor.tobytes()
-                if content not in places:
-                    places[content] = file.tell()
+                if content not in offsets:
+                    offsets[content] = file.tell()
                     file.write(content + bytes(-len(content) % ALIGNMENT))
                 value.const_value = ir.ExternalTensor(
-                    WEIGHTS_FILE, places[content], tensor.nbytes, tensor.dtype, shape=tensor.shape,
+                    WEIGHTS_FILE, offsets[content], tensor.nbytes, tensor.dtype, shape=tensor.shape,
                     name=value.name, base_dir=folder)
     for name, model in models.items():
         _strip_metadata(model)
@@ -65,15 +70,15 @@ def save_graphs(models: dict[str, Any], folder: Path) -> None:
 
 
 def _strip_metadata(model: Any) -> None:
-    """Remove what onnxruntime does not read: half of a graph's bytes are names, and shapes that follow from others."""
-    ends = {*model.graph.inputs, *model.graph.outputs}
+    """Remove names and shapes that onnxruntime does not need: half of a file."""
+    interface = {*model.graph.inputs, *model.graph.outputs}
     for value in model.graph.initializers.values():
         value.metadata_props.clear()
-        value.shape = value.type = None  # its tensor has them
+        value.shape = value.type = None  # the tensor holds them
     for number, node in enumerate(model.graph):
         node.name = None
-        for at, value in enumerate(node.outputs):
-            if value not in ends:
-                value.name = f"{number}.{at}" if at else f"{number}"
+        for index, value in enumerate(node.outputs):
+            if value not in interface:
+                value.name = f"{number}.{index}" if index else f"{number}"
                 value.shape = None
                 value.type = None

@@ -1,4 +1,7 @@
-"""Decoding by onnxruntime: our own searches, with two sessions in place of a model."""
+"""Decoding with onnxruntime: two sessions with the interface of a model.
+
+The searches of :mod:`scalesearch.nn` run on them.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +17,39 @@ from torch import Tensor
 from scalesearch.errors import UserError
 
 
-def _selected(tensors: Mapping[str, OrtValue], rows: Tensor) -> dict[str, OrtValue]:
-    """Rows of each tensor."""
+def _select_rows(tensors: Mapping[str, OrtValue], rows: Tensor) -> dict[str, OrtValue]:
+    """Select ``rows`` (indices into the batch) of each tensor."""
     return {name: OrtValue.from_dlpack(torch.from_dlpack(value).index_select(0, rows))
             for name, value in tensors.items()}
 
 
 @dataclass(frozen=True)
 class OnnxEncoderMemory:
-    """What the encoder made of a batch, by name."""
+    """Outputs of the encoder for a batch, by name."""
 
     tensors: Mapping[str, OrtValue]
 
     def select(self, rows: Tensor) -> OnnxEncoderMemory:
-        """The memory of ``rows`` (indices into the batch, repeats allowed)."""
-        return OnnxEncoderMemory(_selected(self.tensors, rows))
+        """Select ``rows`` (indices into the batch, repeats allowed)."""
+        return OnnxEncoderMemory(_select_rows(self.tensors, rows))
 
 
 @dataclass
 class OnnxDecodingCache:
-    """What steps have kept, by name, and how many positions they have seen."""
+    """Cached tensors by name, and the number of decoded positions."""
 
     tensors: dict[str, OrtValue] = field(default_factory=dict)
     length: int = 0
 
     def select(self, rows: Tensor, same_sources: bool = False) -> None:
-        """Keep, repeat and reorder rows of the batch."""
-        self.tensors = _selected(self.tensors, rows)
+        """Select, repeat and reorder rows of the batch."""
+        self.tensors = _select_rows(self.tensors, rows)
 
 
 class OnnxModel:
-    """An exported model, with the interface that :mod:`scalesearch.nn.decode` asks of one.
+    """An exported model with the interface that :mod:`scalesearch.nn.decode` expects.
 
-    Its states are logits.
+    Its decoder states are the logits.
     """
 
     def __init__(self, folder: Path, threads: int) -> None:
@@ -66,7 +69,7 @@ class OnnxModel:
         return OnnxDecodingCache()
 
     def decode(self, target: Tensor, memory: OnnxEncoderMemory, cache: OnnxDecodingCache) -> Tensor:
-        """Logits (batch, 1, V) after the one new token of each row (batch, 1)."""
+        """Compute logits (batch, 1, V) for one new token per row, ``target`` (batch, 1)."""
         if not cache.length:
             sizes = {"batch": len(target), "past": 0}
             empty = {name: [sizes.get(n, n) for n in self.input_shapes[name]]
@@ -75,11 +78,12 @@ class OnnxModel:
                              for name, shape in empty.items()}
             if "moved" in memory.tensors:  # a decoder-only model's source, read before the target
                 target = torch.cat([torch.from_dlpack(memory.tensors["moved"]), target], 1)
-        made = {name: value for name, value in memory.tensors.items() if name in self.input_shapes}
+        memory_inputs = {name: value for name, value in memory.tensors.items()
+                         if name in self.input_shapes}
         new = {"tokens": OrtValue.from_dlpack(target.contiguous()),
                "seen": OrtValue.from_dlpack(torch.zeros(cache.length, dtype=torch.long))}
-        logits, *kept = _run(self.decoder, {**made, **cache.tensors, **new})
-        cache.tensors = dict(zip(self.cache_names, kept))
+        logits, *cached = _run(self.decoder, {**memory_inputs, **cache.tensors, **new})
+        cache.tensors = dict(zip(self.cache_names, cached))
         cache.length = cache.length + target.shape[1]
         return torch.from_dlpack(logits)[:, None]
 
@@ -94,11 +98,11 @@ def _session(file: Path, threads: int) -> InferenceSession:
     options.log_severity_level = 4
     try:
         return InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # of many kinds, with nothing but Exception in common
+    except Exception as error:  # the exceptions have no other common base class
         raise UserError(f"{file}: onnxruntime cannot load it: {' '.join(str(error).split())[:300]}",
                         code="file-damaged") from None
 
 
 def _run(session: InferenceSession, inputs: Mapping[str, OrtValue]) -> Any:
-    """All outputs; nothing is copied on the way in or out."""
+    """Run a session and return all outputs, without copies of inputs or outputs."""
     return session.run_with_ort_values(None, inputs)

@@ -34,5 +34,5 @@ def test_it_has_costs_scores_data_and_seed_and_no_path_of_this_machine(trained_f
 
 def test_of_a_model_without_a_result_it_says_what_there_is(trained_folder):
     text = model_card(replace(read_checkpoint(trained_folder), folder=None, is_lowercase=True))
-    assert "## Costs" in text and "## Scores" not in text and "seed" not in text and "lower-cased" in text
+    assert "## Costs" in text and "## Scores" not in text and "seed" not in text and "lower case first" in text
     assert "\n\n\n" not in text
