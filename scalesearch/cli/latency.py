@@ -124,7 +124,7 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
     print_text(
         make_table(headings,
                    [(model, _format(one), *(f"{one[key]:.3g}" for key in ("p50", "p90", "cpu")),
-                     "unsteady" * one["unsteady"],
+                     "unstable" * one["is_unstable"],
                      *(f"{one[key] / BYTES_PER_MIB:,.1f}" for key in ("peak", "own") if memory))
                     for model, one in results.items()], left_columns=(0, 1)))
     print_text(f"ms a sentence: {setup}; {rounds} rounds on {device['processor']}, core "
@@ -159,7 +159,7 @@ def _artifact_folder(folder: Path, name: str, quantize: str | None) -> Iterator[
         yield Path(place)
 
 
-@command.command(name="calibrate")
+@command.command()
 @click.argument("file", metavar="SPACE")
 @set_option
 @click.option("--vocab", type=int, metavar="V", help="Vocabulary size, if not the space's.")
@@ -175,9 +175,9 @@ def _artifact_folder(folder: Path, name: str, quantize: str | None) -> Iterator[
 @click.option("--out", required=True, type=OutputPath(), metavar="FIT.json",
               help="File to write; work goes on beside it.")
 @json_option
-def calibrate_latency(file: str, settings: tuple[str, ...], vocab: int | None, name: str,
-                      quantize: str | None, measurements: int, held_out: int, setup: DecodingSetup,
-                      rounds: int, clock: str, seed: int, out: Path, as_json: bool) -> None:
+def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, format_name: str,
+              quantize: str | None, measurements: int, held_out: int, setup: DecodingSetup,
+              rounds: int, clock: str, seed: int, out: Path, as_json: bool) -> None:
     """Fit a predictor of latency for the space SPACE, from artifacts with random weights.
 
     `protocol: {latency: FIT.json}` then makes latency.predicted a cost of every candidate. Stopped,
@@ -187,7 +187,7 @@ def calibrate_latency(file: str, settings: tuple[str, ...], vocab: int | None, n
     from scalesearch.export.calibration import CalibrationSettings, calibrate_latency, summarize_fit
     from scalesearch.export.formats import get_format, resolve_quantization
 
-    format = get_format(name)
+    format = get_format(format_name)
     space = load_space(file, settings)
     if not format.has_decoder:
         raise UserError(f"--to {format.name} holds a training's own files; give another format",
@@ -197,8 +197,8 @@ def calibrate_latency(file: str, settings: tuple[str, ...], vocab: int | None, n
         raise UserError("--clock cpu counts the time of all threads, which is no latency; give "
                         "--threads 1", code="options-conflict")
     protocol = load_protocol(space.protocol, vocab=vocab)
-    job = CalibrationSettings(space.name, space.hash, name, quantization, measurements, held_out,
-                              rounds, seed, clock, setup, protocol.settings)
+    job = CalibrationSettings(space.name, space.hash, format_name, quantization, measurements,
+                              held_out, rounds, seed, clock, setup, protocol.settings)
     with progress_bars() as tell:
         fit = calibrate_latency(space, protocol, format, job, out, tell)
     if as_json:

@@ -232,6 +232,22 @@ def test_a_training_is_measured_as_a_format_and_an_artifact_as_it_is(
     assert found["device"]["threads"] == 1
 
 
+def test_measure_prints_a_table(trained_folder) -> None:
+    arguments = ["measure", str(trained_folder), "--source", "5", "--target", "4", "--rounds", "4"]
+    output = CliRunner().invoke(command, arguments, catch_exceptions=False).stdout
+    assert "ctranslate2-int8" in output and "p50 ms" in output and "4 rounds on" in output
+
+
+@pytest.mark.parametrize(("arguments", "code"), [
+    (["--clock", "cpu", "--threads", "2"], "options-conflict"),
+    (["--to", "torch"], "not-exportable"),
+])
+def test_calibrate_checks_its_options(arguments: list[str], code: str, tmp_path) -> None:
+    with refuses(code):
+        raise CliRunner().invoke(command, ["calibrate", "small/plain", "--out",
+                                           str(tmp_path / "fit.json"), *arguments]).exception
+
+
 def test_more_tokens_than_there_are_positions_are_refused(corpus, tmp_path) -> None:
     train(tiny(embedding__positions="learned", embedding__max_length=64), corpus, recipe(steps=1),
           tmp_path / "model")
