@@ -1,6 +1,6 @@
-"""Writes the pages of the site that are generated: command line, errata of the papers, and troubleshooting.
+"""Write the generated pages of the site: command line, errata and troubleshooting.
 
-    python tools/pages.py            # --check: only say whether the pages are current
+    python tools/pages.py            # --check: only report whether the pages are current
 """
 
 import sys
@@ -21,12 +21,17 @@ ERRORS = Path(__file__).with_name("troubleshooting.toml")
 DOCS = Path(__file__).parents[1] / "docs"
 COMMANDS = """# Command line
 
-Written by `python tools/pages.py` from the commands themselves. All verbs take `--help`. Exit status: 0; 1 where
-a training failed; 2 where the user has to change something, said without a traceback; 130 after Ctrl-C and 143 after
-SIGTERM, both with everything saved.
+Reference of all commands and their options. `python tools/pages.py` writes this page from `--help` of each command.
 
-Verbs and options complete with the tab key once the shell knows them; in `~/.bashrc` (for zsh and fish `zsh_source` and
-`fish_source`):
+| exit status | meaning |
+|---:|---|
+| 0 | success |
+| 1 | a training run failed, or nothing fits |
+| 2 | you have to change something; the message explains what |
+| 130, 143 | interrupted by Ctrl-C or SIGTERM; progress is saved |
+
+To complete commands and options with the tab key, add this line to `~/.bashrc` (use `zsh_source` or `fish_source` for
+other shells):
 
 <!-- no run: belongs in a file of the shell -->
 ```
@@ -37,43 +42,44 @@ eval "$(_SCALESEARCH_COMPLETE=bash_source scalesearch)"
 
 ERRATA = """# Errata of the papers
 
-Written by `python tools/pages.py` from the tables that `scalesearch reference` recomputes: the printed numbers that do
-not come out by the reading used, and what is known of each. All others come out at their printed digits, or rounded as
-their paper does elsewhere. Nothing here is tuned until it fits.
+Reported numbers that differ from the recomputed ones, with the likely reason of each. All other numbers agree at the
+reported digits, or are rounded as elsewhere in the paper. `python tools/pages.py` writes this page from the tables of
+`scalesearch reference`.
 
-| where | row | what | printed | recomputed | what is known |
+| table | model | quantity | reported | recomputed | reason |
 |---|---|---|---:|---:|---|
 """
 
 
 def command_line() -> str:
-    """The text of the page of all verbs."""
-    return "\n".join([COMMANDS,
-                      *(line for path, verb in verbs(app, ()) for line in section(path, verb))])
+    """Text of the page of all commands."""
+    sections = [line for path, command in commands(app, ()) for line in section(path, command)]
+    return "\n".join([COMMANDS, *sections])
 
 
-def verbs(group: click.Group,
-          path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Each command beneath ``group``, with the words that name it."""
+def commands(group: click.Group,
+             path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield each command of ``group`` and its subgroups, with its full name."""
     context = click.Context(group)
     for name in group.list_commands(context):
-        verb = group.get_command(context, name)
-        assert verb is not None
-        if isinstance(verb, click.Group):
-            yield from verbs(verb, (*path, name))
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
         else:
-            yield (*path, name), verb
+            yield (*path, name), command
 
 
-def section(path: tuple[str, ...], verb: click.Command) -> list[str]:
-    """Heading, help and options of one verb."""
-    context = click.Context(verb, info_name=" ".join(("scalesearch", *path)))
-    usage = " ".join(verb.collect_usage_pieces(context))
-    rows = [_row(*record) for one in verb.params if (record := one.get_help_record(context))]
+def section(path: tuple[str, ...], command: click.Command) -> list[str]:
+    """Heading, usage, help and options of one command."""
+    context = click.Context(command, info_name=" ".join(("scalesearch", *path)))
+    usage = " ".join(command.collect_usage_pieces(context))
+    records = [parameter.get_help_record(context) for parameter in command.params]
+    rows = [_row(*record) for record in records if record]
     table = ["", "| option | meaning |", "|---|---|", *rows] if rows else []
     name = " ".join(path)
-    return [f"## {name}", "", f"`scalesearch {name} {usage}`", "", _plain(verb.help or "").strip(),
-            *table, ""]
+    return [f"## {name}", "", f"`scalesearch {name} {usage}`", "",
+            _plain(command.help or "").strip(), *table, ""]
 
 
 def _row(option: str, meaning: str) -> str:
@@ -82,20 +88,23 @@ def _row(option: str, meaning: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Help as Markdown: its paragraphs, those that keep their lines as they are in a list."""
+    """Convert help to Markdown; an example becomes a line of code."""
     parts = []
-    for part in text.replace("*", "\\*").split("\n\n"):
-        kept = part.startswith("\b")
-        lines = [line.strip() for line in part.strip("\b\n").splitlines()]
-        parts.append("\n".join(f"    {line}" for line in lines) if kept else "\n".join(lines))
-    return "\n\n".join(parts).replace("<", "&lt;")
+    for part in text.split("\n\n"):
+        lines = "\n".join(line.strip() for line in part.strip("\b\n").splitlines())
+        if part.startswith("\b"):
+            label, _, code = lines.partition(": ")
+            parts.append(f"{label}: `{code}`")
+        else:
+            parts.append(lines.replace("*", "\\*").replace("<", "&lt;"))
+    return "\n\n".join(parts)
 
 
 def errata() -> str:
-    """The text of the page of numbers that do not come out."""
+    """Text of the page of numbers that differ."""
     entries = (recompute(row) for paper in PAPERS for row in load_reported_costs(paper))
-    return ERRATA + "".join(f"{_erratum(one)}\n"
-                            for one in entries if one.agreement.name == "no fit")
+    return ERRATA + "".join(f"{_erratum(entry)}\n"
+                            for entry in entries if entry.agreement.name == "no fit")
 
 
 def _erratum(entry: RecomputedCost) -> str:
@@ -142,13 +151,13 @@ class Errors(NamedTuple):
 
 
 def load_errors() -> Errors:
-    """The entries of ``tools/troubleshooting.toml``."""
+    """Load ``tools/troubleshooting.toml``."""
     data = tomllib.loads(ERRORS.read_text("utf-8"))
     return Errors(data["areas"], data["codes"])
 
 
 def troubleshooting() -> str:
-    """The text of the page of all error codes, by area."""
+    """Text of the page of all error codes, by area."""
     errors = load_errors()
     parts = [TROUBLESHOOTING.format(example=_example_error())]
     for area, heading in errors.areas.items():
@@ -165,7 +174,7 @@ def _error_section(code: str, entry: Mapping[str, str]) -> str:
 
 
 def _example_error() -> str:
-    """The error of a small space file, as it is printed."""
+    """Return the printed error of a small space file."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "small.yaml")
         file.write_text("width: 512..64\n", "utf-8")
@@ -181,18 +190,18 @@ PAGES = {"reference/command-line.md": command_line, "research/errata.md": errata
 
 
 def stale() -> list[str]:
-    """Names of the pages that are not as they would be written now."""
+    """List the pages that are not current."""
     return [name for name, text in PAGES.items()
             if not (DOCS / name).is_file() or (DOCS / name).read_text("utf-8") != text()]
 
 
 def main() -> None:
-    """Writes the pages, or with --check says which are stale (exit status 1)."""
+    """Write the pages, or with --check report the stale ones (exit status 1)."""
     if "--check" in sys.argv[1:]:
-        found = stale()
-        print(f"stale: {', '.join(found)}; run python tools/pages.py" if found
+        names = stale()
+        print(f"stale: {', '.join(names)}; run python tools/pages.py" if names
               else "the pages are current")
-        raise SystemExit(bool(found))
+        raise SystemExit(bool(names))
     for name, text in PAGES.items():
         (DOCS / name).write_text(text(), "utf-8")
 

@@ -68,7 +68,7 @@ class SearchSpace(Displayable):
 
     @property
     def size(self) -> int | None:
-        """Number of answer sheets; None where a range is continuous, or they are too many to be counted."""
+        """Number of configurations; None if it is infinite or too large to be counted."""
         try:
             return self.definition.n_configurations()
         except UncountableSpaceError:
@@ -222,18 +222,18 @@ def flatten_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def space_size_or_reason(space: Space) -> int | str:
-    """How many answer sheets there are, or why that is not known."""
+    """Return the number of configurations, or why it is unknown."""
     try:
         size = space.n_configurations()
     except UncountableSpaceError as error:
         return f"not counted: {error}"
-    return "endless: a range is continuous" if size is None else size
+    return "infinite: a range is continuous" if size is None else size
 
 
 def format_space_size(n_parameters: int, size: int | str) -> str:
-    """``7 parameters, 392 answer sheets``."""
-    sheets = f"{size:,} answer sheet{'s' * (size != 1)}" if isinstance(size, int) else size
-    return f"{n_parameters} parameter{'s' * (n_parameters != 1)}, {sheets}"
+    """Format a size, as ``7 parameters, 392 configurations``."""
+    count = f"{size:,} configuration{'s' * (size != 1)}" if isinstance(size, int) else size
+    return f"{n_parameters} parameter{'s' * (n_parameters != 1)}, {count}"
 
 
 def make_parameters_table(rows: Iterable[tuple[str, object, int | None]]) -> Table:

@@ -1,4 +1,4 @@
-"""``scalesearch analyze CHECKPOINT``: heads, tokens, activations, load and gradients of a trained model."""
+"""``scalesearch analyze``: heads, tokens, activations and gradients of a model."""
 
 from __future__ import annotations
 
@@ -24,32 +24,44 @@ if TYPE_CHECKING:
 
 SPLITS = ("train", "validation", "test")
 HEAD_COLUMNS = {"stack": "", "layer": "d", "part": "", "heads": "d", "diversity": ".4f",
-                "diversity_sentence": ".4f", "silent_share": ".1%"}
+                "diversity_sentence": ".4f", "silent_share": "%"}
 TOKEN_COLUMNS = {"stack": "", "layer": "d", "uniformity": "+.4f", "uniformity_absolute": ".4f"}
 FFN_COLUMNS = {"stack": "", "layer": "d", "part": "", "hidden": ",d", "n_act": ",.1f",
-               "r_act": ".1%", "params": ",d", "eta_ffn": ".3g", "params_with_gate": ",d",
+               "r_act": "%", "params": ",d", "eta_ffn": ".3g", "params_with_gate": ",d",
                "eta_ffn_with_gate": ".3g"}
-LOAD_COLUMNS = {"group": "", "params": ",d", "load": "d", "use_share": ".1%"}
-GRADIENT_COLUMNS = {"group": "", "params": ",d", "norm": ".3g", "relative_norm": ".3g", "rms_gradient": ".3g"}
+LOAD_COLUMNS = {"group": "", "params": ",d", "load": "d", "use_share": "%"}
+GRADIENT_COLUMNS = {"group": "", "params": ",d", "norm": ".3g", "relative_norm": ".3g",
+                    "rms_gradient": ".3g"}
+
+
+class SplitName(click.Choice):
+    """A split; ``valid`` is accepted for ``validation``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert("validation" if value == "valid" else value, param, ctx)
 
 
 @click.command(name="analyze")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--data", required=True, metavar="FILE",
-              help="A YAML file that says what to read, or `builtin`.")
+              help="Data file (YAML), or `builtin`.")
 @click.option("--split", "split_name", default="validation", show_default=True,
-              type=click.Choice(SPLITS))
+              type=SplitName(SPLITS), help="Split of the data.")
 @click.option("--sentences", default=500, show_default=True, type=click.IntRange(1),
-              help="The first so many.")
+              help="Number of sentences, from the start of the split.")
 @click.option("--to", "folder", type=OutputPath(is_folder=True),
-              help="Write CSV files, figures (PNG and SVG) and analysis.json there.")
+              help="Output folder for CSV files, figures (PNG and SVG) and analysis.json.")
 @json_option
 def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder: Path | None,
             as_json: bool) -> None:
-    """What goes on inside the finished training in the folder CHECKPOINT (or a study's trial), on some sentences.
+    """Analyze the trained model in the folder CHECKPOINT on some sentences.
 
-    How different heads are, how alike tokens become, how many hidden units are active, how often
-    shared weights are used, how strong the gradient of each group of parameters is.
+    The folder is a finished training or a trial of a study. Results: diversity of heads, uniformity
+    of tokens, active hidden units, uses of shared weights, and gradient norms per group of
+    parameters.
+
+    \b
+    Example: scalesearch analyze runs/model --data builtin
     """
     if folder is not None:
         require_packages("matplotlib")
@@ -57,52 +69,53 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
     from scalesearch.analysis import analyze_model, take_sentences
     from scalesearch.train import read_checkpoint
 
-    found = read_checkpoint(checkpoint)
-    corpus = _corpus(data, found, checkpoint)
+    trained = read_checkpoint(checkpoint)
+    corpus = _load_corpus(data, trained, checkpoint)
     split = take_sentences(getattr(corpus, split_name), sentences)
     if not len(split):
-        raise UserError(f"--split {split_name}: {corpus.name} has no such sentences. Choose "
-                        "another split", code="no-such-sentences")
-    result = analyze_model(found.model, found.architecture.block, split, found.recipe)
+        raise UserError(f"--split {split_name}: {corpus.name} has no sentences in this split. "
+                        "Choose another split", code="no-such-sentences")
+    result = analyze_model(trained.model, trained.architecture.block, split, trained.recipe)
     if not math.isfinite(result.gradients.norm):
         raise UserError(f"{checkpoint}: the model's loss or its gradient is not a finite number "
-                        f"(loss {result.gradients.loss}); its training has diverged, and cannot be "
-                        "analyzed", code="diverged")
-    about = {"checkpoint": checkpoint.name, "architecture": found.architecture.id,
+                        f"(loss {result.gradients.loss}). The training diverged, and the model "
+                        "cannot be analyzed", code="diverged")
+    about = {"checkpoint": checkpoint.name, "architecture": trained.architecture.id,
              "data": corpus.to_json(), "split": split_name, "sentences": len(split),
-             "label_smoothing": found.recipe.label_smoothing}
-    written = [] if folder is None else _written(result, about, folder)
+             "label_smoothing": trained.recipe.label_smoothing}
+    written = [] if folder is None else _write_files(result, about, folder)
     if as_json:
         print_json({**about, **result.to_json()})
     else:
-        what = (f"{corpus.name}{' (synthetic)' * corpus.is_synthetic}, first {len(split)} of "
-                f"{split_name}")
-        _show(result, f"architecture {found.architecture.id} · {what}",
-              found.recipe.label_smoothing)
+        subject = (f"architecture {trained.architecture.id} · {corpus.name}"
+                   f"{' (synthetic)' * corpus.is_synthetic}, first {len(split)} sentences of "
+                   f"{split_name}")
+        _show(result, subject, trained.recipe.label_smoothing)
         for path in written:
             print_text(f"wrote {path}")
 
 
-def _corpus(name: str, found: Checkpoint, folder: Path) -> Corpus:
-    """The corpus ``name``, cut into the tokens of the checkpoint.
+def _load_corpus(name: str, trained: Checkpoint, folder: Path) -> Corpus:
+    """Load the corpus ``name`` with the tokenizer of the checkpoint.
 
     Raises:
-        UserError: it is not one, or it is for another task.
+        UserError: the corpus does not exist, or is for another task.
     """
     from scalesearch.data import load_corpus
     from scalesearch.train.checkpoint import TOKENIZER_FILE
 
     spec, section = read_data_spec(name)
-    if spec.task != found.task:
-        raise UserError(f"{name}: is for the task {spec.task}, the checkpoint was trained for "
-                        f"{found.task}. Name data with `task: {found.task}`", code="other-task")
+    if spec.task != trained.task:
+        raise UserError(f"{name} is for the task {spec.task}, but the model was trained for "
+                        f"{trained.task}. Use data with `task: {trained.task}`",
+                        code="other-task")
     own = replace(spec, tokenizer=str((folder / TOKENIZER_FILE).resolve()), vocab=None,
-                  lowercase=found.is_lowercase)
+                  lowercase=trained.is_lowercase)
     with section.locate_errors():
         return load_corpus(own, base=section.file.parent)
 
 
-def _written(result: Analysis, about: dict[str, Any], folder: Path) -> list[Path]:
+def _write_files(result: Analysis, about: dict[str, Any], folder: Path) -> list[Path]:
     from scalesearch.analysis.write import write_analysis
 
     try:
@@ -113,18 +126,18 @@ def _written(result: Analysis, about: dict[str, Any], folder: Path) -> list[Path
 
 def _show(result: Analysis, subject: str, smoothing: float) -> None:
     console = wide_console()
-    pull = result.gradients
+    gradients = result.gradients
     load = ", ".join(f"{name.removeprefix('load.')} {value:.3f}"
                      for name, value in result.load.items())
-    tables = (("Head diversity: e⁻¹ = 0.368 if all heads are alike, e^(-1/H) if orthogonal",
+    tables = (("Head diversity: e⁻¹ = 0.368 if all heads are equal, e^(-1/H) if orthogonal",
                result.heads, HEAD_COLUMNS),
-              ("Token uniformity: mean correlation of a sentence's " "tokens, 1 if all are alike",
+              ("Token uniformity: mean correlation of the tokens of a sentence, 1 if all are equal",
                result.tokens, TOKEN_COLUMNS),
-              ("Active units of feed-forward networks: a token, of " "hidden ones, per parameter",
+              ("Active FFN units: per token, as a share of hidden units, per parameter",
                result.ffn, FFN_COLUMNS),
-              (f"Uses of parameter groups a pass: {load}", result.loads, LOAD_COLUMNS),
-              ("Gradient of " "the mean loss " f"({pull.loss:.4f} nats a token, label smoothing "
-               f"{smoothing:g}), norm {pull.norm:.4g}", pull.rows, GRADIENT_COLUMNS))
+              (f"Uses of parameter groups per forward pass: {load}", result.loads, LOAD_COLUMNS),
+              (f"Gradient of the mean loss ({gradients.loss:.4f} nats per token, label smoothing "
+               f"{smoothing:g}), norm {gradients.norm:.4g}", gradients.rows, GRADIENT_COLUMNS))
     for title, rows, columns in tables:
         if rows:
             print_text(title, style="bold")
@@ -133,8 +146,13 @@ def _show(result: Analysis, subject: str, smoothing: float) -> None:
 
 
 def _table(rows: list[Any], columns: dict[str, str]) -> Table:
-    """``columns``: field to format."""
-    cells = [["-" if (value := getattr(row, name)) is None else f"{value:{shape}}"
-              for name, shape in columns.items()] for row in rows]
-    words = [at for at, shape in enumerate(columns.values()) if not shape]
-    return make_table((name.replace("_", " ") for name in columns), cells, words)
+    """Make a table. ``columns`` maps each field to its format."""
+    cells = [[_format(getattr(row, name), spec) for name, spec in columns.items()] for row in rows]
+    text_columns = [index for index, spec in enumerate(columns.values()) if not spec]
+    return make_table((name.replace("_", " ") for name in columns), cells, text_columns)
+
+
+def _format(value: Any, spec: str) -> str:
+    if value is None:
+        return "-"
+    return f"{100 * value:.1f} %" if spec == "%" else f"{value:{spec}}"

@@ -1,10 +1,10 @@
-"""``scalesearch check FILE``: is the space sound, how large is it, what passes its constraints."""
+"""``scalesearch check``: validate a space and sample candidates from it."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from scalesearch.space.syntax.diagnostics import Problem
 
 
-CTRANSLATE2_REFUSALS = "refusals.ctranslate2"  # of the one format that does not take everything
+CTRANSLATE2_REFUSALS = "refusals.ctranslate2"  # a cost; all other formats support everything
 
 
 @dataclass(frozen=True)
 class PassRate:
-    """How many candidates meet something, of those that could be asked; a ``rate`` of None where none could."""
+    """Number and share of candidates that meet a condition.
+
+    ``n_tested`` excludes candidates for which the condition cannot be evaluated. ``rate`` is None
+    if it cannot be evaluated for any candidate.
+    """
 
     condition: str
     n_passed: int
@@ -34,15 +38,15 @@ class PassRate:
 
     @classmethod
     def from_results(cls, condition: str, results: Sequence[bool | None]) -> PassRate:
-        """Counts candidates; None is one that could not be asked."""
-        hits = sum(map(bool, results))
-        asked = sum(one is not None for one in results)
-        return cls(condition, hits, asked, hits / asked if asked else None)
+        """Count the results per candidate; None means that it could not be evaluated."""
+        n_passed = sum(map(bool, results))
+        n_tested = sum(result is not None for result in results)
+        return cls(condition, n_passed, n_tested, n_passed / n_tested if n_tested else None)
 
 
 @dataclass(frozen=True)
 class SpaceCheckReport:
-    """What ``check`` found out; ``size`` is a text where it is endless or not counted."""
+    """Result of ``check``; ``size`` is a text if it is infinite or not counted."""
 
     name: str
     hash: str
@@ -60,7 +64,7 @@ class SpaceCheckReport:
     problems: list[Problem]
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``; ``size`` is null where it is endless or not counted."""
+        """Convert to JSON; ``size`` is null if it is infinite or not counted."""
         shares = {"buildable": asdict(self.buildable),
                   "constraints": [asdict(share) for share in self.constraints],
                   "budgets": [asdict(share) for share in self.budgets],
@@ -75,20 +79,27 @@ class SpaceCheckReport:
 @click.argument("file")
 @set_option
 @click.option("--samples", default=1000, show_default=True, type=click.IntRange(min=0),
-              help="Random candidates.")
-@seed_option(0, "Of the random candidates.")
+              help="Number of random configurations to test.")
+@seed_option(0, "Random seed.")
 @click.option("--exportable", is_flag=True,
-              help="Also say what share each format of `scalesearch export` takes.")
+              help="Also print the share of candidates that each export format supports.")
 @json_option
 def command(file: str, settings: tuple[str, ...], samples: int, seed: int, exportable: bool,
             as_json: bool) -> None:
-    """Validate the space FILE; say how large it is and what share of samples passes each constraint."""
+    """Validate the space FILE, and print its size.
+
+    All errors of the file are reported with their positions. The share of candidates that meet each
+    constraint is estimated from random candidates.
+
+    \b
+    Example: scalesearch check transformer --set encoder.depth=2..8
+    """
     from rich.console import Console
 
     from scalesearch.space import ConfigError
 
     try:
-        with Console(stderr=True).status("counting answer sheets, trying candidates …"):
+        with Console(stderr=True).status("counting configurations, testing candidates …"):
             report = check_space(load_space(file, settings), samples, seed, exportable)
     except UserError as error:
         if not as_json:
@@ -104,98 +115,107 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, expor
 
 
 def problems_json(error: UserError, file: str) -> list[dict[str, Any]]:
-    """What is wrong with ``file``, for machines: each problem with its place, or the message where there is none."""
-    unplaced = {"file": file, "line": None, "column": None, "code": error.code,
-                "message": str(error), "help": None}
-    return [problem.to_json() for problem in getattr(error, "problems", ())] or [unplaced]
+    """Convert an error of ``file`` to JSON: one entry per problem, or the message."""
+    without_position = {"file": file, "line": None, "column": None, "code": error.code,
+                        "message": str(error), "help": None}
+    problems = [problem.to_json() for problem in getattr(error, "problems", ())]
+    return problems or [without_position]
 
 
 def check_space(space: Space, n_samples: int, seed: int,
                 exportable: bool = False) -> SpaceCheckReport:
-    """Describes ``space`` and tries ``n_samples`` random candidates on its constraints and budgets."""
+    """Test ``n_samples`` random candidates on the constraints and budgets of a space."""
     from scalesearch.api.space import space_size_or_reason
     from scalesearch.cost import load_protocol
     from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
     from scalesearch.feasible.limits import cost_names
 
     rng = random.Random(seed)
-    dimensions = space.parameters()
-    # of a space that leaves nothing open, there is one
-    n_samples = n_samples if dimensions else min(1, n_samples)
-    sheets = [space.sample(rng) for _ in range(n_samples)]
-    named = [(c.text, c) for c in space.constraints] + [
-        (f"{name}: {c.text}", c) for name, c in space.budgets.items()]
-    costs = {*cost_names(constraint for _, constraint in named),
+    parameters = space.parameters()
+    n_samples = n_samples if parameters else min(1, n_samples)  # a fixed architecture
+    configs = [space.sample(rng) for _ in range(n_samples)]
+    conditions = [(constraint.text, constraint) for constraint in space.constraints]
+    conditions += [(f"{name}: {budget.text}", budget) for name, budget in space.budgets.items()]
+    costs = {*cost_names(constraint for _, constraint in conditions),
              *[CTRANSLATE2_REFUSALS] * exportable}
-    candidates = evaluate_costs([CostedCandidate.from_param_values(sheet) for sheet in sheets],
+    candidates = evaluate_costs([CostedCandidate.from_param_values(config) for config in configs],
                                 load_protocol(space.protocol), costs)
-    built = [candidate.costs is not None for candidate in candidates]
-    met = [[_holds(constraint, candidate) for candidate in candidates] for _, constraint in named]
-    shares = [PassRate.from_results(text, one) for (text, _), one in zip(named, met)]
-    problems = [_never_satisfied(constraint,
-                                 [c for c, one in zip(candidates, answers) if one is not None])
-                for (_, constraint), answers, share in zip(named, met, shares)
-                if share.n_tested and not share.n_passed]
-    every = [all(one is not False for one in (ok, *answers)) for ok, *answers in zip(built, *met)]
-    asked = [{"name": name, "values": str(p), "count": p.count()} for name, p in dimensions]
-    reasons = [_reason(space, sheet) for sheet, ok in zip(sheets, built) if not ok]
-    unbuildable = Counter(map(str, reasons))
-    problems += [_never_built(space, reasons)] if reasons and not any(built) else []
-    taken = [bool(one.costs and one.costs[CTRANSLATE2_REFUSALS] == 0)
-             for one in candidates] if exportable else []
-    formats = [PassRate.from_results("exportable to ctranslate2", taken),
-               PassRate.from_results("exportable to onnx, huggingface, torch",
-                                     built)] if exportable else []
-    split = len(space.constraints)
+    is_built = [candidate.costs is not None for candidate in candidates]
+    # results[i][j]: result of condition i for candidate j
+    results = [[_is_satisfied(constraint, candidate) for candidate in candidates]
+               for _, constraint in conditions]
+    rates = [PassRate.from_results(text, row) for (text, _), row in zip(conditions, results)]
+    problems = [_never_satisfied(constraint, [candidate for candidate, result
+                                              in zip(candidates, row) if result is not None])
+                for (_, constraint), row, rate in zip(conditions, results, rates)
+                if rate.n_tested and not rate.n_passed]
+    meets_all = [False not in column for column in zip(is_built, *results)]
+    build_errors = [_build_error(space, config)
+                    for config, built in zip(configs, is_built) if not built]
+    if build_errors and not any(is_built):
+        problems.append(_never_built(space, build_errors))
+    formats = []
+    if exportable:
+        is_supported = [bool(candidate.costs and candidate.costs[CTRANSLATE2_REFUSALS] == 0)
+                        for candidate in candidates]
+        formats = [PassRate.from_results("exportable to ctranslate2", is_supported),
+                   PassRate.from_results("exportable to onnx, huggingface, torch", is_built)]
+    n_constraints = len(space.constraints)
     return SpaceCheckReport(
-        space.name, space.hash, space_size_or_reason(space), asked, space.protocol, n_samples, seed,
-        PassRate.from_results("can be built", built), shares[:split], shares[split:], formats,
-        PassRate.from_results("passes everything", every), dict(unbuildable), problems)
+        space.name, space.hash, space_size_or_reason(space),
+        [{"name": name, "values": str(parameter), "count": parameter.count()}
+         for name, parameter in parameters],
+        space.protocol, n_samples, seed, PassRate.from_results("can be built", is_built),
+        rates[:n_constraints], rates[n_constraints:], formats,
+        PassRate.from_results("meets all constraints", meets_all),
+        dict(Counter(map(str, build_errors))), problems)
 
 
-def _holds(constraint: Constraint, candidate: CostedCandidate) -> bool | None:
-    """Whether it holds; None where it is over costs, and no network can be built."""
-    return None if constraint.costs and candidate.costs is None else constraint.is_satisfied(
-        candidate.__getitem__)
+def _is_satisfied(constraint: Constraint, candidate: CostedCandidate) -> bool | None:
+    """Evaluate a constraint; None if it needs costs and the network cannot be built."""
+    if constraint.costs and candidate.costs is None:
+        return None
+    return constraint.is_satisfied(candidate.__getitem__)
 
 
-def _reason(space: Space, sheet: Any) -> UnbuildableError:
-    """Why no network can be built."""
+def _build_error(space: Space, config: Any) -> UnbuildableError:
+    """Return the reason why the network of a configuration cannot be built."""
     from scalesearch.space import UnbuildableError
 
     try:
-        space.architecture(sheet)
+        space.architecture(config)
     except UnbuildableError as error:
         return error
     raise AssertionError("a candidate without costs can be built")
 
 
-# -- what no candidate meets
+# -- conditions that no candidate meets
 
 
-def _never_built(space: Space, reasons: Sequence[UnbuildableError]) -> Problem:
-    """The complaint that none of the candidates can be built, at the key that is at fault most often."""
-    path = Counter(error.key for error in reasons).most_common(1)[0][0]
-    built = f"none of the {len(reasons):,} random candidates can" if len(
-        reasons) > 1 else "the only candidate cannot"
-    return space.problem_of(next(error for error in reasons if error.key == path),
-                            f"{built} be built: ")
+def _never_built(space: Space, errors: Sequence[UnbuildableError]) -> Problem:
+    """Report that no candidate can be built, at the most frequent key of the errors."""
+    key = Counter(error.key for error in errors).most_common(1)[0][0]
+    subject = "the only candidate cannot"
+    if len(errors) > 1:
+        subject = f"none of the {len(errors):,} random candidates can"
+    return space.problem_of(next(error for error in errors if error.key == key),
+                            f"{subject} be built: ")
 
 
-def _never_satisfied(constraint: Constraint, candidates: Iterable[CostedCandidate]) -> Problem:
-    """The complaint that none of the ``candidates`` meets the constraint, and by how much the nearest misses it."""
+def _never_satisfied(constraint: Constraint, candidates: Sequence[CostedCandidate]) -> Problem:
+    """Report that no candidate meets a constraint, with the distance of the nearest."""
     from scalesearch.space.syntax.diagnostics import Problem
 
-    tried = list(candidates)
-    several = f"none of the {len(tried):,} random candidates satisfies"
-    subject = several if len(tried) > 1 else "the only candidate does not satisfy"
-    nearest = min(tried, key=lambda candidate: constraint.violation(candidate.__getitem__))
+    subject = "the only candidate does not satisfy"
+    if len(candidates) > 1:
+        subject = f"none of the {len(candidates):,} random candidates satisfies"
+    nearest = min(candidates, key=lambda candidate: constraint.violation(candidate.__getitem__))
     return Problem(constraint.position, f"{subject} this constraint",
                    _distance_to_limit(constraint, nearest), code="never-true")
 
 
 def _distance_to_limit(constraint: Constraint, candidate: CostedCandidate) -> str | None:
-    """How far ``candidate`` is away, where a constraint compares something with a number."""
+    """Describe the distance to the limit of a comparison of a value with a number."""
     from scalesearch.space.syntax.evaluator import EvaluationError, evaluate
     from scalesearch.space.syntax.expressions import Compare, format_expr, keys_of
 
@@ -205,45 +225,51 @@ def _distance_to_limit(constraint: Constraint, candidate: CostedCandidate) -> st
         case _:
             return None
     try:
-        value, limit = (evaluate(one, candidate.__getitem__) for one in (side, number))
+        value = evaluate(side, candidate.__getitem__)
+        limit = evaluate(number, candidate.__getitem__)
     except EvaluationError:
         return None
     if not isinstance(value, int | float) or not isinstance(limit, int | float):
         return None
-    away = abs(value - limit)
-    share = f" ({away / abs(limit):,.1%})" if limit else ""
-    miss = f"{_number(away)}{share} {'above' if value > limit else 'below'} {_number(limit)}"
-    return (f"the nearest candidate has {format_expr(side)} = {_number(value)}: "
-            f"{miss if away else 'just not enough'}")
+    prefix = f"the nearest candidate has {format_expr(side)} = {_format_number(value)}: "
+    distance = abs(value - limit)
+    if not distance:
+        return f"{prefix}just not enough"
+    share = f" ({100 * distance / abs(limit):,.1f} %)" if limit else ""
+    direction = "above" if value > limit else "below"
+    return f"{prefix}{_format_number(distance)}{share} {direction} {_format_number(limit)}"
 
 
-def _number(number: int | float) -> str:
+def _format_number(number: int | float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:,.6g}"
 
 
-# -- for people
+# -- output
 
 
 def print_report(report: SpaceCheckReport) -> None:
-    """Prints the report as tables."""
+    """Print the report as tables."""
     from scalesearch.api.space import format_space_size, make_parameters_table
 
-    sound = "" if report.problems else " is sound"
+    valid = "" if report.problems else " is valid"
     size = format_space_size(len(report.parameters), report.size)
-    print_text(f"{report.name or 'a space without a name'}{sound}: {size}", style="bold")
+    print_text(f"{report.name or 'a space without a name'}{valid}: {size}", style="bold")
     if report.parameters:
-        print_text(make_parameters_table((d["name"], d["values"], d["count"])
-                                         for d in report.parameters))
+        print_text(make_parameters_table((parameter["name"], parameter["values"],
+                                          parameter["count"])
+                                         for parameter in report.parameters))
     if report.n_samples:
         sizes = ", ".join(f"{key} {value}"
                           for key, value in report.protocol.items() if key != "name")
         protocol = f"{report.protocol['name']}{f' ({sizes})' if sizes else ''}"
-        tried = (f"{report.n_samples:,} random candidates (seed {report.seed})" if report.parameters
-                 else "the candidate")
-        print_text(f"{tried}, protocol {protocol}")
-        print_text(make_table(("constraint", "share"),
-                              [(share.condition, "—" if share.rate is None else f"{share.rate:.1%}")
-                               for share in (report.buildable, *report.constraints, *report.budgets,
-                                             report.all_conditions, *report.exportable)]))
+        subject = "the candidate"
+        if report.parameters:
+            subject = f"{report.n_samples:,} random candidates (seed {report.seed})"
+        print_text(f"{subject}, protocol {protocol}")
+        rates = (report.buildable, *report.constraints, *report.budgets, report.all_conditions,
+                 *report.exportable)
+        print_text(make_table(("constraint", "share of candidates"), [
+            (rate.condition, "—" if rate.rate is None else f"{100 * rate.rate:.1f} %")
+            for rate in rates]))
     for text, count in sorted(report.build_errors.items(), key=lambda item: -item[1])[:3]:
         print_text(f"cannot be built ({count}×): {text}")

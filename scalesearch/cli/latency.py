@@ -1,4 +1,4 @@
-"""``scalesearch latency``: latency and peak memory of artifacts, and a predictor of it for a whole space."""
+"""``scalesearch latency``: measure exported models, and fit a latency model."""
 
 from __future__ import annotations
 
@@ -33,41 +33,42 @@ BYTES_PER_MIB = 1 << 20
 
 @click.group(name="latency")
 def command() -> None:
-    """Latency of artifacts: measured, and predicted before anything is trained."""
+    """Measure the latency of exported models; fit a latency model for a space."""
 
 
 def decoding_options(command_function: Callable[..., Any]) -> Callable[..., Any]:
-    """How artifacts decode while they are measured: ``setup``, and ``rounds``."""
+    """Options of the measurement, passed to the command as ``setup`` and ``rounds``."""
 
     @functools.wraps(command_function)
-    def gathered(**options: Any) -> Any:
-        return command_function(
-            setup=DecodingSetup(*(options.pop(name)
-                                  for name in ("batch", "beam", "source", "target", "threads"))),
-            **options)
+    def wrapper(**options: Any) -> Any:
+        names = ("batch", "beam", "source", "target", "threads")
+        setup = DecodingSetup(**{name: options.pop(name) for name in names})
+        return command_function(setup=setup, **options)
 
     for option in (click.option("--rounds", default=20, show_default=True, type=click.IntRange(4),
-                                help="Of all, in turn."),
+                                help="Measurement rounds; every model is measured once per round."),
                    click.option("--threads", default=1, show_default=True, type=THREAD_COUNT,
-                                help="And cores."),
+                                help="Number of threads, and of cores to which they are pinned."),
                    click.option("--target", default=30, show_default=True, type=click.IntRange(2),
-                                help="Tokens of every translation."),
+                                help="Target tokens per sentence."),
                    click.option("--source", default=30, show_default=True, type=click.IntRange(2),
-                                help="Tokens of every source, EOS among them."),
-                   click.option("--beam", default=1, show_default=True, type=click.IntRange(1)),
+                                help="Source tokens per sentence, including EOS."),
+                   click.option("--beam", default=1, show_default=True, type=click.IntRange(1),
+                                help="Beam size; 1 is greedy."),
                    click.option("--batch", default=1, show_default=True, type=click.IntRange(1),
-                                help="Sentences at once.")):
-        gathered = option(gathered)
-    return gathered
+                                help="Sentences per batch.")):
+        wrapper = option(wrapper)
+    return wrapper
 
 
 def format_options(command_function: Callable[..., Any]) -> Callable[..., Any]:
     """``--to`` and ``--quantize``."""
-    command_function = click.option("--quantize", "quantize", type=click.Choice(QUANTIZATIONS),
-                                    help="The format's own, if not given.")(command_function)
+    quantize_option = click.option("--quantize", "quantize", type=click.Choice(QUANTIZATIONS),
+                                   help="Weight type (default: that of the format).")
+    command_function = quantize_option(command_function)
     return click.option("--to", "format_name", default="ctranslate2", show_default=True,
                         type=click.Choice(list(FORMAT_CLASSES)),
-                        help="Format of what is no artifact yet.")(command_function)
+                        help="Export format of models that are not exported yet.")(command_function)
 
 
 @command.command()
@@ -75,22 +76,26 @@ def format_options(command_function: Callable[..., Any]) -> Callable[..., Any]:
 @format_options
 @decoding_options
 @click.option("--memory", is_flag=True,
-              help="Also the peak memory of each artifact, in a process of its own.")
+              help="Also measure the peak memory of each model, in a separate process.")
 @json_option
 def measure(models: tuple[str, ...], format_name: str, quantize: str | None, setup: DecodingSetup,
             rounds: int, memory: bool, as_json: bool) -> None:
-    """Measure latency in ms a sentence, of all in turn, on cores of their own.
+    """Measure latency in ms per sentence, on pinned cores.
 
-    A trained folder is measured as the format of --to, without being verified.
+    Models are trained or exported. A trained model is exported to the format of --to for the
+    measurement, without verification. All models are measured in turn.
+
+    \b
+    Example: scalesearch latency measure runs/a runs/b --rounds 40
     """
     from scalesearch.export import latency
     from scalesearch.export.export import ARTIFACT_FILE, Artifact, open_artifact
     from scalesearch.export.formats import get_format
     from scalesearch.files import read_json
 
-    found: dict[str, list[latency.WallAndCpuTime]] = {model: [] for model in models}
+    times: dict[str, list[latency.WallAndCpuTime]] = {model: [] for model in models}
     decoders = {}
-    words = {}
+    vocab_sizes = {}
     peaks = {}
     formats = dict[str, str]()
     versions = dict[str, str]()
@@ -101,46 +106,53 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
             for model, folder in folders.items():
                 described, decoders[model] = open_artifact(folder, setup.threads)
                 latency.check_target_length(model, described.model, setup)
-                words[model] = described.tokenizer.vocab_size
+                vocab_sizes[model] = described.tokenizer.vocab_size
                 artifact = read_json(folder / ARTIFACT_FILE, Artifact)
                 formats[model] = f"{artifact.format}-{artifact.quantization}"
                 versions |= get_format(artifact.format).package_versions()
-            with progress_bars() as tell:
-                for at, times in enumerate(latency.measure_rounds(decoders, words, setup, rounds)):
-                    tell("rounds", at + 1, rounds)
-                    for model, pair in times.items():
-                        found[model].append(pair)
+            with progress_bars() as update_bar:
+                measured = latency.measure_rounds(decoders, vocab_sizes, setup, rounds)
+                for number, round_times in enumerate(measured, 1):
+                    update_bar("rounds", number, rounds)
+                    for model, model_times in round_times.items():
+                        times[model].append(model_times)
         if memory:
             peaks = {model: latency.measure_peak_memory(folder, setup)
                      for model, folder in folders.items()}
     results = {model: {"format": formats[model], "computed": decoders[model].compute_type or None,
-                       **asdict(latency.LatencyStatistics.from_times(times)),
-                       **peaks.get(model, {})} for model, times in found.items()}
+                       **asdict(latency.LatencyStatistics.from_times(model_times)),
+                       **peaks.get(model, {})} for model, model_times in times.items()}
     device = latency.describe_device(setup.threads) | {"pinned": cores, "versions": versions}
     if as_json:
         print_json({"setup": asdict(setup), "device": device, "measured": results})
         return
-    headings = ("", "format", "p50 ms", "p90 ms", "CPU ms", "", *("peak MiB", "own MiB") * memory)
-    print_text(
-        make_table(headings,
-                   [(model, _format(one), *(f"{one[key]:.3g}" for key in ("p50", "p90", "cpu")),
-                     "unstable" * one["is_unstable"],
-                     *(f"{one[key] / BYTES_PER_MIB:,.1f}" for key in ("peak", "own") if memory))
-                    for model, one in results.items()], left_columns=(0, 1)))
-    print_text(f"ms a sentence: {setup}; {rounds} rounds on {device['processor']}, core "
+    headings = ("model", "format", "p50 ms", "p90 ms", "CPU ms", "",
+                *("peak MiB", "model MiB") * memory)
+    rows = [(model, _describe_format(result),
+             *(f"{result[key]:.3g}" for key in ("p50", "p90", "cpu")),
+             "unstable" * result["is_unstable"],
+             *(f"{result[key] / BYTES_PER_MIB:,.1f}" for key in ("peak", "own") if memory))
+            for model, result in results.items()]
+    print_text(make_table(headings, rows, left_columns=(0, 1)))
+    print_text(f"ms per sentence: {setup}; {rounds} rounds on {device['processor']}, core "
                f"{', '.join(map(str, cores)) or 'any'}"
                + "".join(f"; {package} {number}" for package, number in versions.items()))
+    if memory:
+        print_text("model MiB: peak minus the memory of a process without a model")
 
 
-def _format(one: Mapping[str, Any]) -> str:
-    """What was measured, and the type that it computes in where that is another."""
-    inside = one["computed"] and not one["computed"].startswith(one["format"].rpartition("-")[2])
-    return one["format"] + (f" ({one['computed']})" if inside else "")
+def _describe_format(result: Mapping[str, Any]) -> str:
+    """Return the format, and the compute type if it differs from the weight type."""
+    name: str = result["format"]
+    compute_type = result["computed"]
+    if compute_type and not compute_type.startswith(name.rpartition("-")[2]):
+        return f"{name} ({compute_type})"
+    return name
 
 
 @contextmanager
 def _artifact_folder(folder: Path, name: str, quantize: str | None) -> Iterator[Path]:
-    """The artifact in ``folder``, or one that is made for now of the training in it."""
+    """Yield the artifact in ``folder``, or a temporary export of the training in it."""
     from scalesearch.export.export import ARTIFACT_FILE, write_description
     from scalesearch.export.formats import check_exportable, get_format, resolve_quantization
     from scalesearch.train import read_checkpoint
@@ -153,35 +165,41 @@ def _artifact_folder(folder: Path, name: str, quantize: str | None) -> Iterator[
     quantization = resolve_quantization(format, quantize)
     check_exportable(format, trained.architecture.block, quantization)
     format.package_versions()
-    with tempfile.TemporaryDirectory() as place:
-        format.write(trained, Path(place), quantization)
-        write_description(trained, Path(place), format, quantization)
-        yield Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        format.write(trained, Path(temporary), quantization)
+        write_description(trained, Path(temporary), format, quantization)
+        yield Path(temporary)
 
 
 @command.command()
 @click.argument("file", metavar="SPACE")
 @set_option
-@click.option("--vocab", type=int, metavar="V", help="Vocabulary size, if not the space's.")
+@click.option("--vocab", type=int, metavar="V",
+              help="Vocabulary size (default: that of the space).")
 @format_options
 @click.option("--measurements", default=40, show_default=True, type=click.IntRange(9),
-              help="Artifacts to fit.")
+              help="Number of exported models to fit on.")
 @click.option("--held-out", default=0, show_default=True, type=click.IntRange(0),
-              help="More artifacts, measured in the same rounds, on which the fit is tested.")
+              help="Number of additional models to test the fit on, measured in the same rounds.")
 @decoding_options
 @click.option("--clock", type=click.Choice(("wall", "cpu")), default="wall", show_default=True,
-              help="Whose median is predicted; cpu on a machine that others use, too.")
-@seed_option(0, "Of the random candidates.")
+              help="Time to predict: wall, or cpu if the machine is shared.")
+@seed_option(0, "Random seed of the candidates.")
 @click.option("--out", required=True, type=OutputPath(), metavar="FIT.json",
-              help="File to write; work goes on beside it.")
+              help="Output file. Intermediate results are stored next to it.")
 @json_option
 def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, format_name: str,
               quantize: str | None, measurements: int, held_out: int, setup: DecodingSetup,
               rounds: int, clock: str, seed: int, out: Path, as_json: bool) -> None:
-    """Fit a predictor of latency for the space SPACE, from artifacts with random weights.
+    """Fit a latency model for the space SPACE.
 
-    `protocol: {latency: FIT.json}` then makes latency.predicted a cost of every candidate. Stopped,
-    it goes on where it was when it is run again.
+    Exported models with random weights are measured.
+
+    With `protocol: {latency: FIT.json}` in a space, latency.predicted is a cost of every candidate.
+    Run the same command again to resume an interrupted calibration.
+
+    \b
+    Example: scalesearch latency calibrate small/device --out fit.json
     """
     from scalesearch.cost import load_protocol
     from scalesearch.export.calibration import CalibrationSettings, calibrate_latency, summarize_fit
@@ -190,21 +208,20 @@ def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, format_na
     format = get_format(format_name)
     space = load_space(file, settings)
     if not format.has_decoder:
-        raise UserError(f"--to {format.name} holds a training's own files; give another format",
+        raise UserError(f"--to {format.name} copies the files of a training; choose another format",
                         code="not-exportable")
     quantization = resolve_quantization(format, quantize)
     if clock == "cpu" and setup.threads > 1:
-        raise UserError("--clock cpu counts the time of all threads, which is no latency; give "
+        raise UserError("--clock cpu adds up the time of all threads, which is not a latency; set "
                         "--threads 1", code="options-conflict")
     protocol = load_protocol(space.protocol, vocab=vocab)
-    job = CalibrationSettings(space.name, space.hash, format_name, quantization, measurements,
-                              held_out, rounds, seed, clock, setup, protocol.settings)
-    with progress_bars() as tell:
-        fit = calibrate_latency(space, protocol, format, job, out, tell)
+    calibration = CalibrationSettings(space.name, space.hash, format_name, quantization,
+                                      measurements, held_out, rounds, seed, clock, setup,
+                                      protocol.settings)
+    with progress_bars() as update_bar:
+        fit = calibrate_latency(space, protocol, format, calibration, out, update_bar)
     if as_json:
         print_json(asdict(fit) | {"error": fit.mean_relative_error, "id": fit.id})
         return
     for line in (*summarize_fit(fit), f"-> {out}"):
         print_text(line)
-
-

@@ -1,4 +1,4 @@
-"""``scalesearch VERB FILE``: finds the verb, turns user errors into one message and exit status 2."""
+"""Entry point of ``scalesearch``: finds the command and reports errors."""
 
 import atexit
 import gc
@@ -15,65 +15,71 @@ from scalesearch.errors import UserError
 from scalesearch.signals import SignalInterrupt, interrupt_on_signal
 from scalesearch.terminal import escape_control_characters
 
+# Module and summary of each command.
 COMMANDS = {
-    "check": ("check",
-              "Validate a space file; say how large it is and what passes its constraints."),
-    "cost": ("calculator.cost", "Params, MACs, FLOPs and memory of an architecture, exactly."),
-    "feasible": ("calculator.feasible",
-                 "What of a space fits a budget, exactly where it can be counted; what binds; the "
-                 "best shapes."),
-    "reference": ("reference",
-                  "What three papers print of their models, " "recomputed, and on one ruler."),
+    "check": ("check", "Validate a space file; print its size and the share of candidates that "
+              "meet each constraint."),
+    "cost": ("calculator.cost",
+             "Compute the exact params, MACs, FLOPs and memory of an architecture."),
+    "feasible": ("calculator.feasible", "Count the candidates that fit a budget; print the "
+                 "limiting constraints and the cost front."),
+    "reference": ("reference", "Recompute the sizes reported in papers, under their own protocol "
+                  "and under a common one."),
     "solve": ("calculator.solve",
-              "The largest size within a budget, and trades between sizes, exactly."),
+              "Find the largest size within a budget, or sizes that keep a cost constant."),
     "train": ("train", "Train one architecture on a parallel corpus."),
     "distill": ("distill",
-                "A teacher's " "translations of the training text, as a corpus for students."),
-    "soften": ("soften",
-               "A teacher's probabilities at every place of the training pairs, for students."),
-    "translate": ("translate", "Translate lines from standard input with a trained checkpoint."),
-    "score": ("score", "Score trained checkpoints on any files, with intervals and paired tests."),
-    "analyze": ("analyze",
-                "Heads, tokens, activations, load and gradients of a trained checkpoint."),
-    "export": ("export",
-               "A study's best model, or a training, as an artifact that other runtimes load."),
-    "latency": ("latency",
-                "Latency and peak memory of artifacts; a predictor of it for a whole space."),
-    "study": ("study.group", "Search a space for its Pareto front; show and plot it.")}
+                "Write the translations or soft targets of a teacher, to train students on."),
+    "translate": ("translate", "Translate lines from standard input with a trained model."),
+    "score": ("score", "Score trained models on any files, with intervals and paired tests."),
+    "analyze": ("analyze", "Analyze the heads, tokens, activations and gradients of a trained "
+                "model."),
+    "export": ("export", "Export a trained model for another runtime."),
+    "latency": ("latency", "Measure the latency and peak memory of exported models; fit a latency "
+                "model for a space."),
+    "study": ("study.group",
+              "Run searches, ablations and scaling studies; inspect their results.")}
+EARLIER_NAMES = {"analyse": "analyze"}  # hidden, for scripts
 
 
 class LazyGroup(click.Group):
-    """Lists its verbs without importing them: ``--help`` stays fast, and torch waits until it is needed."""
+    """Lists its commands without importing them, so that ``--help`` is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name == "soften":  # the earlier name of ``distill --targets soft``
+            return importlib.import_module("scalesearch.cli.distill").soften
+        name = EARLIER_NAMES.get(name, name)
         if name not in COMMANDS:
             return None
-        return importlib.import_module(f"scalesearch.cli.{COMMANDS[name][0]}").command
+        command: click.Command = importlib.import_module(
+            f"scalesearch.cli.{COMMANDS[name][0]}").command
+        return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Runs the verb.
+        """Run the command.
 
-        Whoever reads what it prints may stop reading: to click that would be a failure.
+        A closed pipe of standard output, as with ``head``, is not a failure; click treats it as
+        one.
         """
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
             if not _reader_closed(sys.stdout):
                 raise
-            # else what is still to be written fails
+            # Otherwise flushing the output at exit fails.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
+        with formatter.section("Commands"):
             formatter.write_dl([(name, help_) for name, (_, help_) in COMMANDS.items()])
 
 
 def _reader_closed(stream: TextIO) -> bool:
-    """Whether a stream is a pipe that nobody reads any more."""
+    """Return True if a stream is a pipe without a reader."""
     pipe = select.poll()
     pipe.register(stream.fileno(), 0)
     return any(event & select.POLLERR for _, event in pipe.poll(0))
@@ -88,10 +94,10 @@ def app() -> None:
 def main() -> None:
     """Entry point of the ``scalesearch`` command.
 
-    Exits with 0, 1 where a training failed, 2 where the user has to change something, 130 on
-    Ctrl-C, 143 on SIGTERM.
+    The exit status is 0; 1 if a training run failed; 2 if the user must change something; 130
+    after Ctrl-C; 143 after SIGTERM.
     """
-    # else Python looks for garbage in all that is loaded: a fifth of what a report takes
+    # Skip the last garbage collection: it takes a fifth of the time of a report.
     atexit.register(gc.freeze)
     try:
         with interrupt_on_signal():

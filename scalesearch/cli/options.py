@@ -1,10 +1,10 @@
-"""Options and printing that several verbs share."""
+"""Options and output functions that several commands share."""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +23,31 @@ if TYPE_CHECKING:
 THREAD_COUNT = click.IntRange(1, 1024)
 PROTOCOL_OPTIONS = ("protocol", "source", "target", "vocab", "artifact", "latency")
 set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
-                          help="Answer or change a key: --set encoder.depth=12.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value instead.")
+                          help="Set a parameter, for example --set encoder.depth=12. Can be "
+                          "repeated.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+class RenamedOption(click.Option):
+    """An option with earlier names, which still work but are not shown in the help."""
+
+    def __init__(self, param_decls: Sequence[str], earlier: Sequence[str] = (),
+                 **attributes: Any) -> None:
+        super().__init__([*param_decls, *earlier], **attributes)
+        self.earlier = earlier
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        if record is None:
+            return None
+        names, text = record
+        for name in self.earlier:
+            names = names.replace(f", {name}", "")
+        return names, text
 
 
 class OutputPath(click.Path):
-    """Where a verb writes: a file, or a ``is_folder``; that it can is found with the options, before any work."""
+    """An output file or folder, checked to be writable before any work is done."""
 
     def __init__(self, is_folder: bool = False) -> None:
         super().__init__(file_okay=not is_folder, dir_okay=is_folder, path_type=Path)
@@ -40,7 +59,7 @@ class OutputPath(click.Path):
         option = param.opts[0] if param else "output"
         try:
             reason = why_not_writable(Path(value), self.is_folder)
-        except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL
+        except (OSError, ValueError) as error:  # the name is too long, or contains a NUL
             reason = getattr(error, "strerror", None) or str(error)
         if reason:
             raise UserError(f"{option} {value!s}: {reason}".replace("\0", "\\0"),
@@ -49,35 +68,37 @@ class OutputPath(click.Path):
 
 
 def seed_option(default: int, help: str) -> Callable[..., Any]:
-    """``--seed``, within what every generator takes."""
+    """``--seed``, in the range that all random generators accept."""
     return click.option("--seed", type=click.IntRange(0, MAX_SEED), default=default,
                         show_default=True, help=help)
 
 
 def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--protocol`` and its lengths, vocabulary and artifact: ``protocol_overrides``."""
+    """Options of the cost protocol, passed to the command as ``protocol_overrides``."""
 
     @functools.wraps(command)
-    def gathered(**options: Any) -> Any:
-        lengths = {name: options.pop(name) for name in PROTOCOL_OPTIONS}
-        return command(protocol_overrides={"name": lengths.pop("protocol"), **lengths}, **options)
+    def wrapper(**options: Any) -> Any:
+        overrides = {name: options.pop(name) for name in PROTOCOL_OPTIONS}
+        overrides["name"] = overrides.pop("protocol")
+        return command(protocol_overrides=overrides, **options)
 
     for option in (
             click.option("--latency", metavar="FIT.json",
-                         help="Of latency.predicted: see `scalesearch latency`."),
-            click.option("--artifact", metavar="FORMAT",
-                         help="Of artifact.bytes, such as ctranslate2-int8."),
+                         help="Latency model (from `latency calibrate`) for latency.predicted."),
+            click.option("--artifact", cls=RenamedOption, earlier=("--artefact",),
+                         metavar="FORMAT",
+                         help="Export format for artifact.bytes, e.g. ctranslate2-int8."),
             click.option("--vocab", type=int, metavar="V", help="Vocabulary size."),
-            click.option("--target", type=int, metavar="T", help="Target tokens a sentence."),
-            click.option("--source", type=int, metavar="S", help="Source tokens a sentence."),
-            click.option("--protocol", metavar="NAME",
-                         help="forward, decode, decode-uncached, edgeformer or delight.")):
-        gathered = option(gathered)
-    return gathered
+            click.option("--target", type=int, metavar="T", help="Target tokens per sentence."),
+            click.option("--source", type=int, metavar="S", help="Source tokens per sentence."),
+            click.option("--protocol", metavar="NAME", help="Cost protocol: forward, decode, "
+                         "decode-uncached, edgeformer or delight.")):
+        wrapper = option(wrapper)
+    return wrapper
 
 
 def parse_settings(settings: tuple[str, ...], option: str = "--set") -> dict[str, str]:
-    """``("a.b=c", …)`` as a mapping."""
+    """Convert ``("a.b=c", …)`` to a mapping."""
     for setting in settings:
         if "=" not in setting:
             raise UserError(f"{option} {setting}: write KEY=VALUE, for example {option} "
@@ -87,17 +108,17 @@ def parse_settings(settings: tuple[str, ...], option: str = "--set") -> dict[str
 
 
 def load_space(file: str, settings: tuple[str, ...]) -> Space:
-    """The space in ``file`` (a path, or the name of a shipped one), changed by ``settings``."""
+    """Load the space ``file`` (a path or a built-in name) with ``settings``."""
     from scalesearch.api.space import space
 
     return space(file).set(parse_settings(settings)).definition
 
 
 def load_architecture(file: str, settings: tuple[str, ...] = ()) -> tuple[Space, ModelSpec]:
-    """The one architecture in ``file``.
+    """Load the single architecture in ``file``.
 
     Raises:
-        UserError: the file leaves something to choose, or no network can be built from it.
+        UserError: the file has free parameters, or the network cannot be built.
     """
     from scalesearch.space import ConfigError, UnbuildableError
 
@@ -109,7 +130,7 @@ def load_architecture(file: str, settings: tuple[str, ...] = ()) -> tuple[Space,
 
 
 def write_csv(result: Any, file: str) -> None:
-    """Writes what has a ``frame()``. Raises UserError where the file cannot be written."""
+    """Write ``result.frame()`` as CSV. Raises UserError if the file cannot be written."""
     from scalesearch.files import write_text
     from scalesearch.report.text_tables import to_csv
 
@@ -120,39 +141,41 @@ def write_csv(result: Any, file: str) -> None:
 
 
 def weight_only_macs_lines(costs: Mapping[str, CostBreakdown]) -> list[str]:
-    """What each architecture computes on weights alone, which its total may leave out."""
+    """Describe MACs on weights only, which the total of an architecture may exclude."""
     return [name + ": " * bool(name) + line for name, cost in costs.items()
             for line in cost.protocol.weight_work_lines(cost["macs.once"])]
 
 
 def print_costs(record: Mapping[str, Any], protocol: Protocol) -> None:
-    """Prints costs as one JSON value, which says what they leave out."""
+    """Print costs as JSON, with the conventions of the protocol."""
     print_json({**record, "conventions": protocol.conventions})
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on standard output, in which nothing steers a terminal."""
+    """Print JSON with escaped control characters."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    click.echo(CONTROL_CHARACTERS.sub(lambda found: json.dumps(found[0])[1:-1], text))
+    click.echo(CONTROL_CHARACTERS.sub(lambda match: json.dumps(match[0])[1:-1], text))
 
 
 @contextmanager
 def progress_bars(interrupt_message: str = "") -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on standard error for each thing that is counted; ``interrupt_message``: what Ctrl-C
-    has left, and how to go on."""
+    """Show one progress bar per counter on standard error.
+
+    Yields a function of name, count and total. ``interrupt_message`` is printed after Ctrl-C.
+    """
     from rich.progress import Progress
 
     console = open_console(stderr=True)
     with Progress(console=console) as progress:
         tasks: dict[str, Any] = {}
 
-        def tell(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done)
+        def update(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = progress.add_task(name, total=total)
+            progress.update(tasks[name], completed=done)
 
         try:
-            yield tell
+            yield update
         except KeyboardInterrupt:
             if interrupt_message:
                 console.print(interrupt_message)

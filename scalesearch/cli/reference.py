@@ -1,4 +1,4 @@
-"""``scalesearch reference``: what papers print, what our ledger gives, and all of them on one ruler."""
+"""``scalesearch reference``: reported sizes of papers, recomputed."""
 
 from __future__ import annotations
 
@@ -14,71 +14,89 @@ from scalesearch.terminal import make_table, open_console, print_text, wide_cons
 if TYPE_CHECKING:
     from scalesearch.reference import RecomputedCost
 
-HEADINGS = ("paper", "table", "row", "quantity", "printed", "recomputed", "verdict",
+HEADINGS = ("paper", "table", "model", "quantity", "reported", "recomputed", "result",
             "non-embedding", "params", "GFLOPs")
-VERDICT_STYLES = {"equal": "green", "rounding": "yellow", "no fit": "red"}
+RESULT_STYLES = {"equal": "green", "rounding": "yellow", "no fit": "red"}
 
 
 @click.command(name="reference")
 @click.option("--paper", metavar="NAME",
-              help="partialformer, anthe, edgeformer or second-tier; else all.")
+              help="partialformer, anthe, edgeformer or second-tier (default: all).")
 @json_option
 def command(paper: str | None, as_json: bool) -> None:
-    """Rows of the papers' tables: printed, recomputed under the paper's own protocol, and under a common one."""
-    from scalesearch.reference import COMMON_PROTOCOL, PAPERS, excluded_rows, load_reported_costs, recompute
+    """Recompute the sizes that papers report.
 
-    chosen = PAPERS if paper is None else (_check_paper(paper, PAPERS),)
-    found = {name: [recompute(row) for row in load_reported_costs(name)] for name in chosen}
+    Each size is computed under the protocol of its paper. The last columns give the costs of all
+    models under one common protocol.
+
+    \b
+    Example: scalesearch reference --paper partialformer
+    """
+    from scalesearch.reference import (
+        COMMON_PROTOCOL,
+        PAPERS,
+        excluded_rows,
+        load_reported_costs,
+        recompute,
+    )
+
+    papers = PAPERS if paper is None else (_check_paper(paper, PAPERS),)
+    entries_by_paper = {name: [recompute(row) for row in load_reported_costs(name)]
+                        for name in papers}
     if as_json:
-        entries = [entry for listed in found.values() for entry in listed]
-        rest = {name: [dict(item) for item in excluded_rows(name)] for name in chosen}
-        counts = {name: _counts(listed) for name, listed in found.items()}
-        print_costs({"common": COMMON_PROTOCOL.to_json(), "verdicts": counts,
-                     "rows": [e.to_json() for e in entries], "left_out": rest}, COMMON_PROTOCOL)
+        print_costs({"common": COMMON_PROTOCOL.to_json(),
+                     "verdicts": {name: _count(entries)
+                                  for name, entries in entries_by_paper.items()},
+                     "rows": [entry.to_json() for entries in entries_by_paper.values()
+                              for entry in entries],
+                     "left_out": {name: [dict(row) for row in excluded_rows(name)]
+                                  for name in papers}}, COMMON_PROTOCOL)
     else:
-        _show(found)
+        _show(entries_by_paper)
 
 
 def _check_paper(paper: str, papers: tuple[str, ...]) -> str:
-    """``paper`` as it is called here. Raises UserError with a suggestion."""
+    """Return the name of a paper. Raises UserError with a suggestion."""
     import difflib
 
     name = paper.lower()
     if name in papers:
         return name
-    near = difflib.get_close_matches(name, papers, 1, 0.4)
-    raise UserError(f"--paper {paper}: there are {', '.join(papers)}"
-                    + ("; did you mean " f"{near[0]}?" if near else ""), code="unknown-paper")
+    matches = difflib.get_close_matches(name, papers, 1, 0.4)
+    suggestion = f"; did you mean {matches[0]}?" if matches else ""
+    raise UserError(f"--paper {paper}: expected one of {', '.join(papers)}{suggestion}",
+                    code="unknown-paper")
 
 
-def _counts(entries: list[RecomputedCost]) -> dict[str, int]:
+def _count(entries: list[RecomputedCost]) -> dict[str, int]:
+    """Count the entries per level of agreement."""
     from scalesearch.reference import AGREEMENT_LEVELS
 
-    counted = Counter(entry.agreement.name for entry in entries)
-    return {name: counted[name] for name in AGREEMENT_LEVELS}
+    counts = Counter(entry.agreement.name for entry in entries)
+    return {name: counts[name] for name in AGREEMENT_LEVELS}
 
 
-def _show(found: dict[str, list[RecomputedCost]]) -> None:
-
+def _show(entries_by_paper: dict[str, list[RecomputedCost]]) -> None:
     from scalesearch.reference import COMMON_PROTOCOL
 
     console = open_console() if open_console().is_terminal else wide_console()
-    for entries in found.values():
+    for entries in entries_by_paper.values():
         print_text(make_table(HEADINGS, map(_cells, entries), left_columns=(0, 1, 2, 3, 6)),
                    console)
-        _remarks(entries)
-    every = [entry for entries in found.values() for entry in entries]
-    shown = ", ".join(f"{count} {name}" for name, count in _counts(every).items())
-    protocols = dict.fromkeys(f"{e.reported.paper}: {e.reported.protocol.name}" for e in every)
-    print_text(f"{len(every)} printed numbers: {shown}")
-    print_text("equal: to the nearest at the printed digits; rounding: cut or rounded up, where "
-               "the paper does so elsewhere; no fit: not by the reading used (some remarks name "
-               "another that fits)\nrecomputed under the papers' own protocols "
+        _print_remarks(entries)
+    all_entries = [entry for entries in entries_by_paper.values() for entry in entries]
+    counts = ", ".join(f"{count} {name}" for name, count in _count(all_entries).items())
+    protocols = dict.fromkeys(f"{entry.reported.paper}: {entry.reported.protocol.name}"
+                              for entry in all_entries)
+    print_text(f"{len(all_entries)} reported numbers: {counts}")
+    print_text("equal: at the reported digits; rounding: truncated or rounded up, as elsewhere in "
+               "the paper; no fit: differs under the interpretation used (some remarks name one "
+               "that agrees)\nrecomputed under the papers' own protocols "
                f"({', '.join(protocols)}; lengths and vocabularies with --json)\ncommon columns: "
-               f"protocol {COMMON_PROTOCOL}, {COMMON_PROTOCOL.conventions}; a decoder alone reads "
-               "S + T tokens")
+               f"protocol {COMMON_PROTOCOL}, {COMMON_PROTOCOL.conventions}; a decoder-only model "
+               "reads S + T tokens")
     for line in COMMON_PROTOCOL.weight_work_lines(
-            *(entry.common_cost["macs.once"] for entry in every)):
+            *(entry.common_cost["macs.once"] for entry in all_entries)):
         print_text(f"of these, {line}")
 
 
@@ -87,24 +105,25 @@ def _cells(entry: RecomputedCost) -> list[Any]:
 
     row = entry.reported
     common = entry.common_cost
-    return [row.paper, row.table, row.model_name, row.quantity, row.reported_text, f"{entry.recomputed:,}",
-            Text(str(entry.agreement), VERDICT_STYLES[entry.agreement.name]),
+    return [row.paper, row.table, row.model_name, row.quantity, row.reported_text,
+            f"{entry.recomputed:,}",
+            Text(str(entry.agreement), RESULT_STYLES[entry.agreement.name]),
             *(f"{common[key]:,}" for key in ("params.non_embedding", "params.total")),
             f"{common['flops.total'] / 1e9:.3f}"]  # fmt: skip
 
 
-def _remarks(entries: list[RecomputedCost]) -> None:
-    """Prints what is known of entries that do not fit, and what else of others; each remark once."""
-    places: dict[str, list[str]] = {}
+def _print_remarks(entries: list[RecomputedCost]) -> None:
+    """Print mismatch reasons and notes of the entries, each text once."""
+    models_by_remark: dict[str, list[str]] = {}
     for entry in entries:
-        for text in filter(None,
-                           (f"no fit: {entry.mismatch_reason}" if entry.mismatch_reason else "",
-                            entry.reported.note)):
-            places.setdefault(text, []).append(
-                f"{_table_name(entry.reported.table)}, " f"{entry.reported.model_name}")
-    for text, where in places.items():
-        print_text(f"{'; '.join(dict.fromkeys(where))}: {text}")
-    if places:
+        remarks = [f"no fit: {entry.mismatch_reason}"] if entry.mismatch_reason else []
+        remarks += [entry.reported.note] if entry.reported.note else []
+        for remark in remarks:
+            model = f"{_table_name(entry.reported.table)}, {entry.reported.model_name}"
+            models_by_remark.setdefault(remark, []).append(model)
+    for remark, models in models_by_remark.items():
+        print_text(f"{'; '.join(dict.fromkeys(models))}: {remark}")
+    if models_by_remark:
         print_text("")
 
 

@@ -1,4 +1,4 @@
-"""``scalesearch score MODEL... --source FILE --target FILE``: finished models on any text, compared."""
+"""``scalesearch score``: score trained models on any text, and compare them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import json_option, print_json
+from scalesearch.cli.options import RenamedOption, json_option, print_json
 from scalesearch.cli.translate import search_options, translate_with_progress
 from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, print_text
@@ -16,104 +16,116 @@ if TYPE_CHECKING:
     from scalesearch.export.translator import Translator
     from scalesearch.tasks import Task
 
-MIN_BREVITY_PENALTY = 0.975  # brevity penalty that takes a point of BLEU 40
+MIN_BREVITY_PENALTY = 0.975  # costs one point at BLEU 40
 
 
 @click.command(name="score")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.option("--source", required=True, type=click.Path(path_type=Path), metavar="FILE",
-              help="Text to translate.")
+              help="Text to translate, one sentence per line; may be gzipped.")
 @click.option("--target", required=True, type=click.Path(path_type=Path), metavar="FILE",
-              help="Its references.")
+              help="Reference translations.")
 @search_options
 @click.option("--ensemble", is_flag=True,
-              help="Score them together as well: the mean of their probabilities.")
-@click.option("--resamples", "--samples", "resamples", default=1000, show_default=True, type=click.IntRange(10),
-              help="Bootstrap resamples.")
+              help="Also score the ensemble of all models (mean of their probabilities).")
+@click.option("--resamples", cls=RenamedOption, earlier=("--samples",), default=1000,
+              show_default=True, type=click.IntRange(10), help="Number of bootstrap resamples.")
 @json_option
 def command(models: tuple[str, ...], source: Path, target: Path, beam: int | None,
             length_penalty: float | None, batch: int, ensemble: bool, resamples: int,
             as_json: bool) -> None:
-    """Score the trainings, or artifacts, in the folders MODEL on files whose lines translate each other; .gz as well.
+    """Score the trained or exported models in the folders MODEL on parallel files.
 
-    Translations are scored with sacreBLEU's 95 % intervals by bootstrap, and of several models,
-    each is tested against the first by paired bootstrap (Koehn 2004), by tokenized BLEU as well
-    where their data were tokenized. Translations that are too short are said to be. Other tasks are
-    scored by their metrics, without intervals.
+    Translations are scored by sacreBLEU with 95 % bootstrap intervals. If there are several models,
+    each is tested against the first by paired bootstrap (Koehn 2004). Tokenized BLEU is added if
+    the data of the models are tokenized. A note reports translations that are too short. Models of
+    other tasks are scored by the metrics of their task, without intervals.
+
+    \b
+    Example: scalesearch score runs/a runs/b --source test.en --target test.de
     """
     from scalesearch.data.sources import read_pairs
     from scalesearch.export.translator import Translator, score_translations
 
-    opened = [Translator(model, beam, length_penalty, batch) for model in models]
+    translators = [Translator(model, beam, length_penalty, batch) for model in models]
     if ensemble and len(models) > 1:
-        opened.append(Translator(models, beam, length_penalty, batch))
-    _check_same_task(opened)
+        translators.append(Translator(models, beam, length_penalty, batch))
+    _check_same_task(translators)
     pairs = read_pairs((source, target), "test", False)
-    low = opened[0].checkpoint.is_lowercase
-    texts = opened[0].normalize_texts(pairs.source, pairs.target)
-    found = [
-        [best
-         for _, ((best, _), *_) in translate_with_progress(model, texts.source, len(texts.source))]
-        for model in opened]
-    rows = score_translations(opened, found, texts, resamples)
-    notes = _without_intervals(opened[0].task)
-    notes += [f"{model.folder}: {model.accuracy_note}" for model in opened if model.accuracy_note]
+    texts = translators[0].normalize_texts(pairs.source, pairs.target)
+    n_lines = len(texts.source)
+    translations = [[best for _, ((best, _), *_)
+                     in translate_with_progress(translator, texts.source, n_lines)]
+                    for translator in translators]
+    scores = score_translations(translators, translations, texts, resamples)
+    notes = _interval_notes(translators[0].task)
+    notes += [f"{translator.folder}: {translator.accuracy_note}"
+              for translator in translators if translator.accuracy_note]
     if as_json:
-        print_json({"source": str(source), "target": str(target), "sentences": len(texts.source),
-                    "lowercase": low, "notes": notes,
-                    "models": [{"model": model.folder, "decoding": model.decoding.description, **row}
-                               for model, row in zip(opened, rows)]})
+        print_json({"source": str(source), "target": str(target), "sentences": n_lines,
+                    "lowercase": translators[0].checkpoint.is_lowercase, "notes": notes,
+                    "models": [{"model": translator.folder,
+                                "decoding": translator.decoding.description, **model_scores}
+                               for translator, model_scores in zip(translators, scores)]})
         return
-    names = list(map(str, range(1, len(models) + 1)))
-    names += [" + ".join(names)] * (len(opened) - len(models))
-    # an ensemble has none of its own
-    places = [*(f"{model.folder} " for model in opened[: len(models)]), ""]
-    said = [f"{name}: {place}({model.decoding.description})"
-            for name, place, model in zip(names, places, opened)]
-    _show(names, rows, [*said, *notes, *_brevity(names, rows)])
+    names = [str(number) for number in range(1, len(models) + 1)]
+    legend = [f"{name}: {translator.folder} ({translator.decoding.description})"
+              for name, translator in zip(names, translators)]
+    if len(translators) > len(models):
+        names.append(" + ".join(names))
+        legend.append(f"{names[-1]}: ({translators[-1].decoding.description})")
+    _show(names, scores, [*legend, *notes, *_brevity_notes(names, scores)])
 
 
-def _check_same_task(opened: list[Translator]) -> None:
-    """Checks that models can be scored against the same references. Raises UserError."""
-    for model in opened[1:]:
-        for what in ("task", "is_lowercase", "is_tokenized"):
-            mine, first = (getattr(one.checkpoint, what) for one in (model, opened[0]))
-            if mine != first:
-                raise UserError(f"{model.folder}: its {what.removeprefix('is_')} is {mine}, and that of "
-                                f"{opened[0].folder} is {first}: no score of one compares with the "
-                                "other's; score them one at a time", code="models-incompatible")
+def _check_same_task(translators: list[Translator]) -> None:
+    """Check that models can be scored on the same references. Raises UserError if not."""
+    first = translators[0]
+    for translator in translators[1:]:
+        for attribute in ("task", "is_lowercase", "is_tokenized"):
+            value = getattr(translator.checkpoint, attribute)
+            first_value = getattr(first.checkpoint, attribute)
+            if value != first_value:
+                name = attribute.removeprefix("is_")
+                raise UserError(f"{translator.folder} has {name} {value}, but {first.folder} has "
+                                f"{name} {first_value}: their scores are not comparable. Score "
+                                "each model separately", code="models-incompatible")
 
 
-def _without_intervals(task: Task) -> list[str]:
-    """Line on why a task's scores have no intervals; none of translation, whose scores have them."""
+def _interval_notes(task: Task) -> list[str]:
+    """Explain why scores have no intervals; empty for translation."""
     from scalesearch.tasks import METRICS
 
+    if task.name == "translation":
+        return []
     metrics = " and ".join(METRICS[name].label for name in task.metrics)
-    return [] if task.name == "translation" else [
-        "No intervals and no tests: sacreBLEU resamples "
-        f"BLEU and chrF alone, and {task.name} is scored " f"by {metrics}"]
+    return ["No intervals and no tests: sacreBLEU resamples only BLEU and chrF, but the task "
+            f"{task.name} is scored by {metrics}"]
 
 
-def _brevity(names: list[str], rows: list[dict[str, Any]]) -> list[str]:
-    """Lines on translations so short that BLEU's brevity penalty takes a point or so."""
-    return [f"{name}: {1 - bleu['length_ratio']:.1%} shorter than the references, for which BLEU "
-            f"has {bleu['brevity_penalty']:.3f} as a factor; with a beam, a higher "
-            "--length-penalty makes them longer"
-            for name, bleu in ((name, row.get("bleu", {})) for name, row in zip(names, rows))
-            if bleu.get("brevity_penalty", 1) < MIN_BREVITY_PENALTY]
+def _brevity_notes(names: list[str], rows: list[dict[str, Any]]) -> list[str]:
+    """Report translations that lose about a point of BLEU by the brevity penalty."""
+    notes = []
+    for name, row in zip(names, rows):
+        bleu = row.get("bleu", {})
+        if bleu.get("brevity_penalty", 1) < MIN_BREVITY_PENALTY:
+            notes.append(f"{name}: {100 * (1 - bleu['length_ratio']):.1f} % shorter than the "
+                         f"references; the brevity penalty of BLEU is "
+                         f"{bleu['brevity_penalty']:.3f}. With a beam, a higher --length-penalty "
+                         "gives longer translations")
+    return notes
 
 
 def _show(names: list[str], rows: list[dict[str, Any]], notes: list[str]) -> None:
     from scalesearch.tasks import METRICS
 
-    headings = ["", *(METRICS[name].label for name in rows[0])]
-    print_text(make_table(headings,
-                          [(name, *map(_cell, row.values())) for name, row in zip(names, rows)]))
+    headings = ["model", *(METRICS[name].label for name in rows[0])]
+    cells = [(name, *map(_cell, row.values())) for name, row in zip(names, rows)]
+    print_text(make_table(headings, cells))
     for line in (*dict.fromkeys(value["signature"] for value in rows[0].values()), *notes):
         print_text(line, style="dim")
 
 
 def _cell(value: dict[str, Any]) -> str:
     interval = f" (μ {value['mean']:.2f} ± {value['half']:.2f})" if "half" in value else ""
-    tested = f", p = {value['p']:.4f}" if value.get("p") is not None else ""
-    return f"{value['score']:.2f}{interval}{tested}"
+    p_value = f", p = {value['p']:.4f}" if value.get("p") is not None else ""
+    return f"{value['score']:.2f}{interval}{p_value}"

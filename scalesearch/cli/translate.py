@@ -1,4 +1,4 @@
-"""``scalesearch translate MODEL...``: lines in, lines out."""
+"""``scalesearch translate``: translate lines of standard input."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--beam``, ``--length-penalty`` and ``--batch``; without the first two, as the model was scored."""
+    """Options of the search; beam and length penalty default to those of the model."""
     for option in (
         click.option("--batch", default=6144, show_default=True, type=click.IntRange(1),
-                     help="Source tokens in a batch."),
+                     help="Source tokens per batch."),
         click.option("--length-penalty", type=click.FloatRange(0), show_default="the model's",
                      help="α in log-probability / length^α."),
         click.option("--beam", type=click.IntRange(1), show_default="the model's",
-                     help="Width of the search; 1 is greedy."),
+                     help="Beam size; 1 is greedy."),
     ):
         command = option(command)
     return command
@@ -38,18 +38,21 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @search_options
 @click.option("--nbest", default=1, show_default=True, type=click.IntRange(1),
-              help="So many translations a line, at most --beam: NUMBER, SCORE and TRANSLATION "
-              "with tabs between.")
-@click.option("--output", type=OutputPath(), help="File to write, whole or not at all.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line instead.")
+              help="Number of translations per line (at most --beam), as NUMBER, SCORE and "
+              "TRANSLATION separated by tabs.")
+@click.option("--output", type=OutputPath(), help="Output file, written atomically.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(models: tuple[str, ...], beam: int | None, length_penalty: float | None, batch: int,
             nbest: int, output: Path | None, as_json: bool) -> None:
-    """Translate each line of standard input with the training, or the exported artifact, in the folder MODEL.
+    """Translate each line of standard input with the model in the folder MODEL.
 
-    One line comes out for each that goes in, in the same order; an empty one stays empty. With
-    --json, a line is an object with source, translation and score, and of several translations all
-    of them under nbest. Several trainings translate together, each next token by the mean of their
-    probabilities; they share a vocabulary.
+    The model is trained or exported. Output lines are in the order of the input lines; the
+    translation of an empty line is empty. With --json, each line is an object with source,
+    translation and score, and with nbest if --nbest is above 1. Several trained models form an
+    ensemble: they must share a vocabulary, and their probabilities are averaged.
+
+    \b
+    Example: scalesearch translate runs/model < input.txt > output.txt
     """
     from scalesearch.export.translator import Translator
 
@@ -58,8 +61,12 @@ def command(models: tuple[str, ...], beam: int | None, length_penalty: float | N
         print_text(f"note: {translator.accuracy_note}", open_console(stderr=True), style="dim")
 
     def texts() -> Iterator[str]:
-        for number, (source, found) in enumerate(translate_with_progress(translator, _lines()), 1):
-            yield _object(source, found, nbest) if as_json else _plain(number, found, nbest)
+        results = translate_with_progress(translator, _lines())
+        for number, (source, translations) in enumerate(results, 1):
+            if as_json:
+                yield _to_json(source, translations, nbest)
+            else:
+                yield _to_text(number, translations, nbest)
 
     if output is not None:
         write_atomic(output, lambda file: file.writelines(f"{text}\n".encode() for text in texts()))
@@ -70,9 +77,9 @@ def command(models: tuple[str, ...], beam: int | None, length_penalty: float | N
 
 def translate_with_progress(translator: Translator, lines: Iterable[str], total: int | None = None
             ) -> Iterator[tuple[str, Translations]]:
-    """Lines with their translations; a bar counts them on standard error.
+    """Yield lines with their translations, with a progress bar on standard error.
 
-    The bar is there where that is a terminal and standard output is another place.
+    The bar is shown if standard error is a terminal and standard output is not.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -83,17 +90,17 @@ def translate_with_progress(translator: Translator, lines: Iterable[str], total:
     with Progress(*columns, console=Console(stderr=True), disable=hidden) as progress:
         task = progress.add_task(f"{translator.folder}: {translator.decoding.description}",
                                  total=total)
-        for some in translator.translate_chunks(lines):
-            yield from some
+        for chunk in translator.translate_chunks(lines):
+            yield from chunk
             sys.stdout.flush()
-            progress.advance(task, len(some))
+            progress.advance(task, len(chunk))
 
 
 def _lines() -> Iterator[str]:
-    """Standard input's lines, which only a newline ends.
+    """Yield the lines of standard input; only a newline ends a line.
 
     Raises:
-        UserError: one of them is not UTF-8, or has no end.
+        UserError: a line is not UTF-8, or is too long.
     """
     from scalesearch.data.files import MAX_LINE_BYTES
 
@@ -101,7 +108,7 @@ def _lines() -> Iterator[str]:
                                   1):
         if len(line) > MAX_LINE_BYTES:
             raise UserError(f"standard input, line {number}: more than {MAX_LINE_BYTES:,} bytes, "
-                            "which are no sentence", code="line-too-long")
+                            "too long for a sentence", code="line-too-long")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
@@ -109,16 +116,16 @@ def _lines() -> Iterator[str]:
                             code="not-utf8") from None
 
 
-def _plain(number: int, found: Translations, nbest: int) -> str:
+def _to_text(number: int, translations: Translations, nbest: int) -> str:
     if nbest == 1:
-        return found[0][0]
+        return translations[0][0]
     return "\n".join(f"{number}\t{'' if score is None else f'{score:.4f}'}\t{text}"
-                     for text, score in found)
+                     for text, score in translations)
 
 
-def _object(source: str, found: Translations, nbest: int) -> str:
-    (text, score), *_ = found
-    several = {"nbest": [{"translation": text, "score": score}
-                         for text, score in found]} if nbest > 1 else {}
-    return json.dumps({"source": source, "translation": text, "score": score, **several},
-                      ensure_ascii=False)
+def _to_json(source: str, translations: Translations, nbest: int) -> str:
+    text, score = translations[0]
+    record: dict[str, Any] = {"source": source, "translation": text, "score": score}
+    if nbest > 1:
+        record["nbest"] = [{"translation": text, "score": score} for text, score in translations]
+    return json.dumps(record, ensure_ascii=False)

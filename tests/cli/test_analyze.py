@@ -42,8 +42,8 @@ def run(verb, data: Path, *arguments: object) -> Result:
 def test_prints_every_table(data: Path, checkpoint: Path) -> None:
     done = run(analyse_verb, data, checkpoint, "--data", data, "--split", "test", "--sentences", 5)
     assert done.exit_code == 0, done.output
-    for said in ("Head diversity", "Token uniformity", "Active units", "Uses of parameter groups",
-                 "Gradient of", "first 5 of test", "encoder.layers.0.attention",
+    for said in ("Head diversity", "Token uniformity", "Active FFN units", "Uses of parameter groups",
+                 "Gradient of", "first 5 sentences of test", "encoder.layers.0.attention",
                  "eta ffn with gate"):
         assert said in done.stdout
 

@@ -41,7 +41,7 @@ def check(*arguments):
 
 def test_tables(file):
     output = check(file, "--samples", "50")
-    assert "tiny is sound: 3 parameters, 18 answer sheets" in output
+    assert "tiny is valid: 3 parameters, 18 configurations" in output
     assert "encoder.depth" in output
     assert "2..4" in output
     assert "50 random candidates (seed 0), protocol forward (source 10, target 10, vocab 100)" in output
@@ -67,13 +67,13 @@ def test_a_budget_that_no_sample_meets_is_pointed_to(file):
         out.write(text)
     done = CliRunner().invoke(command, [file, "--samples", "20"])
     assert isinstance(done.exception, ConfigError)
-    assert "is sound" not in done.output and "small: params.total <= 1000" in done.output
+    assert "is valid" not in done.output and "small: params.total <= 1000" in done.output
     line = text.splitlines().index("    small: params.total <= 1k") + 1
     said = str(done.exception)
     assert f"{file}:{line}:12: none of the 20 random candidates satisfies this constraint" in said
     assert "^" * len("params.total <= 1k") in said
     assert re.search(
-        r"help: the nearest candidate has params.total = [\d,]+: [\d,]+ \([\d.,]+%\) above 1,000",
+        r"help: the nearest candidate has params.total = [\d,]+: [\d,]+ \([\d.,]+ %\) above 1,000",
         said)
     done = CliRunner().invoke(command, [file, "--samples", "20", "--json"])
     assert done.exit_code == 2
@@ -85,7 +85,7 @@ def test_a_constraint_over_too_many_answers_to_enumerate_is_judged_by_samples(tm
     path.write_text("width: 1000..900000\nencoder.depth: 1..900\ndecoder.depth: 1\n"
                     "where:\n  - encoder.depth > width\n  - width < 1000\n")
     done = CliRunner().invoke(command, [str(path), "--samples", "50"])
-    assert isinstance(done.exception, ConfigError) and "is sound" not in done.output
+    assert isinstance(done.exception, ConfigError) and "is valid" not in done.output
     assert [(problem.position.line, problem.position.column)
             for problem in done.exception.problems] == [(4, 4), (5, 4)]
 
@@ -180,5 +180,5 @@ def test_the_share_that_each_format_takes(file):
     assert everything["condition"].startswith("exportable to onnx") and everything["rate"] == shares[
         "buildable"]["rate"]
     shown = check(file, "--exportable", "--samples", "20")
-    assert re.search(r"exportable to ctranslate2 +100.0%", shown), shown
+    assert re.search(r"exportable to ctranslate2 +100\.0 %", shown), shown
     assert "exportable" not in check(file, "--samples", "20")

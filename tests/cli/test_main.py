@@ -5,8 +5,10 @@ from subprocess import PIPE, Popen
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from scalesearch.cli import main as entry
+from scalesearch.cli.main import COMMANDS, app
 
 
 def status(monkeypatch, *arguments):
@@ -48,7 +50,7 @@ def test_a_budget_missed_by_all_exits_with_2_after_the_table(monkeypatch, capsys
                     "params.total <= 1 }\n")
     assert status(monkeypatch, "check", str(file), "--samples", "2") == 2
     captured = capsys.readouterr()
-    assert "passes everything" in captured.out
+    assert "meets all constraints" in captured.out
     assert f"{file}:4:23: none of the 2 random candidates satisfies this constraint" in captured.err
 
 
@@ -75,3 +77,28 @@ main.main()
             [sys.executable, "-c", code, "check"], stdout=out) as verb:
         assert verb.wait() == 1
     assert (tmp_path / "out").read_text() == "begun\n"
+
+
+def test_earlier_names_of_commands_and_options_are_hidden() -> None:
+    runner = CliRunner()
+    assert runner.invoke(app, ["analyse", "--help"]).exit_code == 0
+    for arguments, present, earlier in ((["--help"], "analyze", "analyse"),
+                                        (["cost", "--help"], "--artifact", "--artefact"),
+                                        (["cost", "--help"], "--formula", "--cite"),
+                                        (["solve", "--help"], "--reference", "--of "),
+                                        (["export", "--help"], "--constraint", "--under")):
+        output = runner.invoke(app, arguments).stdout
+        assert present in output and earlier not in output
+    renamed = [runner.invoke(app, ["cost", "transformer", option, "ctranslate2-int8", "--json"])
+               for option in ("--artifact", "--artefact")]
+    assert renamed[0].stdout == renamed[1].stdout and renamed[0].exit_code == 0
+
+
+@pytest.mark.parametrize("path", [name for name in COMMANDS if name not in ("latency", "study")]
+                         + ["latency measure", "latency calibrate", "study run", "study audit",
+                            "study status", "study front", "study show", "study plot",
+                            "study report", "study repair", "study watch", "study table",
+                            "study scaling", "study compare"])
+def test_help_has_an_example(path: str) -> None:
+    result = CliRunner().invoke(app, [*path.split(), "--help"])
+    assert result.exit_code == 0 and f"Example: scalesearch {path}" in result.stdout

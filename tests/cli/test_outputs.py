@@ -12,7 +12,7 @@ from tests.errors import refuses
 
 FILES = [["cost", "transformer", "--csv"], ["cost", "transformer", "--plot"], ["solve", "transformer", "--csv"],
          ["translate", "model", "--output"], ["distill", "model", "--data", "builtin", "--out"],
-         ["soften", "model", "--data", "builtin", "--out"],
+         ["distill", "--targets", "soft", "model", "--data", "builtin", "--out"],
          ["study", "report", "runs/x", "--to"]]  # fmt: skip
 FOLDERS = [["feasible", "papers", "--plot"], ["feasible", "papers", "--csv"], ["train", "transformer", "--out"],
            ["analyze", "model", "--data", "builtin", "--to"], ["study", "table", "runs/x", "--to"],

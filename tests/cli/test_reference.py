@@ -46,12 +46,12 @@ def test_the_table_shows_what_does_not_fit_and_says_why() -> None:
     printed = run("--paper", "PartialFormer")
     assert "68,079,912" in printed and "7,225,095,600" in printed
     assert "rounding (floor)" in printed and "no fit: no vocabulary fits both rows" in printed
-    assert "70 printed numbers: 43 equal, 19 rounding, 8 no fit" in printed
+    assert "70 reported numbers: 43 equal, 19 rounding, 8 no fit" in printed
     assert "protocol forward (S=30, T=30, V=32768)" in printed
 
 
 @pytest.mark.parametrize(
-    ("paper", "said"), [("anth", "did you mean anthe"), ("bert", "there are partialformer, anthe")]
+    ("paper", "said"), [("anth", "did you mean anthe"), ("bert", "expected one of partialformer, anthe")]
 )
 def test_an_unknown_paper_is_a_user_error(paper: str, said: str) -> None:
     with refuses("unknown-paper", said):

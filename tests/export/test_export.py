@@ -134,13 +134,13 @@ def test_a_study_gives_its_best_or_the_trial_that_is_named(trained_folder, tmp_p
     again = json.loads(run(verb, tmp_path / "study", "2", "--to", "torch", "--out",
                            tmp_path / "two", "--json").stdout)
     assert again["provenance"]["chosen"] == "trial 2, selected by number"
-    cheap = run(verb, tmp_path / "study", "--best", "params.total", "--under", "bleu >= 0", "--to",
+    cheap = run(verb, tmp_path / "study", "--best", "params.total", "--constraint", "bleu >= 0", "--to",
                 "torch", "--out", tmp_path / "cheap")
     assert "best params.total of the trials with bleu >= 0 (" in cheap.output, cheap.output
     for words, code in ((["--best", "test.bleu"], "selection-on-test"),
-                        (["--under", "bleu > 1e9"], "nothing-meets"),
-                        (["1", "--under", "bleu > 0"], "options-conflict"),
-                        (["--under", "blue > 0"], "unknown-key"),
+                        (["--constraint", "bleu > 1e9"], "nothing-meets"),
+                        (["1", "--constraint", "bleu > 0"], "options-conflict"),
+                        (["--constraint", "blue > 0"], "unknown-key"),
                         (["1", "--best", "bleu"], "options-conflict"), (["77"], "no-such-trial"),
                         (["--quantize", "int8"], "unknown-quantization")):
         with refuses(code):

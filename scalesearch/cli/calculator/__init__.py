@@ -1,4 +1,4 @@
-"""Verbs that need no training: costs, what fits, what would fit.
+"""Commands that need no training: cost, feasible and solve.
 
-May import feasible and whatif, when a verb runs.
+They may import feasible and whatif when they run.
 """

@@ -1,4 +1,4 @@
-"""``scalesearch cost FILE``: what an architecture costs, by module and in all; what if it were another."""
+"""``scalesearch cost``: costs of architectures, sweeps and formulas."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from scalesearch.cli.options import (
     OutputPath,
+    RenamedOption,
     json_option,
     load_architecture,
     load_space,
@@ -34,44 +35,52 @@ if TYPE_CHECKING:
 @set_option
 @protocol_options
 @click.option("--against", multiple=True, metavar="KEY=VALUE;…",
-              help="Beside FILE: it with other keys. Repeatable.")
+              help="Also cost FILE with these keys changed. Can be repeated.")
 @click.option("--sweep", "sweeps", multiple=True, metavar="KEY=VALUES",
-              help="Table over width='128..512 step 64', encoder.ffn='relu | geglu'; source, "
-              "target, length, vocab.")
-@click.option("--plot", type=OutputPath(), help="Draw the sweep, as PNG and SVG.")
-@click.option("--csv", type=OutputPath(), help="Write the sweep or the comparison.")
-@click.option("--formula", "--cite", "formula", is_flag=True,
-              help="Closed forms: keys in place of sizes, S, T, V for lengths.")
+              help="Tabulate the cost over these values, e.g. width='128..512 step 64' or "
+              "encoder.ffn='relu | geglu'; also source, target, length and vocab.")
+@click.option("--plot", type=OutputPath(), help="Plot the sweep, as PNG and SVG.")
+@click.option("--csv", type=OutputPath(), help="Write the sweep or the comparison as CSV.")
+@click.option("--formula", cls=RenamedOption, earlier=("--cite",), is_flag=True,
+              help="Print formulas for params and MACs in the names of sizes, with S, T and V for "
+              "lengths and vocabulary.")
 @click.option("--levels", type=click.IntRange(1, 5), default=2, show_default=True,
-              help="Depth of the table.")
+              help="Number of module levels in the table.")
 @click.option("--verify", "verify", is_flag=True,
-              help="Count again with PyTorch's counter and with fvcore.")
+              help="Also count with PyTorch's FLOP counter and with fvcore.")
 @click.option("--random", "seed", is_flag=False, flag_value=0, type=int, metavar="[SEED]",
-              help="Of a space that leaves something open: a random candidate.")
-@click.option("--smallest", is_flag=True, help="Its candidate with the fewest weights.")
-@click.option("--largest", is_flag=True, help="Its candidate with the most.")
+              help="Cost a random candidate of a search space.")
+@click.option("--smallest", is_flag=True,
+              help="Cost the candidate of the space with the fewest parameters.")
+@click.option("--largest", is_flag=True,
+              help="Cost the candidate of the space with the most parameters.")
 @json_option
 def command(files: tuple[str, ...], settings: tuple[str, ...], protocol_overrides: dict[str, Any],
             against: tuple[str, ...], sweeps: tuple[str, ...], plot: str | None, csv: str | None,
             formula: bool, levels: int, verify: bool, seed: int | None, smallest: bool,
             largest: bool, as_json: bool) -> None:
-    """Params, MACs, FLOPs (2 · MACs) and memory of the architecture in FILE, exactly, under a named protocol.
+    """Compute the exact params, MACs, FLOPs and memory of the architecture in FILE.
 
-    Several FILEs are set side by side, each compared with the first.
+    FLOPs are 2 · MACs. Costs depend on the protocol: the sentence lengths and the conventions of
+    counting. Several FILEs are compared with the first.
+
+    \b
+    Example: scalesearch cost transformer --set encoder.depth=12
     """
     from scalesearch.cli.calculator import cost_views
 
-    beside = len(files) + len(against) > 1
-    _check_options(beside, bool(sweeps), formula, verify, plot, csv)
+    is_comparison = len(files) + len(against) > 1
+    _check_options(is_comparison, bool(sweeps), formula, verify, plot, csv)
     if formula and (protocol_overrides["artifact"] or protocol_overrides["latency"]):
-        raise UserError("--cite has no closed forms of artifacts: leave --artifact and --latency "
-                        "out", code="options-conflict")
-    asked = {"random": seed is not None, "smallest": smallest, "largest": largest}
-    ways = [way for way, given in asked.items() if given]
-    if len(ways) > 1 or (ways and (beside or sweeps or formula)):
-        raise UserError("--random, --smallest and --largest choose one candidate of one FILE: give "
-                        "one of them, and no other view", code="options-conflict")
-    if beside:
+        raise UserError("--formula supports only params and MACs: remove --artifact and --latency",
+                        code="options-conflict")
+    options = {"random": seed is not None, "smallest": smallest, "largest": largest}
+    selections = [name for name, is_set in options.items() if is_set]
+    if len(selections) > 1 or (selections and (is_comparison or sweeps or formula)):
+        raise UserError("--random, --smallest and --largest select one candidate of one FILE: use "
+                        "one of them, without --against, --sweep and --formula",
+                        code="options-conflict")
+    if is_comparison:
         cost_views.print_comparison(files, settings, against, protocol_overrides, levels, csv,
                                     as_json)
     elif sweeps:
@@ -79,110 +88,112 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], protocol_override
     elif formula:
         cost_views.print_formulas(files[0], settings, protocol_overrides, levels, as_json)
     else:
-        _one(files[0], settings, protocol_overrides, levels, verify, "".join(ways), seed or 0,
-             as_json)
+        _print_single(files[0], settings, protocol_overrides, levels, verify, "".join(selections),
+                      seed or 0, as_json)
 
 
-def _check_options(beside: bool, swept: bool, cited: bool, verified: bool, plot: str | None,
-                   csv: str | None) -> None:
-    """Refuses options that do not go together."""
-    views = {"several architectures": beside, "--sweep": swept, "--cite": cited,
-             "--verify": verified}
-    chosen = [name for name, given in views.items() if given]
-    if len(chosen) > 1:
-        raise UserError(f"{' and '.join(chosen)} do not go together: ask for one at a time",
+def _check_options(is_comparison: bool, is_sweep: bool, is_formula: bool, is_verification: bool,
+                   plot: str | None, csv: str | None) -> None:
+    """Raise a UserError if options cannot be combined."""
+    views = {"several architectures": is_comparison, "--sweep": is_sweep, "--formula": is_formula,
+             "--verify": is_verification}
+    selected = [name for name, is_set in views.items() if is_set]
+    if len(selected) > 1:
+        raise UserError(f"{' and '.join(selected)} cannot be combined: use one at a time",
                         code="options-conflict")
-    if plot and not swept:
-        raise UserError("--plot draws a sweep: give --sweep as well, for example --sweep "
-                        "width='128..1024 step 64'", code="option-missing")
-    if csv and not (swept or beside):
-        raise UserError("--csv writes a sweep or a comparison: give --sweep or several "
-                        "architectures", code="option-missing")
+    if plot and not is_sweep:
+        raise UserError("--plot needs --sweep, for example --sweep width='128..1024 step 64'",
+                        code="option-missing")
+    if csv and not (is_sweep or is_comparison):
+        raise UserError("--csv needs --sweep or several architectures", code="option-missing")
 
 
-def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: int, verified: bool,
-         way: str, seed: int, as_json: bool) -> None:
-    """One architecture's costs: the one in ``file``, or the one that is picked from it."""
+def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict[str, Any],
+                  levels: int, verify: bool, selection: str, seed: int, as_json: bool) -> None:
+    """Print the costs of the architecture in ``file``, or of a selected candidate."""
     from scalesearch.cost import evaluate_cost, load_protocol
 
-    space, architecture, picked = _architecture(file, settings, lengths, way, seed)
-    protocol = load_protocol(space.protocol, **lengths).with_vocab(architecture.vocab)
+    space, architecture, selected = _load_or_select(file, settings, protocol_overrides, selection,
+                                                    seed)
+    protocol = load_protocol(space.protocol, **protocol_overrides).with_vocab(architecture.vocab)
     result = evaluate_cost(architecture.block, protocol)
     checks: list[CostCheck] = []
-    if verified:
+    if verify:
         from scalesearch.nn.verify import verify_costs
 
         checks = verify_costs(architecture.block, protocol.source, protocol.target, protocol.vocab)
     if as_json:
-        extra = {"picked": picked} if picked else {}
-        extra |= {"verify": [{**vars(check), "agrees": check.is_equal}
-                             for check in checks]} if verified else {}
-        print_costs(_record(result, architecture, levels) | extra, protocol)
+        record = _to_json(result, architecture, levels)
+        if selected:
+            record["picked"] = selected
+        if verify:
+            record["verify"] = [{**vars(check), "agrees": check.is_equal} for check in checks]
+        print_costs(record, protocol)
     else:
-        _print(result, architecture, levels, checks, picked)
+        _print_tables(result, architecture, levels, checks, selected)
     if not all(check.is_equal for check in checks):
         raise SystemExit(1)
 
 
-def _architecture(file: str, settings: tuple[str, ...], lengths: dict[str, Any], way: str, seed: int
-                  ) -> tuple[Space, ModelSpec, dict[str, Any]]:
-    """The space in ``file``, its architecture, and how that was picked, if it was."""
-    if not way:
+def _load_or_select(file: str, settings: tuple[str, ...], protocol_overrides: dict[str, Any],
+                    selection: str, seed: int) -> tuple[Space, ModelSpec, dict[str, Any]]:
+    """Return the space, one architecture, and a description of its selection, if any."""
+    if not selection:
         return *load_architecture(file, settings), {}
     from scalesearch.cost import load_protocol
     from scalesearch.feasible.pick import pick_candidate
 
     space = load_space(file, settings)
-    answers, how = pick_candidate(space, way, seed, load_protocol(space.protocol, **lengths))
-    params = {key: as_text(value) for key, value in answers.params.items()}
-    return space, space.architecture(answers), {"how": how, "params": params}
+    protocol = load_protocol(space.protocol, **protocol_overrides)
+    config, description = pick_candidate(space, selection, seed, protocol)
+    params = {key: as_text(value) for key, value in config.params.items()}
+    return space, space.architecture(config), {"how": description, "params": params}
 
 
-def _record(result: CostBreakdown, architecture: ModelSpec, levels: int) -> dict[str, Any]:
-    """The costs for ``--json``; of a predicted latency its interval as well."""
+def _to_json(result: CostBreakdown, architecture: ModelSpec, levels: int) -> dict[str, Any]:
+    """Convert the costs to JSON, with the interval of a predicted latency."""
     from scalesearch.cost.latency import latency_interval
     from scalesearch.cost.modules import module_costs
 
-    modules = [{"path": r.path, "params": r.params, "macs": r.macs, "calls": r.calls}
-               for r in module_costs(result, levels)]
+    modules = [{"path": module.path, "params": module.params, "macs": module.macs,
+                "calls": module.calls} for module in module_costs(result, levels)]
     record = {**result.to_json(), "architecture": architecture.to_json(), "modules": modules}
     if result.latency:
-        record["interval"] = dict(zip(("low", "high"),
-                                      latency_interval(result.block, result.protocol)))
+        low, high = latency_interval(result.block, result.protocol)
+        record["interval"] = {"low": low, "high": high}
     return record
 
 
-def _print(result: CostBreakdown, architecture: ModelSpec, levels: int, checks: list[CostCheck],
-           picked: dict[str, Any]) -> None:
+def _print_tables(result: CostBreakdown, architecture: ModelSpec, levels: int,
+                  checks: list[CostCheck], selected: dict[str, Any]) -> None:
     from scalesearch.cost.tables import make_cost_tables, memory_line
 
-    memory = memory_line(result)
-    protocol = result.protocol  # first, for a fit that is not there
+    memory = memory_line(result)  # before any output, because the latency model may be missing
+    protocol = result.protocol
     for table in (*make_cost_tables(result, levels),
-                  *([_checks(checks, result)] if checks else [])):
+                  *([_make_check_table(checks, result)] if checks else [])):
         print_text(table)
-    if picked:
-        print_text(make_table(("key", "answer"), picked["params"].items(), (0, 1),
-                              f"Chosen: {picked['how']}"))
+    if selected:
+        print_text(make_table(("parameter", "value"), selected["params"].items(), (0, 1),
+                              f"Selected: {selected['how']}"))
     print_text("\n".join([memory, *weight_only_macs_lines({"": result}),
                           f"architecture {architecture.id} · protocol {protocol} · "
                           f"{protocol.conventions}"]))
 
 
-def _checks(checks: list[CostCheck], result: CostBreakdown) -> Table:
+def _make_check_table(checks: list[CostCheck], result: CostBreakdown) -> Table:
     from rich.text import Text
 
     rows = []
     for check in checks:
-        difference = (f"{check.measured - check.expected:+,}" if check.measured != check.expected
-                      else "0")
-        verdict = Text("equal" if not check.explained else f"{check.explanation}; then equal")
+        difference = check.measured - check.expected
+        explanation = Text(f"{check.explanation}; then equal" if check.explained else "equal")
         if not check.is_equal:
-            verdict = Text(f"unexplained: {check.measured - check.explained - check.expected:+,}",
-                           "red")
+            explanation = Text(f"unexplained: {difference - check.explained:+,}", "red")
         rows.append((check.quantity, check.counter, f"{check.expected:,}", f"{check.measured:,}",
-                     difference, verdict))
-    lengths = result.protocol
-    title = f"one teacher-forced pass, S={lengths.source}, T={lengths.target}, V={lengths.vocab}"
-    return make_table(("", "counter", "ours", "theirs", "difference", "explained"), rows, (0, 1, 5),
-                      title)
+                     f"{difference:+,}" if difference else "0", explanation))
+    protocol = result.protocol
+    title = (f"one teacher-forced pass, S={protocol.source}, T={protocol.target}, "
+             f"V={protocol.vocab}")
+    headings = ("quantity", "counter", "scalesearch", "reference", "difference", "explanation")
+    return make_table(headings, rows, (0, 1, 5), title)

@@ -1,13 +1,14 @@
-"""``scalesearch solve FILE 'max width' --budget …``: the largest size that fits; ``--trade``: what keeps a cost."""
+"""``scalesearch solve``: largest size within a budget, and trade-offs of sizes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from scalesearch.cli.options import (
     OutputPath,
+    RenamedOption,
     json_option,
     load_architecture,
     load_space,
@@ -19,9 +20,6 @@ from scalesearch.cli.options import (
 from scalesearch.errors import UserError
 from scalesearch.terminal import print_text, wide_console
 
-if TYPE_CHECKING:
-    from scalesearch.whatif import Solutions, TradeOffs
-
 
 @click.command(name="solve")
 @click.argument("file")
@@ -29,34 +27,40 @@ if TYPE_CHECKING:
 @set_option
 @protocol_options
 @click.option("--budget", "budgets", multiple=True, metavar="LIMITS",
-              help="'params.total <= 10M "
-              "and macs.total <= 2G', or the name of one of the file's budgets. Repeatable.")
-@click.option("--for", "for_each", multiple=True, metavar="KEY=VALUES", 
-              help="Once for each: --for encoder.depth=1..24. Of a traded size: its range.")
+              help="Budget, e.g. 'params.total <= 10M and macs.total <= 2G', or the name of a "
+              "budget of the file. Can be repeated.")
+@click.option("--for", "for_each", multiple=True, metavar="KEY=VALUES",
+              help="Solve once per value, e.g. --for encoder.depth=1..24. With --trade: the range "
+              "of a size.")
 @click.option("--step", type=click.IntRange(1), default=1, show_default=True,
-              help="Look at multiples of this only.")
+              help="Only try multiples of this number.")
 @click.option("--trade", metavar="KEY,KEY",
-              help="List the pairs of these sizes that keep what --hold says.")
+              help="List the pairs of these sizes that keep the costs in --hold.")
 @click.option("--hold", "holds", multiple=True, metavar="TOLERANCE",
-              help="'macs.total within 1%', joined by 'and'.")
-@click.option("--of", "reference", metavar="FILE",
-              help="Hold the costs of this architecture, not of FILE itself.")
-@click.option("--csv", type=OutputPath(), help="Write the table.")
+              help="Costs to keep, e.g. 'macs.total within 1% and params.total within 5%'.")
+@click.option("--reference", cls=RenamedOption, earlier=("--of",), metavar="FILE",
+              help="Keep the costs of this architecture instead of FILE's.")
+@click.option("--csv", type=OutputPath(), help="Write the table as CSV.")
 @json_option
 def command(file: str, goal: str | None, settings: tuple[str, ...],
             protocol_overrides: dict[str, Any], budgets: tuple[str, ...], for_each: tuple[str, ...],
             step: int, trade: str | None, holds: tuple[str, ...], reference: str | None,
             csv: str | None, as_json: bool) -> None:
-    """The largest or smallest size of the architecture in FILE that is within a budget: GOAL is 'max KEY' or 'min KEY'.
+    """Find the largest or smallest size of the architecture in FILE within a budget.
 
-    Exact: every value is costed, or the costs are found to rise and the end is closed in on. A key
-    that FILE gives a range has that range; any other is tried from 1 up, until the budget breaks.
+    GOAL is 'max KEY' or 'min KEY'. With --trade, pairs of sizes with constant costs are listed.
+    Results are exact: all values are evaluated, or bisection is used if the costs are monotonic. If
+    FILE gives the key a range, the range is searched; otherwise all values from 1 that fit the
+    budget.
+
+    \b
+    Example: scalesearch solve transformer 'max width' --budget 'params.total <= 10M'
     """
     if (goal is None) == (trade is None):
-        raise UserError("ask for one thing: a goal such as 'max width', or --trade "
+        raise UserError("give either a goal, such as 'max width', or --trade "
                         "encoder.depth,decoder.depth", code="no-goal")
     if goal is not None and (holds or reference):
-        raise UserError("--hold and --of belong to --trade; a goal has a --budget",
+        raise UserError("--hold and --reference need --trade; a goal uses --budget",
                         code="options-conflict")
     from scalesearch import whatif
     from scalesearch.cost import load_protocol
@@ -64,29 +68,36 @@ def command(file: str, goal: str | None, settings: tuple[str, ...],
     from scalesearch.whatif.free_sizes import parse_sizes
 
     space = load_space(file, settings)
-    ranges = parse_sizes(space, {key.strip(): text if said else None for key, said, text in
-                              (one.partition("=") for one in for_each)})
+    ranges: dict[str, str | None] = {}
+    for text in for_each:
+        key, separator, values = text.partition("=")
+        ranges[key.strip()] = values if separator else None
+    sizes = parse_sizes(space, ranges)
     protocol = load_protocol(space.protocol, **protocol_overrides)
-    answer: Solutions | TradeOffs
     if trade is not None:
-        of = load_architecture(reference)[1].config if reference else None
+        config = load_architecture(reference)[1].config if reference else None
         keys = [key.strip() for key in trade.split(",")]
-        answer = whatif.find_trade_offs(space, keys, holds, of, budgets, protocol, ranges)
-        record = answer.to_json() | {"protocol": protocol.to_json()}
+        trades = whatif.find_trade_offs(space, keys, holds, config, budgets, protocol, sizes)
+        if csv:
+            write_csv(trades, csv)
+        if as_json:
+            print_costs(trades.to_json() | {"protocol": protocol.to_json()}, protocol)
+        else:
+            for part in tables.render_trades(trades, reference or "the file", protocol):
+                print_text(part, wide_console())
+        has_result = bool(trades.pairs)
     else:
-        answer = whatif.solve(space, goal or "", budgets, ranges, protocol, step)
-        record = {"goal": goal, "protocol": protocol.to_json(),
-                  "solutions": [one.to_json() for one in answer]}
-    if csv:
-        write_csv(answer, csv)
-    if as_json:
-        print_costs(record, protocol)
-    else:
-        shown = tables.render_solutions(answer, protocol) if isinstance(answer, tuple) else \
-            tables.render_trades(answer, reference or "the file as it is", protocol)
-        for at, part in enumerate(shown):
-            print_text(part, wide_console(),
-                       style="bold" if isinstance(answer, tuple) and answer[0].best and not at
-                       else None)
-    if not (any(one.best for one in answer) if isinstance(answer, tuple) else answer.pairs):
+        solutions = whatif.solve(space, goal or "", budgets, sizes, protocol, step)
+        if csv:
+            write_csv(solutions, csv)
+        if as_json:
+            print_costs({"goal": goal, "protocol": protocol.to_json(),
+                         "solutions": [solution.to_json() for solution in solutions]}, protocol)
+        else:
+            first, *others = tables.render_solutions(solutions, protocol)
+            print_text(first, wide_console(), style="bold" if solutions[0].best else None)
+            for part in others:
+                print_text(part, wide_console())
+        has_result = any(solution.best for solution in solutions)
+    if not has_result:
         raise SystemExit(1)

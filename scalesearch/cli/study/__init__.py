@@ -1,1 +1,1 @@
-"""The ``scalesearch study`` verbs. May import study and report, when a verb runs."""
+"""Commands of ``scalesearch study``, which import study and report when they run."""

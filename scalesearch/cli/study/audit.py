@@ -1,4 +1,4 @@
-"""``scalesearch study audit``: is the study's recipe fair to the architectures that it ranks?"""
+"""``scalesearch study audit``: fairness of the recipe to the architectures."""
 
 from __future__ import annotations
 
@@ -22,27 +22,32 @@ if TYPE_CHECKING:
 @click.command()
 @with_results
 @click.option("--architectures", default=12, show_default=True, type=click.IntRange(2),
-              help="How many, spread over costs and kinds.")
+              help="Number of architectures, spread over costs and architecture groups.")
 @click.option("--rates", default="0.25,0.5,1,2,4", show_default=True,
-              help="Multiples of each trial's learning rate.")
+              help="Learning rates to test, as multiples of each trial's learning rate.")
 @click.option("--rules", default="",
-              help="Further rules of learning rates, such as none,layerwise.")
+              help="Additional learning-rate scaling rules, e.g. none,layerwise.")
 @click.option("--share", default=0.25, show_default=True,
               type=click.FloatRange(0, 1, min_open=True),
-              help="Length of a training, as a share of the study's.")
+              help="Length of each training run, as a share of the study's.")
 @click.option("--until", default=0.4, show_default=True, type=click.FloatRange(0, 1, min_open=True),
-              help="Share of it after which the worse half of the rates stops; 1: none does.")
+              help="Share of the run after which the worse half of the rates stops; 1 disables "
+              "this.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1),
-              help="Trainings at a time, by Ray.")
-@click.option("--address", help="Of a running Ray cluster to train on: HOST:PORT, or auto.")
-@click.option("--dry-run", is_flag=True, help="Say what would be trained.")
+              help="Number of parallel training runs; more than one needs Ray.")
+@click.option("--address", help="Address of a running Ray cluster: HOST:PORT, or auto.")
+@click.option("--dry-run", is_flag=True, help="Print the plan without training.")
 @json_option
 def audit(results: Results, architectures: int, rates: str, rules: str, share: float, until: float,
           workers: int, address: str | None, dry_run: bool, as_json: bool) -> None:
-    """Train some of a study's architectures at several rates, and say to whom its recipe is unfair.
+    """Check whether the study's learning rate disadvantages some architectures.
 
-    It is kept in the study's folder, under audit/; the same command goes on after an interruption,
-    and `study report` has a section on it.
+    Some architectures of the study are trained with several learning rates. Results are stored in
+    the folder of the study, under audit/, and shown by `study report`. Run the same command again
+    to resume an interrupted audit.
+
+    \b
+    Example: scalesearch study audit runs/my-study --architectures 8
     """
     from scalesearch.signals import interrupt_on_signal
     from scalesearch.study.config.sections import Resources
@@ -52,10 +57,13 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
 
     console = open_console(stderr=as_json)
     plan = engine.load_or_make_plan(
-        results, AuditSettings(architectures, _rates(rates), _words(rules), share, until))
+        results, AuditSettings(architectures, _parse_rates(rates), _split(rules), share, until))
     if dry_run:
-        print_json({**asdict(plan), "trainings": plan.total_runs, "stretches": plan.stretches,
-                    "cpu_seconds": plan.cpu_seconds}) if as_json else _show_plan(plan)
+        if as_json:
+            print_json({**asdict(plan), "runs": plan.total_runs, "stretches": plan.stretches,
+                        "cpu_seconds": plan.cpu_seconds})
+        else:
+            _show_plan(plan)
         return
     job = study_job(results.study)
     resources = Resources(threads_per_trial=job["threads"], nice=job.get("nice", 0),
@@ -65,43 +73,48 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
         require_packages("ray")
     runner = make_runner(backend, workers, resources)
     with interrupt_on_signal():
-        found = engine.run_audit(results, plan, runner, lambda line: print_text(line, console))
-    print_json(found.to_json()) if as_json else _show(found)
+        fairness = engine.run_audit(results, plan, runner, lambda line: print_text(line, console))
+    if as_json:
+        print_json(fairness.to_json())
+    else:
+        _show(fairness)
 
 
-def _rates(text: str) -> tuple[float, ...]:
-    """Multiples of a rate. Raises UserError where they are none, or 1 is missing."""
+def _parse_rates(text: str) -> tuple[float, ...]:
+    """Parse multiples of the learning rate. Raises UserError if they are invalid."""
     try:
-        rates = tuple(sorted({float(one) for one in _words(text)}))
+        rates = tuple(sorted({float(number) for number in _split(text)}))
     except ValueError:
         rates = ()
     if 1.0 not in rates or len(rates) < 2 or rates[0] <= 0:
-        raise UserError(f"--rates {text}: give multiples of the study's rate, 1 and others, such "
-                        "as 0.5,1,2", code="bad-value")
+        raise UserError(f"--rates {text}: expected multiples of the study's learning rate, 1 and "
+                        "others, such as 0.5,1,2", code="bad-value")
     return rates
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(one.strip() for one in text.split(",") if one.strip())
+def _split(text: str) -> tuple[str, ...]:
+    """Split a list at commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _show_plan(plan: AuditPlan) -> None:
-    print_text(make_table(("trial", "kinds"),
+    print_text(make_table(("trial", "groups"),
                           [(member.folder, ", ".join(member.groups))
                            for member in plan.architectures]))
-    print_text(f"Would train {len(plan.architectures)} architectures by {len(plan.options)} "
-               f"recipes, {plan.total_runs} trainings of {plan.settings.budget_share:g} of the "
-               "study's length: at most "
-               f"{plan.full_runs_per_architecture * len(plan.architectures):.1f} full trainings in "
-               f"all, about {plan.cpu_seconds / 60:.1f} CPU-minutes")
+    max_full_runs = plan.full_runs_per_architecture * len(plan.architectures)
+    print_text(f"Would train {len(plan.architectures)} architectures with {len(plan.options)} "
+               f"recipes: {plan.total_runs} runs with {plan.settings.budget_share:g} of the "
+               f"study's length, at most {max_full_runs:.1f} full-budget runs in total, about "
+               f"{plan.cpu_seconds / 60:.1f} CPU-minutes")
 
 
-def _show(found: Fairness) -> None:
+def _show(fairness: Fairness) -> None:
     from scalesearch.report.fairness import describe_option
 
-    print_text(make_table(("architecture", "regret (loss)", f"regret ({found.metric})", "best"),
-                          [(one.architecture, f"{one.loss_regret:.3g}",
-                            "" if one.score_regret is None else f"{one.score_regret:.3g}",
-                            describe_option(one.best_option)) for one in found.regrets]))
-    for line in found.lines():
+    headings = ("architecture", "regret (loss)", f"regret ({fairness.metric})", "best recipe")
+    rows = [(regret.architecture, f"{regret.loss_regret:.3g}",
+             "" if regret.score_regret is None else f"{regret.score_regret:.3g}",
+             describe_option(regret.best_option)) for regret in fairness.regrets]
+    print_text(make_table(headings, rows))
+    for line in fairness.lines():
         print_text(line)

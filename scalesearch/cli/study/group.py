@@ -1,4 +1,4 @@
-"""The ``scalesearch study`` verbs: search a space for its front, and read what was found."""
+"""Commands of ``scalesearch study`` that read a study, and their group."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import OutputPath, json_option, print_json
+from scalesearch.cli.options import OutputPath, RenamedOption, json_option, print_json
 from scalesearch.cli.study import audit, run, tables, watch
 from scalesearch.cli.study.shared import (
     add_lost_column,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class StudyGroup(click.Group):
-    """Lists its verbs with their first sentences whole (click cuts them to a line), and runs none without the extra."""
+    """Lists commands with full summaries, and checks that the packages are installed."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if not ctx.resilient_parsing and not {*ctx.help_option_names} & {*args}:
@@ -39,39 +39,47 @@ class StudyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
+        with formatter.section("Commands"):
             formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=200))
                                 for name in self.list_commands(ctx)])
 
 
 @click.group(name="study", cls=StudyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Run studies, watch them, and read what they found."""
+    """Run searches, ablations and scaling studies; inspect their results."""
 
 
-for _verb in (run.run, audit.audit, tables.compare, tables.table, tables.scaling, watch.watch):
-    command.add_command(_verb)
+for _command in (run.run, audit.audit, tables.compare, tables.table, tables.scaling, watch.watch):
+    command.add_command(_command)
 
 
 @command.command()
 @study_argument
 @json_option
 def status(study: str, out: Path | None, as_json: bool) -> None:
-    """How far a study is: done, running, failed; the best so far."""
+    """Print the progress of a study and its best trials so far.
+
+    \b
+    Example: scalesearch study status runs/my-study
+    """
     from scalesearch.study.monitor.render import render_snapshot
     from scalesearch.study.monitor.snapshot import StudyWatcher
     from scalesearch.study.results.results import load_results, make_results
     from scalesearch.study.trials.trial import State
 
-    watched = StudyWatcher(find_study_folder(study, out))
-    shown = watched.snapshot()
-    results = load_results(watched.study.folder) if shown.problem else make_results(watched.study)
+    watcher = StudyWatcher(find_study_folder(study, out))
+    snapshot = watcher.snapshot()
+    if snapshot.problem:
+        results = load_results(watcher.study.folder)
+    else:
+        results = make_results(watcher.study)
     if as_json:
-        found = shown.to_json()
-        print_json({**found, **results_to_json(results), "teacher_progress": found["teacher"]})
+        progress = snapshot.to_json()
+        print_json({**progress, **results_to_json(results),
+                    "teacher_progress": progress["teacher"]})
         return
     console = snapshot_console()
-    console.print(render_snapshot(shown, console.width))
+    console.print(render_snapshot(snapshot, console.width))
     for line in results.warnings():
         print_text(line, console)
     print_proxies(results, console)
@@ -81,20 +89,24 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
 
 @command.command()
 @with_results
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--all", "all_trials", is_flag=True,
-              help="Every proposal with its state, not only the front.")
-@click.option("--latex", "as_latex", is_flag=True, help="Print a LaTeX table (booktabs) instead.")
+              help="Print all trials with their states.")
+@click.option("--latex", "as_latex", is_flag=True, help="Print a LaTeX table (booktabs).")
 @json_option
 def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, as_json: bool) -> None:
-    """The candidates that no other dominates."""
+    """Print the Pareto front.
+
+    \b
+    Example: scalesearch study front runs/my-study
+    """
     from scalesearch.api.display import frame_to_table
     from scalesearch.report.table import drop_empty_columns, format_trials
     from scalesearch.report.text_tables import to_csv, to_latex
 
     if as_csv + as_json + as_latex > 1:
-        raise UserError("--csv, --json and --latex each print the front in a form of its own: give "
-                        "one of them", code="options-conflict")
+        raise UserError("--csv, --json and --latex cannot be combined: use one of them",
+                        code="options-conflict")
     rows = results.table if all_trials else results.front
     if as_csv:
         click.echo(to_csv(drop_empty_columns(add_lost_column(results, rows))), nl=False)
@@ -115,10 +127,14 @@ def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, as_j
 @click.argument("trial", type=int)
 @json_option
 def show(results: Results, trial: int, as_json: bool) -> None:
-    """Everything of the trial TRIAL: its scores, costs, rungs, hyperparameters and files."""
+    """Print one trial: scores, costs, rungs, hyperparameters and files.
+
+    \b
+    Example: scalesearch study show runs/my-study 12
+    """
     if as_json:
-        chosen = get_trial(results, trial)
-        print_json({**chosen.to_json(), "record": results.study.record(chosen)})
+        selected = get_trial(results, trial)
+        print_json({**selected.to_json(), "record": results.study.record(selected)})
     else:
         print_trial(results, trial, open_console())
 
@@ -126,16 +142,20 @@ def show(results: Results, trial: int, as_json: bool) -> None:
 @command.command()
 @with_results
 @click.option("--to", type=OutputPath(is_folder=True),
-              help="Folder for the figures, if not the study's.")
+              help="Output folder (default: the study's).")
 @json_option
 def plot(results: Results, to: Path | None, as_json: bool) -> None:
-    """Figures of quality against cost, as PNG and SVG."""
+    """Plot quality against cost, as PNG and SVG.
+
+    \b
+    Example: scalesearch study plot runs/my-study
+    """
     from scalesearch.study.results.publish import write_figures
 
     files = write_figures(results, to or results.study.folder)
     if not files:
-        raise UserError(f"{results.study.folder}: no candidate is finished yet, so there is "
-                        "nothing to plot", code="nothing-finished")
+        raise UserError(f"{results.study.folder}: nothing to plot, because no trial is finished",
+                        code="nothing-finished")
     if as_json:
         print_json({"files": [str(file) for file in files]})
         return
@@ -145,35 +165,48 @@ def plot(results: Results, to: Path | None, as_json: bool) -> None:
 
 @command.command()
 @with_results
-@click.option("--to", type=OutputPath(), help="The page's file, if not the study's report.html.")
-@click.option("--alone", "standalone", is_flag=True,
-              help="Without links to the study's files: for a page that is sent elsewhere.")
+@click.option("--to", type=OutputPath(), help="Output file (default: report.html of the study).")
+@click.option("--standalone", cls=RenamedOption, earlier=("--alone",), is_flag=True,
+              help="Omit links to the study's files, to share the page.")
 @json_option
 def report(results: Results, to: Path | None, standalone: bool, as_json: bool) -> None:
-    """One HTML page of everything found so far; it needs no network."""
+    """Write an HTML report of the results so far. The page needs no network.
+
+    \b
+    Example: scalesearch study report runs/my-study --to report.html
+    """
     from scalesearch.study.results.page.render import write_page
 
     file = write_page(results, to or results.study.folder / "report.html", standalone)
-    print_json({"files": [str(file)]}) if as_json else print_text(file)
+    if as_json:
+        print_json({"files": [str(file)]})
+    else:
+        print_text(file)
 
 
 @command.command()
 @study_argument
 @click.option("--to", type=OutputPath(is_folder=True),
-              help="Folder to write (the study's, with -repaired).")
+              help="Output folder (default: the study's with the suffix -repaired).")
 @json_option
 def repair(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
-    """Copy what is whole of a damaged study into another folder; the study itself is not changed."""
+    """Copy the intact parts of a damaged study to another folder.
+
+    The study is not changed.
+
+    \b
+    Example: scalesearch study repair runs/my-study --to runs/my-study-repaired
+    """
     import msgspec
 
-    from scalesearch.study.results.repair import repair as save
+    from scalesearch.study.results.repair import repair as repair_study
 
     folder = find_study_folder(study, out)
-    repaired = save(folder, to or folder.with_name(f"{folder.resolve().name}-repaired"))
+    repaired = repair_study(folder, to or folder.with_name(f"{folder.resolve().name}-repaired"))
     if as_json:
         print_json(msgspec.to_builtins(repaired))
         return
-    for line in (*(f"lost: {one}" for one in repaired.lost),
-                 *(f"saved: {one}" for one in repaired.saved)):
+    for line in (*(f"lost: {name}" for name in repaired.lost),
+                 *(f"saved: {name}" for name in repaired.saved)):
         print_text(line)
     print_text(f"{repaired.kept_events} events -> {repaired.folder}")

@@ -1,4 +1,4 @@
-"""``scalesearch study run``: from a study file to its end, and what is shown and written there."""
+"""``scalesearch study run``: run a study from its file, and write its results."""
 
 from __future__ import annotations
 
@@ -34,32 +34,34 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("study")
 @click.option("--trials", type=click.IntRange(1),
-              help="Candidates to train, in place of the file's.")
+              help="Number of candidates to train (overrides the file).")
 @click.option("--workers", type=click.IntRange(1),
-              help="Candidates to train at a time; more than one needs Ray.")
-@click.option("--backend", type=click.Choice(["inprocess", "ray"]), help="Where to train.")
-@click.option("--address", help="Of a running Ray cluster to train on: HOST:PORT, or auto.")
+              help="Number of parallel workers. More than one needs Ray.")
+@click.option("--backend", type=click.Choice(["inprocess", "ray"]), help="Execution backend.")
+@click.option("--address", help="Address of a running Ray cluster: HOST:PORT, or auto.")
 @click.option("--out", type=OutputPath(is_folder=True),
-              help="The study's folder, in place of runs/NAME.")
-@click.option("--resume", is_flag=True, help="Go on with a study that was begun.")
+              help="Folder of the study (default: runs/NAME).")
+@click.option("--resume", is_flag=True, help="Resume a study that was started.")
 @click.option("--fork", type=OutputPath(is_folder=True),
-              help="Go on in this folder, with what "
-              "still counts of a study whose space, budget or objectives have changed.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; train and write nothing.")
+              help="Continue in this new folder, reusing results that are still valid after the "
+              "space, budget or objectives changed.")
+@click.option("--dry-run", is_flag=True,
+              help="Print the plan without training or writing files.")
 @click.option("--measure", type=click.FloatRange(0, 600), default=20.0, show_default=True,
               metavar="SECONDS", envvar="SCALESEARCH_MEASURE", show_envvar=True,
-              help="How long to "
-              "measure the speed of models on this machine, for the forecast; 0: no forecast.")
+              help="Seconds to measure training speed, for the forecast; 0 disables it.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE",
-              help="Change a key: --set recipe.steps=500.")
+              help="Change a key, for example --set recipe.steps=500. Can be repeated.")
 @json_option
 def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | None, as_json: bool,
         sets: tuple[str, ...], measure: float, **flags: Any) -> None:
-    """Run the study that the file STUDY describes, to its end: a search, a grid, an ablation or a scaling study.
+    """Run a study from its file: a search, a grid, an ablation or a scaling study.
 
-    Ctrl-C (exit status 130) and SIGTERM (143) have the workers save and stop; --resume goes on from
-    there. STUDY may be the folder of a study that was begun: it is then the file, with the options,
-    that it was last run with.
+    After Ctrl-C (exit status 130) or SIGTERM (143), workers save and stop; resume with --resume.
+    STUDY may also be the folder of a started study, which runs with its last file and options.
+
+    \b
+    Example: scalesearch study run quick --trials 20
     """
     from scalesearch.library import find_file
     from scalesearch.study.config.command import read_started_study, started_study_folder
@@ -72,30 +74,35 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
         flags["backend"] = "ray"
     flagged = tuple(f"{names.get(key, key)}={value}"
                     for key, value in flags.items() if value is not None)
-    if begun := started_study_folder(study):
-        fork = fork and fork.absolute()  # since reading it may change the working folder
-        spec = read_started_study(begun, (*sets, *flagged), out)
+    changes = (*sets, *flagged)
+    if started_folder := started_study_folder(study):
+        fork = fork and fork.absolute()  # reading the study may change the working directory
+        spec = read_started_study(started_folder, changes, out)
     else:
-        spec = read_study(find_file(study, "studies"), (*sets, *flagged), out)
-    said = {change.partition("=")[0].strip() for change in (*sets, *flagged)}
+        spec = read_study(find_file(study, "studies"), changes, out)
+    changed_keys = {change.partition("=")[0].strip() for change in changes}
     if spec.backend == "ray":
         require_packages("ray")
-    spec = limit_to_one_worker(spec, said, partial(print_text, console=console))
+    spec = limit_to_one_worker(spec, changed_keys, partial(print_text, console=console))
     try:
         if dry_run:
             from scalesearch.study.engine.dry_run import describe_fork
-            from scalesearch.study.engine.dry_run import dry_run as look
+            from scalesearch.study.engine.dry_run import dry_run as plan_study
 
-            plan = look(spec, measure)
-            print_json(plan.to_json()) if as_json else plan.show(console)
+            plan = plan_study(spec, measure)
+            if as_json:
+                print_json(plan.to_json())
+            else:
+                plan.show(console)
             for line in describe_fork(spec, fork) if fork else ():
                 print_text(line, console)
             return
         _run(spec, resume, console, fork, measure)
     except StudyChangedError as error:
-        shown = f"{error}\n  {_command_of(free_fork_folder(spec.out))}" if error.can_fork else str(
-            error)
-        raise UserError(shown, code=error.code) from None
+        message = str(error)
+        if error.can_fork:
+            message += f"\n  {_fork_command(free_fork_folder(spec.out))}"
+        raise UserError(message, code=error.code) from None
     except UserError as error:
         raise with_position(error, spec) from None
     from scalesearch.study.trials.study_dir import resumable
@@ -105,22 +112,23 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
 
 
 def free_fork_folder(folder: Path) -> Path:
-    """The first of ``folder-2``, ``folder-3``, … that is free."""
-    return next(place
-                for number in itertools.count(2)
-                if not (place := Path(f"{folder}-{number}")).exists())
+    """Return the first of ``folder-2``, ``folder-3``, … that does not exist."""
+    candidates = (Path(f"{folder}-{number}") for number in itertools.count(2))
+    return next(path for path in candidates if not path.exists())
 
 
-def _command_of(fork: Path) -> str:
-    """The command that was given, as it would be for a fork."""
+def _fork_command(fork: Path) -> str:
+    """Return the command line of this run with ``--fork``."""
     from scalesearch.study.config.storage_url import mask_passwords
 
-    given = click.get_current_context().params
-    flags = [(f"--{key}", str(given[key]))
-             for key in ("trials", "workers", "backend", "address", "out") if given[key]]
-    words = [given["study"], *itertools.chain(*flags),
-             *itertools.chain(*(("--set", one) for one in given["sets"]))]
-    return shlex.join(["scalesearch", "study", "run", *map(mask_passwords, words), "--fork",
+    params = click.get_current_context().params
+    arguments = [params["study"]]
+    for key in ("trials", "workers", "backend", "address", "out"):
+        if params[key]:
+            arguments += [f"--{key}", str(params[key])]
+    for setting in params["sets"]:
+        arguments += ["--set", setting]
+    return shlex.join(["scalesearch", "study", "run", *map(mask_passwords, arguments), "--fork",
                        str(fork)])
 
 
@@ -132,12 +140,13 @@ def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None,
     try:
         with interrupt_on_signal():
             reason = launch(spec, resume, console, fork, measure)
-    except SignalInterrupt as stopped:
+    except SignalInterrupt as interrupt:
         folder = str(fork or spec.out)
-        again = ("scalesearch", "study", "run", folder, "--resume")
-        how = shlex.join(again) if started_study_folder(folder) else "the same command"
-        print_text(f"Stopped; nothing finished is lost. Go on with: {how}", console)
-        raise SystemExit(stopped.status) from None
+        command = "the same command"
+        if started_study_folder(folder):
+            command = shlex.join(["scalesearch", "study", "run", folder, "--resume"])
+        print_text(f"Stopped. Finished trials are saved. Resume with: {command}", console)
+        raise SystemExit(interrupt.status) from None
     print_text(f"The study ended: {reason}.", console)
 
 
@@ -147,23 +156,27 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
 
     results = load_results(folder)
     files = write_outputs(results)
-    found = results_to_json(results)
+    record = results_to_json(results)
     if results.study.meta.architectures is not None:
-        more, own = _report_architectures(results, None if as_json else console)
-        files = more + files
-        found = found | own
+        tables, tables_record = _report_architectures(results, None if as_json else console)
+        files = tables + files
+        record |= tables_record
     elif not as_json:
         print_front(results, console)
         print_proxies(results, console)
     if as_json:
-        print_json(found | {"files": [str(file) for file in files]})
+        print_json(record | {"files": [str(file) for file in files]})
     else:
         print_written_files(files, console)
 
 
 def _report_architectures(results: Results, console: Console | None) -> tuple[
         list[Path], dict[str, Any]]:
-    """Writes what is made of a study's rows, and shows it on ``console``: their table, or how scores grow."""
+    """Write the table or the scaling laws of fixed architectures, and print them.
+
+    Returns:
+        The files, and the content as JSON.
+    """
     if results.study.meta.type == "scaling":
         from scalesearch.report.scaling.tables import to_json
         from scalesearch.study.results.tables import scaling_of, write_scaling

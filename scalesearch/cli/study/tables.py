@@ -1,4 +1,4 @@
-"""``study table``, ``study scaling``, ``study compare``: rows, rules and whole studies, set side by side."""
+"""``scalesearch study table``, ``study scaling`` and ``study compare``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.blocks.sizes import is_number
-from scalesearch.cli.options import OutputPath, json_option, print_json, seed_option
-from scalesearch.cli.study.shared import print_ablation, print_scaling, print_written_files, with_results
+from scalesearch.cli.options import (
+    OutputPath,
+    RenamedOption,
+    json_option,
+    print_json,
+    seed_option,
+)
+from scalesearch.cli.study.shared import (
+    load_study,
+    print_ablation,
+    print_scaling,
+    print_written_files,
+    with_results,
+)
 from scalesearch.errors import UserError
 from scalesearch.terminal import print_text
 
@@ -21,47 +33,57 @@ if TYPE_CHECKING:
 @click.command()
 @with_results
 @click.option("--base", metavar="NAME",
-              help="The row to compare with; the base or the first, if not given.")
-@click.option("--metric", metavar="NAME", help="The score, if not the task's main metric.")
+              help="Architecture to compare with (default: the base, or the first).")
+@click.option("--metric", metavar="NAME",
+              help="Metric (default: the task's main metric). Test scores: test.bleu.")
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.9, show_default=True,
-              help="Of the intervals of the differences.")
+              help="Confidence level of the intervals.")
 @click.option("--to", type=OutputPath(is_folder=True),
-              help="Folder for table.md, .csv and .tex, if not the study's.")
+              help="Output folder for table.md, .csv and .tex (default: the study's).")
 @json_option
 def table(results: Results, base: str | None, metric: str | None, confidence: float,
           to: Path | None, as_json: bool) -> None:
-    """The rows or references of a study as a table: exact cost, score over seeds, difference to the base."""
+    """Print a table of architectures: cost, scores, and difference to the base.
+
+    \b
+    Example: scalesearch study table runs/my-ablation --base transformer
+    """
     from scalesearch.study.results.tables import table_of, write_table
 
-    rows = table_of(results, metric or results.main_metric, base, confidence)
-    files = write_table(rows, to or results.study.folder)
+    ablation = table_of(results, metric or results.main_metric, base, confidence)
+    files = write_table(ablation, to or results.study.folder)
     if as_json:
-        print_json({**rows.to_json(), "files": [str(file) for file in files]})
+        print_json({**ablation.to_json(), "files": [str(file) for file in files]})
         return
-    print_ablation(results, rows)
+    print_ablation(results, ablation)
     print_written_files(files)
 
 
 @click.command()
 @with_results
 @click.option("--metric", metavar="NAME",
-              help="The score, if not the task's main metric; test.bleu for that of test.")
+              help="Metric (default: the task's main metric). Test scores: test.bleu.")
 @click.option(
     "--at", "ranking_sizes", multiple=True, metavar="COST=SIZE",
-    help="Rank the rules there, as in params.total=2M; the budget, if not given. Repeatable.")
+    help="Size at which to rank the rules, e.g. params.total=2M (default: the budget). Can be "
+         "repeated.")
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999),
-              help="Of all intervals, if not the study's.")
+              help="Confidence level of the intervals (default: the study's).")
 @click.option("--to", type=OutputPath(is_folder=True),
-              help="Folder for tables and figures, if not the study's.")
+              help="Output folder for tables and figures (default: the study's).")
 @json_option
 def scaling(results: Results, metric: str | None, ranking_sizes: tuple[str, ...],
             confidence: float | None, to: Path | None, as_json: bool) -> None:
-    """Laws, forecasts, score per million parameters and the rule to follow, of a scaling study."""
+    """Print the power laws, predictions and ranking of rules of a scaling study.
+
+    \b
+    Example: scalesearch study scaling runs/my-scaling --at params.total=2M
+    """
     from scalesearch.report.scaling.tables import to_json
     from scalesearch.study.results.tables import scaling_of, write_scaling
 
-    study = scaling_of(results, metric, [parse_cost_size(place) for place in ranking_sizes],
-                       confidence)
+    sizes = [parse_cost_size(text) for text in ranking_sizes]
+    study = scaling_of(results, metric, sizes, confidence)
     files = write_scaling(study, to or results.study.folder)
     if as_json:
         print_json({**to_json(study), "files": [str(file) for file in files]})
@@ -71,10 +93,10 @@ def scaling(results: Results, metric: str | None, ranking_sizes: tuple[str, ...]
 
 
 def parse_cost_size(text: str) -> tuple[str, float]:
-    """``params.total=2M`` as a cost and a size.
+    """Parse a cost and a size, such as ``params.total=2M``.
 
     Raises:
-        UserError: it is none.
+        UserError: the text is not a cost and a size.
     """
     from scalesearch.space.syntax.domains import ConstantDomain
     from scalesearch.space.syntax.lexer import ValueSyntaxError
@@ -96,24 +118,29 @@ def parse_cost_size(text: str) -> tuple[str, float]:
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @click.option("--to", type=OutputPath(is_folder=True),
-              help="Folder for the figures, as PNG and SVG.")
-@click.option("--resamples", "--draws", "resamples", type=click.IntRange(100), default=2000, show_default=True,
-              help="Of the bootstrap.")
+              help="Output folder for the figures, as PNG and SVG.")
+@click.option("--resamples", cls=RenamedOption, earlier=("--draws",), type=click.IntRange(100),
+              default=2000, show_default=True, help="Number of bootstrap resamples.")
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.9, show_default=True,
-              help="Of the interval of the difference.")
-@seed_option(1, "Of the bootstrap.")
+              help="Confidence level of the intervals.")
+@seed_option(1, "Random seed.")
 @json_option
 def compare(first: str, second: str, to: Path | None, resamples: int, confidence: float, seed: int,
             as_json: bool) -> None:
-    """Compare the studies A and B (folders, or study files): fronts, hypervolumes, and the difference."""
-    from scalesearch.cli.study.shared import load_study
-    from scalesearch.report import compare as report
+    """Compare two studies (folders or study files) by hypervolume.
 
-    results = (load_study(first), load_study(second))
-    one, other = (_side(study, name) for study, name in zip(results, _names(*results)))
-    comparison = report.compare_studies(one, other, n_resamples=resamples, confidence=confidence,
-                                        seed=seed)
-    files = _figures(results[0], (one, other), comparison, to) if to else []
+    \b
+    Example: scalesearch study compare runs/bayes runs/random --to figures
+    """
+    from scalesearch.report.compare import compare_studies
+
+    first_results = load_study(first)
+    second_results = load_study(second)
+    first_name, second_name = _distinct_names(first_results, second_results)
+    studies = (_compared_study(first_results, first_name),
+               _compared_study(second_results, second_name))
+    comparison = compare_studies(*studies, n_resamples=resamples, confidence=confidence, seed=seed)
+    files = _write_figures(first_results, studies, comparison, to) if to else []
     if as_json:
         print_json({**comparison.to_json(), "files": [str(file) for file in files]})
         return
@@ -121,16 +148,16 @@ def compare(first: str, second: str, to: Path | None, resamples: int, confidence
         print_text(str(line))
 
 
-def _names(first: Results, second: Results) -> tuple[str, str]:
-    """What to call two studies: by their names, or where these are the same by their folders."""
-    for one, other in ((first.study.meta.name, second.study.meta.name),
-                       (first.study.folder, second.study.folder)):
-        if one != other:
-            return str(one), str(other)
+def _distinct_names(first: Results, second: Results) -> tuple[str, str]:
+    """Return the names of two studies, or their folders if the names are equal."""
+    if first.study.meta.name != second.study.meta.name:
+        return first.study.meta.name, second.study.meta.name
+    if first.study.folder != second.study.folder:
+        return str(first.study.folder), str(second.study.folder)
     return f"{first.study.folder} (A)", f"{second.study.folder} (B)"
 
 
-def _side(results: Results, name: str) -> ComparedStudy:
+def _compared_study(results: Results, name: str) -> ComparedStudy:
     from scalesearch.report.compare import ComparedStudy
     from scalesearch.study.trials.record import describe_teacher_facts
 
@@ -141,21 +168,23 @@ def _side(results: Results, name: str) -> ComparedStudy:
                          results.macs_once)
 
 
-def _figures(results: Results, sides: tuple[ComparedStudy, ComparedStudy],
-             comparison: StudyComparison, to: Path) -> list[Path]:
-    """Quality against each cost that is an objective, or against the parameters where none is."""
+def _write_figures(results: Results, studies: tuple[ComparedStudy, ComparedStudy],
+                   comparison: StudyComparison, to: Path) -> list[Path]:
+    """Plot quality against each cost objective, or against the parameters without any."""
     from scalesearch.report.compare import plot_comparison
     from scalesearch.report.figures.style import save_figure
 
     y = results.main_metric
     subject = results.subject
-    costs = [name for name, way in comparison.objectives.items() if name != y and way == "min"] or [
-        "params.total"]
+    costs = [name for name, direction in comparison.objectives.items()
+             if name != y and direction == "min"] or ["params.total"]
     try:
         to.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--to {to}: {error.strerror or error}", code="cannot-write") from None
     corpus = subject.corpus + (" (synthetic)" if subject.synthetic else "")
-    stems = [f"compare-{y}-vs-{x.removesuffix('.total')}".replace(".", "-") for x in costs]
-    return [file for x, stem in zip(costs, stems)
-            for file in save_figure(plot_comparison(sides, comparison, x, y, corpus), to / stem)]
+    files = []
+    for x in costs:
+        stem = f"compare-{y}-vs-{x.removesuffix('.total')}".replace(".", "-")
+        files += save_figure(plot_comparison(studies, comparison, x, y, corpus), to / stem)
+    return files

@@ -1,4 +1,4 @@
-"""``scalesearch study watch``: a study that runs elsewhere, on a screen that renews itself."""
+"""``scalesearch study watch``: follow a running study."""
 
 from __future__ import annotations
 
@@ -22,77 +22,81 @@ if TYPE_CHECKING:
 @click.command()
 @study_argument
 @click.option("--every", type=click.FloatRange(0.1), default=2.0, show_default=True,
-              metavar="SECONDS", help="Between two looks.")
-@click.option("--once", is_flag=True, help="Look once, print that, and end.")
+              metavar="SECONDS", help="Refresh interval.")
+@click.option("--once", is_flag=True, help="Print the current state once and exit.")
 @click.option("--wait/--no-wait", default=None,
-              help="Go on watching when the study stops, until "
-              "it is resumed and has finished.  [default: on a terminal]")
+              help="Keep watching a stopped study until it is resumed and finishes.  [default: on "
+              "a terminal]")
 @json_option
 def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | None,
           as_json: bool) -> None:
-    """Watch a study that runs, from anywhere that sees its folder; reads only.
+    """Follow a running study, from any machine that can read its folder.
 
-    Ends when the study has finished.
+    The screen shows the process that runs the study and its heartbeat, finished and running trials,
+    the remaining time, rungs, the teacher, the front and the last events. If the output is not a
+    terminal, one line per change is printed. The command only reads, and ends when the study has
+    finished.
 
-    Shows who runs it and whether that lives, what is done and how long the rest may take, what is
-    in training, the rungs, the teacher, the front so far and what happened last. Where the output
-    is no terminal, a line a change.
+    \b
+    Example: scalesearch study watch runs/my-study
     """
     from scalesearch.study.monitor.snapshot import StudyWatcher
 
-    watched = StudyWatcher(find_study_folder(study, out))
+    watcher = StudyWatcher(find_study_folder(study, out))
     if as_json:
-        print_json(watched.snapshot().to_json())
+        print_json(watcher.snapshot().to_json())
         return
     if once:
         from scalesearch.study.monitor.render import render_snapshot
 
         console = snapshot_console()
-        console.print(render_snapshot(watched.snapshot(), console.width))
+        console.print(render_snapshot(watcher.snapshot(), console.width))
         return
     console = open_console()
     wait = console.is_terminal if wait is None else wait
     try:
-        _redraw(watched, console, every, wait) if console.is_terminal else _print_changes(
-            watched, every, wait)
+        if console.is_terminal:
+            _redraw(watcher, console, every, wait)
+        else:
+            _print_changes(watcher, every, wait)
     except KeyboardInterrupt:
-        raise SystemExit(0) from None  # the study runs on; there is nothing to be said
+        raise SystemExit(0) from None  # the study keeps running
 
 
-def _ended(owner: Owner, wait: bool) -> bool:
-    """Whether nothing more is to be seen; what was stopped may be resumed."""
+def _is_over(owner: Owner, wait: bool) -> bool:
+    """Return True if the study is over. With ``wait``, a stopped study is not over."""
     from scalesearch.study.monitor.heartbeat import STOPPED
 
     return owner.is_over and not (wait and owner.state == STOPPED)
 
 
-def _redraw(watched: StudyWatcher, console: Console, every: float, wait: bool) -> None:
-    """Until the study is over; the last screen stays on the terminal."""
+def _redraw(watcher: StudyWatcher, console: Console, every: float, wait: bool) -> None:
+    """Update the screen until the study is over; the last screen stays visible."""
     from rich.live import Live
 
     from scalesearch.study.monitor.render import render_snapshot
 
-    shown = watched.snapshot()
+    snapshot = watcher.snapshot()
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            live.update(render_snapshot(shown, console.width, console.height), refresh=True)
-            if _ended(shown.owner, wait):
+            live.update(render_snapshot(snapshot, console.width, console.height), refresh=True)
+            if _is_over(snapshot.owner, wait):
                 return
             time.sleep(every)
-            shown = watched.snapshot()
+            snapshot = watcher.snapshot()
 
 
-def _print_changes(watched: StudyWatcher, every: float, wait: bool) -> None:
-    """Until the study is over: where it stands, then a line a change, at last the front."""
+def _print_changes(watcher: StudyWatcher, every: float, wait: bool) -> None:
+    """Print the progress, one line per change, and finally the front."""
     from scalesearch.study.monitor.render import ChangePrinter
 
-    plain = ChangePrinter()
+    printer = ChangePrinter()
     while True:
-        shown = watched.snapshot()
-        for line in plain.lines(shown, tuple(watched.follower.events)):
+        snapshot = watcher.snapshot()
+        for line in printer.lines(snapshot, tuple(watcher.follower.events)):
             print_text(line)
-        if _ended(shown.owner, wait):
+        if _is_over(snapshot.owner, wait):
             break
         time.sleep(every)
-    for line in plain.end(shown):
+    for line in printer.end(snapshot):
         print_text(line)

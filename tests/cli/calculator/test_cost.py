@@ -42,7 +42,7 @@ def test_artifacts_are_told_of_in_every_view_or_refused() -> None:
     beside = CliRunner().invoke(command, [*small, "--against", "width=128"])
     assert f"plain: artifact.bytes {alone:,} of ctranslate2-int8" in beside.output
     with refuses("options-conflict", "artifact"):
-        raise CliRunner().invoke(command, [*small, "--cite"]).exception
+        raise CliRunner().invoke(command, [*small, "--formula"]).exception
 
 
 EDGE = ("encoder.depth=12 decoder.depth=2 decoder.interleaved=yes decoder.ffn.hidden=128 "
@@ -141,7 +141,7 @@ def test_what_is_left_out_and_what_is_counted_once_is_said(
 ANTHE = "reference/anthe"
 PRINTS = {  # of an architecture with work on weights alone
     "cost": ["cost", ANTHE], "compare": ["cost", ANTHE, "--against", "encoder.depth=1"],
-    "sweep": ["cost", ANTHE, "--sweep", "encoder.depth=1 | 2"], "formulas": ["cost", ANTHE, "--cite"],
+    "sweep": ["cost", ANTHE, "--sweep", "encoder.depth=1 | 2"], "formulas": ["cost", ANTHE, "--formula"],
     "solve": ["solve", ANTHE, "max encoder.depth", "--budget", "params.total <= 50M"],
     "trade": ["solve", ANTHE, "--trade", "encoder.depth,decoder.depth", "--hold", "macs.total within 30%"],
     "feasible": ["feasible", ANTHE, "--set", "encoder.depth=1 | 2", "--budget", "params.total <= 100M"],

@@ -33,7 +33,7 @@ def run(*arguments: str, code: int = 0) -> str:
 
 
 def test_counts_and_tables_as_json(space: Path) -> None:
-    found = json.loads(run(str(space), "--budget", BUDGET, "--draws", "100", "--json"))
+    found = json.loads(run(str(space), "--budget", BUDGET, "--samples", "100", "--json"))
     sound = [bill for _, bill in listed("edge") if bill]
     fitting = [b
                for b in sound
@@ -57,7 +57,7 @@ def test_of_a_space_with_nothing_open_there_are_no_shares_to_draw(tmp_path: Path
 
 def test_what_people_see(space: Path, tmp_path: Path) -> None:
     out = tmp_path / "plots"
-    said = run(str(space), "--budget", BUDGET, "--draws", "200", "--plot", str(out), "--csv",
+    said = run(str(space), "--budget", BUDGET, "--samples", "200", "--plot", str(out), "--csv",
                str(tmp_path / "csv"))
     for words in ("Configurations: ", "(exact)", "Distinct networks: ", "Violated constraints",
                   "Feasible share by parameter value (exact)", "least params.non_embedding",
@@ -68,7 +68,7 @@ def test_what_people_see(space: Path, tmp_path: Path) -> None:
     files = "values.csv", "violations.csv", "sample.csv", "front.csv"
     assert {file.name for file in (tmp_path / "csv").iterdir()} == set(files)
     rows = list(csv.DictReader((tmp_path / "csv" / "front.csv").open()))
-    found = json.loads(run(str(space), "--budget", BUDGET, "--draws", "200", "--json"))
+    found = json.loads(run(str(space), "--budget", BUDGET, "--samples", "200", "--json"))
     points = list(zip(found["front"], found["front_params"], strict=True))
     assert [{name: value for name, value in row.items() if value}
             for row in rows] == [{name: str(value) for name, value in (costs | answers).items()}
@@ -83,7 +83,7 @@ def test_what_people_see(space: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("budget", ["params.total <= 1e30", "params.total >= -1e30"])
 def test_a_budget_beyond_64_bits_leaves_everything(budget: str, space: Path) -> None:
-    found = json.loads(run(str(space), "--budget", budget, "--draws", "100", "--json"))
+    found = json.loads(run(str(space), "--budget", budget, "--samples", "100", "--json"))
     assert found["exact"] and found["feasible"] == found["valid"] > 0
 
 
@@ -101,7 +101,7 @@ def test_shares_say_of_what_they_are_and_no_empty_column_stands_beside_them(
         tmp_path, most, code, columns) -> None:
     file = tmp_path / "two.yaml"
     file.write_text(TWO)
-    arguments = (str(file), "--budget", f"params.non_embedding <= {most}", "--draws", "100")
+    arguments = (str(file), "--budget", f"params.non_embedding <= {most}", "--samples", "100")
     found = json.loads(run(*arguments, "--json", code=code))
     said = run(*arguments, code=code).splitlines()
     heading = next(line for line in said if line.startswith("┃ parameter"))
@@ -120,7 +120,7 @@ encoder: { depth: 4, heads: 3, head_dim: 16, ffn: { relu: { hidden: 192 } } }
 decoder: { depth: 2, interleaved: no, heads: 3, head_dim: 16, ffn: { relu: { hidden: 12 } } }
 share: { encoder.ffn: one }
 """)
-    found = json.loads(run(str(space), "--draws", "100", "--near", str(start), "--json"))
+    found = json.loads(run(str(space), "--samples", "100", "--near", str(start), "--json"))
     assert found["budgets"] == ["params.total <= 150k"]
     assert found["near"] and all(near["costs"]["params.non_embedding"] > 0
                                  for near in found["near"])
@@ -130,7 +130,7 @@ share: { encoder.ffn: one }
 def test_a_space_without_an_end_is_drawn_from(tmp_path: Path) -> None:
     file = tmp_path / "endless.yaml"
     file.write_text(TWO + "tensor_chain: { length: 2, ffn: 0.05..0.5 log }\n")
-    found = json.loads(run(str(file), "--budget", "params.non_embedding <= 60k", "--draws", "100",
+    found = json.loads(run(str(file), "--budget", "params.non_embedding <= 60k", "--samples", "100",
                            "--json"))
     assert not found["exact"] and found[
         "feasible"] is None and "a continuous range" in found["inexact_reason"]
@@ -139,14 +139,14 @@ def test_a_space_without_an_end_is_drawn_from(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_space_that_takes_too_long_to_count_is_drawn_from() -> None:
-    found = json.loads(run("slim", "--set", "width=96..128 step 2", "--draws", "120", "--json"))
+    found = json.loads(run("slim", "--set", "width=96..128 step 2", "--samples", "120", "--json"))
     assert not found["exact"] and found["low"] <= found["share"] <= found["high"]
     assert (found["feasible"] is None
             and "combinations" in found["inexact_reason"]) or "structures" in found["inexact_reason"]
 
 
 def test_nothing_that_fits_says_how_far_to_relax(space: Path) -> None:
-    said = run(str(space), "--budget", "params.total <= 1k", "--draws", "100", code=1)
+    said = run(str(space), "--budget", "params.total <= 1k", "--samples", "100", code=1)
     least = min(bill[1]["params.total"] for _, bill in listed("edge") if bill)
     assert f"The smallest params.total of any candidate is {least:,}" in said
 
@@ -172,13 +172,13 @@ def test_no_budget_at_all_is_refused() -> None:
 
 def test_an_architecture_from_outside_is_taken_at_the_nearest_answers(space: Path) -> None:
     """The shipped transformer: its width, depths and heads are none of this space's."""
-    found = json.loads(run(str(space), "--draws", "100", "--near", "transformer", "--json"))
+    found = json.loads(run(str(space), "--samples", "100", "--near", "transformer", "--json"))
     assert found["start"]["width"] == ["512", "48"] and found["start"]["encoder.depth"] == [
         "6", "4"]
     assert found["near"] and all(near["costs"]["params.non_embedding"] < 150_000
                                  for near in found["near"])
-    said = run(str(space), "--draws", "100", "--near", "transformer").splitlines()
-    assert said[0].startswith("transformer is not of this space") and "width 512 → 48" in said[0]
+    said = run(str(space), "--samples", "100", "--near", "transformer").splitlines()
+    assert said[0].startswith("transformer is not in this space") and "width 512 → 48" in said[0]
 
 
 @pytest.mark.parametrize("count", range(1, 26))

@@ -101,7 +101,7 @@ def test_errors_exit_with_2_and_solving_imports_no_torch() -> None:
     assert bad.returncode == 2 and "`10Q` is not a number" in bad.stderr and "Traceback" not in bad.stderr
 
 
-# -- cost A B, --sweep, --cite
+# -- cost A B, --sweep, --formula
 
 
 def test_architectures_side_by_side(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_sweep_is_a_table_and_a_figure(tmp_path: Path) -> None:
     result = ask("transformer", "--sweep", "length=10 | 5000", "--plot",
                  str(tmp_path / "curve.png"), of=cost)
     assert result.exit_code == 0 and "from S = T = 3,300 (V = 32,768)" in result.output
-    assert "params.total is 60,915,712 throughout" in result.output
+    assert "params.total is 60,915,712 in all rows" in result.output
     assert {path.name for path in tmp_path.iterdir()} == {"curve.png", "curve.svg"}
     found = json.loads(ask("transformer", "--sweep", "width=64 | 128", "--sweep", "encoder.depth=1 | 2", "--json",
                            "--plot", str(tmp_path / "grid"), of=cost).output)  # fmt: skip
@@ -129,19 +129,19 @@ def test_a_sweep_is_a_table_and_a_figure(tmp_path: Path) -> None:
 
 
 def test_formulas_are_printed_with_what_they_hold_fixed() -> None:
-    result = ask("transformer", "--cite", "--set", "encoder.depth=12", "--set",
+    result = ask("transformer", "--formula", "--set", "encoder.depth=12", "--set",
                  "share.encoder.ffn=6-6", of=cost)
-    assert "output = T * V * width" in result.output and "(here = 4 * width)" in result.output
+    assert "output = T * V * width" in result.output and "(in this file = 4 * width)" in result.output
     assert "share.encoder.ffn load(6, 6)" in result.output
-    record = json.loads(ask("transformer", "--cite", "--json", of=cost).output)
+    record = json.loads(ask("transformer", "--formula", "--json", of=cost).output)
     assert record["costs"]["params.total"]["value"] == 60_915_712
 
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (["transformer", "transformer", "--cite"], "options-conflict"),
-        (["transformer", "--cite", "--sweep", "width=1..2"], "options-conflict"),
+        (["transformer", "transformer", "--formula"], "options-conflict"),
+        (["transformer", "--formula", "--sweep", "width=1..2"], "options-conflict"),
         (["transformer", "--plot", "x.png"], "option-missing"),
         (["transformer", "--csv", "x.csv"], "option-missing"),
         (["transformer", "transformer", "--against", "width=64"], "options-conflict"),

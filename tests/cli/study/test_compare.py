@@ -31,7 +31,7 @@ def test_for_people_and_machines(folders, tmp_path):
     assert said.startswith("fake: hypervolume 0.") and "Difference, fake less other:" in said
     assert "90 % interval" in said and "2,000 draws (seed 1)" in said
     assert "left out: softmax" in said and "macs.once" not in said
-    found = json.loads(call(*folders, "--json", "--to", tmp_path / "made", "--draws", 100))
+    found = json.loads(call(*folders, "--json", "--to", tmp_path / "made", "--resamples", 100))
     assert [study["name"] for study in found["studies"]] == ["fake", "other"]
     assert found["interval"]["draws"] == 100 and found["interval"]["low"] <= found["interval"][
         "high"]
@@ -41,7 +41,7 @@ def test_for_people_and_machines(folders, tmp_path):
 
 
 def test_a_study_and_itself_are_told_apart(folders):
-    found = json.loads(call(folders[0], folders[0], "--json", "--draws", 200))
+    found = json.loads(call(folders[0], folders[0], "--json", "--resamples", 200))
     assert found["difference"] == 0 and found["interval"]["low"] <= 0 <= found["interval"]["high"]
     assert found["studies"][0]["name"].endswith("(A)") and found["files"] == []
 

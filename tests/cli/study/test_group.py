@@ -31,7 +31,7 @@ def call(*arguments):
 
 
 def test_one_form_at_a_time(folder):
-    with refuses("options-conflict", "give one of them"):
+    with refuses("options-conflict", "use one of them"):
         call("front", folder, "--csv", "--json")
 
 
@@ -112,10 +112,10 @@ def test_help_loads_nothing_heavy():
     assert done.stdout == "[]\n"
 
 
-def test_help_says_of_each_verb_what_it_does_in_a_whole_sentence():
-    said = " ".join(call("--help").split())
-    assert "..." not in said.partition("Verbs:")[2]
-    assert "compare Compare the studies A and B (folders, or study files): fronts, hypervolumes" in said
+def test_help_prints_the_full_summary_of_each_command():
+    output = " ".join(call("--help").split())
+    assert "..." not in output.partition("Commands:")[2]
+    assert "compare Compare two studies (folders or study files) by hypervolume." in output
 
 
 def test_further_seeds_for_people_and_machines(tmp_path):

@@ -1,4 +1,4 @@
-"""``scalesearch soften``: probabilities that a student can learn from."""
+"""``scalesearch distill --targets soft``: probabilities that a student is trained on."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,6 @@ import yaml
 from click.testing import CliRunner
 
 from scalesearch.cli.main import app
-from scalesearch.cli.soften import command
 from scalesearch.signals import SignalInterrupt
 from scalesearch.train import train
 from tests.errors import refuses
@@ -36,11 +35,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_student_trains_on_what_the_teacher_finds_probable(data: Path, tmp_path: Path) -> None:
     from scalesearch.api.files import load_data
 
-    given = [str(data.parent / "teacher"), "--data", str(data), "--out", str(tmp_path / "soft"),
-             "--top", "5", "--json"]
-    said = CliRunner().invoke(command, given, catch_exceptions=False)
-    assert said.exit_code == 0, said.output
-    facts = json.loads(said.stdout)
+    arguments = ["distill", "--targets", "soft", str(data.parent / "teacher"), "--data", str(data),
+                 "--out", str(tmp_path / "soft"), "--json"]
+    result = CliRunner().invoke(app, [*arguments, "--top-k", "5"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
     real = load_data(str(data))
     assert facts["pairs"] == 60 and facts["tokens"] == len(
         real.train.target_ids.flat) + 60 and facts["top"] == 5
@@ -54,15 +53,25 @@ def test_a_student_trains_on_what_the_teacher_finds_probable(data: Path, tmp_pat
         point["train_loss"] for point in hard.curve]
     assert results[1].curve[-1]["validation_loss"] != hard.curve[-1]["validation_loss"]
     with refuses("other-settings", "top"):
-        raise CliRunner().invoke(app, ["soften", *given, "--top", "4"]).exception
+        raise CliRunner().invoke(app, [*arguments, "--top-k", "4"]).exception
+    with refuses("options-conflict", "--beam"):
+        raise CliRunner().invoke(app, [*arguments, "--beam", "4"]).exception
+
+
+def test_soften_is_the_earlier_name(data: Path, tmp_path: Path) -> None:
+    arguments = [str(data.parent / "teacher"), "--data", str(data), "--out"]
+    for number, command in enumerate((["soften"], ["distill", "--targets", "soft"])):
+        out = str(tmp_path / str(number))
+        CliRunner().invoke(app, [*command, *arguments, out], catch_exceptions=False)
+    assert (tmp_path / "0").read_bytes() == (tmp_path / "1").read_bytes()
+    assert "soften" not in CliRunner().invoke(app, ["--help"]).stdout
 
 
 def test_a_softmax_in_bands_is_refused_as_a_candidate(data: Path, tmp_path: Path) -> None:
     from scalesearch.api.files import load_data
 
-    CliRunner().invoke(command,
-                       [str(data.parent / "teacher"), "--data", str(data), "--out",
-                        str(tmp_path / "soft")], catch_exceptions=False)
+    CliRunner().invoke(app, ["distill", "--targets", "soft", str(data.parent / "teacher"), "--data",
+                             str(data), "--out", str(tmp_path / "soft")], catch_exceptions=False)
     banded = tiny(embedding="adaptive", embedding__cutoffs=(20,), embedding__factor=2)
     result = train(banded, load_data(str(tmp_path / "soft.yaml")), recipe(), tmp_path / "run")
     assert result.state == "failed" and "bands" in result.reason
@@ -77,30 +86,31 @@ def test_another_vocabulary_and_too_many_tokens_are_refused(data: Path, tmp_path
     teacher = str(data.parent / "teacher")
     with refuses("teacher-vocab-mismatch", teacher):
         raise CliRunner().invoke(
-            app, ["soften", teacher, "--data", str(other), "--out", "soft"]).exception
+            app, ["distill", "--targets", "soft", teacher, "--data", str(other), "--out",
+                  "soft"]).exception
     text = tmp_path / "text.yaml"
     text.write_text(yaml.safe_dump({"task": "language-model"}
                                    | dict.fromkeys(("train", "validation", "test"), "x.txt")))
-    for verb in ("soften", "distill"):
+    for targets in ("soft", "text"):
         with refuses("no-pairs", "language-model", key="data.task"):
-            raise CliRunner().invoke(
-                app, [verb, teacher, "--data", str(text), "--out", "soft"]).exception
+            raise CliRunner().invoke(app, ["distill", "--targets", targets, teacher, "--data",
+                                           str(text), "--out", "soft"]).exception
     with refuses("out-of-range", 61):
-        raise CliRunner().invoke(app, ["soften", teacher, "--data", str(data), "--out", "soft",
-                                       "--top", "61"]).exception
+        raise CliRunner().invoke(app, ["distill", "--targets", "soft", teacher, "--data", str(data),
+                                       "--out", "soft", "--top-k", "61"]).exception
 
 
-@pytest.mark.parametrize("verb, works",
-                         [("soften", "soft_targets.write_soft_targets"),
-                          ("distill", "distill.write_distilled_data")])
-def test_ctrl_c_says_that_the_same_command_goes_on(
-        data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, works: str) -> None:
-    def stop(*given: object) -> None:
+@pytest.mark.parametrize("targets, function",
+                         [("soft", "soft_targets.write_soft_targets"),
+                          ("text", "distill.write_distilled_data")])
+def test_ctrl_c_explains_how_to_resume(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                       targets: str, function: str) -> None:
+    def interrupt(*arguments: object) -> None:
         raise SignalInterrupt("SIGINT")
 
-    monkeypatch.setattr(f"scalesearch.train.scoring.{works}", stop)
-    said = CliRunner().invoke(app,
-                              [verb, str(data.parent / "teacher"), "--data", str(data), "--out",
-                               str(tmp_path / "out")], standalone_mode=False)
-    assert isinstance(said.exception, click.Abort | KeyboardInterrupt | SystemExit)
-    assert "same command" in said.stderr and not said.stdout
+    monkeypatch.setattr(f"scalesearch.train.scoring.{function}", interrupt)
+    result = CliRunner().invoke(app, ["distill", "--targets", targets, str(data.parent / "teacher"),
+                                      "--data", str(data), "--out", str(tmp_path / "out")],
+                                standalone_mode=False)
+    assert isinstance(result.exception, click.Abort | KeyboardInterrupt | SystemExit)
+    assert "same command" in result.stderr and not result.stdout
