@@ -3,6 +3,7 @@
     python tools/pages.py            # --check: only report whether the pages are current
 """
 
+import inspect
 import sys
 import tempfile
 import tomllib
@@ -90,7 +91,7 @@ def _row(option: str, meaning: str) -> str:
 def _plain(text: str) -> str:
     """Convert help to Markdown; an example becomes a line of code."""
     parts = []
-    for part in text.split("\n\n"):
+    for part in inspect.cleandoc(text).split("\n\n"):
         lines = "\n".join(line.strip() for line in part.strip("\b\n").splitlines())
         if part.startswith("\b"):
             label, _, code = lines.partition(": ")
@@ -128,7 +129,7 @@ An error in a file has this form:
 {example}
 ```
 
-- The first line starts with the place: file, line and column. Then it says what is wrong. For an error
+- The first line starts with the place: file, line and column. Then follows the message. For an error
   without a place in a file, it starts with the option, key or folder.
 - The caret line marks the characters at fault.
 - The help line proposes a fix, such as the closest key.
