@@ -1,7 +1,7 @@
-"""CPU time of every test, processes it has waited for included: ``pytest -p tools.cpu_times --cpu=45``.
+"""CPU time of every test: ``pytest -p tools.cpu_times --cpu=45``.
 
-Wall-clock time on a shared machine says little. A fixture's time counts for the first test that
-needs it.
+Wall-clock time is not meaningful on a shared machine. Processes that a test has waited for are
+included. The time of a fixture counts for the first test that needs it.
 """
 
 import os
@@ -15,14 +15,14 @@ TIMES = pytest.StashKey[dict[str, float]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds ``--cpu``."""
+    """Add the option ``--cpu``."""
     parser.addoption("--cpu", type=int, default=45, metavar="N",
-                     help="show the N tests of most CPU time")
+                     help="show the N tests with the most CPU time")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measures a test, its fixtures included, from the end of the one before."""
+    """Measure a test and its fixtures."""
     start = _spent()
     result = yield
     item.config.stash.setdefault(TIMES, {})[item.nodeid] = _spent() - start
@@ -34,25 +34,26 @@ def _spent() -> float:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hands the times of a process of pytest-xdist to the one that prints them."""
+    """Send the times of a worker of pytest-xdist to the main process."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput[KEY] = session.config.stash.get(TIMES, {})
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_testnodedown(node: Any) -> None:
-    """Collects them there."""
+    """Collect the times in the main process."""
     node.config.stash.setdefault(TIMES, {}).update(getattr(node, "workeroutput", {}).get(KEY, {}))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Prints the sum, each folder's, and the slowest."""
+    """Print the total time, the time per folder, and the slowest tests."""
     times = config.stash.get(TIMES, {})
     folders: dict[str, float] = {}
     for name, seconds in times.items():
         folder = os.path.dirname(name.partition("::")[0])
         folders[folder] = folders.get(folder, 0.0) + seconds
     terminalreporter.section(f"CPU: {sum(times.values()):.1f} s of {len(times)} tests")
-    for found, count in ((folders, len(folders)), (times, config.getoption("--cpu"))):
-        for name, seconds in sorted(found.items(), key=lambda item: -item[1])[:count]:
+    for seconds_by_name, count in ((folders, len(folders)), (times, config.getoption("--cpu"))):
+        slowest = sorted(seconds_by_name.items(), key=lambda item: -item[1])
+        for name, seconds in slowest[:count]:
             terminalreporter.write_line(f"{seconds:8.2f}  {name}")

@@ -1,9 +1,9 @@
-"""Runs the notebooks in docs/notebooks and writes what their cells show into them; needs no Jupyter.
+"""Run the notebooks in docs/notebooks, and store the outputs of their cells.
 
-    python tools/notebooks.py [NAME…]           # all of them, if none is named
+    python tools/notebooks.py [NAME…]           # default: all notebooks
 
-The cells of a notebook run in one namespace, in an empty folder. Tests run them too, and write
-nothing.
+The cells of a notebook run in one namespace, in an empty folder. Jupyter is not needed. Tests run
+the notebooks without writing.
 """
 
 import ast
@@ -23,13 +23,13 @@ FOLDER = ROOT / "docs" / "notebooks"
 
 
 def read(file: Path) -> dict[str, Any]:
-    """A notebook, as JSON values."""
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
+    """Read a notebook as JSON values."""
+    notebook: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return notebook
 
 
 def run(notebook: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Runs the code cells of ``notebook`` here, in order; yields each with its outputs."""
+    """Run the code cells of ``notebook`` in order; yield each with its outputs."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
@@ -43,7 +43,7 @@ def run(notebook: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[dict[st
 
 
 def _value_of(code: str, names: dict[str, Any]) -> Any:
-    """Runs ``code``; the value of its last line, where that is an expression."""
+    """Run ``code``; return the value of its last statement if it is an expression."""
     tree = ast.parse(code)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, "<cell>", "exec"), names)
@@ -51,7 +51,7 @@ def _value_of(code: str, names: dict[str, Any]) -> Any:
 
 
 def _shown(value: Any) -> dict[str, Any]:
-    """A value as a notebook holds it: its text, and its HTML or picture where it has one."""
+    """Convert a value to a cell output: text, and HTML and image if available."""
     data: dict[str, Any] = {"text/plain": _lines(repr(value))}
     if hasattr(value, "_repr_html_") and (page := value._repr_html_()):
         data["text/html"] = _lines(page)
@@ -65,16 +65,16 @@ def _lines(text: str) -> list[str]:
 
 
 def main(names: list[str]) -> None:
-    """Writes the outputs of the notebooks ``names``."""
+    """Write the outputs of the notebooks ``names``."""
     from scalesearch.files import write_text
 
-    os.environ["COLUMNS"] = "160"  # tables are as wide as the terminal, and these have none
+    os.environ["COLUMNS"] = "160"  # width of tables without a terminal
     for file in [FOLDER / f"{name}.ipynb" for name in names] or sorted(FOLDER.glob("*.ipynb")):
         notebook = read(file)
-        with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             for count, (cell, outputs) in enumerate(run(notebook), 1):
-                numbered = [{"execution_count": count, **one} if "data" in one else one
-                            for one in outputs]
+                numbered = [{"execution_count": count, **output} if "data" in output else output
+                            for output in outputs]
                 cell |= {"execution_count": count, "outputs": numbered}
         write_text(file, json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
