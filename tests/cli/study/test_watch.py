@@ -18,8 +18,8 @@ from scalesearch.cli.study.group import command
 from scalesearch.study.monitor.heartbeat import FINISHED, STOPPED
 from tests.errors import refuses
 from tests.processes import HANG, in_the_background, wait_until
-from tests.study.fakes import make_driver, make_plan
 from tests.study.event_study import EventStudy
+from tests.study.fakes import make_driver, make_plan
 
 WATCH = (sys.executable, "-m", "scalesearch", "study", "watch")
 

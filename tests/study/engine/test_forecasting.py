@@ -33,8 +33,8 @@ from scalesearch.train.effort import TRAINING_PARTS, Effort
 from tests.schedule.test_scheduler import RUNGS as LADDER
 from tests.schedule.test_scheduler import simulated
 from tests.study.engine.test_promotion import RUNGS, work
-from tests.study.fakes import architecture_of, efforts_to, fake_result, make_driver, make_plan
 from tests.study.event_study import rendered
+from tests.study.fakes import architecture_of, efforts_to, fake_result, make_driver, make_plan
 
 
 def spec(trials, rungs=NO_RUNGS, seeds=SINGLE_SEED, workers=1):

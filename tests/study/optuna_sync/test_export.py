@@ -18,8 +18,8 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
 from tests.errors import refuses
 from tests.study.engine.test_driver import trained
-from tests.study.fakes import META, OBJECTIVES, FakeSpace, exported, fake_work, make_driver, make_plan
 from tests.study.event_study import EventStudy
+from tests.study.fakes import META, OBJECTIVES, FakeSpace, exported, fake_work, make_driver, make_plan
 from tests.study.postgres import running
 
 

@@ -19,8 +19,8 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
 from tests.errors import refuses
 from tests.study.engine.test_promotion import RUNGS, work
-from tests.study.fakes import make_driver, make_plan
 from tests.study.event_study import EventStudy
+from tests.study.fakes import make_driver, make_plan
 
 PLAN = make_plan(5, rungs=RUNGS, seeds=Seeds(max_per_candidate=2, extra_runs=2))
 READING = (["status"], ["status", "--json"], ["front"], ["front", "--csv", "--all"],
