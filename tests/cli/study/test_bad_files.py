@@ -62,7 +62,7 @@ def refused(tmp_path, monkeypatch, capsys):
        "Raise the budget, or a"]),
      ({"reference": "[{ name: open, " "set: { width: 32 } }]"},
       ["s.yaml:9:12: " "reference open", "encoder.depth"]),
-     ({"budget": "tiny"}, ["s.yaml:9:9: the " "space has no " "budget `tiny`", "write it out"]),
+     ({"budget": "tiny"}, ["s.yaml:9:9: the " "space has no " "budget `tiny`", "write an expression"]),
      ({"storage": "foo"},
       ["s.yaml:9:10: storage: not a storage: write " "`embedded`, or a URL such as postgresql://"]),
      ({"storage": "postgres://a@h/d"},
