@@ -129,8 +129,8 @@ def test_the_budget_is_where_rules_are_ranked(finished):
 
 def test_the_page_has_its_figures_and_says_which_rule_to_follow(finished, tmp_path):
     figures = study_figures(load_results(finished))
-    assert [title for title, _, _ in figures] == ["Scores by size", "Laws against params.total",
-                                                  "Laws against macs.total"]
+    assert [title for title, _, _ in figures] == ["Scores by size", "Power laws over params.total",
+                                                  "Power laws over macs.total"]
     assert "params (the budget)" in figures[0][2]
     result = CliRunner().invoke(command,
                                 ["report", str(finished), "--to", str(tmp_path / "page.html")])
