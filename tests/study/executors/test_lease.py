@@ -115,19 +115,19 @@ def test_a_worker_that_was_silent_too_long_stops_and_leaves_no_result(folder):
         (folder / "progress.json").read_text())["step"] == 1
 
 
-def test_what_killed_writers_left_is_swept_by_who_writes_alone(folder, made):
+def test_what_killed_writers_left_is_swept_by_who_writes_alone(folder, event_study):
     for name in ("lease.json", "result.json", "checkpoint.pt", "job.json", "record.json"):
         (folder / f".{name}.abcdefgh").write_text("half")
     finish_job(folder, fake_result)
     assert {file.name for file in folder.glob(".*")} == {
         lease.LOCK_FILE, ".job.json.abcdefgh", ".record.json.abcdefgh"}
-    place = made.study.folder / "trials" / "0000-x"
+    place = event_study.study.folder / "trials" / "0000-x"
     place.mkdir(parents=True)
-    parts = [made.study.folder / ".study.json.abcdefgh", place / ".job.json.abcdefgh",
-             place / ".result.json.abcdefgh", made.study.folder / ".report.html.abcdefgh"]
+    parts = [event_study.study.folder / ".study.json.abcdefgh", place / ".job.json.abcdefgh",
+             place / ".result.json.abcdefgh", event_study.study.folder / ".report.html.abcdefgh"]
     for part in parts:
         part.write_text("half")
-    with made.study.exclusive():
+    with event_study.study.exclusive():
         assert [part.exists() for part in parts] == [False, False, True, True]
 
 
