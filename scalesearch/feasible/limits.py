@@ -83,7 +83,7 @@ def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
 
 
 def select_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
-    """Parse the budgets ``texts``, or all budgets of the space if no text is given."""
+    """Parse the budgets ``texts``, or by default all budgets of the space."""
     if not (texts or space.budgets):
         raise UserError("no budget",
                         help="set one, for example --budget 'params.non_embedding <= 10M and "

@@ -1,8 +1,9 @@
-"""Inverse and what-if questions: the largest size that fits, what it trades for, costs at other sizes.
+"""Inverse and what-if queries about costs.
 
-``solve`` and ``trade`` look for sizes under a budget, ``compare`` sets architectures side by side,
-``sweep`` tabulates costs over sizes and lengths, ``crossings`` says where one part overtakes
-another, ``cite`` gives costs as formulas. What each returns has ``frame()``, a pandas frame.
+``solve`` finds the largest size within a budget, ``find_trade_offs`` sizes with equal costs.
+``compare_costs`` compares architectures, ``sweep_costs`` tabulates costs over sizes and lengths.
+``find_crossings`` finds lengths at which one part becomes more expensive than another. ``cite``
+derives formulas for costs. All results have a method ``frame()`` that returns a pandas data frame.
 """
 
 from scalesearch.whatif.citation import Citation, cite

@@ -1,7 +1,8 @@
-"""Citations: params and MACs of every module as closed forms in the architecture's own keys, S, T and V.
+"""Formulas of an architecture: params and MACs as polynomials in its sizes.
 
-The ledger itself computes them: sizes, and the extents of the protocol, are polynomials instead of
-numbers.
+Notation: S and T are the source and target length in tokens, V is the size of the vocabulary. The
+formulas result from the same code as the costs: sizes and extents of the protocol are polynomials
+instead of numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from scalesearch.space.syntax.composite_domains import ComputedDomain, Condition
 from scalesearch.space.syntax.domains import Domain
 from scalesearch.space.syntax.evaluator import evaluate
 from scalesearch.space.syntax.expressions import KeyRef
-from scalesearch.whatif.formulas import Formula, SymbolicProtocol, SymbolTable, depends_on_vocab, length_values
+from scalesearch.whatif.formulas import (
+    Formula,
+    SymbolicProtocol,
+    SymbolTable,
+    depends_on_vocab,
+    length_values,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,19 +36,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Citation:
-    """Closed forms of one architecture's costs.
+    """Formulas of one architecture's costs.
 
     Attributes:
-        sections: ``params.total`` and the like to formula, as the ledger names them (without flops:
-            2 · macs).
+        sections: cost name, such as ``params.total``, to formula; FLOPs are 2 · MACs.
         modules: path to the formulas of params and MACs, in the order of the model.
-        values: what the architecture has for each name.
-        where: how names follow from others, by the file: ``encoder.head_dim`` to ``width //
-            encoder.heads``.
-        held_sizes: what is not a name: kinds, schedules and the like, as answered.
-        numbers: how many different numbers stand for sizes that are no polynomial in others.
-        vocab_bound: shapes follow from the vocabulary (an adaptive table, a chain), so V is a
-            number in params.
+        values: values of the names in the architecture.
+        where: names that are computed from others in the file, such as ``encoder.head_dim`` =
+            ``width // encoder.heads``.
+        held_sizes: values of keys that are not names: types, schedules and others.
+        numbers: number of different numbers that replace sizes that are not polynomials.
+        vocab_bound: shapes depend on the vocabulary (adaptive embedding, tensor chain); formulas
+            of params then have a number in place of V.
     """
 
     protocol: Protocol
@@ -55,85 +61,95 @@ class Citation:
 
     @cached_property
     def names(self) -> list[str]:
-        """The names that occur, lengths first, then in the order of the file."""
+        """Names in the formulas: lengths first, then keys in the order of the file."""
         used = set().union(*(formula.names for formula in self.sections.values()))
         return [name for name in self.values if name in used]
 
     def evaluate(self, name: str, **values: int) -> int:
-        """The cost ``name`` with other values for some names; dots of a key are written as ``__``."""
-        return self.sections[name].evaluate(
-            {**self.values, **{key.replace("__", "."): v for key, v in values.items()}})
+        """Evaluate the cost ``name`` with other values of some names.
+
+        Example:
+            >>> citation.evaluate("params.total", encoder__depth=12)
+        """
+        changed = {key.replace("__", "."): value for key, value in values.items()}
+        return self.sections[name].evaluate({**self.values, **changed})
 
     def frame(self) -> pd.DataFrame:
-        """One row for each cost: its name, formula and value."""
+        """Data frame with the name, formula and value of each cost."""
         import pandas as pd
 
         return pd.DataFrame([{"cost": name, **record} for name, record in self._records().items()])
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
-        modules = {p: {"params": a.to_factored_text(), "macs": b.to_factored_text()}
-                   for p, (a, b) in self.modules.items()}
+        """Convert to JSON values."""
+        modules = {path: {"params": params.to_factored_text(), "macs": macs.to_factored_text()}
+                   for path, (params, macs) in self.modules.items()}
         return {"protocol": self.protocol.to_json(), "costs": self._records(), "modules": modules,
                 "values": {name: self.values[name] for name in self.names},
                 **{name: getattr(self, name)
                    for name in ("where", "held_sizes", "numbers", "vocab_bound")}}
 
     def _records(self) -> dict[str, dict[str, Any]]:
-        return {n: {"formula": f.to_factored_text(), "value": f.evaluate(self.values)}
-                for n, f in self.sections.items()}
+        return {name: {"formula": formula.to_factored_text(),
+                       "value": formula.evaluate(self.values)}
+                for name, formula in self.sections.items()}
 
 
 def cite(space: Space, config: Mapping[str, Any], protocol: Protocol,
          max_level: int = 2) -> Citation:
-    """The closed forms of what ``config``, a sheet of ``space``, cost under ``protocol``.
+    """Derive the formulas of the costs of ``config``, a configuration of ``space``.
 
-    They hold as long as kinds and schedules stay; a name stands for any size that can be built.
+    They are valid for other sizes that can be built, if types and schedules do not change.
+
+    Args:
+        max_level: number of module levels.
     """
-    specs = _size_specs(space, config)
-    copies = {key: spec.expression.key
-              for key, spec in specs.items() if _is_copy(spec, config[key], config)}
-    own = {key: config[key] for key in specs if key not in copies}
-    symbols = SymbolTable(length_values(protocol) | own)
-    sizes = {key: symbols.sizes[_origin(key, copies)] for key in specs}
-    bill = evaluate_cost(build_blocks({**config, **sizes})[1],
-                         SymbolicProtocol.from_protocol(protocol, symbols))
-    named = [*(f"{quantity}.{section}" for quantity in ("params", "macs")
-               for section in COST_PARTS), "macs.once"]
-    sections = {name: symbols.to_formula(bill[name]) for name in named}
-    modules = {row.path: (symbols.to_formula(row.params), symbols.to_formula(row.macs))
-               for row in module_costs(bill, max_level)}
+    domains = _size_domains(space, config)
+    copies = {key: source for key, domain in domains.items()
+              if (source := _copied_key(domain, config[key], config)) is not None}
+    named_sizes = {key: config[key] for key in domains if key not in copies}
+    symbols = SymbolTable(length_values(protocol) | named_sizes)
+    sizes = {key: symbols.sizes[_origin(key, copies)] for key in domains}
+    breakdown = evaluate_cost(build_blocks({**config, **sizes})[1],
+                              SymbolicProtocol.from_protocol(protocol, symbols))
+    cost_names = [*(f"{quantity}.{section}" for quantity in ("params", "macs")
+                    for section in COST_PARTS), "macs.once"]
+    sections = {name: symbols.to_formula(breakdown[name]) for name in cost_names}
+    modules = {module.path: (symbols.to_formula(module.params), symbols.to_formula(module.macs))
+               for module in module_costs(breakdown, max_level)}
     used = set().union(*(formula.names for formula in sections.values()))
-    where = {key: str(specs[key]).removeprefix("= ")
-             for key in own if key in used and isinstance(specs[key], ComputedDomain)}
-    held = {key: value for key, value in config.items() if key not in specs}
-    bound = depends_on_vocab(build_blocks(config)[1], protocol)
-    return Citation(protocol, sections, modules, symbols.values, where, held, len(symbols.numbers),
-                    bound)
+    where = {key: str(domains[key]).removeprefix("= ")
+             for key in named_sizes if key in used and isinstance(domains[key], ComputedDomain)}
+    held_sizes = {key: value for key, value in config.items() if key not in domains}
+    is_vocab_bound = depends_on_vocab(build_blocks(config)[1], protocol)
+    return Citation(protocol, sections, modules, symbols.values, where, held_sizes,
+                    len(symbols.numbers), is_vocab_bound)
 
 
-def _size_specs(space: Space, config: Mapping[str, Any]) -> dict[str, Domain]:
-    """How each size of the sheet is written, on the side of its conditions that applies."""
-    specs = {}
-    for leaf in space.parameter_space.nodes:
-        there = all(config.get(group) == variant for group, variant in leaf.guards)
-        if there and leaf.field.type == "size" and isinstance(config.get(leaf.key), int):
-            spec = leaf.domain
-            while isinstance(spec, ConditionalDomain):
-                spec = spec.if_true if evaluate(
-                    spec.condition, config.__getitem__) is True else spec.if_false
-            specs[leaf.key] = spec
-    return {key: specs[key] for key in config if key in specs}
+def _size_domains(space: Space, config: Mapping[str, Any]) -> dict[str, Domain]:
+    """Domain of each size of a configuration; of conditions, the branch that applies."""
+    domains = {}
+    for node in space.parameter_space.nodes:
+        is_active = all(config.get(group) == variant for group, variant in node.guards)
+        if is_active and node.field.type == "size" and isinstance(config.get(node.key), int):
+            domain = node.domain
+            while isinstance(domain, ConditionalDomain):
+                is_true = evaluate(domain.condition, config.__getitem__) is True
+                domain = domain.if_true if is_true else domain.if_false
+            domains[node.key] = domain
+    return {key: domains[key] for key in config if key in domains}
 
 
-def _is_copy(spec: Domain, value: Any, config: Mapping[str, Any]) -> bool:
-    match spec:
-        case ComputedDomain(KeyRef(_, other)):
-            return other in config and config[other] == value
-    return False
+def _copied_key(domain: Domain, value: Any, config: Mapping[str, Any]) -> str | None:
+    """The key that a size copies, as in ``= width``; None if it does not copy one."""
+    match domain:
+        case ComputedDomain(KeyRef(_, key)):
+            return key if key in config and config[key] == value else None
+    return None
 
 
 def _origin(key: str, copies: Mapping[str, str]) -> str:
+    """Follow copies to the key that has its own value."""
     while key in copies:
         key = copies[key]
     return key

@@ -1,4 +1,4 @@
-"""Lengths at which one part of the work overtakes another: exact whole numbers, of any size."""
+"""Crossings: lengths at which one part of the work becomes larger than another."""
 
 from __future__ import annotations
 
@@ -14,12 +14,21 @@ from scalesearch.blocks.core import VOCAB, Block, Size, iterate_cost_lines
 from scalesearch.cost import evaluate_cost
 from scalesearch.cost.breakdown import split_loops
 from scalesearch.cost.protocol import Protocol
-from scalesearch.whatif.formulas import Formula, S, SymbolicProtocol, SymbolTable, T, V, depends_on_vocab, length_values
+from scalesearch.whatif.formulas import (
+    Formula,
+    S,
+    SymbolicProtocol,
+    SymbolTable,
+    T,
+    V,
+    depends_on_vocab,
+    length_values,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Range = tuple[int, int | None]  # first and last length; None: without end
+Range = tuple[int, int | None]  # first and last length; None: the range has no end
 LENGTH_SYMBOLS = {"source": (S,), "target": (T,), "length": (S, T), "vocab": (V,)}
 OUTPUT = "output projection"
 LAYERS = "encoder and decoder"
@@ -33,12 +42,12 @@ DEFAULT_PAIRS = ((ATTENTION, REST), (OUTPUT, LAYERS))
 
 @dataclass(frozen=True)
 class CostCrossing:
-    """Where ``part`` costs more than ``other``.
+    """Lengths for which ``part`` is more expensive than ``other``.
 
     Attributes:
-        length: what varies: source, target, both at once (``length``) or vocab.
-        ranges: of lengths at which it does.
-        held_lengths: the other lengths.
+        length: the length that varies: source, target, both (``length``) or vocab.
+        ranges: ranges of these lengths.
+        held_lengths: the other lengths, which are constant.
     """
 
     length: str
@@ -49,23 +58,25 @@ class CostCrossing:
 
     def __str__(self) -> str:
         name = " = ".join(LENGTH_SYMBOLS[self.length])
-        spans = " and ".join(_format_range(name, one) for one in self.ranges) or f"at no {name}"
+        ranges = " and ".join(_format_range(name, span) for span in self.ranges)
         held = ", ".join(f"{key} = {size:,}" for key, size in self.held_lengths.items())
-        return f"{PART_PHRASES[self.part]} more than {self.other} {spans} ({held})"
+        where = ranges or f"for no {name}"
+        return f"{PART_PHRASES[self.part]} more than {self.other} {where} ({held})"
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Convert to JSON values."""
         return dict(vars(self))
 
 
 class CostCrossings(tuple[CostCrossing, ...]):
-    """Several of them."""
+    """Crossings of one architecture."""
 
     def frame(self) -> pd.DataFrame:
-        """One row for each crossing and range; a range without end has no ``to``, a part that never leads no row."""
+        """Data frame with a row per crossing and range; ``to`` is missing without an end."""
         import pandas as pd
 
-        rows = [(c.length, c.part, c.other, *span) for c in self for span in c.ranges]
+        rows = [(crossing.length, crossing.part, crossing.other, *span)
+                for crossing in self for span in crossing.ranges]
         frame = pd.DataFrame(rows, columns=["length", "part", "other", "from", "to"])
         return frame.astype({"from": "Int64", "to": "Int64"})
 
@@ -73,12 +84,12 @@ class CostCrossings(tuple[CostCrossing, ...]):
 def _format_range(name: str, span: Range) -> str:
     low, high = span
     if high is None:
-        return f"from {name} = {low:,}" if low > 1 else f"at every {name}"
+        return f"from {name} = {low:,}" if low > 1 else f"for every {name}"
     return f"up to {name} = {high:,}" if low == 1 else f"from {name} = {low:,} to {high:,}"
 
 
 def attention_product_macs(block: Block, protocol: Protocol) -> Size:
-    """MACs of loops over two positions, scores and mixes: the term that is quadratic in the lengths."""
+    """MACs of loops over two lengths (scores and mixes), quadratic in the lengths."""
     total = 0
     for line in iterate_cost_lines(block, vocab=protocol.shared_vocab):
         for work in line.loop_nests:
@@ -91,35 +102,37 @@ def attention_product_macs(block: Block, protocol: Protocol) -> Size:
 
 def find_crossings(block: Block, protocol: Protocol,
                    lengths: Sequence[str] = ("vocab", "length")) -> CostCrossings:
-    """Where the output projection takes over from the layers, and attention's products from all the rest.
+    """Find the lengths at which the output projection or attention dominates.
+
+    The output projection is compared with encoder and decoder, attention products with all other
+    work. Crossings are exact integers.
 
     Args:
-        lengths: what varies, one at a time; the other lengths stay as in ``protocol``. ``vocab`` is
-            left out where the
-            shapes of what works follow from it (an adaptive output, a chain): no formula holds for
-            every V then.
+        lengths: lengths to vary, one at a time; the others are those of ``protocol``. ``vocab`` is
+            skipped if shapes depend on it (adaptive output, tensor chain): one formula for all V
+            does not exist then.
     """
     sizes = length_values(protocol)
     symbols = SymbolTable(sizes)
     symbolic = SymbolicProtocol.from_protocol(protocol, symbols)
-    bill = evaluate_cost(block, symbolic)
+    breakdown = evaluate_cost(block, symbolic)
     attention = attention_product_macs(block, symbolic)
-    parts = {OUTPUT: bill["macs.output"], LAYERS: bill["macs.encoder"] + bill["macs.decoder"],
-             ATTENTION: attention, REST: bill["macs.total"] - attention}  # fmt: skip
-    bound = depends_on_vocab(block, protocol, lambda leaf: leaf.loop_nests())
-    result = CostCrossings()
-    for length in (name for name in lengths if name != "vocab" or not bound):
+    macs = {OUTPUT: breakdown["macs.output"],
+            LAYERS: breakdown["macs.encoder"] + breakdown["macs.decoder"],
+            ATTENTION: attention, REST: breakdown["macs.total"] - attention}
+    is_vocab_bound = depends_on_vocab(block, protocol, lambda leaf: leaf.loop_nests())
+    crossings = []
+    for length in (name for name in lengths if name != "vocab" or not is_vocab_bound):
         held = {name: size for name, size in sizes.items() if name not in LENGTH_SYMBOLS[length]}
         for part, other in PAIRS_BY_LENGTH.get(length, DEFAULT_PAIRS):
-            line = _as_univariate(symbols.to_formula(parts[part] - parts[other]), held)
-            result = CostCrossings(
-                (*result, CostCrossing(length, part, other, tuple(positive_ranges(line)), held)))
-    return result
+            difference = symbols.to_formula(macs[part] - macs[other])
+            ranges = tuple(positive_ranges(_as_univariate(difference, held)))
+            crossings.append(CostCrossing(length, part, other, ranges, held))
+    return CostCrossings(crossings)
 
 
 def _as_univariate(formula: Formula, held_lengths: Mapping[str, int]) -> list[Fraction]:
-    """Coefficients, of the power 0 upwards, of a formula in which the lengths that are not
-    ``held_lengths`` are one number."""
+    """Coefficients, from power 0, of a formula if all lengths that vary are equal."""
     powers: dict[int, Fraction] = defaultdict(Fraction)
     for names, factor in formula.terms.items():
         powers[sum(name not in held_lengths for name in names)] += factor * math.prod(
@@ -128,15 +141,20 @@ def _as_univariate(formula: Formula, held_lengths: Mapping[str, int]) -> list[Fr
 
 
 def positive_ranges(coefficients: Sequence[Fraction]) -> Iterator[Range]:
-    """The ranges of whole numbers from 1 on where a polynomial is above 0; its coefficients from power 0 upwards."""
+    """Ranges of integers from 1 for which a polynomial is positive.
+
+    Args:
+        coefficients: coefficients of the polynomial, from power 0.
+    """
     from sympy import QQ, Poly, Symbol, ceiling, floor
 
     poly = Poly([QQ(factor.numerator, factor.denominator) for factor in reversed(coefficients)]
                 or [0], Symbol("n"), domain=QQ)
     roots = poly.intervals(eps=QQ(1, 2)) if poly.degree() > 0 else []
-    near = {n for (low, high), _ in roots
-            for n in range(int(floor(low)), int(ceiling(high)) + 2) if n > 1}
-    turns = [1, *(n for n in sorted(near) if (poly.eval(n) > 0) != (poly.eval(n - 1) > 0))]
-    for low, after in itertools.zip_longest(turns, turns[1:]):
+    near_roots = {n for (low, high), _ in roots
+                  for n in range(int(floor(low)), int(ceiling(high)) + 2) if n > 1}
+    sign_changes = [n for n in sorted(near_roots) if (poly.eval(n) > 0) != (poly.eval(n - 1) > 0)]
+    starts = [1, *sign_changes]
+    for low, next_start in itertools.zip_longest(starts, sign_changes):
         if poly.eval(low) > 0:
-            yield low, None if after is None else after - 1
+            yield low, None if next_start is None else next_start - 1

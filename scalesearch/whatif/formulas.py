@@ -1,7 +1,8 @@
-"""Formulas: polynomials in named sizes and lengths, with exact fractions, and the protocol that yields them.
+"""Formulas: polynomials in named sizes and lengths with exact coefficients.
 
-An extent is a sum over passes of a product of lengths, so it is a polynomial in S and T: it is
-interpolated from exact values at small lengths and checked at others.
+Notation: S and T are the source and target length, V is the size of the vocabulary. An extent of a
+protocol is a sum over passes of a product of lengths, and so a polynomial in S and T. It is
+interpolated from exact values at small lengths, and checked at other lengths.
 """
 
 from __future__ import annotations
@@ -26,9 +27,8 @@ from scalesearch.cost.protocol import Protocol
 S = "S"
 T = "T"
 V = "V"
-# lengths at which an interpolated extent is compared with the protocol's
-CHECK_LENGTHS = ((7, 11), (12, 5))
-Monomial = tuple[str, ...]  # names, sorted, each as often as its power
+CHECK_LENGTHS = ((7, 11), (12, 5))  # (S, T) at which an interpolated extent is checked
+Monomial = tuple[str, ...]  # sorted names, repeated according to their power
 
 
 # -- formulas
@@ -36,13 +36,13 @@ Monomial = tuple[str, ...]  # names, sorted, each as often as its power
 
 @dataclass(frozen=True)
 class Formula:
-    """Polynomial with rational coefficients: monomial to its factor, none of which is 0."""
+    """Polynomial with rational coefficients, as monomial to non-zero coefficient."""
 
     terms: Mapping[Monomial, Fraction]
 
     @classmethod
     def of(cls, terms: Iterable[tuple[Iterable[str], Any]]) -> Formula:
-        """The sum of (names, factor) pairs."""
+        """Add (names, coefficient) pairs."""
         sums: dict[Monomial, Fraction] = defaultdict(Fraction)
         for names, factor in terms:
             sums[tuple(sorted(names))] += Fraction(factor)
@@ -50,21 +50,25 @@ class Formula:
 
     @property
     def names(self) -> set[str]:
-        """Every name in it."""
+        """All names in the formula."""
         return {name for key in self.terms for name in key}
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """Its value, an exact whole number. Raises ValueError where it is none."""
+        """Evaluate the formula, which must have an integer value.
+
+        Raises:
+            ValueError: the value is not an integer.
+        """
         terms = (factor * math.prod(values[name] for name in key)
                  for key, factor in self.terms.items())
         total = sum(terms, Fraction(0))
         if total.denominator != 1:
-            raise ValueError(f"{total} is no whole number")
+            raise ValueError(f"{total} is not an integer")
         return int(total)
 
     def to_factored_text(
             self, outer: Callable[[str], bool] = lambda name: name.endswith(".depth")) -> str:
-        """The text, with the names that ``outer`` picks (depths) in front of brackets."""
+        """Format with names that ``outer`` selects (depths) in front of brackets."""
         groups: dict[Monomial, dict[Monomial, Fraction]] = {}
         for key, factor in self.terms.items():
             head = tuple(name for name in key if outer(name))
@@ -83,28 +87,27 @@ def _order(key: Monomial) -> tuple[int, Monomial]:
     return -len(key), key
 
 
-def _factored_term(head: Monomial, rest: dict[Monomial, Fraction]) -> str:
-    """``head * (rest)``, with what divides every term of the rest in front."""
+def _factored_term(head: Monomial, terms: dict[Monomial, Fraction]) -> str:
+    """Format ``head * (terms)``, with common factors of the terms in front."""
     if not head:
-        return str(Formula(rest))
-    shared = sorted(set.intersection(*map(set, rest)))
-    common = tuple(name for name in shared for _ in range(min(key.count(name) for key in rest)))
-    inner = {_remove_names(key, common): factor for key, factor in rest.items()}
-    outside = [*_powers(head), *_powers(common)]
+        return str(Formula(terms))
+    shared = sorted(set.intersection(*map(set, terms)))
+    common = tuple(name for name in shared for _ in range(min(key.count(name) for key in terms)))
+    inner = {_remove_names(key, common): factor for key, factor in terms.items()}
+    outer = [*_powers(head), *_powers(common)]
     if len(inner) == 1:
-        return _term(next(iter(inner.values())), outside)
-    factors = list(inner.values())
-    share = Fraction(math.gcd(*(f.numerator for f in factors)),
-                     math.lcm(*(f.denominator for f in factors)))
-    return (f"{_term(share, outside)} * "
-            f"({Formula({key: factor / share for key, factor in inner.items()})})")
+        return _term(next(iter(inner.values())), outer)
+    divisor = Fraction(math.gcd(*(factor.numerator for factor in inner.values())),
+                       math.lcm(*(factor.denominator for factor in inner.values())))
+    divided = Formula({key: factor / divisor for key, factor in inner.items()})
+    return f"{_term(divisor, outer)} * ({divided})"
 
 
 def _remove_names(key: Monomial, names: Iterable[str]) -> Monomial:
-    left = list(key)
+    remaining = list(key)
     for name in names:
-        left.remove(name)
-    return tuple(left)
+        remaining.remove(name)
+    return tuple(remaining)
 
 
 def _powers(key: Monomial) -> list[str]:
@@ -113,7 +116,7 @@ def _powers(key: Monomial) -> list[str]:
 
 
 def _term(factor: Fraction, names: list[str]) -> str:
-    """``4 * width^2``; fractions as ``1/2 * T^2``."""
+    """Format a term, for example ``4 * width^2`` or ``1/2 * T^2``."""
     if factor == -1 and names:
         return "-" + " * ".join(names)
     number = f"{factor.numerator:,}" + (f"/{factor.denominator}" if factor.denominator != 1 else "")
@@ -125,45 +128,56 @@ def _term(factor: Fraction, names: list[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def extent_formula(protocol: str, axes: tuple[Axis, ...]) -> Formula:
-    """The extent of ``axes`` (sorted) under the protocol of this name, for lengths of at least 1."""
+    """Formula of the extent of sorted ``axes`` for lengths of at least 1.
+
+    It is interpolated by Lagrange polynomials at the points 1, 2, … for S and T.
+    """
     inner = tuple(axis for axis in axes if axis != VOCAB)
-    # the degree is one more than a pass's own, for the sum over passes
+    # The sum over passes increases the degree of each pass by one.
     points = range(1, len(inner) + 3)
 
-    def at(source: int, target: int) -> int:
+    def extent(source: int, target: int) -> int:
         return find_protocol(protocol, source, target, 1).extent(inner)
 
-    table = np.array([[at(s, t) for t in points] for s in points], dtype=object)
-    # of each point its polynomial that is 1 there and 0 at the others, from power 0 upwards
+    table = np.array([[extent(s, t) for t in points] for s in points], dtype=object)
+    # Row k has the coefficients, from power 0, of the polynomial that is 1 at point k and 0 at the
+    # other points.
     lagrange = np.array([reduce(polymul,
                                 [np.array([Fraction(-m, k - m), Fraction(1, k - m)])
                                  for m in points if m != k]) for k in points])
     factors = lagrange.T @ table @ lagrange
     polynomial = Formula.of(((S,) * s + (T,) * t, factor)
                             for (s, t), factor in np.ndenumerate(factors))
-    if any(polynomial.evaluate({S: s, T: t}) != at(s, t) for s, t in CHECK_LENGTHS):
-        raise ArithmeticError(f"protocol {protocol}: {axes} is no polynomial in the lengths")
+    if any(polynomial.evaluate({S: s, T: t}) != extent(s, t) for s, t in CHECK_LENGTHS):
+        raise ArithmeticError(f"protocol {protocol}: {axes} is not a polynomial in the lengths")
     return Formula.of(((*key, *(V,) * (len(axes) - len(inner))), factor)
                       for key, factor in polynomial.terms.items())
 
 
 class SymbolTable:
-    """Columns of one candidate of which some have names, and its polynomials as formulas of these."""
+    """Named sizes of one candidate, and conversion of its polynomials to formulas.
+
+    Attributes:
+        sizes: name to polynomial.
+        numbers: numbers in formulas that replace columns without a name.
+    """
 
     def __init__(self, values: Mapping[str, int]) -> None:
         self.columns = PopulationColumns(1)
         self.values = dict(values)
         self.sizes = {name: self.columns.variable(np.array([value], np.int64), name)
                       for name, value in values.items()}
-        self.numbers: set[int] = set()  # what stands in formulas for columns without a name
+        self.numbers: set[int] = set()
 
     def to_poly(self, formula: Formula) -> Polynomial:
-        """The formula as a size."""
-        at = {name: index for index, name in enumerate(self.sizes)}
-        return Polynomial(self.columns, {tuple(sorted(at[n] for n in key)): f for key, f in formula.terms.items()})  # type: ignore[misc]
+        """Convert a formula to a size."""
+        columns = {name: index for index, name in enumerate(self.sizes)}
+        terms = {tuple(sorted(columns[name] for name in key)): factor
+                 for key, factor in formula.terms.items()}
+        return Polynomial(self.columns, terms)  # type: ignore[arg-type]  # rational coefficients
 
     def to_formula(self, size: Any) -> Formula:
-        """A size as a formula; a column without a name is the number that it holds."""
+        """Convert a size to a formula; columns without a name become numbers."""
         if isinstance(size, np.ndarray):
             size = self.columns.variable(size)
         if not isinstance(size, Polynomial):
@@ -180,13 +194,13 @@ class SymbolTable:
 
 @dataclass(frozen=True)
 class SymbolicProtocol(Protocol):
-    """Protocol whose extents are polynomials in S, T and V, of :class:`SymbolTable` that have these names."""
+    """Protocol with polynomials in S, T and V as extents; ``symbols`` has these names."""
 
     symbols: SymbolTable = field(default_factory=lambda: SymbolTable({}), repr=False)
 
     @classmethod
     def from_protocol(cls, protocol: Protocol, symbols: SymbolTable) -> SymbolicProtocol:
-        """``protocol`` with symbols for its lengths."""
+        """Make a protocol with symbols for the lengths of ``protocol``."""
         sizes = protocol.name, protocol.source, protocol.target, protocol.vocab
         return cls(*sizes, protocol.passes, protocol.work_weights, symbols=symbols)
 
@@ -199,14 +213,14 @@ class SymbolicProtocol(Protocol):
 
 
 def length_values(protocol: Protocol) -> dict[str, int]:
-    """The protocol's lengths by the names that formulas have for them."""
+    """Lengths of a protocol by their names in formulas."""
     return {S: protocol.source, T: protocol.target, V: protocol.vocab}
 
 
 def depends_on_vocab(block: Block, protocol: Protocol,
                      part: Callable[[Block], Any] = lambda leaf: leaf) -> bool:
-    """Whether ``part`` of any leaf, besides axes over the vocabulary, changes with the vocabulary's size."""
-    one, two = ([part(line.block)
-                 for line in iterate_cost_lines(block, vocab=factor * protocol.vocab)]
-                for factor in (1, 2))
-    return one != two
+    """Whether ``part`` of a leaf block depends on V other than by vocabulary axes."""
+    single, double = ([part(line.block)
+                       for line in iterate_cost_lines(block, vocab=factor * protocol.vocab)]
+                      for factor in (1, 2))
+    return single != double

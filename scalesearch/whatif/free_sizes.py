@@ -1,4 +1,4 @@
-"""Architectures of which a few sizes are free: what the other answers become, and what each costs."""
+"""Architectures with a few free sizes: their other values, and their costs."""
 
 from __future__ import annotations
 
@@ -19,161 +19,185 @@ from scalesearch.space.syntax.schedules import schedule_to_json
 
 
 class CandidateView(Mapping[str, Any]):
-    """One row of a table of answers, some of which are arrays."""
+    """One candidate of a table of values, some of which are arrays."""
 
     def __init__(self, values: Mapping[str, Any], index: int) -> None:
-        self.answers = values
-        self.at = index
+        self.values_by_key = values
+        self.index = index
 
     def __getitem__(self, key: str) -> Any:
-        value = self.answers[key]
-        return value[self.at].item() if isinstance(value, np.ndarray) else value
+        value = self.values_by_key[key]
+        return value[self.index].item() if isinstance(value, np.ndarray) else value
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.answers)
+        return iter(self.values_by_key)
 
     def __len__(self) -> int:
-        return len(self.answers)
+        return len(self.values_by_key)
 
 
 class FreeSizes:
-    """An architecture of which the sizes ``keys`` are free.
+    """An architecture in which the sizes ``keys`` are free.
 
     Attributes:
-        base: its answers as the file has them, with the first value for sizes that are left open.
+        base_config: values in the file; for open sizes, the first value.
+        parameters: nodes of all keys.
 
     Raises:
-        UserError: a key is no size, does not exist here, or the space leaves something else open.
+        UserError: a key is not a size, does not exist, or the space leaves other parameters open.
     """
 
     def __init__(self, space: Space, keys: tuple[str, ...]) -> None:
-        self.space, self.keys = space, keys = space, config_keys(space, keys)
-        start = {key: values[0] for key in keys if (values := offered_sizes(space, key))}
-        self.base_config = self._complete(start)[0]
-        leaves = self._complete({key: 1 if (size := written_size(space, key)) is None else size
-                                 for key in keys})[2]
-        self.parameters = {leaf.key: leaf for leaf in leaves}
-        for key in keys:
+        self.space = space
+        self.keys = config_keys(space, keys)
+        first_values = {key: values[0]
+                        for key in self.keys if (values := offered_sizes(space, key))}
+        self.base_config = self._complete(first_values)[0]
+        sizes = {key: written_size(space, key) for key in self.keys}
+        nodes = self._complete({key: 1 if size is None else size
+                                for key, size in sizes.items()})[2]
+        self.parameters = {node.key: node for node in nodes}
+        for key in self.keys:
             self._check(key)
 
     def evaluate_costs(self, rows: Sequence[Sequence[int]], protocol: Protocol,
                        names: Iterable[str]) -> list[CostedCandidate]:
-        """The candidates with these values of the keys, and their costs ``names``; None where they cannot be built."""
-        wanted = tuple(dict.fromkeys(names))
+        """Evaluate candidates with these values of the free sizes.
+
+        Args:
+            rows: values in the order of ``keys``.
+            names: costs to evaluate.
+
+        Returns:
+            candidates with costs; costs are None if the network cannot be built.
+        """
+        names = tuple(dict.fromkeys(names))
         values = np.array(rows, np.int64).reshape(-1, len(self.keys))
         candidates: list[Any] = [None] * len(values)
         queue = [np.arange(len(values))]
         while queue:
             index = queue.pop()
             try:
-                answers, faulty, _ = self._complete(dict(zip(self.keys, values[index].T)))
+                table, is_invalid, _ = self._complete(dict(zip(self.keys, values[index].T)))
             except PopulationSplitError as split:
                 queue += [index[split.labels == label] for label in np.unique(split.labels)]
                 continue
-            sheets = [CandidateView(answers, at) for at in range(len(index))]
-            costs = [None] * len(index) if faulty else evaluate_table_costs(
-                answers, sheets, protocol, wanted)
-            for place, sheet, known in zip(index.tolist(), sheets, costs):
-                candidates[place] = CostedCandidate(sheet, costs=known)
+            configs = [CandidateView(table, row) for row in range(len(index))]
+            costs = [None] * len(index) if is_invalid else evaluate_table_costs(
+                table, configs, protocol, names)
+            for position, config, candidate_costs in zip(index.tolist(), configs, costs):
+                candidates[position] = CostedCandidate(config, costs=candidate_costs)
         return candidates
 
-    def _complete(self, values: Mapping[str, Any]) -> tuple[
-            dict[str, Any], bool, list[ParameterNode]]:
-        """The answers that follow from these values (numbers, or arrays), whether any is at fault, and its leaves."""
-        sheet = ParamAssignment(self.space.parameter_space, _raise_missing_value)
-        sheet.typed_values.update(values)
-        leaves = list(self.space.parameter_space.active_nodes(sheet))
-        return {leaf.key: schedule_to_json(sheet.resolve(leaf))
-                for leaf in leaves}, bool(sheet.infeasible), leaves
+    def _complete(
+            self, values: Mapping[str, Any]) -> tuple[dict[str, Any], bool, list[ParameterNode]]:
+        """Values of all keys, whether one of them cannot exist, and the active nodes.
+
+        Args:
+            values: key to a number, or to an array of numbers.
+        """
+        assignment = ParamAssignment(self.space.parameter_space, _raise_missing_value)
+        assignment.typed_values.update(values)
+        nodes = list(self.space.parameter_space.active_nodes(assignment))
+        config = {node.key: schedule_to_json(assignment.resolve(node)) for node in nodes}
+        return config, bool(assignment.infeasible), nodes
 
     def _check(self, key: str) -> None:
-        leaf = self.parameters.get(key)
-        if leaf is None:
-            group = next(iter(self.space.parameter_space.nodes_by_key[key][0].guards),
-                         ("its group", ""))
-            raise UserError(f"{key} does not exist here: {group[0]} is "
-                            f"{self.base_config.get(group[0], 'none')}", code="key-absent")
-        if leaf.field.type != "size":
+        node = self.parameters.get(key)
+        if node is None:
+            guards = self.space.parameter_space.nodes_by_key[key][0].guards
+            group = next(iter(guards), ("its group", ""))[0]
+            raise UserError(f"{key} does not exist in this architecture: {group} is "
+                            f"{self.base_config.get(group, 'none')}", code="key-absent")
+        if node.field.type != "size":
             raise _not_a_size_error(key)
 
 
 def _not_a_size_error(key: str) -> UserError:
-    return UserError(f"{key} is no whole number: only sizes can be solved for; try `scalesearch "
-                     "cost --sweep`", code="not-a-size")
+    return UserError(f"{key} is not a size", help="only sizes (whole numbers) can be solved for; "
+                     "for other parameters, use `scalesearch cost --sweep`", code="not-a-size")
 
 
 def _raise_missing_value(name: str, parameter: Parameter) -> Any:
-    raise UserError(f"{name} is left open ({parameter}); answer it with --set {name}=…",
+    raise UserError(f"{name} is open ({parameter}); set it with --set {name}=…",
                     code="open-parameters")
 
 
 def config_keys(space: Space, keys: Iterable[str]) -> tuple[str, ...]:
-    """The names of the answers that ``keys`` speak of: theirs, or with the kind, as in ``encoder.ffn.relu.hidden``.
+    """Keys of the configuration, for keys with or without a type in their path.
+
+    For example, ``encoder.ffn.relu.hidden`` is the key ``encoder.ffn.hidden``.
 
     Raises:
         UserError: the space has no such key.
     """
-    found = without_types(space, keys)
-    for key in found:
+    keys = without_types(space, keys)
+    for key in keys:
         if key not in space.parameter_space.nodes_by_key:
-            meant = closest_match(key, space.parameter_space.nodes_by_key)
+            match = closest_match(key, space.parameter_space.nodes_by_key)
             raise UserError(f"{key} is not a key of this space"
-                            + (f"; did you mean `{meant}`?" if meant else ""), code="unknown-key")
-    return found
+                            + (f"; did you mean `{match}`?" if match else ""), code="unknown-key")
+    return keys
 
 
 def without_types(space: Space, keys: Iterable[str]) -> tuple[str, ...]:
-    """The keys by the names of their answers: ``encoder.ffn.hidden`` for ``encoder.ffn.relu.hidden``."""
-    names = {leaf.path: leaf.key for leaf in space.parameter_space.nodes}
-    return tuple(names.get(key, key) for key in keys)
+    """Remove types from keys: ``encoder.ffn.relu.hidden`` is ``encoder.ffn.hidden``."""
+    keys_by_path = {node.path: node.key for node in space.parameter_space.nodes}
+    return tuple(keys_by_path.get(key, key) for key in keys)
 
 
 def written_size(space: Space, key: str) -> int | None:
-    """The size that the file gives ``key``, or the first of those that it offers; None where it is off or absent."""
+    """The size of ``key`` in the file, or the first one of a range, or None."""
     values = offered_sizes(space, key)
-    value = values[0] if values else space.resolve(
-        lambda _, parameter: (parameter.values() or [0])[0]).get(key)
+    value = values[0] if values else space.resolve(_first_value).get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def offered_sizes(space: Space, key: str) -> Sequence[int] | None:
-    """The values that the file offers for ``key``, rising; None where it offers no choice.
+def _first_value(name: str, parameter: Parameter) -> Any:
+    return (parameter.values() or [0])[0]
 
-    Under a condition these are the ones that the file's own other values, or the first of them,
-    leave.
+
+def offered_sizes(space: Space, key: str) -> Sequence[int] | None:
+    """The values of ``key`` in the file, in increasing order; None if it is fixed.
+
+    If they depend on a condition, the other keys have their first values.
 
     Raises:
-        UserError: it is no size, or it offers something that is no plain range or list of whole
-            numbers.
+        UserError: the key is not a size, or its values are not a range or list of integers.
     """
-    leaves = space.parameter_space.nodes_by_key[key]
-    asked = set[str]()
-    if leaves[0].field.type != "size":
+    nodes = space.parameter_space.nodes_by_key[key]
+    if nodes[0].field.type != "size":
         raise _not_a_size_error(key)
+    requested = set[str]()
 
-    def first(name: str, parameter: Parameter) -> Any:
-        asked.add(name)
-        return (parameter.values() or [0])[0]
+    def suggest(name: str, parameter: Parameter) -> Any:
+        requested.add(name)
+        return _first_value(name, parameter)
 
-    space.resolve(first)
-    parameters = [parameter for leaf in leaves
-                  for name, parameter in space.parameter_space.domains[leaf.path].parameters()
-                  if name in asked]
+    space.resolve(suggest)
+    parameters = [parameter for node in nodes
+                  for name, parameter in space.parameter_space.domains[node.path].parameters()
+                  if name in requested]
     if not parameters:
         return None
     values = parameters[0].values() if len(parameters) == 1 else None
     if values is None or not all(isinstance(value, int) and not isinstance(value, bool)
                                  for value in values):
-        raise UserError(f"{key} is a choice among {parameters[0]}; give it a plain range, as in "
-                        f"--set {key}=1..64", code="not-a-range")
+        raise UserError(f"{key} is a choice of {parameters[0]}, not a range of integers",
+                        help=f"set a range, for example --set {key}=1..64", code="not-a-range")
     return values if isinstance(values, range) else sorted(int(value) for value in values)
 
 
 def parse_sizes(space: Space, sizes: str | Sequence[str] | Mapping[str, str | Sequence[int] | None]
-             ) -> dict[str, Sequence[int]]:
-    """The sizes of each key: those given, or those of a text such as ``1..24``; of None those that the space gives.
+                ) -> dict[str, Sequence[int]]:
+    """Parse the sizes of keys.
 
-    Of keys alone, those of the space.
+    Args:
+        sizes: key to its sizes, to a text such as ``1..24``, or to None for the sizes in the
+            space. Keys without a mapping have the sizes in the space.
+
+    Raises:
+        UserError: unknown key, or the space has no size for a key.
     """
     if not isinstance(sizes, Mapping):
         sizes = dict.fromkeys([sizes] if isinstance(sizes, str) else sizes)
@@ -185,8 +209,9 @@ def parse_sizes(space: Space, sizes: str | Sequence[str] | Mapping[str, str | Se
         changed = space if text is None else space.with_overrides({key: text})
         parsed[key] = offered_sizes(changed, key)
         if not parsed[key]:
-            if (size := written_size(changed, key)) is None:
-                raise UserError(f"{key}: it is off in the space, which gives no size to take; give "
-                                f"some, as in {key}=1..8", code="key-absent")
+            size = written_size(changed, key)
+            if size is None:
+                raise UserError(f"{key} is off in the space and has no size",
+                                help=f"set its sizes, for example {key}=1..8", code="key-absent")
             parsed[key] = [size]
     return parsed

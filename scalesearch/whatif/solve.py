@@ -1,9 +1,9 @@
-"""Inverse questions: the largest (or smallest) size within a budget, exactly, and which limit the next value breaks.
+"""Inverse queries: the largest or smallest size within a budget.
 
-Where the values are few enough every one of them is costed: nothing is assumed, and whether costs
-rise with the size is reported as found. Where they are more, a grid is costed; if costs rise along
-it, so is every value between the two neighbors on the grid where the answer changes; otherwise
-every value after all.
+Results are exact. If there are at most ``MAX_EXHAUSTIVE_VALUES`` values, all of them are costed,
+and nothing is assumed about the costs. For longer ranges, a grid is costed. If costs rise along the
+grid, all values between neighbors on the grid are costed if the budget is met by only one of them.
+Otherwise, all values are costed.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from scalesearch.whatif.free_sizes import FreeSizes, config_keys, offered_sizes,
 if TYPE_CHECKING:
     import pandas as pd
 
-WEIGHT_WORK_COST = "macs.once"  # shown where there is any
-MAX_EXHAUSTIVE_VALUES = 100_000  # values that are costed one and all
-GRID_SIZE = 2_000  # values of a longer range that are
-MAX_BUILDABLE_PROBES = 64  # values from a doubling on that are tried where it cannot be built
-MAX_SEARCH_STEPS = 1 << 20  # where the search for an end gives up
+WEIGHT_WORK_COST = "macs.once"  # printed unless it is 0
+MAX_EXHAUSTIVE_VALUES = 100_000
+GRID_SIZE = 2_000
+MAX_BUILDABLE_PROBES = 64  # next values that are tried if a value cannot be built
+MAX_SEARCH_STEPS = 1 << 20  # end of the search for an upper end of a range
 COSTS_SHOWN = ("params.total", "macs.total", WEIGHT_WORK_COST)
-CandidatesByValue = Mapping[int, CostedCandidate]  # by value, rising
+CandidatesByValue = Mapping[int, CostedCandidate]  # in increasing order of the values
 
 
 @dataclass(frozen=True)
 class SizePoint:
-    """A value, what it costs, and how it stands to every limit."""
+    """A value of the size with its costs and checked limits."""
 
     value: int
     costs: Mapping[str, Any]
@@ -49,34 +49,33 @@ class SizePoint:
 
     @property
     def violated_limits(self) -> tuple[LimitCheck, ...]:
-        """The limits that it misses."""
+        """Limits that are not met."""
         return tuple(limit for limit in self.limits if not limit.is_satisfied)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Convert to JSON values."""
         return {"value": self.value, "costs": dict(self.costs),
                 "limits": [limit.to_json() for limit in self.limits]}
 
 
 @dataclass(frozen=True)
 class Solution:
-    """The answer to one question.
+    """Result of one inverse query.
 
     Attributes:
-        direction, key: ``max`` or ``min``, of which size.
-        fixed_sizes: the sizes of ``--for``.
-        best: the answer; None where no value is within the budget.
-        next: the value after it that can be built; None where the range ends first.
-        changed_values: computed answers that are others than in the file, at the answer.
-        n_evaluated, n_unbuildable, n_within_budget: how many values were costed, cannot be built,
-            are within the budget.
-        low, high, step: the range; a step of 0 is a list.
-        is_open_ended: the range ends only because the search does: nothing in the budget limits the
-            size.
-        is_monotonic: whether every cost in the budget rises with the size (or stays); None where
-            none is.
-        is_exhaustive: whether every value of the range was costed.
-        nearest: where no value is within the budget, the one that misses it by the least.
+        direction: ``max`` or ``min``.
+        key: the size.
+        fixed_sizes: values of other sizes.
+        best: the largest or smallest value within the budget, or None.
+        next: the next value that can be built; None if the range ends before.
+        changed_values: computed values that differ from those in the file.
+        n_evaluated, n_unbuildable, n_within_budget: numbers of values that were costed, that
+            cannot be built, and that are within the budget.
+        low, high, step: the range of values; the step is 0 for a list.
+        is_open_ended: the budget does not limit the size; the range ends where the search does.
+        is_monotonic: whether no cost in the budget falls if the size rises; None without costs.
+        is_exhaustive: whether all values of the range were costed.
+        nearest: if no value is within the budget, the one with the smallest violation.
     """
 
     direction: str
@@ -97,7 +96,7 @@ class Solution:
     nearest: SizePoint | None = field(default=None, repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Convert to JSON values."""
         record = {**vars(self), "for": dict(self.fixed_sizes),
                   "violates": [limit.text for limit in self._violates()]}
         for name in ("best", "next"):
@@ -107,7 +106,7 @@ class Solution:
                 if key not in ("fixed_sizes", "n_within_budget", "nearest")}
 
     def row(self) -> dict[str, Any]:
-        """For a table: what was given, the value, its costs, the room left, the next value and what that breaks."""
+        """Table row: fixed sizes, best value, costs, slacks, next value and violations."""
         row: dict[str, Any] = {**self.fixed_sizes, self.key: self.best.value if self.best else None}
         if self.best:
             row |= self.best.costs
@@ -121,10 +120,10 @@ class Solution:
 
 
 class Solutions(tuple[Solution, ...]):
-    """The answers, one for each combination of the given sizes."""
+    """Results of an inverse query, one per combination of fixed sizes."""
 
     def frame(self) -> pd.DataFrame:
-        """One row each, see :meth:`Solution.row`."""
+        """Data frame with a row per solution, see :meth:`Solution.row`."""
         import pandas as pd
 
         return pd.DataFrame([solution.row() for solution in self])
@@ -133,43 +132,49 @@ class Solutions(tuple[Solution, ...]):
 def solve(space: Space, objective: str, budget: str | Sequence[str] = (),
           fixed_sizes: Mapping[str, Sequence[int]] | None = None, protocol: Protocol | None = None,
           step: int = 1) -> Solutions:
-    """The largest or smallest value of a size within the budget, for every combination of the sizes in ``fixed_sizes``.
+    """Find the largest or smallest size within a budget.
 
     Args:
-        objective: ``max width`` or ``min encoder.depth``.
-        budget: names of the space's budgets, or expressions; the space's ``where`` holds besides.
-        step: of the values, where the space gives none.
+        objective: ``max KEY`` or ``min KEY``, for example ``max width``.
+        budget: names of budgets of the space, or expressions. The constraints of the space must
+            be met, too.
+        fixed_sizes: key to values of other sizes; there is one solution per combination.
+        protocol: cost protocol, by default that of the space.
+        step: step of the values, if the space has no range.
 
     Raises:
-        UserError: a key that is no size, nothing that limits it, a budget that is wrong.
+        UserError: a key is not a size, the budget is invalid, or does not limit the size.
+
+    Example:
+        >>> solve(space, "max width", "params.total <= 10M")[0].best.value
     """
-    way, _, key = (word.strip() for word in objective.strip().partition(" "))
-    if way not in ("max", "min") or not key:
-        raise UserError(f"{objective!r} is not a goal: write 'max KEY' or 'min KEY', for example "
-                        "'max width'", code="no-goal")
+    direction, _, key = (word.strip() for word in objective.strip().partition(" "))
+    if direction not in ("max", "min") or not key:
+        raise UserError(f"{objective!r} is not an objective: write 'max KEY' or 'min KEY', for "
+                        "example 'max width'", code="no-goal")
     [key] = config_keys(space, [key])
-    wanted = (*collect_limits(space),
+    limits = (*collect_limits(space),
               *read_budgets(space, [budget] if isinstance(budget, str) else budget))
-    if not wanted:
-        named = f" (the space has {', '.join(space.budgets)})" if space.budgets else ""
-        raise UserError(f"nothing limits {key}: give a budget, as in --budget 'params.total <= "
-                        f"10M'{named}", code="no-limit")
+    if not limits:
+        budgets = f" (budgets of the space: {', '.join(space.budgets)})" if space.budgets else ""
+        raise UserError(f"{key} has no limit", help="set a budget, for example --budget "
+                        f"'params.total <= 10M'{budgets}", code="no-limit")
     if step < 1:
-        raise UserError(f"a step of {step}: it must be at least 1", code="below-one")
+        raise UserError(f"the step is {step}; it must be at least 1", code="below-one")
     fixed_sizes = dict(fixed_sizes or {})
     if key in fixed_sizes:
-        raise UserError(f"{key} is what to solve for: it cannot be given as well",
+        raise UserError(f"{key} is the objective; it cannot have a fixed value as well",
                         code="given-twice")
-    varied = FreeSizes(space, (key, *fixed_sizes))
-    chosen = protocol or load_protocol(space.protocol)
-    return Solutions(_SizeSearch(varied, way, wanted, chosen, step,
+    free_sizes = FreeSizes(space, (key, *fixed_sizes))
+    protocol = protocol or load_protocol(space.protocol)
+    return Solutions(_SizeSearch(free_sizes, direction, limits, protocol, step,
                                  dict(zip(fixed_sizes, values))).run()
                      for values in itertools.product(*fixed_sizes.values()))
 
 
 @dataclass
 class _SizeSearch:
-    """The search for one solution: the first of the keys of ``free_sizes`` is free, the others are ``fixed_sizes``."""
+    """Search of one solution: the first of the sizes varies, the others are fixed."""
 
     free_sizes: FreeSizes
     direction: str
@@ -179,151 +184,172 @@ class _SizeSearch:
     fixed_sizes: Mapping[str, int]
 
     def __post_init__(self) -> None:
-        self.key, self.bounded = self.free_sizes.keys[0], cost_names(self.limits)
+        self.key = self.free_sizes.keys[0]
+        self.bounded_costs = cost_names(self.limits)
 
     def run(self) -> Solution:
-        values, most = self._range()
-        candidates = {} if len(values) <= MAX_EXHAUSTIVE_VALUES else self._sampled(values)
+        """Search the best value."""
+        values, max_value = self._range()
+        candidates = {} if len(values) <= MAX_EXHAUSTIVE_VALUES else self._grid_search(values)
         if not candidates:
             candidates = self.evaluate_costs(values)
-        if most and self.direction == "max" and isinstance(values, range):
-            values = self._extended(values, most, candidates)
-        return self._solution(values, candidates, values[-1] == most if most else False)
+        if max_value and self.direction == "max" and isinstance(values, range):
+            values = self._extended(values, max_value, candidates)
+        return self._solution(values, candidates, bool(max_value) and values[-1] == max_value)
 
     def evaluate_costs(self, values: Sequence[int]) -> dict[int, CostedCandidate]:
-        """What these values cost."""
+        """Evaluate the candidates with these values."""
         rows = [(value, *self.fixed_sizes.values()) for value in values]
-        return dict(
-            zip(values,
-                self.free_sizes.evaluate_costs(rows, self.protocol, (*COSTS_SHOWN, *self.bounded))))
+        names = (*COSTS_SHOWN, *self.bounded_costs)
+        return dict(zip(values, self.free_sizes.evaluate_costs(rows, self.protocol, names)))
 
     def _range(self) -> tuple[Sequence[int], int]:
-        """The values to look at, and how far the search could go; 0 where that is the file's say."""
-        mine = offered_sizes(self.free_sizes.space, self.key)
-        if mine is not None:
-            return mine, 0
-        spec = self.free_sizes.parameters[self.key].field
-        low = max(1, int(spec.low if spec.low is not None else 1))
-        lowest = -(-low // self.step) * self.step
-        most = MAX_SEARCH_STEPS * self.step if spec.high is None else int(spec.high)
-        high = self._range_end(max(lowest, written_size(self.free_sizes.space, self.key) or 1),
-                               most)
-        return range(lowest, high + 1, self.step), most
+        """Values to search, and the largest possible value; 0 if the file has a range."""
+        offered = offered_sizes(self.free_sizes.space, self.key)
+        if offered is not None:
+            return offered, 0
+        field = self.free_sizes.parameters[self.key].field
+        low = max(1, int(field.low if field.low is not None else 1))
+        low = -(-low // self.step) * self.step
+        max_value = MAX_SEARCH_STEPS * self.step if field.high is None else int(field.high)
+        start = max(low, written_size(self.free_sizes.space, self.key) or 1)
+        return range(low, self._range_end(start, max_value) + 1, self.step), max_value
 
-    def _range_end(self, start: int, most: int) -> int:
-        """Where the range ends: for the smallest value, at a doubling of the present one that is within the budget.
+    def _range_end(self, start: int, max_value: int) -> int:
+        """Upper end of the range.
 
-        For the largest, at twice the last doubling that is not too large; at ``most`` where none
-        is.
+        To minimize, this is a value within the budget, found by doubling the value in the file. To
+        maximize, it is twice the last such value that does not exceed the budget.
         """
-        fine = 0
+        last_within = 0
         probe = start
-        seen = dict[int, CostedCandidate]()
+        probed = dict[int, CostedCandidate]()
         while True:
-            value, candidate = self._next_buildable(probe, most)
-            over = candidate is not None and self._exceeds_budget(candidate)
+            value, candidate = self._next_buildable(probe, max_value)
+            is_over = candidate is not None and self._exceeds_budget(candidate)
             if candidate is not None:
-                seen[value] = candidate
-                fine = fine if over else value
+                probed[value] = candidate
+                if not is_over:
+                    last_within = value
                 if self.direction == "min" and candidate.satisfies(self.limits):
                     return value
-            # Larger ones may cost less again; who looks for the smallest waits for that.
-            past = over and probe >= 4 * max(fine, start) and (
-                self.direction == "max" or self._is_monotonic(seen))
-            if past or probe >= most:
-                return probe if self.direction == "min" else min(2 * max(fine, start), most)
-            probe = min(2 * probe, most)
+            # Larger values may be cheaper again. To minimize, the search continues in this case.
+            is_past = is_over and probe >= 4 * max(last_within, start) and (
+                self.direction == "max" or self._is_monotonic(probed))
+            if is_past or probe >= max_value:
+                if self.direction == "min":
+                    return probe
+                return min(2 * max(last_within, start), max_value)
+            probe = min(2 * probe, max_value)
 
-    def _next_buildable(self, probe: int, most: int) -> tuple[int, CostedCandidate | None]:
-        """The first value from ``probe`` on that can be built and meets what no cost decides; None where none is near.
+    def _next_buildable(self, probe: int, max_value: int) -> tuple[int, CostedCandidate | None]:
+        """First value from ``probe`` that is valid, or None if none of the next ones is.
 
-        So a number of heads that divides no power of two does not hide all that is larger.
+        This is needed if powers of two cannot be built, for example with three heads.
         """
         first = -(-probe // self.step) * self.step
         for count in (1, MAX_BUILDABLE_PROBES):
-            values = range(first, min(first + count * self.step, most + 1), self.step)
+            values = range(first, min(first + count * self.step, max_value + 1), self.step)
             for value, candidate in self.evaluate_costs(values).items():
                 if self._is_valid(candidate):
                     return value, candidate
         return first, None
 
     def _is_valid(self, candidate: CostedCandidate) -> bool:
+        """Whether a candidate can be built and meets the limits without costs."""
         return candidate.satisfies(limit for limit in self.limits if not limit.costs)
 
     def _exceeds_budget(self, candidate: CostedCandidate) -> bool:
-        """Whether it breaks a limit of costs that no larger value would mend."""
+        """Whether a candidate violates an upper limit on costs."""
         return not candidate.satisfies(
             limit for limit in self.limits if limit.costs and not is_lower_bound(limit))
 
-    def _extended(self, values: range, most: int, candidates: dict[int, CostedCandidate]) -> range:
-        """Where costs do not rise, more of the range: until twice as many values again hold nothing that fits."""
-        empty = 0
-        while empty < 2 and self._is_monotonic(candidates) is False and values[
-                -1] < most and len(values) <= MAX_EXHAUSTIVE_VALUES:
-            block = self.evaluate_costs(
-                range(values[-1] + self.step, min(2 * values[-1], most) + 1, self.step))
-            candidates |= block
-            values = range(values[0], [*block][-1] + 1, self.step)
-            empty = 0 if any(one.satisfies(self.limits) for one in block.values()) else empty + 1
-            if all(candidate.costs is None for candidate in block.values()):
+    def _extended(self, values: range, max_value: int,
+                  candidates: dict[int, CostedCandidate]) -> range:
+        """Extend the range if costs do not rise monotonically.
+
+        The range is doubled until two doublings contain no value within the budget. The new
+        candidates are added to ``candidates``.
+        """
+        n_empty = 0
+        while (n_empty < 2 and self._is_monotonic(candidates) is False
+               and values[-1] < max_value and len(values) <= MAX_EXHAUSTIVE_VALUES):
+            end = min(2 * values[-1], max_value)
+            new = self.evaluate_costs(range(values[-1] + self.step, end + 1, self.step))
+            candidates |= new
+            values = range(values[0], [*new][-1] + 1, self.step)
+            is_any_within = any(candidate.satisfies(self.limits) for candidate in new.values())
+            n_empty = 0 if is_any_within else n_empty + 1
+            if all(candidate.costs is None for candidate in new.values()):
                 break
         return values
 
-    def _sampled(self, values: Sequence[int]) -> dict[int, CostedCandidate]:
-        """A grid over a long range, and all that lies where it changes; nothing where a grid cannot be trusted."""
+    def _grid_search(self, values: Sequence[int]) -> dict[int, CostedCandidate]:
+        """Evaluate a grid, and all values between neighbors that differ in the budget.
+
+        Returns:
+            the candidates; empty if costs do not rise along the grid or a value is invalid.
+        """
         stride = len(values) // GRID_SIZE
         candidates = self.evaluate_costs([*values[::stride], values[-1]])
-        if not all(map(self._is_valid,
-                       candidates.values())) or self._is_monotonic(candidates) is False:
+        if not all(map(self._is_valid, candidates.values())):
             return {}
-        # Too small, within or too large: between the first and the last lies what is within,
-        # however little.
-        side = [(self._exceeds_budget(one), one.satisfies(self.limits))
-                for one in candidates.values()]
-        for n in [n for n in range(len(side) - 1) if side[n] != side[n + 1]]:
-            candidates |= self.evaluate_costs(values[n * stride : (n + 1) * stride])
+        if self._is_monotonic(candidates) is False:
+            return {}
+        # Values are too small, within the budget, or too large. Values within the budget may all
+        # be between two neighbors on the grid.
+        states = [(self._exceeds_budget(candidate), candidate.satisfies(self.limits))
+                  for candidate in candidates.values()]
+        for index, (state, next_state) in enumerate(itertools.pairwise(states)):
+            if state != next_state:
+                candidates |= self.evaluate_costs(values[index * stride : (index + 1) * stride])
         return dict(sorted(candidates.items()))
 
     def _solution(self, values: Sequence[int], candidates: CandidatesByValue,
-                  open_end: bool) -> Solution:
-        built = {value: candidate
-                 for value, candidate in candidates.items() if candidate.costs is not None}
-        within = [value for value, candidate in built.items() if candidate.satisfies(self.limits)]
-        largest = self.direction == "max"
-        best = (max if largest else min)(within, default=None)
-        beyond = [v for v in built if best is not None and (v > best if largest else v < best)]
-        after = (min if largest else max)(beyond, default=None)
+                  ends_at_maximum: bool) -> Solution:
+        buildable = {value: candidate
+                     for value, candidate in candidates.items() if candidate.costs is not None}
+        within = [value for value, candidate in buildable.items()
+                  if candidate.satisfies(self.limits)]
+        is_max = self.direction == "max"
+        best = (max if is_max else min)(within, default=None)
+        beyond = [value for value in buildable
+                  if best is not None and (value > best if is_max else value < best)]
+        next_value = (min if is_max else max)(beyond, default=None)
         nearest = None if within else min(
-            built, key=lambda value: built[value].max_violation(self.limits), default=None)
-        return Solution(self.direction, self.key, self.fixed_sizes, best=self._point(best, built), next=self._point(after, built),  # noqa: E501
-                        changed_values=self._changed_values(built[best]) if best is not None else {}, n_evaluated=len(candidates),  # noqa: E501
-                        n_unbuildable=len(candidates) - len(built), n_within_budget=len(within), low=values[0] if values else 0,  # noqa: E501
-                        high=values[-1] if values else 0, step=values.step if isinstance(values, range) else 0,
-                        is_open_ended=open_end and largest and after is None and best is not None,
-                        is_monotonic=self._is_monotonic(built), is_exhaustive=len(candidates) == len(values),
-                        nearest=self._point(nearest, built))  # fmt: skip
+            buildable, key=lambda value: buildable[value].max_violation(self.limits), default=None)
+        return Solution(
+            self.direction, self.key, self.fixed_sizes, best=self._point(best, buildable),
+            next=self._point(next_value, buildable),
+            changed_values=self._changed_values(buildable[best]) if best is not None else {},
+            n_evaluated=len(candidates), n_unbuildable=len(candidates) - len(buildable),
+            n_within_budget=len(within), low=values[0] if values else 0,
+            high=values[-1] if values else 0,
+            step=values.step if isinstance(values, range) else 0,
+            is_open_ended=(ends_at_maximum and is_max and next_value is None
+                           and best is not None),
+            is_monotonic=self._is_monotonic(buildable),
+            is_exhaustive=len(candidates) == len(values), nearest=self._point(nearest, buildable))
 
-    def _point(self, value: int | None, candidates_by_value: CandidatesByValue) -> SizePoint | None:
+    def _point(self, value: int | None, candidates: CandidatesByValue) -> SizePoint | None:
         if value is None:
             return None
-        costs = {name: cost
-                 for name, cost in (candidates_by_value[value].costs or {}).items()
+        candidate = candidates[value]
+        costs = {name: cost for name, cost in (candidate.costs or {}).items()
                  if cost or name != WEIGHT_WORK_COST}
-        return SizePoint(value, costs,
-                         check_limits(self.limits, candidates_by_value[value].__getitem__))
+        return SizePoint(value, costs, check_limits(self.limits, candidate.__getitem__))
 
     def _changed_values(self, candidate: CostedCandidate) -> dict[str, Any]:
-        """Computed answers that the value has changed."""
-        own = candidate.config
-        before = self.free_sizes.base_config
-        return {key: own[key]
-                for key in own if key not in self.free_sizes.keys and before.get(key) != own[key]}
+        """Computed values that differ from those in the file."""
+        base = self.free_sizes.base_config
+        return {key: value for key, value in candidate.config.items()
+                if key not in self.free_sizes.keys and base.get(key) != value}
 
     def _is_monotonic(self, candidates: CandidatesByValue) -> bool | None:
-        """Whether no cost in the budget ever falls from one value that can be built to the next."""
-        if not self.bounded:
+        """Whether no cost in the budget falls from one buildable value to the next."""
+        if not self.bounded_costs:
             return None
-        rows = [candidate.costs
-                for _, candidate in sorted(candidates.items()) if candidate.costs is not None]
-        return all(one[name] <= two[name] for name in self.bounded
-                   for one, two in itertools.pairwise(rows))
+        costs = [candidate.costs
+                 for _, candidate in sorted(candidates.items()) if candidate.costs is not None]
+        return all(first[name] <= second[name] for name in self.bounded_costs
+                   for first, second in itertools.pairwise(costs))

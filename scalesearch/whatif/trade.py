@@ -1,4 +1,4 @@
-"""Trades: all pairs of two sizes that keep costs within a tolerance of a reference."""
+"""Trade-offs: pairs of sizes that keep costs within a tolerance of a reference."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from scalesearch.whatif.solve import COSTS_SHOWN, MAX_SEARCH_STEPS, WEIGHT_WORK_
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_PAIRS = 200_000  # pairs that are costed
+MAX_PAIRS = 200_000
 TOLERANCE_PATTERN = re.compile(r"\s*([\w.]+)\s+within\s+((?:\d+\.?\d*|\.\d+)(?:e-?\d+)?)\s*%\s*")
 
 
 @dataclass(frozen=True)
 class CostTolerance:
-    """A cost that stays within ``percent`` of the reference's."""
+    """A cost that must stay within ``percent`` of a reference."""
 
     name: str
     percent: float
@@ -36,24 +36,26 @@ class CostTolerance:
         return f"{self.name} within {self.percent:g}%"
 
     def is_within(self, value: Any, reference: Any) -> bool:
-        """Whether ``value`` is near enough."""
+        """Whether the difference to the reference is within the tolerance."""
         return bool(abs(value - reference) * 100 <= self.percent * abs(reference))
 
     def is_exceeded(self, value: Any, reference: Any) -> bool:
-        """Whether ``value`` is too much."""
+        """Whether ``value`` is too large."""
         return bool(value > reference and not self.is_within(value, reference))
 
 
 @dataclass(frozen=True)
 class TradeOffs:
-    """Pairs of sizes that hold costs.
+    """Combinations of sizes that keep costs.
 
     Attributes:
-        keys: the two sizes.
-        reference: the costs that are held.
-        pairs: sizes and costs of each trade, in the order of the first size.
-        n_evaluated, n_unbuildable: how many pairs were costed, and could not be built.
-        max_values: how far each size was tried.
+        keys: the sizes, two or more.
+        tolerances: costs that are kept.
+        reference: costs of the reference.
+        pairs: sizes and costs of each combination, sorted by the sizes.
+        n_evaluated, n_unbuildable: numbers of combinations that were costed, and that cannot be
+            built.
+        max_values: largest value of each size that was tried.
     """
 
     keys: tuple[str, ...]
@@ -65,7 +67,7 @@ class TradeOffs:
     max_values: Mapping[str, int]
 
     def frame(self) -> pd.DataFrame:
-        """One row for each trade: sizes, costs, and the difference of each cost to the reference in percent."""
+        """Data frame of sizes, costs, and differences to the reference in percent."""
         import pandas as pd
 
         frame = pd.DataFrame(list(self.pairs), columns=[*self.keys, *self.reference])
@@ -74,67 +76,79 @@ class TradeOffs:
         return frame.assign(**percents)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
-        record = {**vars(self), "hold": [str(hold) for hold in self.tolerances],
-                  "trades": [dict(row) for row in self.pairs]}
-        return {name: value for name, value in record.items() if name not in ("tolerances", "pairs")}
+        """Convert to JSON values."""
+        record = {**vars(self), "hold": [str(tolerance) for tolerance in self.tolerances],
+                  "trades": [dict(pair) for pair in self.pairs]}
+        return {name: value for name, value in record.items()
+                if name not in ("tolerances", "pairs")}
 
 
 def percent_difference(value: Any, reference: Any) -> float:
-    """The difference of ``value`` to ``reference`` in percent of the latter."""
-    return 100.0 * (
-        value - reference) / reference if reference else 0.0 if value == reference else float("inf")
+    """Difference of ``value`` to ``reference`` in percent of the reference."""
+    if reference:
+        return 100.0 * (value - reference) / reference
+    return 0.0 if value == reference else float("inf")
 
 
 def parse_tolerances(texts: Sequence[str]) -> tuple[CostTolerance, ...]:
-    """``macs.total within 1%``, several joined by ``and``. Raises UserError."""
-    holds = []
+    """Parse tolerances such as ``macs.total within 1%``; ``and`` joins several.
+
+    Raises:
+        UserError: a text is not a tolerance, a cost is unknown, or the list is empty.
+    """
+    tolerances = []
     for text in itertools.chain.from_iterable(re.split(r"\band\b", text) for text in texts):
         match = TOLERANCE_PATTERN.fullmatch(text)
         if match is None:
-            raise UserError(f"--hold {text.strip()!r}: write a cost and a tolerance, as in "
-                            "'macs.total within 1%'", code="bad-hold")
+            raise UserError(f"--hold {text.strip()!r} is not a cost with a tolerance",
+                            help="for example --hold 'macs.total within 1%'", code="bad-hold")
         if match[1] not in COST_NAMES:
-            raise UserError(f"--hold: {match[1]} is no cost; {suggest_match(match[1], COST_NAMES)}",
-                            code="unknown-cost")
-        holds.append(CostTolerance(match[1], float(match[2])))
-    if not holds:
-        raise UserError("nothing is held: give --hold, as in --hold 'macs.total within 1%'",
-                        code="hold-missing")
-    return tuple(holds)
+            raise UserError(f"--hold: unknown cost {match[1]}",
+                            help=suggest_match(match[1], COST_NAMES), code="unknown-cost")
+        tolerances.append(CostTolerance(match[1], float(match[2])))
+    if not tolerances:
+        raise UserError("no costs to keep", help="set them, for example --hold 'macs.total within "
+                        "1%'", code="hold-missing")
+    return tuple(tolerances)
 
 
 def find_trade_offs(space: Space, keys: Sequence[str], tolerances: str | Sequence[str],
                     reference: Mapping[str, Any] | None = None, budget: Sequence[str] = (),
                     protocol: Protocol | None = None,
                     ranges: Mapping[str, Sequence[int]] | None = None) -> TradeOffs:
-    """Every pair of the sizes ``keys`` whose costs stay within ``tolerances`` of a reference.
+    """Find all pairs of sizes that keep the costs of a reference.
 
     Args:
-        reference: the reference's answers; the space's own present values where none are given.
-        budget: limits that a trade must be within besides.
-        ranges: values of sizes, rising; others have the space's, or as many as what is held allows.
+        keys: the sizes, two or more.
+        tolerances: texts such as ``macs.total within 1%``.
+        reference: configuration of the reference, by default the values in the file.
+        budget: additional limits.
+        protocol: cost protocol, by default that of the space.
+        ranges: key to values in increasing order. Other sizes have the range in the file, or all
+            values up to the largest one that the tolerances allow.
 
     Raises:
-        UserError: keys that are no sizes, a tolerance that is none, more pairs than can be tried.
+        UserError: a key is not a size, a tolerance is invalid, or there are too many pairs.
     """
     keys = config_keys(space, keys)
     if len(set(keys)) != len(keys) or len(keys) < 2:
-        raise UserError(f"{', '.join(keys)}: a trade is between two or more different sizes",
+        raise UserError(f"{', '.join(keys)}: a trade-off needs two or more different sizes",
                         code="trade-needs-two-sizes")
-    holds = parse_tolerances([tolerances] if isinstance(tolerances, str) else tolerances)
-    within = (*collect_limits(space), *read_budgets(space, budget))
-    stray = [key for key in ranges or {} if key not in keys]
-    if stray:
-        raise UserError(f"{stray[0]} is not traded: there are {' and '.join(keys)}",
-                        code="unknown-key")
-    chosen = protocol or load_protocol(space.protocol)
-    return _TradeOffSearch(FreeSizes(space, tuple(keys)), holds, within, chosen,
-                           dict(ranges or {})).run(reference)
+    parsed = parse_tolerances([tolerances] if isinstance(tolerances, str) else tolerances)
+    limits = (*collect_limits(space), *read_budgets(space, budget))
+    unknown = [key for key in ranges or {} if key not in keys]
+    if unknown:
+        raise UserError(f"{unknown[0]} has a range, but the sizes of the trade-off are "
+                        f"{' and '.join(keys)}", code="unknown-key")
+    search = _TradeOffSearch(FreeSizes(space, tuple(keys)), parsed, limits,
+                             protocol or load_protocol(space.protocol), dict(ranges or {}))
+    return search.run(reference)
 
 
 @dataclass
 class _TradeOffSearch:
+    """Search of one trade-off; ``ranges`` are set by the user."""
+
     free_sizes: FreeSizes
     tolerances: tuple[CostTolerance, ...]
     limits: tuple[Constraint, ...]
@@ -142,11 +156,13 @@ class _TradeOffSearch:
     ranges: dict[str, Sequence[int]]
 
     def __post_init__(self) -> None:
-        self.held = tuple(dict.fromkeys((*COSTS_SHOWN, *(hold.name for hold in self.tolerances))))
+        kept_costs = [tolerance.name for tolerance in self.tolerances]
+        self.cost_names = tuple(dict.fromkeys((*COSTS_SHOWN, *kept_costs)))
 
     def run(self, reference: Mapping[str, Any] | None) -> TradeOffs:
+        """Evaluate all combinations, and keep the trade-offs."""
         keys = self.free_sizes.keys
-        reference_costs = self._reference(reference)
+        reference_costs = self._reference_costs(reference)
         ranges = [self._range(key, reference_costs) for key in keys]
         pairs = list(itertools.product(*ranges))
         candidates = self._evaluate_pairs(pairs)
@@ -158,81 +174,93 @@ class _TradeOffSearch:
             del reference_costs[WEIGHT_WORK_COST]
         rows = tuple({**sizes, **{name: costs[name] for name in reference_costs}}
                      for sizes, costs in kept)
-        high = {key: values[-1] for key, values in zip(keys, ranges)}
-        return TradeOffs(keys, self.tolerances, reference_costs, rows, len(pairs),
-                         sum(c.costs is None for c in candidates), high)
+        max_values = {key: values[-1] for key, values in zip(keys, ranges)}
+        n_unbuildable = sum(candidate.costs is None for candidate in candidates)
+        return TradeOffs(keys, self.tolerances, reference_costs, rows, len(pairs), n_unbuildable,
+                         max_values)
 
     def _evaluate_pairs(self, pairs: Sequence[tuple[int, ...]]) -> list[CostedCandidate]:
         if len(pairs) > MAX_PAIRS:
-            raise UserError(f"{len(pairs):,} combinations are more than {MAX_PAIRS:,}: narrow a "
-                            f"size, as in --for {self.free_sizes.keys[0]}=1..24",
-                            code="too-many-sweep-rows")
+            raise UserError(f"{len(pairs):,} combinations are more than {MAX_PAIRS:,}",
+                            help=f"set a smaller range, for example --for "
+                            f"{self.free_sizes.keys[0]}=1..24", code="too-many-sweep-rows")
         return self.free_sizes.evaluate_costs(
-            pairs, self.protocol, (*self.held, *cost_names(self.limits)))
+            pairs, self.protocol, (*self.cost_names, *cost_names(self.limits)))
 
-    def _reference(self, of: Mapping[str, Any] | None) -> dict[str, Any]:
-        """What is held, of another architecture or of this one as it is written."""
-        if of is None:
-            free = [key
-                    for key in self.free_sizes.keys
-                    if offered_sizes(self.free_sizes.space, key) is not None]
-            if free:
-                raise UserError(f"{free[0]} is left open, so no cost is held yet. Name a reference "
-                                f"with --of, or close it and give its range as --for {free[0]}=…",
+    def _reference_costs(self, reference: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Costs of the reference, by default of the architecture in the file."""
+        if reference is None:
+            open_keys = [key for key in self.free_sizes.keys
+                         if offered_sizes(self.free_sizes.space, key) is not None]
+            if open_keys:
+                raise UserError(f"{open_keys[0]} is open, so the costs to keep are not defined",
+                                help="set a reference (--of), or set one value in the file "
+                                f"and the range with --for {open_keys[0]}=…",
                                 code="open-parameters")
-            of = self.free_sizes.base_config
-        (candidate,) = evaluate_costs([CostedCandidate(of)], self.protocol, self.held)
+            reference = self.free_sizes.base_config
+        (candidate,) = evaluate_costs([CostedCandidate(reference)], self.protocol, self.cost_names)
         if candidate.costs is None:
             raise UserError("the reference cannot be built", code="unbuildable")
         return candidate.costs
 
     def _is_trade_off(self, candidate: CostedCandidate, reference: Mapping[str, Any]) -> bool:
-        """Whether it can be built, keeps what is held and is within every limit."""
+        """Whether a candidate can be built, keeps the costs, and meets all limits."""
         return candidate.satisfies(self.limits) and all(
-            hold.is_within(candidate[hold.name], reference[hold.name]) for hold in self.tolerances)
+            tolerance.is_within(candidate[tolerance.name], reference[tolerance.name])
+            for tolerance in self.tolerances)
 
     def _range(self, key: str, reference: Mapping[str, Any]) -> Sequence[int]:
-        """The values of ``key``: the file's, or up to where it alone, the others at their least, costs too much."""
-        if (mine := self._given(key)) is not None:
-            return mine
-        least = {other: self._min_buildable(other) for other in self.free_sizes.keys}
+        """Values of ``key`` to try.
+
+        If no range is set, the range ends at a value that is too expensive even if all other sizes
+        are as small as possible.
+        """
+        values = self._set_range(key)
+        if values is not None:
+            return values
+        smallest = {other: self._min_buildable(other) for other in self.free_sizes.keys}
         high = 2 * self._current_value(key)
-        while high < MAX_SEARCH_STEPS and not self._exceeds(key, high, least, reference):
+        while high < MAX_SEARCH_STEPS and not self._exceeds(key, high, smallest, reference):
             high *= 2
         if high >= MAX_SEARCH_STEPS:
-            raise UserError(f"nothing that is held limits {key}: give it a range, as in --for "
-                            f"{key}=1..24", code="no-limit")
-        return range(least[key], high + 1)
+            raise UserError(f"the costs to keep do not limit {key}",
+                            help=f"set a range, for example --for {key}=1..24", code="no-limit")
+        return range(smallest[key], high + 1)
 
-    def _given(self, key: str) -> Sequence[int] | None:
+    def _set_range(self, key: str) -> Sequence[int] | None:
+        """Range of ``key`` that is set by the user or in the file."""
         return self.ranges[key] if key in self.ranges else offered_sizes(self.free_sizes.space, key)
 
     def _current_value(self, key: str) -> int:
-        """The file's own value, or the first of those given."""
-        mine = self._given(key)
-        own = written_size(self.free_sizes.space, key) if mine is None else int(mine[0])
-        return own or self._low(key)
+        """The value of ``key`` in the file, or the first one of its range."""
+        values = self._set_range(key)
+        value = (written_size(self.free_sizes.space, key) if values is None else int(values[0]))
+        return value or self._low(key)
 
     def _low(self, key: str) -> int:
         return max(1, int(self.free_sizes.parameters[key].field.low or 1))
 
     def _min_buildable(self, key: str) -> int:
-        """The first value given, or the least that can be built beside the file's other sizes."""
-        present = {other: self._current_value(other) for other in self.free_sizes.keys}
-        if self._given(key) is not None:
-            return present[key]
-        values = range(self._low(key), present[key] + 1)
-        built = self._evaluate_pairs([tuple({**present, key: value}.values()) for value in values])
-        return next((value for value, one in zip(values, built) if one.costs is not None),
-                    present[key])
+        """The first value of a range, or the smallest value that can be built."""
+        current = {other: self._current_value(other) for other in self.free_sizes.keys}
+        if self._set_range(key) is not None:
+            return current[key]
+        values = range(self._low(key), current[key] + 1)
+        candidates = self._evaluate_pairs([tuple({**current, key: value}.values())
+                                           for value in values])
+        return next((value for value, candidate in zip(values, candidates)
+                     if candidate.costs is not None), current[key])
 
-    def _exceeds(self, key: str, value: int, least: Mapping[str, int],
+    def _exceeds(self, key: str, value: int, smallest: Mapping[str, int],
                  reference: Mapping[str, Any]) -> bool:
-        """Whether ``value`` costs too much beside the least other sizes; if it cannot be built, the present ones."""
-        for others in (least,
-                       {other: self._current_value(other) for other in self.free_sizes.keys}):
+        """Whether ``value`` is too expensive with the smallest other sizes.
+
+        If this cannot be built, the other sizes are those in the file.
+        """
+        current = {other: self._current_value(other) for other in self.free_sizes.keys}
+        for others in (smallest, current):
             costs = self._evaluate_pairs([tuple({**others, key: value}.values())])[0].costs
             if costs is not None:
-                return any(hold.is_exceeded(costs[hold.name], reference[hold.name])
-                           for hold in self.tolerances)
+                return any(tolerance.is_exceeded(costs[tolerance.name], reference[tolerance.name])
+                           for tolerance in self.tolerances)
         return True

@@ -52,7 +52,7 @@ def test_rows_of_a_grid_are_the_costs_of_each_architecture() -> None:
             name: mine[name]
             for name in ("params.total", "params.non_embedding", "macs.encoder", "macs.total")}
     frame = found.frame()
-    assert len(frame) == 12 and frame["macs.total"].dtype == "Int64" and frame["fault"].isna().all()
+    assert len(frame) == 12 and frame["macs.total"].dtype == "Int64" and frame["error"].isna().all()
 
 
 def test_bytes_of_the_artifact_that_the_protocol_names_are_a_column() -> None:
@@ -68,7 +68,7 @@ def test_bytes_of_the_artifact_that_the_protocol_names_are_a_column() -> None:
 def test_what_cannot_be_built_keeps_its_row() -> None:
     found = sweep_costs(TRANSFORMER, {"encoder.score_heads": "3 | 8"})
     assert [
-        row["macs.total"] is None for row in found.rows] == [True, False] and found.rows[0]["fault"]
+        row["macs.total"] is None for row in found.rows] == [True, False] and found.rows[0]["error"]
     assert found.frame()["macs.total"].isna().tolist() == [True, False]
 
 

@@ -25,7 +25,7 @@ def test_an_answer_says_its_room_and_what_breaks_next() -> None:
     result = ask(*WIDTH)
     assert result.exit_code == 0
     for words in ("max width = 165", "encoder.ffn.hidden = 660", "params.total <= 10M: 47,470 left",
-                  "166 breaks params.total <= 10M by 28,732", "7 of which cannot be built",
+                  "166 violates params.total <= 10M by 28,732", "7 of which cannot be built",
                   "protocol forward (S=30"):
         assert words in result.output, words
 
@@ -52,7 +52,7 @@ def test_a_range_of_the_file_is_kept() -> None:
 
 def test_no_answer_exits_with_1() -> None:
     result = ask("transformer", "max width", "--budget", "params.total <= 10k")
-    assert result.exit_code == 1 and "the nearest, 8, breaks params.total <= 10k by 264,432" in result.output
+    assert result.exit_code == 1 and "the nearest, 8, violates params.total <= 10k by 264,432" in result.output
 
 
 def test_trades_list_pairs_and_differences() -> None:
