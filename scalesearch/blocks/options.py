@@ -105,7 +105,8 @@ def option_field(default: str, *, type: str = "size", choices: tuple[Any, ...] =
 
 def option_fields(cls: type[Block] | type[LinearFactory]) -> dict[str, Option]:
     """Return the options of a class of blocks or linear factories by field name."""
-    return {f.name: f.metadata["option"] for f in fields(cls) if "option" in f.metadata}  # type: ignore[arg-type]
+    dataclass_fields = fields(cls)  # type: ignore[arg-type]
+    return {f.name: f.metadata["option"] for f in dataclass_fields if "option" in f.metadata}
 
 
 BlockType = TypeVar("BlockType", bound="type[Block] | type[LinearFactory]")

@@ -27,7 +27,7 @@ def OneOf(*options: Any) -> str:
 
 def Variants(variants: Mapping[str, Mapping[str, Any]] | None = None, /,
              **more: Mapping[str, Any]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """One of several variants with their own keys: ``Variants(relu={"hidden": "= 4 * width"}, none={})``."""
+    """One of several variants: ``Variants(relu={"hidden": "= 4 * width"}, none={})``."""
     return {"one of": {**(variants or {}), **more}}
 
 
@@ -49,7 +49,8 @@ def format_value(value: Any) -> str:
         return f"[{', '.join(map(format_value, value))}]"
     if isinstance(value, str):
         return value
-    raise UserError(f"{value!r} cannot be written in a space file; use a number, a text, Range, OneOf, "
+    raise UserError(f"{value!r} cannot be written in a space file; use a number, a text, Range, "
+                    "OneOf, "
                     "Variants, Computed or When", code="not-serializable")
 
 

@@ -14,9 +14,19 @@ from scalesearch.space.binding.bind import BoundSpace, bind_space, canonical_spe
 from scalesearch.space.binding.file_type_check import check_not_study
 from scalesearch.space.parameters.constraints import Constraint
 from scalesearch.space.parameters.count import count_configurations
-from scalesearch.space.parameters.param_values import InfiniteSpaceError, ParamValues, SuggestFunction, enumerate_runs
+from scalesearch.space.parameters.param_values import (
+    InfiniteSpaceError,
+    ParamValues,
+    SuggestFunction,
+    enumerate_runs,
+)
 from scalesearch.space.schema.types import SchemaField, SchemaGroup
-from scalesearch.space.schema.yaml_writer import canonical_tree, format_lines, format_protocol, format_scalar
+from scalesearch.space.schema.yaml_writer import (
+    canonical_tree,
+    format_lines,
+    format_protocol,
+    format_scalar,
+)
 from scalesearch.space.syntax.composite_domains import whole_numbers
 from scalesearch.space.syntax.diagnostics import ConfigError, Problem, SourceText, UnbuildableError
 from scalesearch.space.syntax.lexer import ValueSyntaxError
@@ -174,7 +184,7 @@ class Space:
         return suggest
 
     def contains(self, values: ParamValues) -> bool:
-        """True if this space contains the network of ``values``, which may be from another space."""
+        """True if this space contains the network of ``values`` (of this or another space)."""
         architecture_id = self.architecture(values).id
         try:
             own_values = self.resolve(self.replay_values(values))
@@ -244,14 +254,15 @@ class Space:
         that do not use it.
         """
         differences = format_lines(_differences(canonical_tree(self.root), self._default_tree()))
-        parts = [*differences, *sorted(c.text for c in self.constraints), *format_lines(self._cost())]
+        constraints = sorted(constraint.text for constraint in self.constraints)
+        parts = [*differences, *constraints, *format_lines(self._cost())]
         text = "\n".join(parts)
         # Digest the first spelling of these two names, so that hashes never change.
         text = text.replace("artifact: ", "artefact: ").replace("artifact.bytes", "artefact.bytes")
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _default_tree(self) -> dict[str, Any]:
-        """The canonical tree of a space that sets only ``width``; empty if the schema needs more keys."""
+        """The canonical tree of a space with only ``width``; empty if more keys are required."""
         try:
             return canonical_tree(Space.parse("width: 1", "<plain>", self.schema).root)
         except ConfigError:

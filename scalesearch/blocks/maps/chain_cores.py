@@ -170,7 +170,8 @@ class ChainCores(Block):
         but no copy of the vector.
         """
         (_, from_first), (_, from_last) = self._apply_costs
-        weights = sum(math.prod(shape) for shape in self.shapes().values())  # type: ignore[arg-type, misc]
+        shapes = self.shapes().values()
+        weights = sum(math.prod(shape) for shape in shapes)  # type: ignore[arg-type, misc]
         from_last = from_last - math.prod(self.input_factors)
         return (select_where(self.applies_from_last, from_last, from_first),
                 select_where(self.applies_from_last, weights, 0))

@@ -177,7 +177,9 @@ class HypercomplexLinear(ChainLinearBase):
         """Two cores, with the number of products as bond."""
         n = self.n
         d_out = self.d_out
-        return ChainCores((n, self.d_in // n), (n, d_out // n), self.products)  # type: ignore[operator]
+        d_in_per_factor = self.d_in // n
+        d_out_per_factor = d_out // n  # type: ignore[operator]
+        return ChainCores((n, d_in_per_factor), (n, d_out_per_factor), self.products)
 
 
 @block
@@ -195,7 +197,8 @@ class GroupLinear(Block):
 
     @property
     def _sizes(self) -> tuple[Size, Size, Size]:
-        return self.groups, self.d_out // self.groups, self.d_in // self.groups  # type: ignore[operator]
+        groups = self.groups
+        return groups, self.d_out // groups, self.d_in // groups  # type: ignore[operator]
 
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": self._sizes} | ({"bias": (self.d_out,)} if self.bias else {})

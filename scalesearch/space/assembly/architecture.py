@@ -121,7 +121,7 @@ SECTION_NAMES = ("embedding", "encoder", "decoder", "output")
 
 
 def build_section(config: Config, name: str) -> ModelSection:
-    """One section of a network. The costs of all ``SECTION_NAMES`` add up to those of the network."""
+    """One section of a network; the costs of all sections add up to those of the network."""
     only = config["model"] == "decoder-only"
     section: Block | Use | None
     if name == "embedding":
@@ -138,7 +138,7 @@ def build_section(config: Config, name: str) -> ModelSection:
 
 
 def _tied_encoder_layers(a: Config) -> Repeat | None:
-    """The encoder's layers if decoder layers are tied to them; without their FFNs unless these are tied."""
+    """The encoder's layers if decoder layers are tied to them, with their FFNs only if tied too."""
     schedules = " ".join(str(a.get(f"share.decoder.{slot}", "own"))
                          for slot in ("self", "cross", "ffn"))
     if "encoder." not in schedules:
@@ -184,7 +184,7 @@ def _decoder(a: Config, encoder_layers: Repeat | None) -> Stack | BottleneckStac
 
 
 def _decoder_layer(a: Config, outer: Config | None = None) -> DecoderLayer:
-    """One decoder layer; ``outer``: in a bottleneck, the configuration of the wider outer layers."""
+    """One decoder layer; ``outer`` configures the wider outer layers of a bottleneck."""
     only = a["model"] == "decoder-only"
     mixer = build_mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, TGT_KEYS))
     cross_attention = None if only else build_cross_attention(
@@ -263,7 +263,7 @@ def _multi_path_config(a: Config, key: str, layer: Layer) -> MultiPathConfig | N
 
 
 def _present_sublayers(layer: Layer, order: SublayerOrder) -> SublayerOrder:
-    """``order`` without sub-layers that the layer lacks; parallel ones in the order of its blocks."""
+    """``order`` without missing sub-layers; parallel ones in the order of the layer's blocks."""
     ranks = {word: rank for rank, word in enumerate(layer.sublayers)}
     if "ffn" in ranks:
         ranks[SECOND_FFN] = ranks["ffn"]
@@ -288,7 +288,7 @@ def _build_stack(a: Config, stack: str, build_layer: LayerFactory,
 
 
 def _global_scores(a: Config, stack: str, layers: Repeat) -> GlobalScores | None:
-    """Global attention scores A^G (PartialFormer, section 3.4), of the shape of the layers' scores."""
+    """Global attention scores A^G (PartialFormer, section 3.4), shaped as the layers' scores."""
     key = f"{stack}.residual_scores"
     score_type = a.get(key, "none")
     if score_type == "none":

@@ -35,9 +35,11 @@ def build_bottleneck_stack(a: Config, stack: str,
     whole_solver = stack == "encoder" and a.get("encoder.solver", "euler") != "euler"
     if a.get(f"{stack}.residual_scores", "none") not in ("none", "previous") or whole_solver:
         raise UnbuildableError(key,
-                               f"cannot be combined with {stack}.residual_scores: global or with a solver")
+                               f"cannot be combined with {stack}.residual_scores: global "
+                               "or with a solver")
     first, last = (LayerConfig(a, stack, number) for number in (0, -1))
-    inside = LayerConfig(ChainMap({"width": a[key]}, a), stack, 1)  # type: ignore[arg-type]  # only read
+    inner_config = ChainMap({"width": a[key]}, a)  # type: ignore[arg-type]  # only read
+    inside = LayerConfig(inner_config, stack, 1)
     middle = build_layer(inside, first)
     for size_key, sizes in inside.per_layer_values.items():
         if any(decide(size != sizes[1]) for size in sizes[2:-1]):

@@ -115,7 +115,8 @@ def build_mixer(a: Config, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
     join = a[f"{key}.join"]
     channels = a[f"{key}.channels"] if join == "split" else width
     if decide(channels > width):
-        raise UnbuildableError(f"{key}.channels", f"{channels} channels are more than the width {width}")
+        raise UnbuildableError(f"{key}.channels",
+                               f"{channels} channels are more than the width {width}")
     if decide(channels == 0):
         return _main(a, stack, axes)
     local = _registered(a, stack, "local", axes[0], channels)
@@ -142,7 +143,8 @@ def _lifted(a: Config, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
     if decide(width % 2 != 0):
         raise UnbuildableError(f"{stack}.lift", f"needs an even width, and the width is {width}")
     lift = build_dextra(a, f"{stack}.lift", width, width // 2, width // 2, axes[:1])
-    inner = build_attention(ChainMap({"width": width // 2}, a), stack, axes)  # type: ignore[arg-type]  # only read
+    inner_config = ChainMap({"width": width // 2}, a)  # type: ignore[arg-type]  # only read
+    inner = build_attention(inner_config, stack, axes)
     return DExTraAttention(width, axes[0], stack == "decoder", DENSE,
                            main=replace(inner, d_out=width), lift=lift)
 
@@ -166,7 +168,7 @@ def _registered(a: Config, stack: str, key: str, axis: Axis, d: Size) -> Mixer:
 
 
 def build_sublayer(a: Config, stack: str, word: str, axis: Axis) -> Mixer:
-    """The sub-layer ``word`` of the key ``sublayers``, in addition to mixer and feed-forward network."""
+    """The sub-layer ``word`` of the key ``sublayers``, in addition to the mixer and the FFN."""
     path = f"{stack}.{word}"
     sublayer_class = SUBLAYERS[word]
     options = {option: a[f"{path}.{option}"] for option in option_fields(sublayer_class)}
@@ -213,7 +215,7 @@ def _check_adaptable(a: Config, stack: str, key: str, mixer: Mixer) -> Mixer:
 
 
 def _with_remaining_channels(a: Config, stack: str, left: Size) -> Config:
-    """The configuration of a mixer on ``left`` channels; attention keeps the same share of its heads."""
+    """The configuration of a mixer on ``left`` channels, with the same share of attention heads."""
     changed = {"width": left}
     for key in ("heads", "score_heads") if a.get(
             f"{stack}.mixer", "attention") == "attention" else ():
@@ -251,7 +253,7 @@ def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
 
 
 def _kv_heads(a: Config, stack: str) -> Size:
-    """Number of heads of keys and values; 0 if it equals ``heads``, so that equal networks have one id."""
+    """Key and value heads; 0 if equal to ``heads``, because equal networks share an id."""
     kv_heads = optional_value(a, f"{stack}.key_value_heads")
     heads = a[f"{stack}.heads"]
     is_default = kv_heads is None or (decide(kv_heads == heads)
@@ -287,7 +289,9 @@ def _head_ffn(a: Config, stack: str, over: Axis, cross: bool) -> PartialFFN | No
     head_dim = a[f"{stack}.head_dim"]
     matrix = PER_HEAD if a[f"{stack}.pg.per_head"] else DENSE
     ffn_class = FFNS[ffn_type]
-    options = {name: a[f"{stack}.pg.{name}"] for name in option_fields(ffn_class) if name != "hidden"}
+    options = {name: a[f"{stack}.pg.{name}"]
+               for name in option_fields(ffn_class)
+               if name != "hidden"}
     inner = ffn_class(head_dim, (over, heads), matrix,
                       hidden=a[f"{stack}.pg.ratio"] * head_dim, **options)  # type: ignore[call-arg]
     validated(inner, f"{stack}.pg")

@@ -20,15 +20,26 @@ from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.leaves import Embedding, Linear
 from scalesearch.blocks.maps.dextra import DExTraEmbedding, ProjectedOutput
 from scalesearch.blocks.maps.linear_factories import DENSE
-from scalesearch.blocks.maps.tensor_chains import ChainEmbedding, ChainLinear, ChainTableBase, TiedChainOutput
+from scalesearch.blocks.maps.tensor_chains import (
+    ChainEmbedding,
+    ChainLinear,
+    ChainTableBase,
+    TiedChainOutput,
+)
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.sizes import decide, minimum, require_single_value
-from scalesearch.space.assembly.components import Config, build_dextra, chain_factory, linear_factory, optional_value
+from scalesearch.space.assembly.components import (
+    Config,
+    build_dextra,
+    chain_factory,
+    linear_factory,
+    optional_value,
+)
 from scalesearch.space.syntax.diagnostics import UnbuildableError
 
 
 def vocabulary_extent(a: Config) -> Extent:
-    """Rows of an embedding table: the value of ``vocab``, or an axis that protocols and corpora bind."""
+    """Rows of an embedding table: the value of ``vocab``, or an axis that the protocol binds."""
     extent: Extent = a.get("vocab", VOCAB)
     return extent
 
@@ -45,7 +56,8 @@ def build_embedding(a: Config, axis: Axis, tied_path: str | None = None) -> Bloc
         table_path = None if tied_path is None else f"{tied_path}.table"
         dextra = build_dextra(a, "embedding", rank, width // 2, width, over)
         return TokenEmbedding(width, over,
-                              DExTraEmbedding(rank, _embedding_table(a, rank, over), dextra, table_path),
+                              DExTraEmbedding(rank, _embedding_table(a, rank, over), dextra,
+                                              table_path),
                               *positions, scaled=False)
     if kind == "attentive":
         return _attentive(a, axis, tied_path, positions)

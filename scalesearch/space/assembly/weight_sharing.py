@@ -1,7 +1,8 @@
 """Weight tying: parts that layers share, within a stack or across stacks.
 
-A schedule such as ``cycle(2)`` ties layers of one stack. A reference such as ``encoder.ffn[i]`` ties
-decoder layers to encoder layers: the encoder's part is the tied source, the decoder's the target.
+A schedule such as ``cycle(2)`` ties layers of one stack. A reference such as ``encoder.ffn[i]``
+ties decoder layers to encoder layers: the encoder's part is the tied source, the decoder's the
+target.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ def _cross_stack_tie(a: Config, path: str, reference: LayerReference, layers: Re
     stack, _, slot = reference.path.partition(".")
     if encoder is None or stack != "encoder" or slot not in ("attention", "ffn"):
         raise UnbuildableError(path,
-                               f"{reference}: only decoder layers can be tied to another stack, and "
+                               f"{reference}: only decoder layers can be tied to another stack, "
+                               "and "
                                "only to encoder.attention or encoder.ffn")
     sources = encoder.layer.part_names.get(slot, [""])  # type: ignore[attr-defined]
     if number >= len(sources):
@@ -151,7 +153,7 @@ def _cross_stack_tie(a: Config, path: str, reference: LayerReference, layers: Re
 
 
 def _describe_difference(a: Config, source: str, target: str) -> str:
-    """The keys in which two parts differ, with both values: ``encoder.heads is 4, decoder.heads is 8``."""
+    """The keys in which two parts differ: ``encoder.heads is 4, decoder.heads is 8``."""
     is_ffn = target.endswith(".ffn")
     if source.endswith(".ffn") != is_ffn:
         return "only one of them is a feed-forward network"

@@ -8,7 +8,14 @@ from scalesearch.blocks.core import join_path
 from scalesearch.space.binding.call_syntax import expand_calls
 from scalesearch.space.binding.name_resolution import NameResolver
 from scalesearch.space.binding.unknown_keys import suggest_key
-from scalesearch.space.schema.bound_tree import GroupNode, Guards, ParameterNode, SchemaIndex, guards_of, variant_field
+from scalesearch.space.schema.bound_tree import (
+    GroupNode,
+    Guards,
+    ParameterNode,
+    SchemaIndex,
+    guards_of,
+    variant_field,
+)
 from scalesearch.space.schema.type_check import check_domain, describe_field
 from scalesearch.space.schema.types import InlinedVariant, SchemaField, SchemaGroup
 from scalesearch.space.syntax.composite_domains import AlternativesDomain, iter_options, map_options
@@ -22,7 +29,13 @@ from scalesearch.space.syntax.diagnostics import (
 )
 from scalesearch.space.syntax.domains import ConstantDomain, Domain, InvalidDomain, ListDomain
 from scalesearch.space.syntax.lexer import ValueSyntaxError
-from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode, unfold_dotted_keys
+from scalesearch.space.syntax.nodes import (
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    unfold_dotted_keys,
+)
 from scalesearch.space.syntax.value_parser import list_domain, parse_value
 
 ONE_OF_KEY = "one of"
@@ -160,7 +173,7 @@ class Binder:
 
     def bind_variant_text(self, group: SchemaGroup, node: Node | None,
                           context: KeyContext) -> tuple[ParameterNode, VariantNodes]:
-        """The variant parameter that a text (or the default) describes, and its possible variants."""
+        """The variant parameter of a text (or of the default), and its possible variants."""
         variant_node = self.bind_parameter(variant_field(group), node, context)
         names = offered_variants(variant_node.domain)
         return variant_node, dict.fromkeys(names or (group.variants if node is not None else ()))
@@ -203,7 +216,7 @@ class Binder:
 
     def add_variant_keys(self, keys: VariantNodes, entries: Entries, offered: VariantNodes,
                          path: str) -> VariantNodes:
-        """The variants that a condition under ``one of:`` offers, with ``keys`` written next to it."""
+        """The variants of a condition under ``one of:``, with ``keys`` written next to it."""
         for name in keys:
             if name not in offered:
                 self.report_problem(entries[name][0].position,
@@ -249,7 +262,7 @@ class Binder:
 
     def bind_parameter(self, field: SchemaField, node: Node | None,
                        context: KeyContext) -> ParameterNode:
-        """The node of ``field`` from ``node`` or the default, with types checked and names resolved."""
+        """The node of ``field`` from ``node`` or the default; checks types and resolves names."""
         parameter = ParameterNode(context.key, context.path, field, InvalidDomain(), context.guards,
                                   context.origin if node is None else node, node is not None)
 
@@ -276,7 +289,8 @@ class Binder:
         """The domain of a key that is not set."""
         if parameter.field.default is not None:
             default = parameter.field.default
-            return ConstantDomain(default) if parameter.field.type == "text" else parse_value(default)
+            is_text = parameter.field.type == "text"
+            return ConstantDomain(default) if is_text else parse_value(default)
         if self.is_complete:
             self.report_problem(parameter.position_of((0, 0)), f"`{parameter.path}` is missing",
                                 f"add `{parameter.path.rpartition('.')[2]}:` with "
@@ -292,8 +306,8 @@ class Binder:
         if isinstance(node, MappingNode):
             description = "an anchor of a mapping" if node.alias else "keys"
             self.report_problem(node.display_position,
-                                f"`{parameter.path}`: expected {describe_field(parameter.field)}, found "
-                                f"{description}")
+                                f"`{parameter.path}`: expected {describe_field(parameter.field)}, "
+                                f"found {description}")
         elif isinstance(node, SequenceNode):
             return self.read_list(node, parameter.field)
         elif isinstance(node, ScalarNode):

@@ -1,4 +1,4 @@
-"""Variants written as calls: ``kronecker(4..16) | dense`` for a mapping of variants and their keys."""
+"""Variants written as calls: ``kronecker(4..16) | dense`` for a mapping of variants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read study files, recipes and data files by a schema: values are constants, errors as in spaces."""
+"""Read study, recipe and data files by a schema: all values are constants."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -22,7 +22,13 @@ from scalesearch.space.syntax.diagnostics import (
 )
 from scalesearch.space.syntax.domains import ConstantDomain, ListDomain
 from scalesearch.space.syntax.lexer import ValueSyntaxError
-from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode, scalar_from_text
+from scalesearch.space.syntax.nodes import (
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    scalar_from_text,
+)
 from scalesearch.space.syntax.parameters import format_constant
 from scalesearch.space.syntax.value_parser import parse_value
 from scalesearch.space.syntax.yaml_reader import parse_yaml
@@ -90,7 +96,8 @@ class ConfigReader:
                                ((ScalarNode(node.position, group.shorthand_key), node),))
         description = f"`{node.text}`" if isinstance(node, ScalarNode) else "a list"
         help = f"its keys are {format_alternatives(group.fields)}"
-        self.report_problem(node, f"{path or self.name}: expected a mapping, found {description}", help)
+        self.report_problem(
+            node, f"{path or self.name}: expected a mapping, found {description}", help)
         return None
 
     def read_values(self, group: SchemaGroup, table: MappingNode, path: str) -> dict[str, Any]:
@@ -156,9 +163,9 @@ class ConfigReader:
             domain = parse_value(node.text.removeprefix("+"))
         except ValueSyntaxError:
             return self.report_unexpected(field, node, path)
-        if isinstance(domain, ConstantDomain) and isinstance(
-                domain.value, float) and field.type == "size":
-            domain = replace(domain, value=int(domain.value)) if domain.value.is_integer() else domain
+        if (isinstance(domain, ConstantDomain) and isinstance(domain.value, float)
+                and field.type == "size" and domain.value.is_integer()):
+            domain = replace(domain, value=int(domain.value))
         word = format_constant(domain.value) if isinstance(domain, ConstantDomain) else ""
         if word in field.deprecated_words and isinstance(domain, ConstantDomain):
             domain = replace(domain, value=field.deprecated_words[word])
@@ -183,7 +190,7 @@ class ConfigReader:
 
 
 def _is_default(child: SchemaField | SchemaGroup, node: Node) -> bool:
-    """Whether ``node`` is the ``none`` that the reference shows as the default of a text or a node."""
+    """Whether ``node`` is ``none``, the default of a text or a node in the reference."""
     return isinstance(child, SchemaField) and child.default == NONE_TEXT and child.type in (
         "text", "node") and is_none(node)
 
@@ -235,7 +242,7 @@ def apply_override(table: MappingNode, schema: SchemaGroup, assignment: str,
 
 def _with(table: MappingNode, schema: SchemaField | SchemaGroup | None, path: list[str],
           value: Node, place: SourcePosition) -> MappingNode:
-    """``table`` with ``value`` at ``path``; below a key without a schema, the tail of the path is a name."""
+    """``table`` with ``value`` at ``path``; the tail below a key without a schema is a name."""
     key = ScalarNode(place, path[0])
     child = None
     if isinstance(schema, SchemaGroup):
@@ -291,7 +298,7 @@ def to_node(name: str, value: Any, key: str = "") -> Node:
 
 
 def coerce_settings(instance: Any, schema: SchemaGroup, name: str) -> None:
-    """Validate the fields of ``instance``, a frozen dataclass of ``schema``, and convert their types.
+    """Validate and convert the fields of ``instance``, a frozen dataclass of ``schema``.
 
     Raises:
         ConfigError: with the problems of all fields.

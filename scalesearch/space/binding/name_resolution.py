@@ -71,7 +71,7 @@ class NameResolver:
         return option
 
     def resolve_layer_reference(self, option: LayerReferenceDomain, node: ParameterNode) -> Domain:
-        """``encoder.attention[i]`` with canonical names; reports a path that is not another schedule."""
+        """``encoder.attention[i]`` in canonical names; reports a path that is not a schedule."""
         entry = self.index.find(option.path, self.scope)
         schedules = [
             path for path, other in self.index.entries.items() if other.field.type == "schedule"]
@@ -222,7 +222,7 @@ class NameResolver:
                        comparisons=tuple(zip(ops, resolved[1:], strict=True)))
 
     def resolve_equality_side(self, operands: tuple[Expr, ...], index: int) -> Expr:
-        """Resolve one side of an equality; its legal words and types are those of the other side."""
+        """Resolve one side of an equality; the other side gives its legal words and types."""
         other = operands[index - 1] if index else operands[1]
         entry = self.find(other.text) if isinstance(other, Name) else None
         operand = operands[index]

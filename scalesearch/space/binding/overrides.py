@@ -17,7 +17,13 @@ from scalesearch.space.syntax.diagnostics import (
     format_alternatives,
 )
 from scalesearch.space.syntax.domains import Domain
-from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, scalar_from_text, unfold_dotted_keys
+from scalesearch.space.syntax.nodes import (
+    MappingNode,
+    Node,
+    ScalarNode,
+    scalar_from_text,
+    unfold_dotted_keys,
+)
 from scalesearch.space.syntax.yaml_reader import parse_yaml
 
 TOP_LEVEL_KEYS = ("space", "notes")
@@ -72,7 +78,7 @@ def _value(option: str, path: str, value: str, problems: list[Problem]) -> Node:
 
 def _not_offered(document: MappingNode, schema: SchemaGroup, path: str,
                  position: SourcePosition) -> Problem | None:
-    """The problem of a key that exists only in variants that the space does not offer, if it is one."""
+    """The problem of a key that exists only in variants that the space does not offer, or None."""
     table = document
     group = schema
     names = path.split(".")
@@ -126,7 +132,7 @@ def _apply(table: MappingNode, group: SchemaGroup, path: list[str], value: Node)
 
 def _in_variants(table: MappingNode, group: SchemaGroup, path: list[str],
                  value: Node) -> MappingNode:
-    """``table`` with ``value`` at ``path``, a variant or a key of variants, in all offered variants."""
+    """``table`` with ``value`` at ``path`` (a variant or its key), in all offered variants."""
     offers = _offered_nodes(table, group)
     for name in offers:
         below = path[1:] if path[0] in group.variants else path
@@ -153,7 +159,7 @@ def _without_unused(table: MappingNode, group: SchemaGroup) -> MappingNode:
 
 
 def _variant(old: Node | None, group: SchemaGroup, value: Node) -> Node:
-    """The node of another variant (``ffn=geglu``); keys of the group and equal keys of variants are kept."""
+    """The node of another variant (``ffn=geglu``); keeps the keys that both variants have."""
     if not isinstance(value, ScalarNode) or not group.variants:
         return value
     names = _names(group, value)
@@ -174,7 +180,9 @@ def _variant(old: Node | None, group: SchemaGroup, value: Node) -> Node:
     variants = tuple((_key(name, value), node) for name, node in offers.items()
                      if isinstance(node, MappingNode) and node.entries)
     entries = (*variants, *_non_variant_entries(table, group))
-    return replace(table, entries=((_key(ONE_OF_KEY, value), value), *entries)) if entries else value
+    if not entries:
+        return value
+    return replace(table, entries=((_key(ONE_OF_KEY, value), value), *entries))
 
 
 def _names(group: SchemaGroup, value: ScalarNode) -> set[str]:

@@ -1,4 +1,4 @@
-"""Checks of a space before sampling: cycles, schedules that never fit, unsatisfiable constraints."""
+"""Check a space for cycles, schedules that never fit and unsatisfiable constraints."""
 
 import itertools
 import random
@@ -16,9 +16,18 @@ from scalesearch.space.parameters.param_values import (
     validate_schedule,
 )
 from scalesearch.space.schema.bound_tree import ParameterNode
-from scalesearch.space.syntax.composite_domains import ComputedDomain, iter_expressions, iter_options
+from scalesearch.space.syntax.composite_domains import (
+    ComputedDomain,
+    iter_expressions,
+    iter_options,
+)
 from scalesearch.space.syntax.diagnostics import Problem, SourcePosition
-from scalesearch.space.syntax.domains import ConstantDomain, Domain, InvalidDomain, LayerReferenceDomain
+from scalesearch.space.syntax.domains import (
+    ConstantDomain,
+    Domain,
+    InvalidDomain,
+    LayerReferenceDomain,
+)
 from scalesearch.space.syntax.expressions import keys_of
 from scalesearch.space.syntax.lexer import Span
 from scalesearch.space.syntax.nodes import Node
@@ -35,7 +44,8 @@ def find_cycles(nodes: list[ParameterNode]) -> list[Problem]:
     """Problems of keys that depend on themselves: each cycle is reported once, at its first key."""
     dependencies = _dependencies(nodes)
     computed_nodes = {node.key: node
-                      for node in reversed(nodes) if any(True for _ in iter_expressions(node.domain))}
+                      for node in reversed(nodes)
+                      if any(True for _ in iter_expressions(node.domain))}
     problems = []
     reported = set[frozenset[str]]()
     for node in nodes:
@@ -81,7 +91,7 @@ def _cycle(start: str, dependencies: dict[str, set[str]]) -> list[str]:
 
 def replace_invalid(nodes: list[ParameterNode],
                     problems: list[Problem]) -> tuple[list[ParameterNode], set[str]]:
-    """Replace invalid keys, and keys that depend on them, by a constant; also return the valid keys."""
+    """Replace invalid keys and their dependents by a constant; also return the valid keys."""
     dependencies = _dependencies(nodes)
     if not problems:
         return nodes, set(dependencies)
@@ -113,8 +123,9 @@ def _inside(inner: SourcePosition, outer: SourcePosition) -> bool:
 # -- schedules that fit no depth
 
 
-def find_unfitting_schedules(parameter_space: ParameterSpace, valid_keys: Set[str]) -> list[Problem]:
-    """Problems of schedules that fit no possible depth; only of ``valid_keys`` with valid depths."""
+def find_unfitting_schedules(parameter_space: ParameterSpace,
+                             valid_keys: Set[str]) -> list[Problem]:
+    """Problems of schedules among ``valid_keys`` that fit no possible depth."""
     scheduled = [node for node in parameter_space.nodes
                  if node.field.depth_key and {node.key, node.field.depth_key} <= valid_keys]
     return [Problem(node.position_of(span), f"`{text}` fits no possible depth", reason,
@@ -130,7 +141,8 @@ def _never_fits(parameter_space: ParameterSpace, node: ParameterNode,
         return
     for option in iter_options(node.domain):
         schedules = [schedule
-                     for schedule in _values(parameter_space, option) if not isinstance(schedule, str)]
+                     for schedule in _values(parameter_space, option)
+                     if not isinstance(schedule, str)]
         other_depths = _referenced_depths(parameter_space, node, option, valid_keys)
         n_checks = len(schedules) * len(depths) * len(other_depths)
         if not schedules or n_checks > MAX_SCHEDULE_CHECKS:

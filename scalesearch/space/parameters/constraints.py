@@ -88,7 +88,7 @@ def _violation(expr: Expr, lookup: Lookup, negated: bool = False) -> float | Non
 
 
 def _combined_violation(violations: list[float | None], any_of: bool) -> float | None:
-    """The violation of a conjunction, or of a disjunction if ``any_of``; ``None`` if all are None."""
+    """The violation of a conjunction (``any_of``: of a disjunction); None if all are None."""
     present = [violation for violation in violations if violation is not None]
     return (min if any_of else max)(present, default=None)
 

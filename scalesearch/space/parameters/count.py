@@ -11,9 +11,19 @@ from random import Random
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.space.parameters.param_values import ParamAssignment, ParameterSpace, SuggestFunction, enumerate_runs
+from scalesearch.space.parameters.param_values import (
+    ParamAssignment,
+    ParameterSpace,
+    SuggestFunction,
+    enumerate_runs,
+)
 from scalesearch.space.schema.bound_tree import ParameterNode
-from scalesearch.space.syntax.composite_domains import ConditionalDomain, PerLayerDomain, iter_expressions, iter_options
+from scalesearch.space.syntax.composite_domains import (
+    ConditionalDomain,
+    PerLayerDomain,
+    iter_expressions,
+    iter_options,
+)
 from scalesearch.space.syntax.expressions import keys_of
 from scalesearch.space.syntax.parameters import FloatRange, Parameter
 
@@ -51,7 +61,7 @@ def count_configurations(parameter_space: ParameterSpace,
 
 
 def _estimate_combinations(run: Callable[[SuggestFunction], int]) -> float:
-    """Estimate how many combinations ``run`` requests: an unbiased mean over random ones (Knuth 1975)."""
+    """Estimate the number of combinations that ``run`` requests, without bias (Knuth 1975)."""
     rng = Random(0)
     sizes: list[int] = []
 
@@ -79,8 +89,8 @@ def _total(counts: Iterator[int], max_enumerated: int) -> int:
     return total
 
 
-def _count_component(parameter_space: ParameterSpace, nodes: list[ParameterNode], drivers: list[str],
-                     suggest: SuggestFunction) -> int:
+def _count_component(parameter_space: ParameterSpace, nodes: list[ParameterNode],
+                     drivers: list[str], suggest: SuggestFunction) -> int:
     """The configurations of ``nodes`` for one combination of the deciding keys ``drivers``."""
     assignment = ParamAssignment(parameter_space, suggest)
     for key in drivers:
@@ -91,7 +101,8 @@ def _count_component(parameter_space: ParameterSpace, nodes: list[ParameterNode]
                      for node in active)
 
 
-def _tied_components(parameter_space: ParameterSpace) -> Iterator[tuple[list[ParameterNode], list[str]]]:
+def _tied_components(
+        parameter_space: ParameterSpace) -> Iterator[tuple[list[ParameterNode], list[str]]]:
     """Yield groups of nodes that conditions and variants tie together, with their deciding keys."""
     drivers = [_deciding_keys(parameter_space, node) for node in parameter_space.nodes]
     index_of_key = {node.key: index for index, node in enumerate(parameter_space.nodes)}

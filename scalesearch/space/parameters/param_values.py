@@ -9,7 +9,12 @@ from scalesearch.space.schema.types import SchemaField
 from scalesearch.space.syntax.domains import Domain, InfeasibleValueError
 from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.parameters import Parameter
-from scalesearch.space.syntax.schedules import LayerReference, ScheduleCall, ScheduleValue, schedule_to_json
+from scalesearch.space.syntax.schedules import (
+    LayerReference,
+    ScheduleCall,
+    ScheduleValue,
+    schedule_to_json,
+)
 
 T = TypeVar("T")
 SuggestFunction = Callable[[str, Parameter], Any]
@@ -137,7 +142,7 @@ class ParamAssignment:
         self.infeasible: dict[str, str] = {}
 
     def request(self, name: str, parameter: Parameter) -> Any:
-        """The value that ``suggest`` returns for a parameter. Raises UserError if it is not legal."""
+        """The value that ``suggest`` returns for a parameter; UserError if it is not legal."""
         value = self.suggest(name, parameter)
         try:
             self.params[name] = parameter.coerce(value)

@@ -36,7 +36,7 @@ class ParameterNode:
     is_given: bool = dataclasses.field(default=True, compare=False)
 
     def position_of(self, span: Span) -> SourcePosition:
-        """The position of the characters ``span`` of the text, or of the item ``span[0]`` of a list."""
+        """The position of the characters ``span`` of a text, or of item ``span[0]`` of a list."""
         origin = self.origin
         if isinstance(origin, ScalarNode):
             return origin.position_of(span)
@@ -99,7 +99,7 @@ class SchemaIndex:
             scope = scope.rpartition(".")[0]
 
     def describe_synonym(self, name: str, scope: str = "") -> str | None:
-        """A help line with the key that has the synonym ``name``; keys of the group ``scope`` come first."""
+        """A help line with the key of the synonym ``name``; the group ``scope`` comes first."""
         fields: dict[str, SchemaField | SchemaGroup] = {
             path: entry.field for path, entry in self.entries.items()}
         last_name = name.rpartition(".")[2]

@@ -165,8 +165,9 @@ def _matrices() -> SchemaGroup:
     of_tables = {name: group
                  for name, group in kinds.items()
                  if issubclass(MATRIX_STRUCTURES[name], TableLinearFactory | Dense)}
-    unsupported = {"phm": "it divides the rows, and a vocabulary is rarely divisible; kronecker adds rows "
-            "instead", "group": "equal groups would keep most features from most tokens"}
+    unsupported = {"phm": "it divides the rows, and a vocabulary is rarely divisible; "
+                          "kronecker adds rows instead",
+                   "group": "equal groups would keep most features from most tokens"}
     offered = {where: (of_tables, unsupported) if where in ("embedding", "output") else (kinds, {})
                for where in places}
     return SchemaGroup({where: SchemaGroup({}, offered[where][0], default_variant="dense",
@@ -184,7 +185,7 @@ def architecture_schema() -> SchemaGroup:
 
 @cache
 def _load_installed() -> None:
-    """Import the modules that installed packages name under the entry point group ``scalesearch.blocks``."""
+    """Import modules that installed packages register as entry points of ``scalesearch.blocks``."""
     for point in entry_points(group="scalesearch.blocks"):
         point.load()
 
@@ -197,9 +198,8 @@ def _cached_schema(*registered: object) -> SchemaGroup:
                      "width": SchemaField("size", low=1,
                                           doc="d_model: features of a position between layers"),
                      "vocab": SchemaField("size", low=5, optional=True,
-                                          doc="entries of the "
-                                          "vocabulary, one tokenizer per size; by default that of the "
-                                          "protocol or the data"),
+                                          doc="entries of the vocabulary, one tokenizer per size; "
+                                              "by default that of the protocol or the data"),
                      "norm": SchemaField("word", NORM_POSITIONS, default="pre",
                                          doc="normalize before each sub-layer, or after"),
                      "norm_kind": SchemaField("word", tuple(NORM_CLASSES), default="layer",

@@ -3,7 +3,8 @@
     >>> @dataclass(frozen=True)
     ... class Ray:
     ...     "Where workers run."
-    ...     gpus: float = setting(0.0, "devices of one worker; a fraction shares one", low=0, synonyms=("num_gpus",))
+    ...     gpus: float = setting(0.0, "devices of one worker; a fraction shares one", low=0,
+    ...                           synonyms=("num_gpus",))
     >>> schema_of(Ray).fields["gpus"].default
     '0.0'
 """
@@ -48,7 +49,9 @@ def setting(default: Any, doc: str, *, unit: str = "", low: float | None = None,
     """
     setting_arguments = {"doc": doc, "unit": unit, "low": low, "high": high, "words": words,
              "synonyms": synonyms, "deprecated": deprecated, "deprecated_words": deprecated_words}
-    extra = {"read": read, "expected": expected, "items": items} if read or items or expected else {}
+    extra = {}
+    if read or items or expected:
+        extra = {"read": read, "expected": expected, "items": items}
     meta = {"setting": setting_arguments, "extra": extra, "key": key, "group": group_schema,
             "shown": default_text}
     if isinstance(default, dict | list):

@@ -7,7 +7,12 @@ from typing import Any
 
 from scalesearch.blocks.sizes import decide, is_array
 from scalesearch.space.schema.types import SchemaField
-from scalesearch.space.syntax.composite_domains import AlternativesDomain, ComputedDomain, PerLayerDomain, map_options
+from scalesearch.space.syntax.composite_domains import (
+    AlternativesDomain,
+    ComputedDomain,
+    PerLayerDomain,
+    map_options,
+)
 from scalesearch.space.syntax.diagnostics import format_alternatives, suggest_match
 from scalesearch.space.syntax.domains import (
     CallDomain,
@@ -39,7 +44,9 @@ def describe_field(field: SchemaField) -> str:
     if field.type == "word":
         return f"{'one of ' * (len(field.words) > 1)}{format_alternatives(field.words)}{also}"
     if field.type == "list":
-        items = f"words, each {format_alternatives(field.words)}" if field.words else "whole numbers"
+        items = "whole numbers"
+        if field.words:
+            items = f"words, each {format_alternatives(field.words)}"
         return f"a list of {items}{also}"
     if field.type == "schedule":
         calls = format_alternatives(field.calls)
@@ -55,7 +62,7 @@ def lower_bound(field: SchemaField) -> float | None:
 
 def check_domain(spec: Domain, field: SchemaField, paths: Iterable[str],
                  report_error: ReportError) -> Domain:
-    """``spec``, a single alternative, converted to ``field``; InvalidDomain after a reported problem."""
+    """The alternative ``spec`` converted to ``field``; InvalidDomain after a reported problem."""
     try:
         return _checked_domain(spec, field, paths)
     except ValueSyntaxError as problem:
@@ -193,8 +200,8 @@ def _range(spec: RangeDomain, field: SchemaField) -> Domain:
     if field.type == "number" and isinstance(parameter, IntRange):
         # 0..4 of a number is all numbers in between
         step = float(parameter.step) if parameter.step != 1 else None
-        return replace(spec,
-                       parameter=FloatRange(float(parameter.low), float(parameter.high), step, parameter.log))
+        return replace(spec, parameter=FloatRange(float(parameter.low), float(parameter.high),
+                                                  step, parameter.log))
     return spec
 
 

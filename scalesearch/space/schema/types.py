@@ -82,7 +82,7 @@ class SchemaField:
 
 @dataclass(frozen=True)
 class InlinedVariant:
-    """Keys of a variant at the level of its group: ``heads`` for ``mixer: { attention: { heads: … } }``.
+    """Keys of a variant at the level of its group, for example ``heads`` of attention.
 
     Args:
         inlined_keys: the keys; they may also be written inside the variant.

@@ -1,4 +1,4 @@
-"""Composite domains: computed values, alternatives, conditions, per-layer lists; iteration over domains."""
+"""Composite domains: computed values, alternatives, conditions and per-layer lists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from functools import cached_property
 from typing import Any
 
 from scalesearch.blocks.sizes import is_array, require_single_value
-from scalesearch.space.syntax.domains import ConstantDomain, Domain, InfeasibleValueError, RangeDomain, ValueSource
+from scalesearch.space.syntax.domains import (
+    ConstantDomain,
+    Domain,
+    InfeasibleValueError,
+    RangeDomain,
+    ValueSource,
+)
 from scalesearch.space.syntax.evaluator import EvaluationError, Lookup, evaluate
 from scalesearch.space.syntax.expressions import Expr, KeyRef, format_expr
 from scalesearch.space.syntax.parameters import Choice, Parameter
@@ -19,7 +25,10 @@ from scalesearch.space.syntax.parameters import Choice, Parameter
 
 @dataclass(frozen=True)
 class ComputedDomain(Domain):
-    """``= expression``; ``coerce(value, self)`` converts to the key's type or raises InfeasibleValueError."""
+    """``= expression``.
+
+    ``coerce(value, self)`` converts the value to the key's type or raises InfeasibleValueError.
+    """
 
     expression: Expr
     coerce: Callable[[Any, ComputedDomain], Any] = field(
@@ -87,7 +96,7 @@ class AlternativesDomain(Domain):
         return sum(option.count_values(assignment) for option in self.options)
 
     def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
-        # A computed alternative that depends on missing keys matches any value, so it is tried last.
+        # Computed alternatives last: with missing keys they match any value.
         pairs = zip(self.selector.options, self.options, strict=True)
         for label, option in sorted(pairs, key=lambda pair: isinstance(pair[1], ComputedDomain)):
             params = option.infer_params(value, value_of)
@@ -114,9 +123,9 @@ class ConditionalDomain(Domain):
     def with_parameter_name(self, name: str) -> Domain:
         then = self.if_true.with_parameter_name(name)
         has_parameters = any(True for _ in then.parameters())
-        return replace(
-            self, parameter_name=name, if_true=then,
-            if_false=self.if_false.with_parameter_name(f"{name} (else)" if has_parameters else name))
+        else_name = f"{name} (else)" if has_parameters else name
+        return replace(self, parameter_name=name, if_true=then,
+                       if_false=self.if_false.with_parameter_name(else_name))
 
     def active_branch(self, assignment: ValueSource) -> Domain:
         """The branch that the condition selects."""
@@ -187,7 +196,7 @@ class PerLayerDomain(Domain):
         return values[0] if are_equal else values
 
     def _interpolate(self, low: Any, high: Any, step: int, n_steps: int) -> Any:
-        """The value at ``step`` of ``n_steps``: rounded down to an integer, or to three decimals."""
+        """The value at ``step`` of ``n_steps``, rounded down to an integer or three decimals."""
         sum = low * (n_steps - step) + high * step
         if self.is_integer:
             return sum // n_steps
@@ -238,7 +247,7 @@ def iter_expressions(domain: Domain) -> Iterator[Expr]:
 
 def map_options(domain: Domain, change: Callable[[Domain], Domain],
                 test: Callable[[Expr], Expr] = lambda expr: expr) -> Domain:
-    """``domain`` with ``change`` applied to its alternatives in all branches, and ``test`` to conditions."""
+    """Apply ``change`` to the alternatives in all branches, and ``test`` to the conditions."""
     match domain:
         case AlternativesDomain(options):
             return replace(domain,

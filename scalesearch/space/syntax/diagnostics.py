@@ -145,7 +145,7 @@ def _width(text: str) -> int:
 
 
 def closest_match(word: str, candidates: Iterable[str], min_similarity: float = 0.6) -> str | None:
-    """The candidate that ``word`` was probably meant to be; ``min_similarity``: difflib's ratio that it needs."""
+    """The candidate that is most similar to ``word``, with at least this ratio of difflib."""
     matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=min_similarity)
     if matches:
         return matches[0]

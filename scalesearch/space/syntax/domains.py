@@ -12,7 +12,13 @@ from scalesearch.errors import UserError
 from scalesearch.space.syntax.evaluator import Lookup
 from scalesearch.space.syntax.expressions import Expr, format_expr, format_word
 from scalesearch.space.syntax.lexer import NO_SPAN, Span
-from scalesearch.space.syntax.parameters import Constant, FloatRange, IntRange, Parameter, format_constant
+from scalesearch.space.syntax.parameters import (
+    Constant,
+    FloatRange,
+    IntRange,
+    Parameter,
+    format_constant,
+)
 from scalesearch.space.syntax.schedules import LayerReference, ScheduleCall
 
 
@@ -57,7 +63,7 @@ class Domain:
         return replace(self, parameter_name=name)
 
     def resolve(self, assignment: ValueSource) -> Any:
-        """The value; requests parameters as needed. Raises InfeasibleValueError if no value exists."""
+        """The value, from requested parameters; raises InfeasibleValueError if none exists."""
         assert self.constants is not None, f"{self} is not a constant"
         return self.constants[0]
 
@@ -71,7 +77,7 @@ class Domain:
         return 1
 
     def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
-        """The params that give ``value`` with the other values of ``value_of``; None if it is impossible."""
+        """The params that give ``value``, given the values of ``value_of``; None if impossible."""
         constant = self.constants[0] if self.constants else None
         if constant is None or constant != value:
             return None
@@ -124,7 +130,10 @@ class RangeDomain(Domain):
 
 @dataclass(frozen=True)
 class ListDomain(Domain):
-    """A list, always one value, of constants or of lists; ``is_schedule``: it groups the layers of a schedule."""
+    """A list of constants or of lists, which is a single value.
+
+    ``is_schedule``: the list groups the layers of a schedule.
+    """
 
     values: tuple[Any, ...]
     spans: tuple[Span, ...] = field(default=(), compare=False)

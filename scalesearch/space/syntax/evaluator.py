@@ -6,8 +6,9 @@ Arithmetic with it is ABSENT; so is a comparison, or an order between a word and
 that comes out ABSENT does not hold; a constraint that comes out ABSENT does not apply, so it is
 met.
 
-Numbers may be arrays, operand for each candidate of a population; where a comparison holds for some of
-them only, the population has to be split (:class:`scalesearch.blocks.sizes.PopulationSplitError`).
+Numbers may be arrays, with one element per candidate of a population. If a comparison holds only
+for some candidates, the population has to be split
+(:class:`scalesearch.blocks.sizes.PopulationSplitError`).
 """
 
 import functools
@@ -18,7 +19,15 @@ from enum import Enum
 from typing import Any
 
 from scalesearch.blocks.sizes import decide, is_array, is_number
-from scalesearch.space.syntax.expressions import PRECEDENCE, Compare, Expr, KeyRef, Name, Operation, Value
+from scalesearch.space.syntax.expressions import (
+    PRECEDENCE,
+    Compare,
+    Expr,
+    KeyRef,
+    Name,
+    Operation,
+    Value,
+)
 
 
 class AbsentType(Enum):
@@ -101,11 +110,13 @@ def _per_layer_operands(operands: list[Any]) -> list[tuple[Any, ...]]:
     if len(lengths) > 1:
         raise EvaluationError(f"lists of {' and '.join(map(str, sorted(lengths)))} layers have no "
                               "common layers")
-    return list(zip(*(operand if isinstance(operand, list) else [operand] * max(lengths) for operand in operands)))
+    n_layers = max(lengths)
+    return list(zip(*(operand if isinstance(operand, list) else [operand] * n_layers
+                      for operand in operands)))
 
 
-ORDER_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt,
-                                                   ">=": operator.ge}  # fmt: skip
+ORDER_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 def compare(op: str, left: Any, right: Any) -> Any:

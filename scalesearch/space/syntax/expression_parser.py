@@ -1,4 +1,4 @@
-"""The grammar of one scalar: values with ``|``, ``..``, ``=``, calls and conditions; and expressions.
+"""The grammar of scalars (values, calls, conditions) and of expressions.
 
 value       := alternatives [ "if" condition "else" value ]
 alternatives:= item ( "|" item )*
@@ -11,7 +11,15 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from scalesearch.space.syntax.diagnostics import suggest_match
-from scalesearch.space.syntax.expressions import FUNCTIONS, RESERVED, Compare, Expr, Name, Operation, Value
+from scalesearch.space.syntax.expressions import (
+    FUNCTIONS,
+    RESERVED,
+    Compare,
+    Expr,
+    Name,
+    Operation,
+    Value,
+)
 from scalesearch.space.syntax.lexer import Span, Token, ValueSyntaxError, tokenize
 
 # parentheses in parentheses; both limits keep a hostile file from exhausting the stack

@@ -92,7 +92,7 @@ def keys_of(expr: Expr) -> set[str]:
 
 
 def format_expr(expr: Expr, outer: int = IF) -> str:
-    """The canonical text of ``expr``, with parentheses only where something of level ``outer`` needs them."""
+    """The canonical text of ``expr``, in parentheses only if the level ``outer`` needs them."""
     text, level = _written(expr)
     return f"({text})" if level < outer else text
 

@@ -23,7 +23,10 @@ MAX_NUMBER_DIGITS = 40
 
 
 class ValueSyntaxError(Exception):
-    """A scalar that cannot be read; ``span`` are the offending characters, ``code`` as in ``UserError``."""
+    """A scalar that cannot be read.
+
+    ``span`` are the offending characters; ``code`` is that of ``UserError``.
+    """
 
     def __init__(self, message: str, span: Span, help: str | None = None,
                  code: str = "bad-value") -> None:

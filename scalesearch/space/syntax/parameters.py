@@ -94,7 +94,7 @@ class FloatRange:
         return None if self.step is None else round((self.high - self.low) / self.step) + 1
 
     def coerce(self, value: Any) -> float:
-        """``value`` as a float of the range, on its grid. Raises UserError if it is not in the range."""
+        """``value`` as a float on the grid of the range; UserError if it is not in the range."""
         number = float(value)
         if self.step is not None and self.low - self.step / 2 < number < self.high + self.step / 2:
             nearest = self._at(round((number - self.low) / self.step))

@@ -8,8 +8,21 @@ from typing import Any
 
 import yaml
 
-from scalesearch.space.syntax.diagnostics import ConfigError, Problem, SourcePosition, SourceText, suggest_match
-from scalesearch.space.syntax.nodes import SURROGATE, MappingNode, Node, ScalarNode, SequenceNode, locate_characters
+from scalesearch.space.syntax.diagnostics import (
+    ConfigError,
+    Problem,
+    SourcePosition,
+    SourceText,
+    suggest_match,
+)
+from scalesearch.space.syntax.nodes import (
+    SURROGATE,
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    locate_characters,
+)
 
 MAX_FILE_BYTES = 1_000_000  # bytes
 MAX_NODES = 20_000  # after aliases are followed
@@ -102,7 +115,7 @@ def parse_yaml(source: SourceText, what: str = "a space",
 
 
 class _Composer:
-    """Makes nodes of PyYAML's events, within limits; an alias shares the node of its anchor, so it costs nothing."""
+    """Build nodes from PyYAML's events, within limits; an alias shares the node of its anchor."""
 
     def __init__(self, source: SourceText) -> None:
         self.source = source
@@ -219,7 +232,7 @@ class _Composer:
         return ScalarNode(place, text, locate_characters(self.source, text, line, column), quoted)
 
     def position_of(self, first: Any, last: Any) -> SourcePosition:
-        """From the event ``first`` to ``last``, on the first line; of a scalar, without the anchor before it."""
+        """The first line from event ``first`` to ``last``; scalars exclude their anchor."""
         start = first.start_mark
         end = last.end_mark
         line = self.source.lines[start.line] if start.line < len(self.source.lines) else ""
