@@ -5,7 +5,7 @@ from typing import Any
 from scalesearch.space.assembly.architecture import ModelSpec, assemble
 
 
-def answers(**changes: Any) -> dict[str, Any]:
+def transformer_config(**changes: Any) -> dict[str, Any]:
     """A small Transformer's answers; ``changes`` are written ``encoder__depth=3`` for ``encoder.depth``."""
     base = {
         "model": "encoder-decoder",
@@ -33,5 +33,5 @@ def transformer(width: int, encoder: int, decoder: int, hidden: int | None = Non
     for stack in ("encoder", "decoder"):
         sizes |= {f"{stack}.heads": 8, f"{stack}.score_heads": 8, f"{stack}.head_dim": width // 8}
         sizes |= {f"{stack}.ffn.hidden": hidden or 4 * width}
-    return assemble(answers() | sizes
+    return assemble(transformer_config() | sizes
                     | {path.replace("__", "."): value for path, value in changes.items()})

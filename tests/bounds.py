@@ -34,7 +34,7 @@ def _peak() -> int:
     return 1024 * int(found[1])
 
 
-def answered(*arguments: object, text: str | bytes = "") -> Result:
+def invoke_bounded(*arguments: object, text: str | bytes = "") -> Result:
     """Calls a verb, which answers or is refused with a message, and within bounds; 1 is a training that failed."""
     with bounded(arguments):
         result = CliRunner().invoke(app, [str(one) for one in arguments], input=text)

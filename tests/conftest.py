@@ -21,7 +21,7 @@ os.environ["SCALESEARCH_MEASURE"] = "0"
 
 
 @pytest.fixture(scope="module")
-def beside_a_text(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def text_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a text, in which a module's tests run: for studies that learn from ``corpora.DATA``."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("text")

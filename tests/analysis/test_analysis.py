@@ -21,7 +21,7 @@ from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.data import PAD, make_batch
 from scalesearch.testing import random_architecture
 from tests.analysis.models import FAMILIES, RECIPE, engine_of, family, model_of, sentences, shuffled
-from tests.architectures import answers, assemble
+from tests.architectures import assemble, transformer_config
 
 
 def run(model, split, *probes):
@@ -91,7 +91,7 @@ def test_measures_do_not_depend_on_order_and_batches(architecture) -> None:
 
 
 def test_heads_with_equal_weights_have_minimal_diversity() -> None:
-    architecture = assemble(answers())
+    architecture = assemble(transformer_config())
     model = model_of(architecture)
     split = sentences()
     for layer in find_layers(model):
@@ -180,7 +180,7 @@ def test_loads_equal_the_cost_module() -> None:
 
 
 def test_decoder_only_model_is_measured_on_source_and_target() -> None:
-    architecture = assemble(answers(model="decoder-only"))
+    architecture = assemble(transformer_config(model="decoder-only"))
     model = model_of(architecture)
     split = sentences()
     real = run(model, split, heads := head_probes(model), tokens := token_probes(model))

@@ -33,7 +33,7 @@ class Told(ss.Callback):
 
 
 @pytest.fixture(scope="module")
-def run(beside_a_text):
+def run(text_folder):
     told = Told()
     return ss.study(KEYS).run([told], quiet=True), told
 
@@ -48,9 +48,9 @@ def test_callbacks_are_told(run):
     assert run[1].ended_ == done and len(done) == 3 and run[1].closed
 
 
-def test_a_mapping_is_the_file_that_it_stands_for(beside_a_text):
-    (beside_a_text / "space.yaml").write_text(SMALL)
-    (beside_a_text / "file.yaml").write_text(yaml.safe_dump({**KEYS, "space": "space.yaml"}))
+def test_a_mapping_is_the_file_that_it_stands_for(text_folder):
+    (text_folder / "space.yaml").write_text(SMALL)
+    (text_folder / "file.yaml").write_text(yaml.safe_dump({**KEYS, "space": "space.yaml"}))
     mine = ss.study(KEYS).spec
     theirs = ss.study("file.yaml").spec
     for key in ("name", "out", "space", "data", "recipe", "objectives", "trials", "seed",
@@ -62,7 +62,7 @@ def test_a_mapping_is_the_file_that_it_stands_for(beside_a_text):
     assert again.spec.recipe == mine.recipe and again.spec.data == mine.data
 
 
-def test_settings_come_over_the_file(beside_a_text):
+def test_settings_come_over_the_file(text_folder):
     study = ss.study(KEYS, {"recipe.steps": 9}, trials=5, out="elsewhere")
     assert (study.spec.recipe.steps, study.spec.trials, study.folder.name) == (9, 5, "elsewhere")
     assert "not begun" in repr(study) and "bleu max" in study._repr_html_()

@@ -9,7 +9,7 @@ from scalesearch.blocks.mixers.gates import GATES, Gating
 from scalesearch.nn import build_model
 from scalesearch.nn.causality import check_causality
 from scalesearch.space.assembly.architecture import assemble
-from tests.architectures import answers
+from tests.architectures import transformer_config
 from tests.errors import refuses
 
 V = 17
@@ -17,7 +17,7 @@ NAMED = [gate for gate in GATES if gate != "none"]
 
 
 def model(own: str = "none", cross: str = "none"):
-    drawn = answers(encoder__gate=own, decoder__gate=own, decoder__cross_gate=cross)
+    drawn = transformer_config(encoder__gate=own, decoder__gate=own, decoder__cross_gate=cross)
     return build_model(assemble(drawn).block, vocab=V, dtype=torch.float64).eval()
 
 
@@ -116,6 +116,6 @@ def test_the_published_gate_leaks_and_is_caught(monkeypatch: pytest.MonkeyPatch)
 
 def test_raw_features_must_be_as_many_as_the_width() -> None:
     with refuses("unbuildable", "width 8, not 10"):
-        assemble(answers(encoder__gate="QgV", encoder__head_dim=5))
+        assemble(transformer_config(encoder__gate="QgV", encoder__head_dim=5))
     with refuses("unbuildable", "decoder.projections"):
-        assemble(answers(decoder__projections="identity", decoder__heads=4, decoder__score_heads=4))
+        assemble(transformer_config(decoder__projections="identity", decoder__heads=4, decoder__score_heads=4))

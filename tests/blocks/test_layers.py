@@ -15,7 +15,7 @@ from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.testing.registered_blocks import check_count, tiny_space
 from scalesearch.train import Recipe
 from scalesearch.train.updates.parametrization import weight_scales
-from tests.architectures import answers
+from tests.architectures import transformer_config
 from tests.errors import refuses
 
 MACARON = {"encoder__sublayers": ["ffn", "attention", "ffn"],
@@ -26,7 +26,7 @@ PROTOCOL = find_protocol("forward", 5, 6, 40)
 
 def architecture(**changes: Any) -> ModelSpec:
     """A small Transformer with ``changes``."""
-    return assemble(answers(**changes))
+    return assemble(transformer_config(**changes))
 
 
 def test_one_order_is_one_network_however_it_is_said() -> None:

@@ -14,14 +14,14 @@ from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.testing.registered_blocks import check_count, tiny_space
 from scalesearch.train import Recipe
 from scalesearch.train.updates.parametrization import weight_scales
-from tests.architectures import answers
+from tests.architectures import transformer_config
 
 
 def architecture(of: str, merge: str = "mean", norm: bool = False, count: int = 2,
                  **more: Any) -> ModelSpec:
     """A small Transformer with paths in its encoder."""
     paths = {"of": of, "count": count, "merge": merge, "norm": norm}
-    return assemble(answers(**{f"encoder__paths__{key}": value for key, value in paths.items()},
+    return assemble(transformer_config(**{f"encoder__paths__{key}": value for key, value in paths.items()},
                             **more))
 
 
@@ -32,7 +32,7 @@ def layer_of(made: ModelSpec) -> Any:
 @pytest.mark.parametrize("merge", ["mean", "weighted"])
 def test_alike_paths_are_one_of_them(merge: str) -> None:
     layer = layer_of(architecture("sublayer", merge, count=3))
-    plain = layer_of(assemble(answers()))
+    plain = layer_of(assemble(transformer_config()))
     for name in ("attention", "ffn"):
         for path in ("path_1", "path_2", "path_3"):
             getattr(getattr(layer, name), path).load_state_dict(getattr(plain, name).state_dict())
@@ -69,9 +69,9 @@ def test_paths_of_a_layer_begin_with_one_norm_and_go_on_apart() -> None:
 
 
 def test_one_path_is_none_and_so_are_several_of_what_is_not_there() -> None:
-    assert architecture("layer", count=1).id == assemble(answers()).id
+    assert architecture("layer", count=1).id == assemble(transformer_config()).id
     without = {"encoder__ffn": "none"}
-    assert architecture("ffn", **without).id == assemble(answers(**without)).id
+    assert architecture("ffn", **without).id == assemble(transformer_config(**without)).id
     assert architecture("sublayer", **without).id == architecture("attention", **without).id
 
 

@@ -19,7 +19,7 @@ from scalesearch.space import Space, UnbuildableError, read_space
 from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.testing import check_sublayer
 from scalesearch.testing.registered_blocks import check_count, tiny_space
-from tests.architectures import answers
+from tests.architectures import transformer_config
 
 PLAIN = {"left": "dense", "left_kernel": 3, "left_multiple": 2, "left_activation": "relu",
          "right": "convolution", "right_kernel": 3, "right_multiple": 0.5,
@@ -39,7 +39,7 @@ def branches(decoder: bool = False, **changes: Any) -> EvolvedBranches:
 
 def architecture(**changes: Any) -> ModelSpec:
     """A small Transformer with ``changes``."""
-    return assemble(answers(**changes))
+    return assemble(transformer_config(**changes))
 
 
 def convolved(x: torch.Tensor, weight: torch.Tensor, decoder: bool,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scalesearch.api.files import load_data
 from scalesearch.data.files import MAX_LINE_BYTES, UNCHECKED_BYTES
 from scalesearch.train import train
-from tests.bounds import answered
+from tests.bounds import invoke_bounded
 from tests.corpora import write_text
 from tests.train.conftest import recipe, tiny
 
@@ -146,7 +146,7 @@ def read_by(verb: str, model: Path, damage: dict[str, Any], data: dict[str, Any]
         "analyze": [model, "--data", "data.yaml", "--sentences", 3, "--json", "--to"],
         "study": ["run", "study.yaml", "--dry-run", "--out"],
         "run": ["run", "study.yaml", "--backend", "inprocess", "--out"]}
-    return answered(verb.replace("run", "study"), *options[verb], folder / "out").exit_code
+    return invoke_bounded(verb.replace("run", "study"), *options[verb], folder / "out").exit_code
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -173,8 +173,8 @@ def test_any_text_is_translated_and_scored_or_refused(place: Path, examples: int
     def check(damage: dict[str, Any], text: bytes | str) -> None:
         folder = damaged(place, damage)
         model = place / "model"
-        answered("score", model, "--source", folder / "test.en", "--target", folder / "test.de",
+        invoke_bounded("score", model, "--source", folder / "test.en", "--target", folder / "test.de",
                  "--samples", 10)
-        answered("translate", model, text=content_of(text))
+        invoke_bounded("translate", model, text=content_of(text))
 
     check()

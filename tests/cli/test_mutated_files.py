@@ -52,7 +52,7 @@ HOSTILE = {
     "bytes": b"train: \xff\xfe", "a zero byte": b"train: \0"}
 
 
-def answered(kind: str, text: str | bytes, folder: Path) -> str:
+def invoke_bounded(kind: str, text: str | bytes, folder: Path) -> str:
     """The code of the error with which ``text`` is refused; empty where it is read."""
     file = folder / "file.yaml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
@@ -66,14 +66,14 @@ def answered(kind: str, text: str | bytes, folder: Path) -> str:
 
 @pytest.mark.parametrize("kind", READERS)
 def test_the_files_that_are_mutated_are_sound(kind, tmp_path) -> None:
-    assert answered(kind, SOUND[kind], tmp_path) == ""
+    assert invoke_bounded(kind, SOUND[kind], tmp_path) == ""
 
 
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_is_refused(name, kind, tmp_path) -> None:
     """Each was a traceback in some kind of file, or took the machine's memory, or minutes."""
-    assert answered(kind, HOSTILE[name], tmp_path)
+    assert invoke_bounded(kind, HOSTILE[name], tmp_path)
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -92,6 +92,6 @@ def test_a_mutated_file_is_read_or_refused(examples, kind, tmp_path_factory) -> 
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.one_of(mutated(SOUND[kind]), st.text(max_size=80)))
     def check(text: str) -> None:
-        answered(kind, text, folder)
+        invoke_bounded(kind, text, folder)
 
     check()

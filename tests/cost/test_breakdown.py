@@ -10,14 +10,14 @@ from scalesearch.cost.modules import module_costs
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.space.schema.cost_names import COST_NAMES, COST_PARTS
 from scalesearch.testing import random_architecture
-from tests.architectures import answers
+from tests.architectures import transformer_config
 from tests.cost.fits import fit_file
 from tests.errors import refuses
 
 
 def test_looking_a_token_up_is_free() -> None:
     for changes in ({}, {"embedding__positions": "learned"}, {"model": "decoder-only"}):
-        assert evaluate_cost(assemble(answers(**changes)).block,
+        assert evaluate_cost(assemble(transformer_config(**changes)).block,
                              find_protocol())["macs.embedding"] == 0
 
 
@@ -45,7 +45,7 @@ def test_sections_add_up(name: str) -> None:
 
 
 def test_every_name_of_the_language_is_a_cost(tmp_path) -> None:
-    c = evaluate_cost(assemble(answers()).block,
+    c = evaluate_cost(assemble(transformer_config()).block,
                       load_protocol({"artifact": "torch", "latency": fit_file(tmp_path)}))
     assert set(COST_NAMES) == {*c.values, *c.load_balance, *c.latency,
                                "refusals.ctranslate2"} - {"macs.once"}
@@ -70,7 +70,7 @@ def test_sharing_changes_params_and_never_macs() -> None:
 def test_protocols_order_as_the_work_does() -> None:
     """One pass does the least; a cache saves most of what re-running every prefix costs."""
     for model in ("encoder-decoder", "decoder-only"):
-        block = assemble(answers(model=model)).block
+        block = assemble(transformer_config(model=model)).block
         once, cached, rerun = (
             evaluate_cost(block, find_protocol(name, 6, 8, 30))["macs.total"]
             for name in ("forward", "decode", "decode-uncached")
@@ -79,7 +79,7 @@ def test_protocols_order_as_the_work_does() -> None:
 
 
 def test_a_one_token_target_is_decoded_in_one_pass() -> None:
-    block = assemble(answers()).block
+    block = assemble(transformer_config()).block
     costs = {evaluate_cost(block, find_protocol(name, 6, 1, 30))["macs.total"]
              for name in ("forward", "decode", "decode-uncached")}
     assert len(costs) == 1
@@ -87,7 +87,7 @@ def test_a_one_token_target_is_decoded_in_one_pass() -> None:
 
 def test_memory_of_a_small_model_by_hand() -> None:
     """2-2 layers, width 8: keys and values of 2 decoder layers, self over T and cross over S, 4 bytes each."""
-    c = evaluate_cost(assemble(answers()).block, find_protocol("forward", 5, 7, 30))
+    c = evaluate_cost(assemble(transformer_config()).block, find_protocol("forward", 5, 7, 30))
     assert c["memory.weights"] == 4 * c["params.total"]
     assert c["memory.cache"] == 4 * 2 * (8 + 8) * (7 + 5)
 

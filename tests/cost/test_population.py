@@ -14,7 +14,7 @@ from scalesearch.cost.population import UNBUILDABLE_COST, evaluate_population_co
 from scalesearch.space.assembly.architecture import UnbuildableError, assemble
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.testing import random_architecture
-from tests.architectures import answers
+from tests.architectures import transformer_config
 from tests.cost.fits import fit_file
 from tests.errors import refuses
 
@@ -71,7 +71,7 @@ def test_every_selector_of_every_candidate_is_the_one_of_its_ledger(name: str, t
 
 
 def test_what_64_bits_do_not_hold_is_refused() -> None:
-    drawn = answers() | {"width": np.array([10**9, 2 * 10**9]),
+    drawn = transformer_config() | {"width": np.array([10**9, 2 * 10**9]),
                          "encoder.ffn.hidden": np.array([10**9, 10**9 + 1])}
     with refuses("too-large", "macs.total", "64 bits"):
         evaluate_population_costs(drawn, 2, find_protocol(), ("macs.total",))
@@ -97,6 +97,6 @@ def test_a_cost_has_a_closed_form() -> None:
     from scalesearch.space.assembly.architecture import build_blocks
 
     _, block = build_blocks(
-        answers() | {"width": width, "encoder.ffn.hidden": hidden, "decoder.ffn.hidden": hidden})
+        transformer_config() | {"width": width, "encoder.ffn.hidden": hidden, "decoder.ffn.hidden": hidden})
     bill = evaluate_cost(block, find_protocol("forward", 3, 3, 10))
     assert str(bill["params.encoder"]) == "4 * width * hidden + 78 * width + 2 * hidden + 48"

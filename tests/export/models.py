@@ -9,7 +9,7 @@ from scalesearch.nn import build_model
 from scalesearch.nn.decode import EOS, length_limits
 from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.train.checkpoint import Checkpoint
-from tests.architectures import answers
+from tests.architectures import transformer_config
 
 VOCAB = 60
 LONGEST = 12
@@ -31,7 +31,7 @@ def architecture(**changes: Any) -> ModelSpec:
     """A tiny one, whose stacks differ in sizes."""
     small = {"encoder__heads": 4, "encoder__score_heads": 4, "encoder__head_dim": 3,
              "decoder__ffn__hidden": 12}
-    return assemble(answers(**(small | changes)))
+    return assemble(transformer_config(**(small | changes)))
 
 
 def untrained(chosen: ModelSpec, ends: float = 4.0) -> Checkpoint:

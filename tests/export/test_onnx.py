@@ -21,7 +21,7 @@ from scalesearch.space import UnbuildableError, read_space
 from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.testing import random_architecture
 from scalesearch.train.scoring.evaluate import DecodingOptions
-from tests.architectures import answers
+from tests.architectures import transformer_config
 from tests.errors import refuses
 from tests.processor import WIDE_SUMS
 
@@ -106,7 +106,7 @@ def hold_to_the_contract(found: TorchDecoder, model: Seq2SeqModel) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_decodes_as_the_model(family: str, tmp_path: Path) -> None:
-    model = lively(assemble(answers(**{"width": 8, **FAMILIES[family]})))
+    model = lively(assemble(transformer_config(**{"width": 8, **FAMILIES[family]})))
     hold_to_the_contract(exported(model, tmp_path / "out"), model)
 
 
@@ -117,7 +117,7 @@ def test_weights_are_stored_once_and_integers_stay_near_them(
     Their bytes are foretold.
     """
     size = {"width": 32, **both(depth=1, ffn__hidden=64, head_dim=16)}
-    model = lively(assemble(answers(**size)), vocab=300)
+    model = lively(assemble(transformer_config(**size)), vocab=300)
     made = build_graphs(model)
     folders = [tmp_path / "none", tmp_path / "int8"]
     sizes = []

@@ -14,7 +14,7 @@ from scalesearch.lowering.ctranslate2 import plan_variables
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import SECTION_NAMES, build_blocks, build_section
-from tests.architectures import answers
+from tests.architectures import transformer_config
 
 SIZES = {"width": [8, 16, 24], "encoder.ffn.hidden": [16, 32, 40], "encoder.head_dim": [4, 4, 8]}
 SHARED = {"norm": "post", "decoder.interleaved": True, "share.encoder.ffn": "cycle(2)",
@@ -24,11 +24,11 @@ SHARED = {"norm": "post", "decoder.interleaved": True, "share.encoder.ffn": "cyc
 def test_a_populations_plan_is_that_of_each_candidate():
     columns = PopulationColumns(3)
     sizes = {name: columns.variable(np.array(values, np.int64)) for name, values in SIZES.items()}
-    whole = plan_variables(build_blocks(answers() | SHARED | sizes)[1], 100)
+    whole = plan_variables(build_blocks(transformer_config() | SHARED | sizes)[1], 100)
     numbers = columns.evaluate({one.name: math.prod(one.shape) for one in whole.variables})
     for at in range(3):
         alone = plan_variables(
-            build_blocks(answers() | SHARED
+            build_blocks(transformer_config() | SHARED
                          | {name: values[at] for name, values in SIZES.items()})[1], 100)
         assert {one.name: math.prod(one.shape) for one in alone.variables} == {
             name: int(values[at]) for name, values in numbers.items()}
@@ -44,7 +44,7 @@ def test_a_populations_plan_is_that_of_each_candidate():
     {"embedding": "adaptive", "embedding.cutoffs": (20,), "embedding.factor": 2, "vocab": 60},
 ], ids=str)
 def test_refusals_of_sections_are_the_wholes_and_a_cost(changes):
-    given = answers() | changes
+    given = transformer_config() | changes
     whole = find_unsupported_parts(build_blocks(given)[1])
     assert [reason for name in SECTION_NAMES
             for reason in find_unsupported_parts(build_section(given, name))] == whole

@@ -15,7 +15,7 @@ from scalesearch.nn.decode import greedy_search
 from scalesearch.nn.init import INIT_SCHEMES, initialize
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
-from tests.architectures import answers
+from tests.architectures import transformer_config
 from tests.blocks.catalog import CATALOG
 from tests.errors import refuses
 
@@ -82,7 +82,7 @@ def test_kernels_agree() -> None:
 
 
 def test_a_shared_weight_is_saved_once_and_moves_as_one() -> None:
-    architecture = assemble(answers(**{k.replace(".", "__"): v for k, v in EDGE.items()}))
+    architecture = assemble(transformer_config(**{k.replace(".", "__"): v for k, v in EDGE.items()}))
     model = build_model(architecture.block, vocab=V)
     state = model.state_dict()
     assert [key for key in state if key.startswith("decoder.layers.0.self_attention.")] == []
@@ -117,7 +117,7 @@ def test_copies_are_whole_and_keep_their_ties(make) -> None:
 
 def test_owned_biases_and_following_norms() -> None:
     changes = {"share.encoder.attention": "one", "share.biases": "own", "share.norms": "follow"}
-    model = build_model(assemble(answers() | changes).block, vocab=V)
+    model = build_model(assemble(transformer_config() | changes).block, vocab=V)
     first, second = (layer.attention.query for layer in model.encoder.layers)
     assert first.weight is second.weight and first.bias is not second.bias
     norms = [layer.attention_norm for layer in model.encoder.layers]
@@ -125,7 +125,7 @@ def test_owned_biases_and_following_norms() -> None:
 
 
 def test_seed_and_scheme_decide_the_weights() -> None:
-    block = assemble(answers()).block
+    block = assemble(transformer_config()).block
     one, same, other = (build_model(block, vocab=V, seed=seed) for seed in (1, 1, 2))
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), same.parameters()))
     assert not all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters()))
@@ -149,17 +149,17 @@ def test_every_scheme_draws_every_block(scheme: str) -> None:
 
 
 def test_learned_positions_refuse_what_they_have_not_learned() -> None:
-    block = assemble(answers(embedding__positions="learned", embedding__max_length=4)).block
+    block = assemble(transformer_config(embedding__positions="learned", embedding__max_length=4)).block
     model = build_model(block, vocab=V)
     with refuses("sentence-too-long", 4):
         model(torch.ones(1, 5, dtype=torch.long), torch.ones(1, 3, dtype=torch.long))
     assert model.max_length == 4
-    assert build_model(assemble(answers()).block, vocab=V).max_length is None
+    assert build_model(assemble(transformer_config()).block, vocab=V).max_length is None
 
 
 @pytest.mark.parametrize("kind", ["encoder-decoder", "decoder-only"])
 def test_decoding_stays_within_learned_positions(kind: str) -> None:
-    block = assemble(answers(model=kind, embedding__positions="learned",
+    block = assemble(transformer_config(model=kind, embedding__positions="learned",
                              embedding__max_length=8)).block
     model = build_model(block, vocab=V).eval()
     source = torch.full((2, 5), 7)
@@ -170,7 +170,7 @@ def test_decoding_stays_within_learned_positions(kind: str) -> None:
 @pytest.mark.slow
 def test_compiles() -> None:
     changes = {k.replace(".", "__"): v for k, v in EDGE.items()}
-    for architecture in (assemble(answers(**changes)), assemble(answers(model="decoder-only"))):
+    for architecture in (assemble(transformer_config(**changes)), assemble(transformer_config(model="decoder-only"))):
         model = build_model(architecture.block, vocab=V).eval()
         source, target = pairs(Random(2))
         compiled = torch.compile(model, backend="aot_eager", fullgraph=True)

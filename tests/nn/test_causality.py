@@ -12,7 +12,7 @@ from scalesearch.nn.causality import CausalityError, check_causality
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
-from tests.architectures import answers
+from tests.architectures import transformer_config
 from tests.errors import refuses
 
 V = 17
@@ -30,7 +30,7 @@ class Leaky(nn.Module):
 
     def __init__(self, leak) -> None:
         super().__init__()
-        self.inner = build_model(assemble(answers()).block, vocab=V)
+        self.inner = build_model(assemble(transformer_config()).block, vocab=V)
         self.gate = nn.Parameter(torch.zeros(()))
         self.leak = leak
 
@@ -118,7 +118,7 @@ def test_a_decoder_without_its_mask_is_caught(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(seq2seq, "mask_bias",
                         lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
     with refuses("not-causal", "a later target token"):
-        check_causality(build_model(assemble(answers()).block, vocab=V), V)
+        check_causality(build_model(assemble(transformer_config()).block, vocab=V), V)
 
 
 @pytest.mark.parametrize("dilation", [1, 8, 64])
@@ -140,7 +140,7 @@ def test_a_convolution_that_looks_ahead_is_caught(
 
 
 def test_the_model_itself_stays_as_it_is() -> None:
-    model = build_model(assemble(answers()).block, vocab=V).train()
+    model = build_model(assemble(transformer_config()).block, vocab=V).train()
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     check_causality(model, V)
     assert model.training
@@ -149,6 +149,6 @@ def test_the_model_itself_stays_as_it_is() -> None:
 
 def test_single_precision_is_enough_for_large_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scalesearch.nn.causality.MAX_FP64_PARAMETERS", 0)
-    check_causality(build_model(assemble(answers(width=64)).block, vocab=V), V)
+    check_causality(build_model(assemble(transformer_config(width=64)).block, vocab=V), V)
     with refuses("not-causal", "a later target token"):
         check_causality(Leaky(mean_over_time), V)

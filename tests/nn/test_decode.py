@@ -18,7 +18,7 @@ from scalesearch.nn.decode import (
     log_partition,
 )
 from scalesearch.space.assembly.architecture import assemble
-from tests.architectures import answers
+from tests.architectures import transformer_config
 
 V = 6  # PAD, UNK, BOS, EOS and two words
 
@@ -26,7 +26,7 @@ V = 6  # PAD, UNK, BOS, EOS and two words
 def model(seed: int, vocab: int = V, sharpness: float = 3.0):
     """A random model whose next token depends clearly on source and prefix."""
     kind = "decoder-only" if seed % 3 == 0 else "encoder-decoder"
-    architecture = assemble(answers(model=kind, encoder__depth=1, decoder__depth=1 + seed % 2,
+    architecture = assemble(transformer_config(model=kind, encoder__depth=1, decoder__depth=1 + seed % 2,
                                     embedding__tie="none"))
     made = build_model(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
     generator = torch.Generator().manual_seed(seed)

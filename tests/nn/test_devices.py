@@ -25,7 +25,7 @@ from scalesearch.space.space import read_space
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.updates.engine import Engine
-from tests.architectures import answers
+from tests.architectures import transformer_config
 from tests.devices import DEVICE, OnDevice, Waits, to_device
 from tests.nn.covering import covering
 from tests.nn.test_decode import model, sources
@@ -156,7 +156,7 @@ def test_an_update_waits_for_nothing(optimizer, batch):
 def test_an_adaptive_softmax_waits_once_a_band():
     """Whose tokens are in a band is known to the device alone."""
     bands = {"embedding.cutoffs": (3, 6), "embedding.factor": 2}
-    found = assemble(answers(embedding="adaptive") | bands)
+    found = assemble(transformer_config(embedding="adaptive") | bands)
     engine = Engine(build_model(found.block, vocab=VOCAB), Recipe(steps=10), CPU)
     with Waits() as waits:
         engine.update([BATCH], 1e-3)

@@ -8,7 +8,7 @@ from typing import Any
 from scalesearch.data import Corpus, DataSpec, load_corpus
 from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.tasks import Task
-from tests.architectures import answers
+from tests.architectures import transformer_config
 
 WORDS = ["one", "two", "red", "blue", "dog", "cat", "sees", "and", "the", "big", "house", "old",
          "tree", "runs"]
@@ -67,5 +67,5 @@ def corpus_of(task: Task, folder: Path, **more: Any) -> Corpus:
 
 def model_for(task: Task, **more: Any) -> ModelSpec:
     """Width 16, one layer."""
-    return assemble(answers(width=16, encoder__depth=1, decoder__depth=1, embedding__max_length=128,
+    return assemble(transformer_config(width=16, encoder__depth=1, decoder__depth=1, embedding__max_length=128,
                             model=task.model_type or "encoder-decoder", **more))

@@ -9,7 +9,7 @@ import pytest
 from scalesearch.data import Corpus, DataSpec, load_corpus
 from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.train import Recipe
-from tests.architectures import answers
+from tests.architectures import transformer_config
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "blue": "blau", "dog": "Hund", "cat": "Katze",
          "sees": "sieht", "and": "und", "the": "das", "big": "groß", "house": "Haus", "old": "alt",
@@ -39,7 +39,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 def tiny(**changes: Any) -> ModelSpec:
     """Width 16, one layer a side; ``changes`` as in :func:`tests.architectures.answers`."""
     small = {"width": 16, "encoder__depth": 1, "decoder__depth": 1, "embedding__max_length": 128}
-    return assemble(answers(**(small | changes)))
+    return assemble(transformer_config(**(small | changes)))
 
 
 def recipe(**changes: Any) -> Recipe:

@@ -14,7 +14,7 @@ from scalesearch.errors import UserError
 from scalesearch.signals import SignalInterrupt
 from scalesearch.train import Result, read_checkpoint, train
 from scalesearch.train.updates.averaging import read_weights, write_weights
-from tests.bounds import answered, bounded
+from tests.bounds import bounded, invoke_bounded
 from tests.corpora import write_text
 from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
@@ -139,7 +139,7 @@ def through_every_verb(place: Path, folder: Path) -> list[int]:
     whole = folder / "whole"
     stopped = folder / "stopped"
     data = place / "data.yaml"
-    return [answered(*arguments, text="one red dog\n\nthe old house\n").exit_code
+    return [invoke_bounded(*arguments, text="one red dog\n\nthe old house\n").exit_code
             for arguments in (("cost", whole, "--json"), ("translate", whole),
                               ("analyze", whole, "--data", data, "--sentences", 5, "--json"),
                               ("score", whole, "--source", place / "test.en", "--target",
@@ -196,7 +196,7 @@ def test_changed_architecture_is_refused(copy: Path, old: str, new: str) -> None
     with bounded(), pytest.raises(UserError) as caught:
         read_checkpoint(copy)
     assert "architecture.yaml" in str(caught.value)
-    answered("cost", copy, "--json")
+    invoke_bounded("cost", copy, "--json")
 
 
 def test_architecture_beyond_memory_fails_before_building(corpus, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_huge_weights_are_refused_in_decoding(copy: Path) -> None:
         weight.fill_(3e38)
     write_weights(copy / "model.safetensors", weights)
     with refuses("diverged"):
-        raise answered("translate", copy, "--beam", 2, text="one red dog\n").exception
+        raise invoke_bounded("translate", copy, "--beam", 2, text="one red dog\n").exception
 
 
 def test_checksum_detects_any_flipped_bit(copy: Path) -> None:

@@ -13,7 +13,7 @@ from scalesearch.blocks.maps.chain_cores import ChainCores, prime_factors, split
 from scalesearch.blocks.maps.tensor_chains import ChainEmbedding, ChainLinear
 from scalesearch.nn.build import build_model, build_module
 from scalesearch.space.assembly.architecture import assemble
-from tests.architectures import answers
+from tests.architectures import transformer_config
 from tests.errors import refuses
 
 
@@ -116,7 +116,7 @@ def test_the_cheaper_way_is_taken() -> None:
 
 
 def test_a_chain_starts_with_the_variance_of_a_matrix() -> None:
-    made = build_model(assemble(answers(width=64, tensor_chain__attention=0.5,
+    made = build_model(assemble(transformer_config(width=64, tensor_chain__attention=0.5,
                                         tensor_chain__length=2, tensor_chain__apply="matrix",
                                         tensor_chain__bond="solved", encoder__head_dim=32,
                                         decoder__head_dim=32)).block, vocab=9)
@@ -126,7 +126,7 @@ def test_a_chain_starts_with_the_variance_of_a_matrix() -> None:
 
 
 def test_a_tied_output_is_the_table_and_no_chain_of_its_own() -> None:
-    drawn = answers(tensor_chain__length=2, tensor_chain__bond="solved", tensor_chain__apply="auto")
+    drawn = transformer_config(tensor_chain__length=2, tensor_chain__bond="solved", tensor_chain__apply="auto")
     with refuses("unbuildable", "embedding.tie: none"):
         assemble(drawn | {"tensor_chain.output": 0.3})
     assemble(drawn | {"tensor_chain.output": 0.3, "embedding.tie": "none"})

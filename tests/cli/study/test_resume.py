@@ -10,7 +10,7 @@ from scalesearch.cli.study.group import command
 from tests.cli.study.test_rows import KINDS, REST
 from tests.errors import refuses
 
-pytestmark = pytest.mark.usefixtures("beside_a_text")
+pytestmark = pytest.mark.usefixtures("text_folder")
 
 
 def run(*arguments: str) -> Result:
@@ -18,11 +18,11 @@ def run(*arguments: str) -> Result:
 
 
 @pytest.fixture(scope="module")
-def folder(beside_a_text: Path) -> Path:
+def folder(text_folder: Path) -> Path:
     """A study of two rows that was run with an option and in a folder that its file does not name."""
     Path("s.yaml").write_text(f"type: grid\n{REST}{KINDS['grid']}")
     assert run("s.yaml", "--set", "recipe.steps=3", "--out", "mine").exit_code == 0
-    return beside_a_text / "mine"
+    return text_folder / "mine"
 
 
 @pytest.mark.parametrize("name", ["mine", "mine/study.yaml"])

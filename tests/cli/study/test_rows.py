@@ -32,7 +32,7 @@ FILES = {"ablation": {"table.md", "table.csv", "table.tex"},
                      "scaling-params.svg"}}
 
 
-@pytest.mark.usefixtures("beside_a_text")
+@pytest.mark.usefixtures("text_folder")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_ends_in_what_its_kind_is_for(tmp_path, kind):
     file = tmp_path / f"{kind}.yaml"

@@ -21,7 +21,7 @@ from scalesearch.export.huggingface.bundle import bundle_source, format_block
 from scalesearch.nn import build_model
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
-from tests.architectures import answers
+from tests.architectures import transformer_config
 from tests.blocks.test_own_ffn import Grouped
 from tests.errors import refuses
 from tests.nn.covering import covering
@@ -101,7 +101,7 @@ def test_random_networks_of_every_family_give_the_same_logits(tmp_path):
 
 
 def test_shared_and_borrowed_weights_stay_one(tmp_path):
-    module = same(assemble(answers(**{"decoder.depth": 2, **EDGE})).block, tmp_path, "edge")
+    module = same(assemble(transformer_config(**{"decoder.depth": 2, **EDGE})).block, tmp_path, "edge")
     assert "CrossStackTie" in vars(module) and "ExplicitAttention" in vars(module) and "ChainLinear" not in vars(
         module)
 
@@ -112,16 +112,16 @@ def test_a_kind_of_somebody_else_comes_along(tmp_path):
         changes = {f"encoder.ffn.{key}": value
                    for key, value in {"hidden": 8, "pieces": 2, "groups": 2, "activation": "tanh",
                                       "skip": True}.items()}
-        network = assemble(answers(**{"encoder.ffn": "maxout", **changes})).block
+        network = assemble(transformer_config(**{"encoder.ffn": "maxout", **changes})).block
     finally:
         del FFNS["maxout"]
     assert "Grouped" in vars(same(network, tmp_path, "own"))
 
 
 def test_only_what_is_needed_is_there_and_reads_well(tmp_path):
-    text = bundle_source(assemble(answers()).block, "A model.")
+    text = bundle_source(assemble(transformer_config()).block, "A model.")
     # the same file for the same architecture
-    assert text == bundle_source(assemble(answers()).block, "A model.")
+    assert text == bundle_source(assemble(transformer_config()).block, "A model.")
     assert "def loop_nests(" not in text and "validate" in text and "# A plain dict" in text
     assert max(map(len, text.splitlines())) <= 120
 
@@ -157,6 +157,6 @@ def test_imports_that_cannot_be_followed_are_refused(name, top, body, tmp_path, 
 
 
 def test_an_architecture_is_shown_as_the_value_that_it_is():
-    network = assemble(answers(**EDGE)).block
+    network = assemble(transformer_config(**EDGE)).block
     assert eval(format_block(network),
                 {kind.__name__: kind for kind in bundling._block_classes(network)}) == network

@@ -26,7 +26,7 @@ from scalesearch.testing import random_architecture
 from scalesearch.train import read_checkpoint
 from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.scoring.evaluate import DecodingOptions
-from tests.architectures import answers
+from tests.architectures import transformer_config
 from tests.cli.test_train import run
 from tests.errors import refuses
 from tests.nn.covering import covering
@@ -90,7 +90,7 @@ def test_every_family_decodes_as_ours_with_a_cache_and_without(trained, tmp_path
 
 
 def test_sentences_that_end_by_themselves_decode_as_ours_and_beams_find_no_worse(trained, tmp_path):
-    architecture = assemble(answers(**{"embedding.tie": "none", "width": 32,
+    architecture = assemble(transformer_config(**{"embedding.tie": "none", "width": 32,
                                        "decoder.head_dim": 16}))
     model = build_model(architecture.block, vocab=trained.tokenizer.vocab_size, seed=3).eval()
     with torch.no_grad():

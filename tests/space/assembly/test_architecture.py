@@ -5,12 +5,12 @@ import pytest
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import UnbuildableError, assemble
-from tests.architectures import answers
+from tests.architectures import transformer_config
 from tests.errors import refuses
 
 
 def identity(**changes) -> str:
-    return assemble(answers(**changes)).id
+    return assemble(transformer_config(**changes)).id
 
 
 def test_two_sheets_of_one_network_have_one_id() -> None:
@@ -77,7 +77,7 @@ def test_another_network_has_another_id(change) -> None:
      ({"share__encoder__attention": "cicle(2)"}, "share.encoder.attention", "no such schedule")])
 def test_what_cannot_be_built_says_where_and_why(change, path: str, reason: str) -> None:
     with pytest.raises(UnbuildableError) as caught:
-        assemble(answers(**change))
+        assemble(transformer_config(**change))
     assert caught.value.key == path
     assert reason in caught.value.reason
 
@@ -86,7 +86,7 @@ def test_borrowed_attention_is_billed_once() -> None:
     protocol = find_protocol("forward", 4, 4, 10)
     borrow = {"share__decoder__self": "encoder.attention[i]",
               "share__decoder__cross": "encoder.attention[i]"}
-    own, lent = (evaluate_cost(assemble(answers(**changes)).block, protocol)
+    own, lent = (evaluate_cost(assemble(transformer_config(**changes)).block, protocol)
                  for changes in ({}, borrow))
     attention = 4 * (8 * 8 + 8)
     assert own["params.decoder"] - lent["params.decoder"] == 2 * 2 * attention

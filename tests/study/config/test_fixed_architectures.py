@@ -19,7 +19,7 @@ from tests.errors import refuses
 from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
 
-pytestmark = pytest.mark.usefixtures("beside_a_text")
+pytestmark = pytest.mark.usefixtures("text_folder")
 ROWS = [{"width": width, "depth": 1, "kind": "plain"} for width in (8, 16, 16)]
 PLAN = make_plan(0,
                  references=tuple(FixedArchitecture(f"row {at}", architecture_of(one), {})
@@ -75,7 +75,7 @@ def test_short_names_tell_paths_apart():
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, beside_a_text):
+def trained(tmp_path_factory, text_folder):
     """The folder and file of a study that has run."""
     folder = tmp_path_factory.mktemp("rows")
     file = folder / "rows.yaml"

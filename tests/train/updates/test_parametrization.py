@@ -24,7 +24,7 @@ from scalesearch.train.updates.parametrization import (
     summarize_scales,
     weight_scales,
 )
-from tests.architectures import answers
+from tests.architectures import transformer_config
 from tests.train.conftest import recipe, tiny
 
 WIDE = {"base": 5e-3, "reference_sizes": {"width": 16}}
@@ -153,7 +153,7 @@ def test_step_of_cores_is_equivalent_to_dense_step(length: int) -> None:
 
 def test_deepnet_factors() -> None:
     """norm(αx + f(x)) with DeepNet's first values is the scaled model, whose branches are divided by α."""
-    plain = assemble(answers(norm="post", encoder__depth=3, decoder__depth=2))
+    plain = assemble(transformer_config(norm="post", encoder__depth=3, decoder__depth=2))
     named = result(plain, residual_scaling="scaled")
     both = 3**4 * 2
     alpha = 0.81 * both ** (1 / 16)
@@ -177,7 +177,7 @@ def moves(rule: str, optimizer: str, width: int, corpus) -> float:
     sizes = {f"{stack}.{key}": width // n for stack in ("encoder", "decoder")
              for key, n in (("head_dim", 2), ("ffn.hidden", 1))}
     model = build_initial_model(
-        assemble(answers(width=width, **{k.replace(".", "__"): v for k, v in sizes.items()})).block,
+        assemble(transformer_config(width=width, **{k.replace(".", "__"): v for k, v in sizes.items()})).block,
         corpus.tokenizer.vocab_size, how, 1)
     batch = make_batch(corpus.train, np.arange(16))
     source = torch.from_numpy(batch.source)
