@@ -1,4 +1,4 @@
-"""Random and named architectures that tests share."""
+"""Configurations and architectures that tests share."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from scalesearch.space.assembly.architecture import ModelSpec, assemble
 
 
 def transformer_config(**changes: Any) -> dict[str, Any]:
-    """A small Transformer's answers; ``changes`` are written ``encoder__depth=3`` for ``encoder.depth``."""
+    """The configuration of a small Transformer; ``encoder__depth=3`` sets ``encoder.depth``."""
     base = {
         "model": "encoder-decoder",
         "width": 8,
@@ -27,7 +27,7 @@ def transformer_config(**changes: Any) -> dict[str, Any]:
 
 def transformer(width: int, encoder: int, decoder: int, hidden: int | None = None,
                 **changes: Any) -> ModelSpec:
-    """A post-norm Transformer with 8 heads and FFN of 4 · width, all embeddings one."""
+    """A post-norm Transformer with 8 heads, FFNs of 4 · width and all embeddings tied."""
     sizes: dict[str, Any] = {"width": width, "norm": "post", "encoder.depth": encoder,
                              "decoder.depth": decoder}
     for stack in ("encoder", "decoder"):

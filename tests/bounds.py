@@ -1,4 +1,4 @@
-"""Bounds of what damaged files may cost, and calls of verbs that are held to them."""
+"""Limits of CPU time and memory, and commands that must stay within them."""
 
 import re
 import time
@@ -18,8 +18,8 @@ BYTES = 1 << 30
 
 @contextmanager
 def bounded(what: object = "") -> Iterator[None]:
-    """A stretch that takes neither more than ten CPU-seconds nor another gigabyte of memory."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
+    """Assert that the block uses at most 10 CPU seconds and one more gigabyte of memory."""
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = _peak()
     start = time.process_time()
     yield
@@ -29,19 +29,22 @@ def bounded(what: object = "") -> Iterator[None]:
 
 def _peak() -> int:
     """Largest resident size of this process, in bytes."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found
-    return 1024 * int(found[1])
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert match
+    return 1024 * int(match[1])
 
 
 def invoke_bounded(*arguments: object, text: str | bytes = "") -> Result:
-    """Calls a verb, which answers or is refused with a message, and within bounds; 1 is a training that failed."""
+    """Run a command within the limits; it must succeed or fail with a message.
+
+    Exit status 1 is a training run that failed.
+    """
     with bounded(arguments):
-        result = CliRunner().invoke(app, [str(one) for one in arguments], input=text)
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=text)
     match result.exception:
         case UserError(code=code) as error:
             assert code and str(error), arguments
-        case OSError(filename=str()):  # which the command turns into a message
+        case OSError(filename=str()):  # the command prints it as a message
             pass
         case error:
             assert isinstance(error, SystemExit | None) and result.exit_code in (0, 1), (

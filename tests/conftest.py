@@ -1,8 +1,8 @@
-"""Fixtures of several folders; helpers that are no fixtures stand in modules beside this one.
+"""Fixtures that several folders use; other helpers are in modules next to this file.
 
-``architectures`` answers for spaces, ``corpora`` small texts, ``processes`` commands and processes;
-below ``study`` ``fakes`` drivers over a space that trains in no time, ``event_study`` studies written by
-hand, ``noisy`` scores with noise.
+``architectures`` has configurations, ``corpora`` small texts, ``processes`` commands and processes.
+Below ``study``, ``fakes`` has drivers without training, ``event_study`` studies written by hand,
+and ``noisy`` scores with noise.
 """
 
 import os
@@ -16,13 +16,13 @@ from tests.corpora import write_text
 
 # before PyTorch is loaded, and for every process that tests start
 os.environ["OMP_NUM_THREADS"] = "1"
-# studies of tests are forecast where that is what is tested
+# no forecast of studies, except in tests of forecasts
 os.environ["SCALESEARCH_MEASURE"] = "0"
 
 
 @pytest.fixture(scope="module")
 def text_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of a text, in which a module's tests run: for studies that learn from ``corpora.DATA``."""
+    """The folder of a text, the working directory of a module's tests; see ``corpora.DATA``."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("text")
         write_text(folder)
@@ -32,7 +32,7 @@ def text_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def event_study(tmp_path: Path) -> Any:
-    """Study whose events are written by the test."""
+    """A study whose events the test writes."""
     from tests.study.event_study import EventStudy
 
     return EventStudy(tmp_path / "study")

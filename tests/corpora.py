@@ -1,4 +1,4 @@
-"""A parallel text of a few short sentences: with the built-in corpus, scoring takes most of a tiny training."""
+"""A parallel text of a few short sentences, which is faster to score than the built-in corpus."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ ENGLISH = ["one red dog", "the old house", "a big tree stands here", "two cats",
            "the dog sees the cat"]
 GERMAN = ["ein roter Hund", "das alte Haus", "ein großer Baum steht hier", "zwei Katzen",
           "der Hund sieht die Katze"]
-# beside its text
+# for a working directory that contains the text
 DATA = "{ source: en, target: de, train: train, validation: val, test: test, vocab: 60 }"
 
 
 def write_text(folder: Path, train: int = 60) -> Path:
-    """Writes ``train`` training pairs and 8 of each other split below ``folder``, and returns a data file of them."""
+    """Write ``train`` training pairs and 8 pairs per other split; return the data file."""
     for split, start, count in (("train", 0, train), ("val", 200, 8), ("test", 300, 8)):
         for side, lines in (("en", ENGLISH), ("de", GERMAN)):
             (folder / f"{split}.{side}").write_text(

@@ -1,4 +1,4 @@
-"""Modes that hold code to a device without having one: where tensors are, and when the host waits for them."""
+"""Dispatch modes that check device placement and host synchronization without a device."""
 
 import copy
 from collections import Counter
@@ -8,130 +8,134 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-# Operations whose results the host has to know: their shape or their value depends on data of the
-# device.
-WAITS = {"_local_scalar_dense", "is_nonzero", "item", "nonzero", "nonzero_numpy", "equal",
-         "masked_select", "_unique2", "unique_dim", "unique_consecutive", "bincount"}
-READS = {torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.cpu}
+# Operations that synchronize: the shape or value of their result depends on data of the device.
+SYNCHRONIZING = {"_local_scalar_dense", "is_nonzero", "item", "nonzero", "nonzero_numpy", "equal",
+                 "masked_select", "_unique2", "unique_dim", "unique_consecutive", "bincount"}
+HOST_READS = {torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.cpu}
 
 
 COPIES = {"_to_copy", "copy_"}
-# the one name of a device, but cpu, that PyTorch takes without such a device
+# the only device name besides cpu that PyTorch accepts without such a device
 DEVICE = torch.device("meta")
 
 
-class Held(torch.Tensor):
-    """A tensor that says it is on :data:`DEVICE`; its values are in ``held``, on the CPU."""
+class DeviceTensor(torch.Tensor):
+    """A tensor whose device is :data:`DEVICE`; its values are in ``cpu_tensor``."""
 
     @staticmethod
-    def __new__(cls, held):
+    def __new__(cls, cpu_tensor):
         return torch.Tensor._make_wrapper_subclass(
-            cls, held.shape, strides=held.stride(), dtype=held.dtype,
-            storage_offset=held.storage_offset(), device=DEVICE)
+            cls, cpu_tensor.shape, strides=cpu_tensor.stride(), dtype=cpu_tensor.dtype,
+            storage_offset=cpu_tensor.storage_offset(), device=DEVICE)
 
-    def __init__(self, held):
-        self.held = held
+    def __init__(self, cpu_tensor):
+        self.cpu_tensor = cpu_tensor
 
     def tolist(self):
-        """Values, which PyTorch reads of no subclass."""
-        return self.held.tolist()
+        """The values; PyTorch does not read those of subclasses."""
+        return self.cpu_tensor.tolist()
 
     def __deepcopy__(self, memo):
-        """A copy of the values."""
-        return Held(self.held.clone())
+        return DeviceTensor(self.cpu_tensor.clone())
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        """Raises: without the mode, nothing may touch it."""
+        """Fail: operations need the mode :class:`OnDevice`."""
         raise AssertionError(f"{func}: outside of OnDevice")
 
 
 class OnDevice(TorchDispatchMode):
-    """A device besides the CPU, by its rules alone: what is on it is computed on the CPU, with all values.
+    """Emulate a device: its operations run on the CPU, with the placement rules of CUDA.
 
-    Raises AssertionError at the first operation whose tensors are on both; scalars may be anywhere,
-    as CUDA has it.
+    Raises AssertionError at the first operation that mixes tensors of both devices; scalars may be
+    on either, as with CUDA.
     """
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Runs one operation on what its tensors hold."""
+        """Run an operation on the CPU tensors of its arguments."""
         kwargs = dict(kwargs or {})
-        given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-        away = {id(one.held): one for one in given if isinstance(one, Held)}
-        if away and func.overloadpacket.__name__ not in COPIES:
-            for one in given:
-                if one.dim() and not isinstance(one, Held):
-                    raise AssertionError(f"{func}: a tensor {tuple(one.shape)} on {one.device}, "
-                                         "not on the device")
-        stays = bool(away)
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        wrappers = {id(tensor.cpu_tensor): tensor
+                    for tensor in tensors
+                    if isinstance(tensor, DeviceTensor)}
+        if wrappers and func.overloadpacket.__name__ not in COPIES:
+            for tensor in tensors:
+                if tensor.dim() and not isinstance(tensor, DeviceTensor):
+                    raise AssertionError(f"{func}: a tensor {tuple(tensor.shape)} on "
+                                         f"{tensor.device}, not on the device")
+        is_on_device = bool(wrappers)
         if kwargs.get("device") is not None:
-            stays, kwargs["device"] = kwargs["device"] == DEVICE, torch.device("cpu")
-        args, kwargs = tree_map_only(Held, lambda one: one.held, (args, kwargs))
+            is_on_device = kwargs["device"] == DEVICE
+            kwargs["device"] = torch.device("cpu")
+        args, kwargs = tree_map_only(DeviceTensor, lambda tensor: tensor.cpu_tensor, (args, kwargs))
         result = func(*args, **kwargs)
-        if not stays:
+        if not is_on_device:
             return result
-        return tree_map_only(torch.Tensor,
-                             lambda one: away[id(one)] if id(one) in away else Held(one), result)
+
+        def wrapped(tensor):
+            existing = wrappers.get(id(tensor))
+            return DeviceTensor(tensor) if existing is None else existing
+
+        return tree_map_only(torch.Tensor, wrapped, result)
 
 
 def to_device(model):
-    """A copy of ``model`` on :data:`DEVICE`."""
+    """Copy ``model`` to :data:`DEVICE`; tied weights stay tied."""
     moved = copy.deepcopy(model)
     tied = {}
     for part in moved.modules():
         for name, weight in part._parameters.items():
             if weight is not None:
                 part._parameters[name] = tied.setdefault(
-                    id(weight), torch.nn.Parameter(Held(weight.detach()), weight.requires_grad))
+                    id(weight),
+                    torch.nn.Parameter(DeviceTensor(weight.detach()), weight.requires_grad))
         for name, value in part._buffers.items():
-            part._buffers[name] = None if value is None else Held(value)
+            part._buffers[name] = None if value is None else DeviceTensor(value)
     return moved
 
 
-class Waits(TorchDispatchMode):
-    """Counts, by name, the operations for which the host would wait for a device; works on the CPU."""
+class CountSynchronizations(TorchDispatchMode):
+    """Count, by name, the operations at which the host would wait for a device."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: Counter[str] = Counter()
-        self._reads = _Reads(self.found)
+        self.counts: Counter[str] = Counter()
+        self._reads = _CountHostReads(self.counts)
 
     def __enter__(self):
-        """Counts from here on."""
         self._reads.__enter__()
         return super().__enter__()
 
     def __exit__(self, *error):
-        """Counts no more."""
         super().__exit__(*error)
         self._reads.__exit__(*error)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Runs one operation, and counts it where it waits."""
+        """Run an operation; count it if it synchronizes."""
         name = func.overloadpacket.__name__
         by_mask = name.startswith("index") and any(
-            isinstance(one, torch.Tensor) and one.dtype == torch.bool
-            for one in tree_leaves(args[1:2]))
-        if name in WAITS or by_mask or (name == "repeat_interleave"
-                                        and func._overloadname == "Tensor"):
-            self.found[name] += 1
+            isinstance(leaf, torch.Tensor) and leaf.dtype == torch.bool
+            for leaf in tree_leaves(args[1:2]))
+        if name in SYNCHRONIZING or by_mask or (name == "repeat_interleave"
+                                                and func._overloadname == "Tensor"):
+            self.counts[name] += 1
         return func(*args, **(kwargs or {}))
 
     @property
     def count(self) -> int:
-        """All waits."""
-        return sum(self.found.values())
+        """The total number of synchronizations."""
+        return sum(self.counts.values())
 
 
-class _Reads(TorchFunctionMode):
-    """Counts copies to the host that no dispatcher sees where the tensor is there already."""
+class _CountHostReads(TorchFunctionMode):
+    """Count copies to the host, which a dispatch mode does not get for tensors on the CPU."""
 
-    def __init__(self, found: Counter[str]) -> None:
+    def __init__(self, counts: Counter[str]) -> None:
         super().__init__()
-        self.found = found
+        self.counts = counts
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        """Runs one function, and counts it where it reads."""
-        if func in READS:
-            self.found[func.__name__] += 1
+        """Run a function; count it if it reads on the host."""
+        if func in HOST_READS:
+            self.counts[func.__name__] += 1
         return func(*args, **(kwargs or {}))

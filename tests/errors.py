@@ -1,4 +1,4 @@
-"""Asserts which error is raised by its code and place; messages may be reworded."""
+"""Assert the code and place of an error; messages may be reworded."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +11,13 @@ from scalesearch.errors import UserError
 @contextmanager
 def refuses(code: str, *parts: object, key: str | None = None,
             place: str | None = None) -> Iterator[pytest.ExceptionInfo[UserError]]:
-    """Expects a UserError.
+    """Assert that the block raises a UserError.
 
     Args:
-        code: the error's.
-        parts: what the message must name: the value, file or number at fault, never a phrase.
-        key: the error's key .
-        place: how the message begins, ``FILE:LINE`` or the name of what is wrong.
+        code: the code of the error.
+        parts: what the message must contain: the value, file or number at fault, not a phrase.
+        key: the key of the error.
+        place: the beginning of the message, ``FILE:LINE`` or the name of the invalid part.
     """
     with pytest.raises(UserError) as caught:
         yield caught

@@ -1,4 +1,4 @@
-"""Texts with a few pieces put in, taken out or replaced, for tests of what reads them."""
+"""Texts with a few random insertions, deletions and replacements, for tests of parsers."""
 
 from hypothesis import strategies as st
 
@@ -14,9 +14,9 @@ PIECES = st.sampled_from([*SIGNS, *WORDS, *YAML, "cycle(", "not ", "10M", "\r", 
 
 @st.composite
 def mutated(draw, text):
-    """``text``, changed in one to four places."""
+    """``text`` with one to four random changes."""
     for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(text)))
-        end = min(len(text), at + draw(st.sampled_from([0, 0, 1, 2, 5, 30])))
-        text = text[:at] + draw(st.one_of(PIECES, st.just(""), st.text(max_size=3))) + text[end:]
+        start = draw(st.integers(0, len(text)))
+        end = min(len(text), start + draw(st.sampled_from([0, 0, 1, 2, 5, 30])))
+        text = text[:start] + draw(st.one_of(PIECES, st.just(""), st.text(max_size=3))) + text[end:]
     return text

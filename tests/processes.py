@@ -1,4 +1,4 @@
-"""Processes that tests start as a script's background job does, wait for, and end."""
+"""Start, await and end processes like the background jobs of a script."""
 
 import io
 import os
@@ -14,16 +14,16 @@ import pytest
 
 from scalesearch.cli.main import main
 
-HANG = 900.0  # seconds that nothing takes on a machine however busy: limits are for hangs only
+HANG = 900.0  # seconds; longer than any process takes on a busy machine, so only hangs exceed it
 
 
 def in_the_background() -> None:
-    """Sets what a background job of a script inherits: SIGINT is ignored. For ``preexec_fn``."""
+    """Ignore SIGINT, as background jobs of scripts do; for ``preexec_fn``."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
-    """``scalesearch ARGUMENTS`` in ``folder``, with a cache of its own there."""
+    """Start ``scalesearch ARGUMENTS`` in ``folder``, with its own cache in that folder."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder / "cache"),
                    "COLUMNS": "160"}
     return subprocess.Popen([sys.executable, "-m", "scalesearch", *map(str, arguments)], cwd=folder,
@@ -32,7 +32,7 @@ def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Exit status, output and errors of ``process``, once it has ended."""
+    """Wait for ``process``; return exit status, output and errors."""
     try:
         out, err = process.communicate(timeout=HANG)
     finally:
@@ -41,7 +41,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def call(folder: Path, *arguments: object, status: int = 0) -> str:
-    """Output and errors of ``scalesearch ARGUMENTS``, which has to end with ``status``."""
+    """Output and errors of ``scalesearch ARGUMENTS``, which must exit with ``status``."""
     code, out, err = ended(start(folder, *arguments))
     assert code == status, f"{code}\n{out}\n{err}"
     return out + err
@@ -49,17 +49,17 @@ def call(folder: Path, *arguments: object, status: int = 0) -> str:
 
 def wait_until(condition: Callable[[], object],
                process: subprocess.Popen[str] | None = None) -> None:
-    """Waits for ``condition``; fails where ``process``, which is to bring it about, has ended before."""
+    """Wait for ``condition``; fail if ``process``, which should fulfil it, ends before."""
     limit = time.monotonic() + HANG
     while not condition():
         assert process is None or process.poll() is None, process.communicate()
-        assert time.monotonic() < limit, "it hangs"
+        assert time.monotonic() < limit, "the condition is not fulfilled"
         time.sleep(0.01)
 
 
 def within(folder: Path, *arguments: object,
            **environment: str) -> subprocess.CompletedProcess[str]:
-    """``scalesearch ARGUMENTS`` in ``folder``, but within this process, which has loaded everything already."""
+    """Run ``scalesearch ARGUMENTS`` in ``folder`` in this process, which saves the imports."""
     out = io.StringIO()
     err = io.StringIO()
     environment = {"XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "160"} | environment
@@ -75,7 +75,7 @@ def within(folder: Path, *arguments: object,
 
 
 def command(folder: Path, *arguments: object, status: int = 0) -> str:
-    """As :func:`call`, but by :func:`within`."""
+    """Output and errors of ``scalesearch ARGUMENTS``, run in this process by :func:`within`."""
     done = within(folder, *arguments)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -1,8 +1,7 @@
-"""What this machine's processor can do, where that decides how near results are."""
+"""Instructions of this machine's processor, on which the accuracy of int8 products depends."""
 
 from scalesearch.train.hardware import read_cpuinfo
 
-FLAGS = set(read_cpuinfo().get("flags", "").split())  # of an x86 processor; others state none
-# Without these instructions pairs of 8-bit products are added in 16 bits, where large sums are cut
-# off.
+FLAGS = set(read_cpuinfo().get("flags", "").split())  # of an x86 processor; others have none
+# Without these instructions, pairs of 8-bit products are added in 16 bits, which saturate.
 WIDE_SUMS = not FLAGS or bool({"avx512_vnni", "avx_vnni", "amx_int8"} & FLAGS)

@@ -1,4 +1,4 @@
-"""Every error of the package has a code, whether it is raised, returned or noted."""
+"""Codes of errors: every error of the package has one."""
 
 import ast
 import pickle
@@ -10,7 +10,13 @@ import pytest
 
 import scalesearch
 from scalesearch.errors import UserError
-from scalesearch.space.syntax.diagnostics import ConfigError, Problem, SourcePosition, SourceText, UnbuildableError
+from scalesearch.space.syntax.diagnostics import (
+    ConfigError,
+    Problem,
+    SourcePosition,
+    SourceText,
+    UnbuildableError,
+)
 
 ROOT = Path(scalesearch.__file__).parent
 KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -25,28 +31,30 @@ def calls() -> Iterator[tuple[str, ast.Call, str]]:
                     node.func).rpartition(".")[2]
 
 
-def test_every_user_error_names_a_code() -> None:
-    bare = [where for where, call, name in calls()
-            if name == "UserError" and not any(one.arg == "code" for one in call.keywords)]
-    assert sum(name == "UserError" for _, _, name in calls()) > 150, "they are found"
-    assert not bare, "give each a code: one that is there, if it means the same"
+def test_every_user_error_has_a_code() -> None:
+    without_code = [place for place, call, name in calls()
+                    if name == "UserError"
+                    and not any(keyword.arg == "code" for keyword in call.keywords)]
+    assert sum(name == "UserError" for _, _, name in calls()) > 150
+    assert not without_code, "add a code; use an existing one if it has the same meaning"
 
 
 def test_every_code_is_kebab_case() -> None:
-    codes = [(where, one.value.value) for where, call, _ in calls() for one in call.keywords
-             if one.arg == "code" and isinstance(one.value, ast.Constant)]
-    assert len(codes) > 200 and not [one for one in codes if not KEBAB.fullmatch(one[1])]
+    codes = [(place, keyword.value.value) for place, call, _ in calls()
+             for keyword in call.keywords
+             if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)]
+    assert len(codes) > 200
+    assert not [(place, code) for place, code in codes if not KEBAB.fullmatch(code)]
 
 
-def test_a_class_of_errors_stands_for_one_code() -> None:
+def test_error_classes_have_one_code() -> None:
     classes = {node.name: [ast.unparse(line) for line in node.body]
                for tree in TREES.values() for node in ast.walk(tree)
                if isinstance(node, ast.ClassDef) and "UserError" in map(ast.unparse, node.bases)}
     assert len(classes) > 5
-    assert [name
-            for name, body in classes.items()
-            if not any(line.startswith("code = ")
-                       for line in body)] == ["ConfigError"], "which has that of its first problem"
+    without_code = [name for name, body in classes.items()
+                    if not any(line.startswith("code = ") for line in body)]
+    assert without_code == ["ConfigError"], "its code is that of its first problem"
 
 
 @pytest.mark.parametrize(
@@ -56,14 +64,14 @@ def test_a_class_of_errors_stands_for_one_code() -> None:
      ConfigError([Problem(SourcePosition(SourceText("a.yaml", "width: x"), 0, 7, 8), "not a number",
                           code="bad-value")]),
      ConfigError(message="a.yaml: gone", code="no-such-file")])
-def test_a_code_survives_the_way_back_from_a_worker(error: UserError) -> None:
-    again = pickle.loads(pickle.dumps(error))
-    assert (type(again), again.code, str(again)) == (
-        type(error), error.code, str(error)) and error.code
+def test_error_code_survives_pickling(error: UserError) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert error.code
+    assert (type(copy), copy.code, str(copy)) == (type(error), error.code, str(error))
 
 
-def test_problems_lend_their_code_to_the_error_and_to_json() -> None:
+def test_config_error_has_the_code_of_its_first_problem() -> None:
     place = SourcePosition(SourceText("a.yaml", "wdith: 4"), 0, 0, 5)
     error = ConfigError([Problem(place, "unknown key `wdith`", code="unknown-key")])
-    assert error.code == error.problems[0].to_json()[
-        "code"] == "unknown-key" and "unknown-key" not in str(error)
+    assert error.code == "unknown-key" == error.problems[0].to_json()["code"]
+    assert "unknown-key" not in str(error)

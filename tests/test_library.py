@@ -1,4 +1,4 @@
-"""Where the package came from decides how an extra is installed."""
+"""Shipped files, and the command that installs an extra from the package's source."""
 
 import json
 from types import SimpleNamespace
@@ -10,38 +10,38 @@ from tests.errors import refuses
 
 
 @pytest.fixture
-def installed(monkeypatch, tmp_path):
-    """Makes an installed package of a folder without a source checkout beside it."""
+def install_from_url(monkeypatch, tmp_path):
+    """Simulate a package that is install_from_url from a URL, without a source checkout."""
     monkeypatch.setattr(library, "files", lambda name: tmp_path / "site-packages" / name)
 
-    def come_from(url):
-        told = SimpleNamespace(read_text=lambda name: json.dumps({"url": url}) if url else None)
-        monkeypatch.setattr(library, "distribution", lambda name: told)
+    def install_from(url):
+        metadata = SimpleNamespace(read_text=lambda name: json.dumps({"url": url}) if url else None)
+        monkeypatch.setattr(library, "distribution", lambda name: metadata)
 
-    return come_from
+    return install_from
 
 
-def test_a_checkout_is_installed_from_its_folder():
+def test_install_command_of_a_checkout_names_its_folder():
     folder = library.library_folder("spaces").parent
     assert library.install_command("study") == f"pip install '{folder}[study]'"
 
 
-def test_a_wheel_or_a_folder_that_is_still_there_is_named(installed, tmp_path):
+def test_install_command_names_an_existing_wheel(install_from_url, tmp_path):
     wheel = tmp_path / "a b" / "scalesearch.whl"
     wheel.parent.mkdir()
     wheel.touch()
-    installed(wheel.as_uri())
+    install_from_url(wheel.as_uri())
     assert library.install_command("gp") == f"pip install '{wheel}[gp]'"
     wheel.unlink()
     assert library.install_command("gp") == "pip install 'scalesearch[gp]'"
 
 
-def test_from_an_index_its_name_is_enough(installed):
-    installed(None)
+def test_install_command_from_an_index_names_the_package(install_from_url):
+    install_from_url(None)
     assert library.install_command("study") == "pip install 'scalesearch[study]'"
 
 
-def test_a_file_of_ones_own_comes_before_a_shipped_one_of_its_name(monkeypatch, tmp_path):
+def test_local_file_has_precedence_over_shipped_file(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert library.find_file("quick", "studies") == library.library_folder("studies") / "quick.yaml"
     (tmp_path / "quick.yaml").touch()

@@ -1,4 +1,4 @@
-"""Stops by signals, in a process that was born with SIGINT ignored: a background job of a script."""
+"""Stops by signals in a process that ignores SIGINT, as background jobs of scripts do."""
 
 import os
 import signal
@@ -9,7 +9,13 @@ from textwrap import dedent
 
 import pytest
 
-from scalesearch.signals import STOP_SIGNALS, SignalInterrupt, deferred_signals, interrupt_on_signal, restored_handlers
+from scalesearch.signals import (
+    STOP_SIGNALS,
+    SignalInterrupt,
+    deferred_signals,
+    interrupt_on_signal,
+    restored_handlers,
+)
 from tests.processes import ended
 
 
@@ -19,19 +25,18 @@ def in_the_background():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         yield
-        # as they were
         assert [signal.getsignal(number) for number in STOP_SIGNALS] == [signal.SIG_IGN] * 2
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_interrupts_and_names_the_exit_status(number, status):
+def test_signal_interrupts_with_its_exit_status(number, status):
     with pytest.raises(SignalInterrupt) as stopped, interrupt_on_signal():
         os.kill(os.getpid(), number)
     assert stopped.value.status == status
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
-def test_the_signal_is_known_where_a_library_swallows_the_exception(number):
+def test_signal_number_survives_another_exception(number):
     with pytest.raises(SignalInterrupt) as stopped, interrupt_on_signal():
         try:
             os.kill(os.getpid(), number)
@@ -40,7 +45,7 @@ def test_the_signal_is_known_where_a_library_swallows_the_exception(number):
     assert stopped.value.signal_number == number
 
 
-def test_a_stop_waits_for_the_check_and_a_second_ctrl_c_does_not():
+def test_deferred_signal_waits_for_the_check_unless_repeated():
     with deferred_signals() as stop:
         stop.raise_if_requested()
         os.kill(os.getpid(), signal.SIGINT)
@@ -51,7 +56,7 @@ def test_a_stop_waits_for_the_check_and_a_second_ctrl_c_does_not():
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_ctrl_c_after_sigterm_waits_too():
+def test_ctrl_c_after_sigterm_is_deferred():
     with deferred_signals() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
@@ -60,26 +65,26 @@ def test_ctrl_c_after_sigterm_waits_too():
         assert stopped.value.signal_number == signal.SIGTERM
 
 
-def test_what_a_call_installs_is_undone():
+def test_restored_handlers_undo_changes():
     with restored_handlers():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(15))
 
 
-def test_outside_the_main_thread_nothing_is_installed():
+def test_no_handlers_are_installed_outside_the_main_thread():
     def work():
         with interrupt_on_signal(), deferred_signals() as stop:
             stop.raise_if_requested()
-            found.extend(signal.getsignal(number) for number in STOP_SIGNALS)
+            handlers.extend(signal.getsignal(number) for number in STOP_SIGNALS)
 
-    found: list[object] = []
+    handlers: list[object] = []
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert found == [signal.SIG_IGN] * 2
+    assert handlers == [signal.SIG_IGN] * 2
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_any_command_stops_in_the_background(number, status, tmp_path):
+def test_commands_stop_in_the_background(number, status, tmp_path):
     command = dedent("""
         import sys, time
         import click

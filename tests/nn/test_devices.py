@@ -26,7 +26,7 @@ from scalesearch.train.hardware import Hardware
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.updates.engine import Engine
 from tests.architectures import transformer_config
-from tests.devices import DEVICE, OnDevice, Waits, to_device
+from tests.devices import DEVICE, OnDevice, CountSynchronizations, to_device
 from tests.nn.covering import covering
 from tests.nn.test_decode import model, sources
 
@@ -145,12 +145,12 @@ def test_an_update_waits_for_nothing(optimizer, batch):
     made = build_model(named("small/partialformer").block, vocab=VOCAB).train()
     engine = Engine(made, Recipe(steps=10, optimizer=optimizer), CPU)
     engine.update([batch], 1e-3)  # the first one of soap looks whether its gradients are finite
-    with Waits() as waits:
+    with CountSynchronizations() as synchronizations:
         loss = engine.update([batch], 1e-3)
-    assert waits.count == 0, waits.found
-    with Waits() as waits:
+    assert synchronizations.count == 0, synchronizations.counts
+    with CountSynchronizations() as synchronizations:
         loss.item()
-    assert waits.count == 1
+    assert synchronizations.count == 1
 
 
 def test_an_adaptive_softmax_waits_once_a_band():
@@ -158,17 +158,17 @@ def test_an_adaptive_softmax_waits_once_a_band():
     bands = {"embedding.cutoffs": (3, 6), "embedding.factor": 2}
     found = assemble(transformer_config(embedding="adaptive") | bands)
     engine = Engine(build_model(found.block, vocab=VOCAB), Recipe(steps=10), CPU)
-    with Waits() as waits:
+    with CountSynchronizations() as synchronizations:
         engine.update([BATCH], 1e-3)
-    assert waits.found == {"nonzero": 2}
+    assert synchronizations.counts == {"nonzero": 2}
 
 
 def test_greedy_waits_once_a_step_and_less_where_that_is_asked_for():
     made = model(5, vocab=12)
     source = sources(5, 7, vocab=12)
-    with Waits() as each:
+    with CountSynchronizations() as each:
         one = greedy_search(made, source)
-    with Waits() as seldom:
+    with CountSynchronizations() as seldom:
         other = greedy_search(made, source, compaction_interval=4)
     steps = int(one.lengths.max())
     # one is for the greatest length
@@ -181,7 +181,7 @@ def test_greedy_waits_once_a_step_and_less_where_that_is_asked_for():
 def test_a_beam_waits_twice_a_step():
     made = model(5, vocab=12)
     source = sources(5, 1, vocab=12)
-    with Waits() as waits:
+    with CountSynchronizations() as synchronizations:
         found = beam_search(made, source, beam=3, max_length=9)
     # and a few before and where rows leave
-    assert waits.count <= 2 * (int(found.lengths.max()) + 1) + 6, waits.found
+    assert synchronizations.count <= 2 * (int(found.lengths.max()) + 1) + 6, synchronizations.counts

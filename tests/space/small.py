@@ -1,4 +1,4 @@
-"""A small schema with one of everything, and strategies that write random spaces in it."""
+"""A small schema with every type of field, and strategies for random spaces in it."""
 
 from hypothesis import strategies as st
 
@@ -7,13 +7,15 @@ from scalesearch.space.schema.types import ScheduleSignature, SchemaField, Schem
 
 
 def cycles(arguments, depth):
-    return None if depth % arguments[
-        0] == 0 else f"{depth} layers are no multiple of {arguments[0]}"
+    period = arguments[0]
+    return None if depth % period == 0 else f"{depth} layers are not a multiple of {period}"
 
 
 def runs(arguments, depth):
-    return None if sum(
-        arguments) == depth else f"it serves {sum(arguments)} layers, and the stack has {depth}"
+    n_layers = sum(arguments)
+    if n_layers == depth:
+        return None
+    return f"it serves {n_layers} layers, and the stack has {depth}"
 
 
 CALLS = {
@@ -50,8 +52,9 @@ SMALL = SchemaGroup(
         "adapter": SchemaGroup({"rank": SchemaField("size", default="4")}, optional=True),
         "share": SchemaGroup(
             {
-                "encoder": SchemaGroup({"ffn": SchemaField("schedule", default="own", calls=CALLS, depth_key="encoder.depth")}),  # noqa: E501
-                "decoder": SchemaGroup({"ffn": SchemaField("schedule", default="own", calls=CALLS, depth_key="decoder.depth")}),  # noqa: E501
+                name: SchemaGroup({"ffn": SchemaField("schedule", default="own", calls=CALLS,
+                                                      depth_key=f"{name}.depth")})
+                for name in ("encoder", "decoder")
             }
         ),
     }
@@ -74,13 +77,13 @@ SCHEDULES = st.sampled_from(["own", "own | one", "own | cycle(1..2)", "cycle(2 |
 def sizes(draw, computed=("= width", "= 2 * width", "= max(width, 3) // 2")):
     """The text of a size: constant, choice, range, computed or under a condition."""
     plain = draw(SIZES)
-    kind = draw(st.integers(0, 4))
-    if kind == 0:
+    form = draw(st.integers(0, 4))
+    if form == 0:
         return draw(st.sampled_from(computed))
-    if kind == 1:
+    if form == 1:
         return (f"{plain} if {draw(st.sampled_from(['width > 4', 'norm == post', 'light']))} else "
                 f"{draw(SIZES)}")
-    return f"{plain} | {draw(st.sampled_from(computed))}" if kind == 2 else plain
+    return f"{plain} | {draw(st.sampled_from(computed))}" if form == 2 else plain
 
 
 @st.composite

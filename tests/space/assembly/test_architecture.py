@@ -1,4 +1,4 @@
-"""From answers to networks: identity, and what cannot be built."""
+"""Assembly of networks from configurations: ids, tying and unbuildable configurations."""
 
 import pytest
 
@@ -13,21 +13,20 @@ def identity(**changes) -> str:
     return assemble(transformer_config(**changes)).id
 
 
-def test_two_sheets_of_one_network_have_one_id() -> None:
+def test_equivalent_configurations_have_equal_ids() -> None:
     assert identity(share__encoder__attention="cycle(2)") == identity()
     assert identity(share__encoder__attention="runs(2)") == identity(
         share__encoder__attention="one")
     assert identity(
         share__encoder__attention=[3, 3]) == identity(share__encoder__attention="sequence(1)")
-    assert identity(embedding__max_length=99) == identity(), "a length that sinusoids do not use"
+    assert identity(embedding__max_length=99) == identity(), "sinusoids do not use the length"
     assert identity(model="decoder-only", encoder__depth=9) == identity(model="decoder-only")
     assert identity(decoder__interleaved=True, decoder__ffn="none") == identity(decoder__ffn="none")
     assert identity(
-        encoder__key_value_heads=2) == identity(), "as many heads of keys and values as of queries"
-    borrowed = {"encoder__depth": 4, "share__encoder__attention": "cycle(2)"}
-    assert identity(**borrowed, share__decoder__self="encoder.attention[2*i]") == identity(
-        **borrowed, share__decoder__self="encoder.attention[0]"
-    )
+        encoder__key_value_heads=2) == identity(), "the default number of key and value heads"
+    tied = {"encoder__depth": 4, "share__encoder__attention": "cycle(2)"}
+    assert identity(**tied, share__decoder__self="encoder.attention[2*i]") == identity(
+        **tied, share__decoder__self="encoder.attention[0]")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def test_two_sheets_of_one_network_have_one_id() -> None:
         {"encoder__ffn": "gelu"},
     ],
 )
-def test_another_network_has_another_id(change) -> None:
+def test_different_networks_have_different_ids(change) -> None:
     assert identity(**change) != identity()
 
 
@@ -67,7 +66,7 @@ def test_another_network_has_another_id(change) -> None:
        "encoder__pg__on": "both", "encoder__pg__ratio": 2, "encoder__pg__per_head": False,
        "encoder__pg__gate": "none", "encoder__pg__residual": False,
        "encoder__pg__activation": "relu"}, "share.decoder.cross",
-      "encoder.pg is relu, decoder.pg is none"),
+      "encoder.pg is relu, decoder.pg is"),
      ({"share__decoder__ffn": "encoder.ffn[i]", "encoder__ffn__hidden": 9}, "share.decoder.ffn",
       "encoder.ffn.hidden is 9, decoder.ffn.hidden is"),
      ({"share__decoder__self": "encoder.attention[i/2]"}, "share.decoder.self",
@@ -75,25 +74,25 @@ def test_another_network_has_another_id(change) -> None:
      ({"embedding": "adaptive", "embedding__cutoffs": (40, 10), "embedding__factor": 2,
        "vocab": 100}, "embedding.cutoffs", "cutoffs must increase, unlike [40, 10]"),
      ({"share__encoder__attention": "cicle(2)"}, "share.encoder.attention", "no such schedule")])
-def test_what_cannot_be_built_says_where_and_why(change, path: str, reason: str) -> None:
+def test_unbuildable_configurations_report_key_and_reason(change, path: str, reason: str) -> None:
     with pytest.raises(UnbuildableError) as caught:
         assemble(transformer_config(**change))
     assert caught.value.key == path
     assert reason in caught.value.reason
 
 
-def test_borrowed_attention_is_billed_once() -> None:
+def test_tied_attention_is_counted_once() -> None:
     protocol = find_protocol("forward", 4, 4, 10)
-    borrow = {"share__decoder__self": "encoder.attention[i]",
-              "share__decoder__cross": "encoder.attention[i]"}
-    own, lent = (evaluate_cost(assemble(transformer_config(**changes)).block, protocol)
-                 for changes in ({}, borrow))
+    tying = {"share__decoder__self": "encoder.attention[i]",
+             "share__decoder__cross": "encoder.attention[i]"}
+    untied, tied = (evaluate_cost(assemble(transformer_config(**changes)).block, protocol)
+                    for changes in ({}, tying))
     attention = 4 * (8 * 8 + 8)
-    assert own["params.decoder"] - lent["params.decoder"] == 2 * 2 * attention
-    assert own["macs.total"] == lent["macs.total"]
+    assert untied["params.decoder"] - tied["params.decoder"] == 2 * 2 * attention
+    assert untied["macs.total"] == tied["macs.total"]
 
 
-def test_a_closed_space_is_one_architecture_and_an_open_one_names_its_keys():
+def test_single_architecture_reports_open_parameters():
     space = Space.parse("width: 64\nencoder: {depth: 2 | 4, heads: 2}\ndecoder: {depth: 2, heads: "
                         "2}\n", "small.yaml")
     with refuses("open-parameters", "small.yaml", "encoder.depth"):
@@ -102,4 +101,4 @@ def test_a_closed_space_is_one_architecture_and_an_open_one_names_its_keys():
         space.single_architecture("teacher: it")
     closed = space.with_overrides({"encoder.depth": "4"})
     assert closed.single_architecture() == next(
-        closed.architecture(answers) for answers in closed.enumerate())
+        closed.architecture(params) for params in closed.enumerate())

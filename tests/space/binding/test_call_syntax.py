@@ -1,4 +1,4 @@
-"""Kinds written as calls: what they are short for, and what is said where they are wrong."""
+"""Variants written as calls: their long form, and errors."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from tests.errors import refuses
      "encoder.local: { one of: { none: {}, lightweight: { kernel: 3 | 7, glu: yes } } }"),
     ("embedding: factorised(16)", "embedding: { factorised: { rank: 16 } }"),
 ])
-def test_a_call_is_short_for_a_kind_and_its_first_keys(short: str, long: str) -> None:
+def test_call_is_short_for_a_variant_and_its_first_keys(short: str, long: str) -> None:
     spaces = [Space.parse(f"width: 64\n{text}") for text in (short, long)]
     assert spaces[0] == spaces[1] and spaces[0].hash == spaces[1].hash
 
@@ -33,7 +33,7 @@ def test_a_call_is_short_for_a_kind_and_its_first_keys(short: str, long: str) ->
     ("matrices.embedding: phm(4) | dense", "2:21", "`matrices.embedding` has no variant `phm`"),
     ("matrices.output: group", "2:18", "`matrices.output` has no variant `group`"),
 ])
-def test_a_wrong_call_is_shown_where_it_stands(text: str, place: str, message: str) -> None:
+def test_invalid_calls_are_shown_with_their_position(text: str, place: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse(f"width: 64\n{text}")
     assert f":{place}: {message}" in str(caught.value)
@@ -42,12 +42,12 @@ def test_a_wrong_call_is_shown_where_it_stands(text: str, place: str, message: s
 @pytest.mark.parametrize(("text", "code"),
                          [("phm(4)", "unknown-variant"), ("dense | phm", "unknown-variant"),
                           ("phm", "unknown-variant"), ("{ phm: { n: 4 } }", "unknown-key")])
-def test_what_serves_no_table_is_refused_with_the_reason(text: str, code: str) -> None:
+def test_structures_unsupported_for_tables_are_rejected_with_a_reason(text: str, code: str) -> None:
     with refuses(code, "phm", "divisible"):
         Space.parse(f"width: 64\nmatrices.embedding: {text}")
 
 
-def test_the_order_of_arguments_is_not_that_of_keys() -> None:
-    """Which decides a space's identity: studies that began before there were calls go on."""
+def test_calls_do_not_change_the_order_of_keys() -> None:
+    """The order of keys determines the hash of a space, on which existing studies depend."""
     text = Space.parse("width: 64\nencoder.local: lightweight(3)").to_yaml()
     assert text.index("join:") < text.index("channels:") < text.index("kernel: 3")

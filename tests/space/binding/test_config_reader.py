@@ -1,4 +1,4 @@
-"""Values of study, data and recipe files."""
+"""Values in study, data and recipe files."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +16,7 @@ from scalesearch.train.recipe import RECIPE_SCHEMA
 
 
 def shown_as_none(group: SchemaGroup, path: str) -> Iterator[tuple[str, SchemaField]]:
-    """Fields whose pages of reference say ``none`` under "default", by their paths."""
+    """Fields whose default is ``none`` in the reference pages, with their paths."""
     for name, child in group.fields.items():
         if isinstance(child, SchemaGroup):
             yield from shown_as_none(child, f"{path}.{name}")
@@ -30,14 +30,14 @@ SHOWN = dict(pair
 
 
 @pytest.mark.parametrize("path", SHOWN)
-def test_the_default_that_pages_of_reference_show_may_be_written(path: str) -> None:
+def test_default_none_of_the_reference_pages_can_be_written(path: str) -> None:
     schema = SchemaGroup({"key": SHOWN[path]})
     empty = MappingNode(SourcePosition(SourceText("a test", ""), 1, 1, 1), ())
-    found = read_constants(schema, apply_override(empty, schema, "key=none"))
-    assert found.get("key") == (NONE_TEXT if NONE_TEXT in SHOWN[path].words else None)
+    values = read_constants(schema, apply_override(empty, schema, "key=none"))
+    assert values.get("key") == (NONE_TEXT if NONE_TEXT in SHOWN[path].words else None)
 
 
-def test_a_file_may_be_called_none_in_quotes() -> None:
+def test_quoted_none_is_a_file_name() -> None:
     schema = replace(DATA_SCHEMA, check=lambda values: (), make=dict)
     table = apply_override(MappingNode(SourcePosition(SourceText("a test", ""), 1, 1, 1), ()),
                            schema, 'distilled=["none"]')

@@ -1,4 +1,4 @@
-"""Deprecated keys and values are read as the present ones, with a warning; the hash of a space keeps the old words."""
+"""Deprecated keys and values, which are read as the present ones with a warning."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ class Stopping:
 class Settings:
     """Settings with a renamed key, a renamed group and a renamed value."""
 
-    sampler: str = setting("tpe", "the sampler", words=("tpe", "random"), deprecated=("proposer",),
+    sampler: str = setting("tpe", "the sampler", words=("tpe", "random"), deprecated=("strategy",),
                            deprecated_words={"chance": "random"})
     stopping: Stopping = setting(Stopping(), "early stopping", group_schema=schema_of(Stopping),
                                  deprecated=("stop",))
@@ -39,8 +39,8 @@ def read(text: str, *overrides: str) -> Any:
 
 @pytest.mark.parametrize(("text", "expected", "warnings"), [
     ("sampler: random", Settings("random"), []),
-    ("proposer: random", Settings("random"),
-     ["s.yaml:1:1: warning: the key `proposer` is now `sampler`"]),
+    ("strategy: random", Settings("random"),
+     ["s.yaml:1:1: warning: the key `strategy` is now `sampler`"]),
     ("sampler: chance", Settings("random"),
      ["s.yaml:1:10: warning: sampler: `chance` is now `random`"]),
     ("sampler: tpe\nstop: {within: 3}", Settings(stopping=Stopping(3)),
@@ -59,15 +59,15 @@ def test_deprecated_keys_and_values_are_read_as_the_present_ones(
 
 def test_override_by_deprecated_key_replaces_the_present_one(
         capsys: pytest.CaptureFixture[str]) -> None:
-    assert read("sampler: tpe", "proposer=random") == Settings("random")
-    warning = "--set proposer=random: warning: the key `proposer` is now `sampler`"
+    assert read("sampler: tpe", "strategy=random") == Settings("random")
+    warning = "--set strategy=random: warning: the key `strategy` is now `sampler`"
     assert capsys.readouterr().err.splitlines() == [warning]
     assert read("stopping: {horizon: 2}", "stop.within=9") == Settings(stopping=Stopping(9))
 
 
 @pytest.mark.parametrize(("text", "position"), [
-    ("sampler: tpe\nproposer: tpe", "s.yaml:2:1: "),
-    ("proposer: tpe\nsampler: tpe", "s.yaml:2:1: "),
+    ("sampler: tpe\nstrategy: tpe", "s.yaml:2:1: "),
+    ("strategy: tpe\nsampler: tpe", "s.yaml:2:1: "),
     ("stop: {within: 3}\nstopping: {horizon: 3}", "s.yaml:2:1: "),
 ])
 def test_deprecated_key_next_to_the_present_one_is_an_error(text: str, position: str) -> None:
@@ -103,4 +103,4 @@ def test_space_with_the_old_names_of_the_artifact_is_the_same_space(
         "old.yaml:3:5: warning: the cost `artefact.bytes` is now `artifact.bytes`",
         "old.yaml:5:28: warning: the key `artefact` is now `artifact`",
         "old.yaml:6:20: warning: the cost `artefact.bytes` is now `artifact.bytes`"}
-    assert present.hash == "aeff9fef5ab88e3e"  # digests the old words: the hash of a space never changes
+    assert present.hash == "aeff9fef5ab88e3e"  # digests the old words, so it never changes

@@ -1,4 +1,4 @@
-"""Keys of mixers: attention's beside `mixer` or inside it, those of others only inside; `mixing` for `attention`."""
+"""Keys of mixers: those of attention next to `mixer` or inside it, others only inside."""
 
 import pytest
 
@@ -43,13 +43,13 @@ def lightconv(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MIXERS, "lightconv", LightConv)
 
 
-def test_keys_of_attention_mean_the_same_beside_the_mixer_and_inside() -> None:
+def test_attention_keys_are_equal_next_to_the_mixer_and_inside() -> None:
     assert Space.parse(NESTED).to_yaml() == Space.parse(FLAT).to_yaml()
 
 
 @pytest.mark.parametrize(("key", "value"),
                          [("encoder.mixer.attention.heads", "8"), ("share.encoder.mixing", "one")])
-def test_either_spelling_can_be_set(key: str, value: str) -> None:
+def test_both_spellings_can_be_overridden(key: str, value: str) -> None:
     own = {"encoder.mixer.attention.heads": "encoder.heads",
            "share.encoder.mixing": "share.encoder.attention"}[key]
     for text in (FLAT, NESTED):
@@ -57,7 +57,7 @@ def test_either_spelling_can_be_set(key: str, value: str) -> None:
             {own: value})
 
 
-def test_either_spelling_is_a_name_in_expressions() -> None:
+def test_both_spellings_are_names_in_expressions() -> None:
     more = "where:\n  - {} != 8 or {} == one\n"
     first = Space.parse(FLAT + more.format("encoder.heads", "share.encoder.attention"))
     assert Space.parse(
@@ -66,38 +66,38 @@ def test_either_spelling_is_a_name_in_expressions() -> None:
 
 @pytest.mark.parametrize("lines", ["encoder: { heads: 2, mixer: { attention: { heads: 4 } } }",
                                    "share: { encoder: { mixing: one, attention: one } }"])
-def test_both_spellings_at_once_are_refused(lines: str) -> None:
+def test_both_spellings_in_one_file_are_rejected(lines: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse(f"width: 16\n{lines}\n")
     assert [problem.position.line for problem in caught.value.problems] == [1]
 
 
-def test_keys_of_a_mixer_come_up_with_it_alone(lightconv: None) -> None:
-    for answers in Space.parse(MIXED).enumerate():
-        attention = answers["encoder.mixer"] == "attention"
-        kernel = "encoder.mixer.kernel" in answers
+def test_mixer_keys_exist_only_with_their_mixer(lightconv: None) -> None:
+    for config in Space.parse(MIXED).enumerate():
+        attention = config["encoder.mixer"] == "attention"
+        kernel = "encoder.mixer.kernel" in config
         assert attention != kernel
-        assert {name: f"encoder.{name}" in answers
+        assert {name: f"encoder.{name}" in config
                 for name in ("heads", "pg", "gate")} == dict.fromkeys(
             ("heads", "pg", "gate"), attention)
-        assert "decoder.heads" in answers  # cross-attention's
-        assert ("decoder.gate" in answers) == (answers["decoder.mixer"] == "attention")
+        assert "decoder.heads" in config  # those of cross-attention
+        assert ("decoder.gate" in config) == (config["decoder.mixer"] == "attention")
 
 
-def test_sheets_are_counted_without_being_listed(lightconv: None) -> None:
+def test_configurations_are_counted_without_enumeration(lightconv: None) -> None:
     space = Space.parse(MIXED)
-    sheets = list(space.enumerate())
-    assert space.n_configurations() == len(sheets) == len(set(sheets)) == 2 * (
+    configs = list(space.enumerate())
+    assert space.n_configurations() == len(configs) == len(set(configs)) == 2 * (
         3 * 2 + 2) * 2 * (2 + 1)
-    assert len({space.architecture(sheet).id
-                for sheet in sheets if not space.violated_constraints(sheet)}) > len(sheets) / 2
+    assert len({space.architecture(config).id
+                for config in configs if not space.violated_constraints(config)}) > len(configs) / 2
 
 
-def test_an_architecture_with_another_mixer_is_a_file(lightconv: None) -> None:
+def test_architecture_with_another_mixer_round_trips(lightconv: None) -> None:
     space = Space.parse(MIXED)
-    for answers in list(space.enumerate())[::7]:
-        if not space.violated_constraints(answers):
-            network = space.architecture(answers)
+    for config in list(space.enumerate())[::7]:
+        if not space.violated_constraints(config):
+            network = space.architecture(config)
             assert Space.parse(network.to_yaml()).single_architecture().id == network.id
 
 
@@ -109,7 +109,7 @@ def test_an_architecture_with_another_mixer_is_a_file(lightconv: None) -> None:
     ("encoder: { mixer: attention | lightconv, heads: 2 }\n", []),
     ("encoder: { mixer: = attention if width > 8 else lightconv, heads: 2 }\n", []),
 ])
-def test_keys_of_attention_where_there_is_none_are_refused(
+def test_attention_keys_without_attention_are_rejected(
         lightconv: None, lines: str, places: list[int]) -> None:
     text = f"width: 16\n{lines}"
     if not places:
@@ -121,7 +121,7 @@ def test_keys_of_attention_where_there_is_none_are_refused(
         ("unused-key", line) for line in places]
 
 
-def test_setting_another_mixer_takes_attention_s_keys_away(lightconv: None) -> None:
+def test_overriding_the_mixer_removes_attention_keys(lightconv: None) -> None:
     space = Space.parse(FLAT).with_overrides(
         {"encoder.mixer": "lightconv", "share.encoder.attention": "own",
          "share.decoder.self": "own"})

@@ -1,4 +1,4 @@
-"""What is proved before anything is asked: never more than is true."""
+"""Static checks of a space, which report only problems of all configurations."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,10 +9,9 @@ from tests.errors import refuses
 from tests.space.small import SMALL, small
 
 TERMS = st.sampled_from(
-    ["width", "encoder.depth", "encoder.heads", "3", "7", "encoder.ffn.hidden", "2 * width", "width - encoder.depth",
-     "width / 3", "width // 3", "width % 3", "max(width, 5)", "sqrt(width)", "encoder.depth ** 2", "-width",
-     "(width if light else 2)"]
-)  # fmt: skip
+    ["width", "encoder.depth", "encoder.heads", "3", "7", "encoder.ffn.hidden", "2 * width",
+     "width - encoder.depth", "width / 3", "width // 3", "width % 3", "max(width, 5)",
+     "sqrt(width)", "encoder.depth ** 2", "-width", "(width if light else 2)"])
 OPS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
 ATOMS = st.one_of(st.tuples(TERMS, OPS, TERMS).map(" ".join),
                   st.sampled_from(["norm == post", "norm != pre", "light", "encoder.ffn == relu",
@@ -35,7 +34,7 @@ BASE = (
 
 @given(TRUTHS)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_a_constraint_is_refused_only_where_no_sheet_satisfies_it(text):
+def test_constraint_is_rejected_only_if_no_configuration_satisfies_it(text):
     free = small(BASE)
     try:
         space = small(f"{BASE}where:\n  - {text}\n")
@@ -45,46 +44,46 @@ def test_a_constraint_is_refused_only_where_no_sheet_satisfies_it(text):
             0].expression.operands[0]
         from scalesearch.space.parameters.constraints import Constraint
 
-        assert not any(Constraint(probe, None).is_satisfied(sheet.__getitem__)
-                       for sheet in free.enumerate())
+        assert not any(Constraint(probe, None).is_satisfied(config.__getitem__)
+                       for config in free.enumerate())
     else:
-        assert any(not space.violated_constraints(sheet) for sheet in space.enumerate())
+        assert any(not space.violated_constraints(config) for config in space.enumerate())
 
 
-def test_only_the_keys_that_a_constraint_names_are_enumerated():
+def test_only_keys_of_the_constraint_are_enumerated():
     text = ("width: 1..1000000\nencoder.depth: 1..90\ndecoder.depth: 1..90\nrate: "
             "0.1..0.5\nwhere:\n  - {}\n")
     with refuses("never-true"):
         small(text.format("encoder.depth * decoder.depth == 8100 + encoder.depth"))
-    for unclaimed in ("encoder.depth > width + 90", "rate > 1", "width == 899999",
-                      "params.total < 0"):
-        small(text.format(unclaimed))
+    for unproven in ("encoder.depth > width + 90", "rate > 1", "width == 899999",
+                     "params.total < 0"):
+        small(text.format(unproven))
 
 
-def test_a_space_that_nobody_could_list_is_read_and_counted():
+def test_large_space_is_counted_without_enumeration():
     lines = "".join(f"  - width + encoder.depth + decoder.depth >= {n}\n" for n in range(20))
     space = small("width: 1..1000000\nencoder.depth: 1..1000000\ndecoder.depth: "
                   f"1..1000000\nwhere:\n{lines}")
     assert space.n_configurations() == 10**18
 
 
-def test_conditions_tie_only_what_they_mention():
+def test_conditions_couple_only_their_own_keys():
     text = ("width: 1..200\nlight: yes | no\nnorm: pre | post\nencoder.depth: {}\ndecoder.depth: "
             "{}\n")
     both = text.format("1 | 2 if width > 100 else 3", "1..50 if light else 2")
     assert small(both).n_configurations() == (100 * 2 + 100) * 2 * (50 + 1)
 
 
-def test_what_is_too_tangled_to_count_says_so(monkeypatch):
+def test_too_many_dependencies_to_count_are_reported(monkeypatch):
     monkeypatch.setattr("scalesearch.space.parameters.count.MAX_ENUMERATED", 100)
     space = small("width: 1..200\nencoder.depth: 1 | 2 if width > 100 else 3\n")
     with refuses("too-many-dependencies", 100):
         space.n_configurations()
 
 
-def test_a_schedule_that_fits_some_depth_is_let_through():
+def test_schedule_must_fit_a_possible_depth():
     small("width: 4\nencoder.depth: 4..6\nshare.encoder.ffn: cycle(5)\n")
-    # the depth is not listed: no proof
+    # the possible depths are not enumerated, so the schedule is not rejected
     small("width: 4\nencoder.depth: = width + 1\nshare.encoder.ffn: cycle(7)\n")
     with refuses("no-depth-fits"):
         Space.from_python({"width": 4, "encoder": {"depth": "3 | 4"},
@@ -103,7 +102,7 @@ where:
 """
 
 
-def test_reading_and_meaning_are_complained_about_at_once() -> None:
+def test_syntax_and_static_checks_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse(BROKEN)
     lines = [(problem.position.line + 1, problem.message) for problem in caught.value.problems]
@@ -111,8 +110,8 @@ def test_reading_and_meaning_are_complained_about_at_once() -> None:
     assert "fits no possible depth" in lines[2][1] and "no candidate can satisfy" in lines[5][1]
 
 
-def test_what_depends_on_a_broken_key_is_left_in_peace() -> None:
-    """head_dim is computed from a broken key: nothing can be said of line 8."""
+def test_keys_that_depend_on_an_invalid_key_are_not_checked() -> None:
+    """head_dim is computed from an invalid key, so line 8 cannot be checked."""
     with pytest.raises(ConfigError) as caught:
         Space.parse(BROKEN)
     assert all(problem.position.line != 7 for problem in caught.value.problems)

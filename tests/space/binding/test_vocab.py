@@ -1,4 +1,4 @@
-"""The vocabulary as a key of a space: its identity, its protocol, and what contradicts it."""
+"""The vocabulary as a key of a space: id, protocol and conflicts."""
 
 import pytest
 
@@ -25,14 +25,15 @@ EMBEDDINGS = {
 
 @pytest.mark.parametrize("kind", EMBEDDINGS)
 @pytest.mark.parametrize("vocab", [30, 64])
-def test_an_own_vocabulary_costs_what_the_built_model_has(kind: str, vocab: int) -> None:
-    """And what the same architecture costs under a protocol of that vocabulary."""
+def test_costs_with_own_vocabulary_equal_the_built_model(kind: str, vocab: int) -> None:
+    """They also equal those of the architecture under a protocol with that vocabulary."""
     free = Space.parse(PLAIN + EMBEDDINGS[kind]).single_architecture()
     own = Space.parse(f"{PLAIN}vocab: {vocab}\n{EMBEDDINGS[kind]}").single_architecture()
-    bill = evaluate_cost(own.block, load_protocol(own.protocol, source=5, target=7))
-    assert bill.values == evaluate_cost(free.block, find_protocol("forward", 5, 7, vocab)).values
+    breakdown = evaluate_cost(own.block, load_protocol(own.protocol, source=5, target=7))
+    expected = evaluate_cost(free.block, find_protocol("forward", 5, 7, vocab))
+    assert breakdown.values == expected.values
     model = build_model(own.block, vocab=vocab)
-    assert sum(weight.numel() for weight in model.parameters()) == bill["params.total"]
+    assert sum(weight.numel() for weight in model.parameters()) == breakdown["params.total"]
     assert {name: weight.shape for name, weight in model.named_parameters()} == {
         name: weight.shape
         for name, weight in build_model(free.block, vocab=vocab).named_parameters()}
@@ -41,31 +42,31 @@ def test_an_own_vocabulary_costs_what_the_built_model_has(kind: str, vocab: int)
         f"{PLAIN}vocab: 70\n{EMBEDDINGS[kind]}").single_architecture().id
 
 
-def test_a_space_of_vocabularies_reads_back_and_its_candidates_too() -> None:
+def test_space_with_vocabularies_round_trips() -> None:
     space = Space.parse(f"{PLAIN}vocab: 1k | 2k if width > 8 else 500\n")
-    again = Space.parse(space.to_yaml())
-    assert again == space and again.hash == space.hash and space.protocol["vocab"] == OWN_VOCABULARY
-    sheets = list(space.enumerate())
-    assert [sheet["vocab"] for sheet in sheets] == [1000, 2000] and space.n_configurations() == 2
-    for sheet in sheets:
-        architecture = space.architecture(sheet)
+    copy = Space.parse(space.to_yaml())
+    assert copy == space and copy.hash == space.hash and space.protocol["vocab"] == OWN_VOCABULARY
+    configs = list(space.enumerate())
+    assert [config["vocab"] for config in configs] == [1000, 2000] and space.n_configurations() == 2
+    for config in configs:
+        architecture = space.architecture(config)
         closed = Space.parse(architecture.to_yaml()).single_architecture()
-        assert (closed.id, closed.vocab) == (architecture.id, sheet["vocab"])
-        assert space.contains(sheet)
+        assert (closed.id, closed.vocab) == (architecture.id, config["vocab"])
+        assert space.contains(config)
     assert not space.contains(next(Space.parse(f"{PLAIN}vocab: 3k\n").enumerate()))
     assert not space.contains(next(Space.parse(PLAIN).enumerate()))
 
 
-def test_a_space_without_the_key_has_no_such_answer() -> None:
+def test_space_without_vocab_has_no_vocab_parameter() -> None:
     space = Space.parse(f"{PLAIN}cost: {{ protocol: {{ vocab: 100 }} }}\n")
     assert "vocab" not in next(space.enumerate()) and space.protocol["vocab"] == 100
-    given = space.with_overrides({"vocab": "1k | 2k"})  # which takes the place of the protocol's
-    assert given.protocol == {"vocab": OWN_VOCABULARY,
-                              "name": "forward"} and given.n_configurations() == 2
-    assert given.with_overrides({"vocab": "500"}).single_architecture().vocab == 500
+    overridden = space.with_overrides({"vocab": "1k | 2k"})  # replaces that of the protocol
+    assert overridden.protocol == {"vocab": OWN_VOCABULARY, "name": "forward"}
+    assert overridden.n_configurations() == 2
+    assert overridden.with_overrides({"vocab": "500"}).single_architecture().vocab == 500
 
 
-def test_two_vocabularies_contradict_each_other() -> None:
+def test_conflicting_vocabularies_are_rejected() -> None:
     with refuses("given-twice", "cost.protocol", "vocab", place="<string>:6"):
         Space.parse(f"{PLAIN}vocab: 1k\ncost: {{ protocol: {{ vocab: 100 }} }}\n")
     with refuses("bad-value", OWN_VOCABULARY):

@@ -1,4 +1,4 @@
-"""Counts of answer sheets: those of listing, or a refusal before anything is listed."""
+"""Counts of configurations: equal to enumeration, or an error before it."""
 
 import pytest
 
@@ -15,20 +15,20 @@ encoder:
 """
 
 
-def test_a_space_tied_beyond_listing_is_refused_before_anything_is_listed(
+def test_too_many_dependent_keys_are_rejected_before_enumeration(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    """95 parameters, 10^10 combinations of 17 of them: 26 CPU-seconds went into saying so."""
+    """95 parameters, of which 17 have 10^10 combinations; enumeration would take too long."""
     monkeypatch.setattr(count, "enumerate_runs", lambda run: pytest.fail("combinations are listed"))
     with refuses("too-many-dependencies"):
         read_space(find_file("slim", "spaces")).n_configurations()
 
 
-@pytest.mark.parametrize("most", [7, 8])
-def test_what_can_be_listed_is_counted_to_the_last(most: int) -> None:
+@pytest.mark.parametrize("limit", [7, 8])
+def test_count_equals_enumeration_within_the_limit(limit: int) -> None:
     space = Space.parse(TIED)
-    if most == 7:
+    if limit == 7:
         with refuses("too-many-dependencies"):
-            count.count_configurations(space.parameter_space, most)
+            count.count_configurations(space.parameter_space, limit)
     else:
         assert count.count_configurations(space.parameter_space,
-                                          most) == sum(1 for _ in space.enumerate())
+                                          limit) == sum(1 for _ in space.enumerate())

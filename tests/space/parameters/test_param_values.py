@@ -1,4 +1,4 @@
-"""Answers: asked lazily, computed in the right order, complete, and honest about what cannot be."""
+"""Resolution of configurations: conditions, order, replay and infeasible values."""
 
 import random
 from collections import Counter
@@ -6,48 +6,58 @@ from collections import Counter
 import pytest
 
 from scalesearch.errors import UserError
-from scalesearch.space import Choice, FloatRange, IntRange, LayerReference, ScheduleCall, parse_schedule
+from scalesearch.space import (
+    Choice,
+    FloatRange,
+    IntRange,
+    LayerReference,
+    ScheduleCall,
+    parse_schedule,
+)
 from tests.errors import refuses
 from tests.space.small import small
 
 
-def answer(text, **given):
+def resolve_config(text, **choices):
     return small(text).resolve(
-        lambda name, parameter: given.get(name.replace(".", "_"), parameter.values()[0]))
+        lambda name, parameter: choices.get(name.replace(".", "_"), parameter.values()[0]))
 
 
-def test_everything_is_answered_constants_and_defaults_included():
-    answers = answer("width: 8\n")
-    assert dict(answers) == {
-        "width": 8, "norm": "pre", "rate": "off", "light": False, "on": ["query"], "sizes": [1], "label": "plain",
+def test_configuration_includes_constants_and_defaults():
+    config = resolve_config("width: 8\n")
+    assert dict(config) == {
+        "width": 8, "norm": "pre", "rate": "off", "light": False, "on": ["query"], "sizes": [1],
+        "label": "plain",
         "encoder.depth": 6, "encoder.heads": 4, "encoder.ffn": "relu", "encoder.ffn.dropout": 0.1,
         "encoder.ffn.hidden": 32, "decoder.depth": 6, "decoder.heads": 4, "decoder.ffn": "relu",
-        "decoder.ffn.dropout": 0.1, "decoder.ffn.hidden": 32, "share.encoder.ffn": "own", "share.decoder.ffn": "own",
-    }  # fmt: skip
-    assert not answers.infeasible_values
-    assert not answers.params
+        "decoder.ffn.dropout": 0.1, "decoder.ffn.hidden": 32,
+        "share.encoder.ffn": "own", "share.decoder.ffn": "own",
+    }
+    assert not config.infeasible_values
+    assert not config.params
 
 
-def test_a_question_is_asked_only_where_its_condition_holds():
+def test_parameter_is_requested_only_if_its_condition_holds():
     text = "width: 2 | 4\nencoder.depth: 1 | 2 | 3 if width > 2 else 6\n"
-    assert dict(answer(text, width=2).params) == {"width": 2}
-    assert dict(answer(text, width=4).params) == {"width": 4, "encoder.depth": 1}
+    assert dict(resolve_config(text, width=2).params) == {"width": 2}
+    assert dict(resolve_config(text, width=4).params) == {"width": 4, "encoder.depth": 1}
 
 
-def test_a_condition_over_a_key_that_does_not_exist_does_not_hold():
+def test_condition_on_a_missing_key_is_false():
     text = ("width: 4\nencoder.ffn: { one of: { relu: { hidden: 64 }, none: {} } }\n"
             "decoder.depth: 1 if encoder.ffn.hidden > 32 else 2\n")
-    assert [answer(text, encoder_ffn=kind)["decoder.depth"] for kind in ("relu", "none")] == [1, 2]
+    assert resolve_config(text, encoder_ffn="relu")["decoder.depth"] == 1
+    assert resolve_config(text, encoder_ffn="none")["decoder.depth"] == 2
 
 
-def test_both_sides_of_a_condition_have_parameters_of_their_own():
+def test_both_branches_of_a_condition_have_parameters():
     space = small("width: 2 | 4\nencoder.depth: 1 | 2 if width > 2 else 3..5\n")
     assert space.parameters()[1:] == [("encoder.depth", Choice((1, 2))),
                                       ("encoder.depth (else)", IntRange(3, 5))]
     assert space.n_configurations() == 5
 
 
-def test_alternatives_that_are_ranges_are_asked_in_two_steps():
+def test_range_alternatives_are_two_parameters():
     space = small("width: 4\nrate: off | 0.05..0.5 log\n")
     assert space.parameters() == [
         ("rate", Choice(("off", "0.05..0.5 log"))),
@@ -60,39 +70,39 @@ def test_alternatives_that_are_ranges_are_asked_in_two_steps():
     assert space.n_configurations() is None
 
 
-def test_calls_ask_for_their_arguments():
+def test_arguments_of_calls_are_parameters():
     space = small("width: 4\nshare.encoder.ffn: own | runs(1..2, 4..5)\n")
     names = [name for name, _ in space.parameters()]
     base = "share.encoder.ffn (runs(1..2, 4..5))"
     assert names == ["share.encoder.ffn", f"{base} #1", f"{base} #2"]
-    found = Counter(sheet["share.encoder.ffn"] for sheet in space.enumerate())
-    assert found == {"own": 1, "runs(1, 4)": 1, "runs(1, 5)": 1, "runs(2, 4)": 1, "runs(2, 5)": 1}
+    counts = Counter(config["share.encoder.ffn"] for config in space.enumerate())
+    assert counts == {"own": 1, "runs(1, 4)": 1, "runs(1, 5)": 1, "runs(2, 4)": 1, "runs(2, 5)": 1}
 
 
-def test_computed_values_wait_for_what_they_need():
+def test_values_are_computed_in_order_of_dependency():
     text = "width: = 2 * encoder.depth\nencoder.depth: = decoder.depth + 1\ndecoder.depth: 1 | 2\n"
-    assert answer(text, decoder_depth=2)["width"] == 6
+    assert resolve_config(text, decoder_depth=2)["width"] == 6
 
 
 @pytest.mark.parametrize("alternatives",
                          ["= width | = 2 * width | 3", "= decoder.depth | = 2 * decoder.depth",
                           "= 2 * width | = width | 9 if width > 2 else 7 | = width"])
-def test_a_sheet_is_found_again_by_its_values_alone(alternatives):
-    """Such as that of a reference: of computed alternatives the one that has the value."""
+def test_configuration_is_replayed_from_its_values(alternatives):
+    """If alternatives are computed, the alternative with that value is chosen."""
     space = small(f"width: 2 | 4\nencoder.depth: {alternatives}\ndecoder.depth: = width // 2\n")
-    for sheet in space.enumerate():
-        assert space.resolve(space.replay_values(dict(sheet))) == sheet
+    for config in space.enumerate():
+        assert space.resolve(space.replay_values(dict(config))) == config
 
 
-def test_a_name_means_the_innermost_key():
+def test_names_refer_to_the_innermost_key():
     text = "width: 4\nencoder: { depth: 3, heads: = depth }\n"
     text += "decoder: { depth: 5, heads: = depth, ffn: { relu: { hidden: = heads } } }\n"
-    found = answer(text)
+    config = resolve_config(text)
     assert (
-        found["encoder.heads"], found["decoder.heads"], found["decoder.ffn.hidden"]) == (3, 5, 5)
+        config["encoder.heads"], config["decoder.heads"], config["decoder.ffn.hidden"]) == (3, 5, 5)
 
 
-def test_a_variant_may_be_the_same_as_another():
+def test_variant_can_be_computed_from_another():
     space = small("width: 4\nencoder.ffn: relu | pg | none\ndecoder.ffn: = encoder.ffn\n")
     assert [(s["encoder.ffn"], s["decoder.ffn"]) for s in space.enumerate()] == [
         (k, k) for k in ("relu", "pg", "none")]
@@ -100,10 +110,10 @@ def test_a_variant_may_be_the_same_as_another():
     assert space.n_configurations() == 3
 
 
-def test_an_optional_group_is_there_only_where_it_is_given():
-    assert "adapter.rank" not in answer("width: 4\n")
-    assert "adapter.rank" not in answer("width: 4\nadapter: none\n")
-    assert answer("width: 4\nadapter: {}\n")["adapter.rank"] == 4
+def test_optional_group_exists_only_if_set():
+    assert "adapter.rank" not in resolve_config("width: 4\n")
+    assert "adapter.rank" not in resolve_config("width: 4\nadapter: none\n")
+    assert resolve_config("width: 4\nadapter: {}\n")["adapter.rank"] == 4
 
 
 @pytest.mark.parametrize(
@@ -114,7 +124,7 @@ def test_an_optional_group_is_there_only_where_it_is_given():
      ("width: 4\nencoder.ffn: none\ndecoder.heads: = " "encoder.ffn.hidden\n", "decoder.heads",
       "does not exist here"),
      ("width: 4\nencoder.depth: 4 | " "5\nshare.encoder.ffn: " "cycle(5)\n", "share.encoder.ffn",
-      "4 layers are no multiple of 5"),
+      "4 layers are not a multiple of 5"),
      ("width: 4\nencoder.depth: 4 | 2\nshare.encoder.ffn: [0, " "1]\n", "share.encoder.ffn",
       "the list names 2 layers"),
      ("width: 4\ndecoder.depth: = 6\nshare.decoder.ffn: " "encoder.ffn[2*i]\n", "share.decoder.ffn",
@@ -123,13 +133,13 @@ def test_an_optional_group_is_there_only_where_it_is_given():
       "share.decoder.ffn", "layer 0 points to layer -1"),
      ("width: 4\ndecoder.depth: = " "6\nshare.decoder.ffn: encoder.ffn[i / " "2]\n",
       "share.decoder.ffn", "layer 1 has no whole number")])
-def test_what_no_network_can_have_is_said_and_does_not_stop_the_sheet(text, key, reason):
-    answers = answer(text)
-    assert [found for found, _ in answers.infeasible_values] == [key]
-    assert reason in answers.infeasible_values[0][1]
+def test_infeasible_values_are_reported_and_resolution_continues(text, key, reason):
+    config = resolve_config(text)
+    assert [infeasible_key for infeasible_key, _ in config.infeasible_values] == [key]
+    assert reason in config.infeasible_values[0][1]
 
 
-def test_answers_that_are_not_legal_are_refused():
+def test_illegal_values_are_rejected():
     space = small("width: 2 | 4\n")
     with refuses("illegal-value", 3, "2 | 4", place="width:"):
         space.resolve(lambda name, parameter: 3)
@@ -137,15 +147,16 @@ def test_answers_that_are_not_legal_are_refused():
         space.resolve(space.replay_values({"width": 3}))
 
 
-def test_a_continuous_range_cannot_be_enumerated():
+def test_continuous_range_cannot_be_enumerated():
     with refuses("continuous-range", place="rate:"):
         list(small("width: 4\nrate: 0..1\n").enumerate())
 
 
-def test_schedules_are_objects_too():
-    answers = answer("width: 4\nshare.encoder.ffn: 3-3\nshare.decoder.ffn: encoder.ffn[(i+1)//2]\n")
-    assert answers.typed_value("share.encoder.ffn") == ScheduleCall("load", (3, 3))
-    reference = answers.typed_value("share.decoder.ffn")
+def test_schedules_are_parsed_to_objects():
+    config = resolve_config("width: 4\nshare.encoder.ffn: 3-3\n"
+                            "share.decoder.ffn: encoder.ffn[(i+1)//2]\n")
+    assert config.typed_value("share.encoder.ffn") == ScheduleCall("load", (3, 3))
+    reference = config.typed_value("share.decoder.ffn")
     assert reference == LayerReference("encoder.ffn", "(i + 1) // 2")
     assert [reference.layer_index(layer) for layer in range(4)] == [0, 1, 1, 2]
     for text in ("own", "cycle(4)", "runs(1, 11)", "encoder.ffn[2*i + 1]", "[0, 0, 1]"):
@@ -162,7 +173,7 @@ def test_schedules_are_objects_too():
         (Choice(("a", 1, True)), ["a", 1, True]),
     ],
 )
-def test_parameters_settle_and_draw_only_their_values(parameter, values):
+def test_parameters_coerce_and_sample_only_their_values(parameter, values):
     assert list(parameter.values()) == values
     assert parameter.count() == len(values)
     rng = random.Random(0)
@@ -173,11 +184,11 @@ def test_parameters_settle_and_draw_only_their_values(parameter, values):
     assert len({parameter, parameter}) == 1
 
 
-def test_a_step_is_forgiving_about_rounding():
+def test_coerce_ignores_rounding_errors():
     assert FloatRange(0.1, 0.5, 0.1).coerce(0.1 + 0.1 + 0.1) == 0.3
 
 
-def test_log_ranges_are_drawn_log_uniformly():
+def test_log_ranges_are_sampled_log_uniformly():
     rng = random.Random(0)
     floats = [FloatRange(0.001, 1.0, None, True).sample(rng) for _ in range(4000)]
     assert 0.45 < sum(value < 0.0316 for value in floats) / 4000 < 0.55

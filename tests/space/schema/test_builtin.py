@@ -1,4 +1,4 @@
-"""The language over the built-in keys."""
+"""Spaces over the n_built-in keys."""
 
 import random
 
@@ -40,33 +40,33 @@ cost:
 """
 
 
-def test_samples_become_networks_and_architecture_files_give_the_same_ones():
+def test_architecture_files_of_samples_have_equal_ids():
     space = Space.parse(OPEN)
     rng = random.Random(0)
-    built = 0
+    n_built = 0
     for _ in range(40):
-        answers = space.sample(rng)
+        config = space.sample(rng)
         try:
-            architecture = space.architecture(answers)
+            architecture = space.architecture(config)
         except UnbuildableError as error:
             assert error.key.startswith(("share.", "encoder.", "decoder."))
             continue
-        built += 1
-        fixed = Space.parse(config_to_yaml(dict(answers), "fixed"))
+        n_built += 1
+        fixed = Space.parse(config_to_yaml(dict(config), "fixed"))
         assert fixed.parameters() == []
         assert fixed.architecture(fixed.sample(rng)).id == architecture.id
-    assert built > 10
+    assert n_built > 10
 
 
-def test_a_schedule_that_does_not_fit_is_unbuildable():
+def test_unfitting_schedule_is_unbuildable():
     space = Space.parse(OPEN).with_overrides({"encoder.depth": "2 | 6", "decoder.depth": "3",
                                               "share.decoder.self": "encoder.attention[i]"})
-    answers = space.resolve(lambda name, parameter: parameter.values()[0])
+    config = space.resolve(lambda name, parameter: parameter.values()[0])
     with refuses("unbuildable", "encoder.attention[i]", key="share.decoder.self"):
-        space.architecture(answers)
+        space.architecture(config)
 
 
-def test_every_shipped_space_is_sound():
+def test_shipped_spaces_round_trip():
     paths = sorted(library_folder("spaces").rglob("*.yaml"))
     assert paths
     for path in paths:
@@ -76,9 +76,10 @@ def test_every_shipped_space_is_sound():
 
 @pytest.mark.parametrize("file", sorted(library_folder("spaces").glob("*.yaml")),
                          ids=lambda file: file.stem)
-def test_a_shipped_space_finds_its_sheets_again_by_their_values_alone(file):
+def test_configurations_of_shipped_spaces_are_replayed_from_their_values(file):
     space = read_space(file)
     rng = random.Random(1)
     for _ in range(10):
-        sheet = space.sample(rng)
-        assert sheet.infeasible_values or space.resolve(space.replay_values(dict(sheet))) == sheet
+        config = space.sample(rng)
+        replayed = space.resolve(space.replay_values(dict(config)))
+        assert config.infeasible_values or replayed == config

@@ -1,4 +1,4 @@
-"""``none`` in place of a group of keys: all of them take their defaults, in a file as by ``--set``."""
+"""``none`` for a group of keys, which sets all of them to their defaults."""
 
 import pytest
 
@@ -17,14 +17,14 @@ def identity(space):
 
 @pytest.mark.parametrize("group",
                          ["share", "share.encoder", "share.decoder", "tensor_chain", "low_rank"])
-def test_a_group_that_is_none_is_as_if_it_were_not_there(group):
+def test_group_none_equals_a_missing_group(group):
     text = PLAIN + (f"{group}: none\n" if "." not in group
                     else f"share: {{ {group.partition('.')[2]}: none }}\n")
     assert identity(Space.parse(text)) == identity(Space.parse(PLAIN))
     assert identity(Space.parse(Space.parse(text).to_yaml())) == identity(Space.parse(PLAIN))
 
 
-def test_set_takes_back_what_a_file_shares():
+def test_override_none_removes_sharing():
     shared = Space.parse(PLAIN + SHARED)
     assert identity(shared) != identity(Space.parse(PLAIN)) == identity(
         shared.with_overrides({"share": "none"}))
@@ -32,12 +32,12 @@ def test_set_takes_back_what_a_file_shares():
     assert identity(only) == identity(Space.parse(PLAIN + "share: {decoder.ffn: one}\n"))
 
 
-def test_a_shipped_architecture_without_its_sharing_has_more_weights():
+def test_shipped_architecture_without_sharing_needs_no_adapters():
     edge = read_space(find_file("small/edgeformer", "spaces"))
     assert identity(edge.with_overrides({"share": "none"})) == identity(
         edge.with_overrides({"share": "none", "adapt": "nothing"}))
 
 
-def test_other_words_are_refused_with_what_would_be_right():
+def test_other_words_for_a_group_are_rejected_with_help():
     with refuses("group-not-value", "`share`", "`none`"):
         Space.parse(PLAIN + "share: all\n")

@@ -1,4 +1,4 @@
-"""Python forms, canonical text and answers: three ways to say one thing."""
+"""Round trips between Python forms, canonical text and configurations."""
 
 import itertools
 import random
@@ -20,7 +20,7 @@ QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 def build(form):
     try:
         return Space.from_python(form, SMALL)
-    except ConfigError as errors:  # a schedule that fits no depth, an unsatisfiable constraint: not the point
+    except ConfigError as errors:  # unfitting schedules and unsatisfiable constraints
         assume(not all("fit" in problem.message or "no candidate" in problem.message
                        for problem in errors.problems))
         raise
@@ -28,47 +28,47 @@ def build(form):
 
 @given(forms())
 @QUICK
-def test_a_space_reads_back_from_its_canonical_text(form):
+def test_space_round_trips_through_its_canonical_text(form):
     space = build(form)
     text = space.to_yaml()
-    again = small(text)
-    assert again == space
-    assert again.hash == space.hash
-    assert again.parameters() == space.parameters()
-    assert again.to_yaml() == text
+    copy = small(text)
+    assert copy == space
+    assert copy.hash == space.hash
+    assert copy.parameters() == space.parameters()
+    assert copy.to_yaml() == text
 
 
 @given(forms(), st.integers(0, 10**6))
 @QUICK
-def test_reading_back_keeps_the_answers(form, seed):
+def test_round_trip_keeps_samples(form, seed):
     space = build(form)
-    answers = space.sample(random.Random(seed))
-    assert small(space.to_yaml()).sample(random.Random(seed)) == answers
+    config = space.sample(random.Random(seed))
+    assert small(space.to_yaml()).sample(random.Random(seed)) == config
 
 
 @given(forms(), st.integers(0, 10**6))
 @QUICK
-def test_answers_replay_from_the_sheet_and_from_its_json(form, seed):
+def test_configuration_is_replayed_from_params_and_from_values(form, seed):
     space = build(form)
-    answers = space.sample(random.Random(seed))
-    assert space.resolve(space.replay_values(answers)) == answers
-    assert space.resolve(space.replay_values(dict(answers))) == answers
+    config = space.sample(random.Random(seed))
+    assert space.resolve(space.replay_values(config)) == config
+    assert space.resolve(space.replay_values(dict(config))) == config
 
 
 @given(forms(continuous=False))
 @QUICK
-def test_size_counts_what_enumerate_lists(form):
+def test_size_equals_enumeration(form):
     space = build(form)
     size = space.n_configurations()
     assume(size <= 1500)
-    sheets = [tuple(sheet.params.items()) for sheet in space.enumerate()]
-    assert len(sheets) == size
-    assert len(set(sheets)) == size
+    configs = [tuple(config.params.items()) for config in space.enumerate()]
+    assert len(configs) == size
+    assert len(set(configs)) == size
 
 
 @given(forms(continuous=False), st.integers(0, 10**6))
 @QUICK
-def test_every_sample_is_among_the_enumerated(form, seed):
+def test_samples_are_among_the_enumerated(form, seed):
     space = build(form)
     assume(space.n_configurations() <= 500)
     assert space.sample(random.Random(seed)) in list(space.enumerate())
@@ -76,45 +76,46 @@ def test_every_sample_is_among_the_enumerated(form, seed):
 
 @given(forms(), st.integers(0, 10**6))
 @QUICK
-def test_an_architecture_file_leaves_nothing_to_choose_and_says_the_same(form, seed):
-    answers = build(form).sample(random.Random(seed))
-    assume(not answers.infeasible_values)
-    fixed = small(config_to_yaml(answers, "fixed", SMALL))
+def test_architecture_file_has_no_parameters_and_the_same_configuration(form, seed):
+    config = build(form).sample(random.Random(seed))
+    assume(not config.infeasible_values)
+    fixed = small(config_to_yaml(config, "fixed", SMALL))
     assert fixed.parameters() == []
     assert fixed.n_configurations() == 1
-    assert fixed.sample(random.Random(0)) == answers
+    assert fixed.sample(random.Random(0)) == config
 
 
 @given(forms())
 @QUICK
-def test_names_of_parameters_are_unique_and_only_legal_ones_are_asked(form):
+def test_parameter_names_are_unique(form):
     space = build(form)
     dimensions = space.parameters()
     assert len(dict(dimensions)) == len(dimensions)
     params = {}
 
-    def ask(name, parameter):
-        assert name not in params, "asked twice"
+    def suggest(name, parameter):
+        assert name not in params, "requested twice"
         params[name] = parameter
         return parameter.sample(random.Random(1))
 
-    answers = space.resolve(ask)
+    config = space.resolve(suggest)
     assert params.items() <= dict(dimensions).items()
-    assert list(answers.params) == list(params)
+    assert list(config.params) == list(params)
 
 
-def test_enumeration_and_answers_have_a_fixed_order():
+def test_enumeration_and_keys_have_a_fixed_order():
     space = small("width: 2 | 4\nencoder:\n  depth: 1..3\n  ffn: relu | none\n")
-    first = [dict(sheet) for sheet in space.enumerate()]
-    assert first == [dict(sheet) for sheet in space.enumerate()]
-    assert [sheet["width"] for sheet in first] == [2] * 6 + [4] * 6
+    first = [dict(config) for config in space.enumerate()]
+    assert first == [dict(config) for config in space.enumerate()]
+    assert [config["width"] for config in first] == [2] * 6 + [4] * 6
     keys = list(first[0])
     assert keys[:4] == ["width", "norm", "rate", "light"]
     assert keys.index("encoder.ffn") + 1 == keys.index("encoder.ffn.dropout")
-    assert len(set(itertools.chain.from_iterable(map(str, sheet.values()) for sheet in first))) > 3
+    values = itertools.chain.from_iterable(map(str, config.values()) for config in first)
+    assert len(set(values)) > 3
 
 
-def test_python_forms_mean_what_the_language_means():
+def test_python_forms_equal_their_yaml():
     space = Space.from_python(
         {"space": "forms: a test", "width": Range(256, 512, step=64), "norm": OneOf("post", "pre"),
          "rate": OneOf("off", Range(0.05, 0.5, log=True)), "light": True, "on": ["query", "value"],
@@ -143,7 +144,7 @@ def test_python_forms_mean_what_the_language_means():
     assert space.name == "forms: a test"
 
 
-def test_a_hash_does_not_depend_on_how_it_is_written():
+def test_hash_does_not_depend_on_notation():
     short = small("space: a\nwidth: 4\nencoder.heads: = depth\nwhere: [width > 3, norm == pre]\n")
     long = small("width: 4\nencoder: { heads: '= encoder.depth', depth: 6 }\nwhere:\n - norm == "
                  "pre\n - width > 3\n")
@@ -152,7 +153,7 @@ def test_a_hash_does_not_depend_on_how_it_is_written():
         "width: 5\nencoder.heads: = depth\nwhere: [width > 3, norm == pre]\n").hash
 
 
-def test_the_same_question_asked_again_is_a_question_of_its_own():
+def test_aliased_nodes_are_separate_parameters():
     space = small(
         "width: 8\nencoder:\n  heads: &heads 2 | 4\n  ffn: &ffn { relu: { hidden: = heads | 3 } }\n"
         "decoder:\n  heads: *heads\n  ffn: *ffn\n"
@@ -161,32 +162,32 @@ def test_the_same_question_asked_again_is_a_question_of_its_own():
     assert names == ["encoder.heads", "encoder.ffn.relu.hidden", "decoder.heads",
                      "decoder.ffn.relu.hidden"]
     pick = {"encoder.heads": 2, "decoder.heads": 4}
-    answers = space.resolve(
+    config = space.resolve(
         lambda name, parameter: pick.get(name,
                                          "= encoder.heads" if "enc" in name else "= decoder.heads"))
-    assert (answers["encoder.ffn.hidden"], answers["decoder.ffn.hidden"]) == (2, 4)
+    assert (config["encoder.ffn.hidden"], config["decoder.ffn.hidden"]) == (2, 4)
 
 
 @given(st.text(max_size=30))
-def test_any_text_survives_yaml(text):
+def test_any_text_round_trips_through_yaml(text):
     table, _ = parse_yaml(SourceText("t", f"key: {format_scalar(text)}\n"))
     assert table.get("key").text == text
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=20))
 @settings(deadline=None)
-def test_names_and_labels_survive_the_round_trip(text):
+def test_names_and_labels_round_trip(text):
     space = Space.from_python({"space": text, "notes": text, "label": text, "width": 4}, SMALL)
     assert (space.name, space.notes, space.sample(random.Random(0))["label"]) == (text, text, text)
     assert small(space.to_yaml()) == space
 
 
-def test_python_objects_without_meaning_are_refused():
+def test_unsupported_python_objects_are_rejected():
     with refuses("not-serializable"):
         Space.from_python({"width": {1, 2}}, SMALL)
 
 
-def test_a_key_that_says_its_default_changes_no_hash():
+def test_explicit_defaults_do_not_change_the_hash():
     plain = Space.parse("width: 64\nencoder: { depth: 2..6 }\n")
     assert plain.hash == Space.parse("width: 64\nnorm: pre\nmatrices: { ffn: dense }\nencoder: { "
                                      "depth: 2..6 }\n").hash

@@ -1,4 +1,4 @@
-"""Texts of the language: what they mean, how they are written, that both agree."""
+"""Parsing, formatting and evaluation of values and expressions."""
 
 import math
 import operator
@@ -7,11 +7,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.space.syntax.composite_domains import AlternativesDomain, ComputedDomain, ConditionalDomain
-from scalesearch.space.syntax.domains import CallDomain, ConstantDomain, LayerReferenceDomain, ListDomain, RangeDomain
+from scalesearch.space.syntax.composite_domains import (
+    AlternativesDomain,
+    ComputedDomain,
+    ConditionalDomain,
+)
+from scalesearch.space.syntax.domains import (
+    CallDomain,
+    ConstantDomain,
+    LayerReferenceDomain,
+    ListDomain,
+    RangeDomain,
+)
 from scalesearch.space.syntax.evaluator import ABSENT, EvaluationError, evaluate
 from scalesearch.space.syntax.expression_parser import parse_expression
-from scalesearch.space.syntax.expressions import Compare, KeyRef, Name, Operation, Value, format_expr
+from scalesearch.space.syntax.expressions import (
+    Compare,
+    KeyRef,
+    Name,
+    Operation,
+    Value,
+    format_expr,
+)
 from scalesearch.space.syntax.lexer import ValueSyntaxError
 from scalesearch.space.syntax.parameters import FloatRange, IntRange
 from scalesearch.space.syntax.value_parser import parse_value
@@ -21,10 +38,11 @@ from scalesearch.space.syntax.value_parser import parse_value
     ("text", "value"),
     [
         ("512", 512), ("-3", -3), ("0.5", 0.5), ("1e-3", 0.001), ("1e3", 1000), ("10M", 10_000_000),
-        ("1.5G", 1_500_000_000), ("2k", 2000), ("1_000", 1000), ("0.0015k", 1.5), ("yes", True), ("no", False),
-        ("true", True), ("post", "post"), ("h-softpos", "h-softpos"), ("'a b'", "a b"), ('"512"', "512"),
+        ("1.5G", 1_500_000_000), ("2k", 2000), ("1_000", 1000), ("0.0015k", 1.5), ("yes", True),
+        ("no", False), ("true", True), ("post", "post"), ("h-softpos", "h-softpos"),
+        ("'a b'", "a b"), ('"512"', "512"),
     ],
-)  # fmt: skip
+)
 def test_constants(text, value):
     spec = parse_value(text)
     assert spec == ConstantDomain(value)
@@ -35,7 +53,7 @@ def test_constants(text, value):
                          [(9_000, "9000"), (10_000, "10k"), (250_000, "250k"), (12_300, "12.3k"),
                           (12_345, "12345"), (999_900, "999.9k"), (4_000_000, "4M"),
                           (1_500_000_000, "1.5G"), (-250_000, "-250000")])
-def test_sizes_are_written_as_people_write_them(value, text):
+def test_round_sizes_are_formatted_with_units(value, text):
     assert format_expr(Value(value)) == text and parse_value(text).value == value
 
 
@@ -59,9 +77,9 @@ def test_sizes_are_written_as_people_write_them(value, text):
                           CallDomain("cycle", (RangeDomain(IntRange(1, 4)),))))),
      ("a.b[2*i + 1]", LayerReferenceDomain("a.b", parse_expression("2*i + 1"))),
      ("= 4 * width", ComputedDomain(Operation("*", (Value(4), Name("width"))))),
-     ("1 | 2 if a else " "3",
+     ("1 | 2 if a else 3",
       ConditionalDomain(parse_value("1 | 2"), Name("a"), ConstantDomain(3))),
-     ("1 if a else 2 if b " "else 3",
+     ("1 if a else 2 if b else 3",
       ConditionalDomain(ConstantDomain(1), Name("a"), parse_value("2 if b else 3"))),
      ("= 1 if a else 2", ComputedDomain(Operation("if", (Value(1), Name("a"), Value(2)))))])
 def test_values(text, spec):
@@ -72,12 +90,13 @@ def test_values(text, spec):
 @pytest.mark.parametrize(
     ("text", "span"),
     [
-        ("4 +", (2, 3)), ("1..", (3, 4)), ("2 | | 3", (4, 5)), ("cycle(1", (7, 8)), ("[1, 2", (5, 6)), ("a b", (2, 3)),
-        ("= (1", (4, 5)), ("1 if a", (6, 7)), ("'abc", (0, 4)), ("3 $ 4", (2, 3)), ("else", (0, 4)), ("[a..b]", (2, 4)),
+        ("4 +", (2, 3)), ("1..", (3, 4)), ("2 | | 3", (4, 5)), ("cycle(1", (7, 8)),
+        ("[1, 2", (5, 6)), ("a b", (2, 3)), ("= (1", (4, 5)), ("1 if a", (6, 7)),
+        ("'abc", (0, 4)), ("3 $ 4", (2, 3)), ("else", (0, 4)), ("[a..b]", (2, 4)),
         ("1e999", (0, 5)), ("9" * 50, (0, 50)), ("1..2 step 0.0000001", (10, 19)),
     ],
-)  # fmt: skip
-def test_mistakes_are_found_where_they_are(text, span):
+)
+def test_syntax_errors_have_the_span_of_the_mistake(text, span):
     with pytest.raises(ValueSyntaxError) as caught:
         parse_value(text)
     assert caught.value.span == span
@@ -112,7 +131,7 @@ def _grow(inner):
 
 @given(st.recursive(LEAVES, _grow, max_leaves=12))
 @settings(max_examples=300, deadline=None)
-def test_expressions_read_back_as_they_are_written(expr):
+def test_expressions_round_trip(expr):
     assert parse_expression(format_expr(expr)) == expr
 
 
@@ -136,37 +155,39 @@ def _or_none(op, left, right):
 def test_arithmetic_agrees_with_python(pair):
     expr, expected = pair
     try:
-        found = evaluate(expr, {}.__getitem__)
+        value = evaluate(expr, {}.__getitem__)
     except EvaluationError:
         assert expected is None or abs(expected) < 1e-9 or not math.isfinite(expected)
     else:
-        assert expected is None or found == pytest.approx(expected)
+        assert expected is None or value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("2 + 3 * 4", 14), ("(2 + 3) * 4", 20), ("2 ** 3 ** 2", 512), ("-2 ** 2", -4), ("7 // 2", 3), ("7 % 4", 3),
-        ("512 / 4", 128), ("7 / 2", 3.5), ("min(3, 2, 5)", 2), ("max(4)", 4), ("floor(2.7)", 2), ("ceil(2.1)", 3),
-        ("round(2.6)", 3), ("sqrt(16)", 4.0), ("log(1)", 0.0), ("1 < 2 < 3", True), ("1 < 3 < 2", False),
-        ("not 1 == 2 and 2 == 2", True), ("1 if 2 > 3 else 4", 4), ("yes != no", True), ("10M == 10000000", True),
+        ("2 + 3 * 4", 14), ("(2 + 3) * 4", 20), ("2 ** 3 ** 2", 512), ("-2 ** 2", -4),
+        ("7 // 2", 3), ("7 % 4", 3), ("512 / 4", 128), ("7 / 2", 3.5), ("min(3, 2, 5)", 2),
+        ("max(4)", 4), ("floor(2.7)", 2), ("ceil(2.1)", 3), ("round(2.6)", 3), ("sqrt(16)", 4.0),
+        ("log(1)", 0.0), ("1 < 2 < 3", True), ("1 < 3 < 2", False),
+        ("not 1 == 2 and 2 == 2", True), ("1 if 2 > 3 else 4", 4), ("yes != no", True),
+        ("10M == 10000000", True),
     ],
-)  # fmt: skip
+)
 def test_values_of_expressions(text, value):
-    found = evaluate(parse_expression(text), {}.__getitem__)
-    assert found == value
-    assert type(found) is type(value)
+    result = evaluate(parse_expression(text), {}.__getitem__)
+    assert result == value
+    assert type(result) is type(value)
 
 
 @pytest.mark.parametrize("text",
                          ["1 / 0", "1 % 0", "log(0)", "sqrt(-1)", "10 ** 10 ** 10", "(-8) ** 0.5",
                           "1e300 * 1e300"])
-def test_what_has_no_value_says_so(text):
+def test_undefined_values_raise_evaluation_errors(text):
     with pytest.raises(EvaluationError):
         evaluate(parse_expression(text), {}.__getitem__)
 
 
-GONE = KeyRef("x", "x")
+MISSING = KeyRef("x", "x")
 YES = Value(True)
 NO = Value(False)
 
@@ -174,17 +195,17 @@ NO = Value(False)
 @pytest.mark.parametrize(
     ("expr", "value"),
     [
-        (Compare(GONE, (("<", Value(3)),)), ABSENT),
-        (Operation("not", (Compare(GONE, (("==", Value(3)),)),)), ABSENT),
-        (Operation("+", (GONE, Value(1))), ABSENT),
-        (Operation("and", (GONE, NO)), False),
-        (Operation("and", (GONE, YES)), ABSENT),
-        (Operation("or", (GONE, YES)), True),
-        (Operation("or", (GONE, NO)), ABSENT),
-        (Operation("if", (Value(1), GONE, Value(2))), 2),
+        (Compare(MISSING, (("<", Value(3)),)), ABSENT),
+        (Operation("not", (Compare(MISSING, (("==", Value(3)),)),)), ABSENT),
+        (Operation("+", (MISSING, Value(1))), ABSENT),
+        (Operation("and", (MISSING, NO)), False),
+        (Operation("and", (MISSING, YES)), ABSENT),
+        (Operation("or", (MISSING, YES)), True),
+        (Operation("or", (MISSING, NO)), ABSENT),
+        (Operation("if", (Value(1), MISSING, Value(2))), 2),
         (Compare(Value("off"), (("<=", Value(0.1)),)), ABSENT),
         (Compare(Value("off"), (("==", Value(0.1)),)), False),
     ],
 )
-def test_a_key_that_does_not_exist_is_neither_true_nor_false(expr, value):
+def test_missing_key_is_neither_true_nor_false(expr, value):
     assert evaluate(expr, {}.__getitem__) is value or evaluate(expr, {}.__getitem__) == value

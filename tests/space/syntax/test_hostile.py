@@ -1,4 +1,4 @@
-"""Damaged and hostile files: either a space or a SpaceErrors, quickly, and never anything else."""
+"""Damaged and hostile files are read as a space or rejected with a ConfigError, quickly."""
 
 import random
 
@@ -11,7 +11,7 @@ from scalesearch.space import ConfigError
 from tests.mutated import PIECES, mutated
 from tests.space.small import small
 
-SOUND = """space: sound
+VALID = """space: valid
 notes: "some text"
 width: 4..16 step 4
 norm: post | pre
@@ -35,7 +35,9 @@ cost:
     edge: params.total <= 10M
 """
 
-def survives(text):
+
+def check_text(text):
+    """Assert that ``text`` is a space that round-trips, or raises a ConfigError."""
     try:
         space = small(text)
     except ConfigError as errors:
@@ -46,26 +48,26 @@ def survives(text):
         space.sample(random.Random(0))
 
 
-def test_the_sound_file_is_sound():
-    assert small(SOUND).n_configurations() is None
+def test_valid_file_is_a_space():
+    assert small(VALID).n_configurations() is None
 
 
-@given(mutated(SOUND))
+@given(mutated(VALID))
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_a_damaged_file_is_a_space_or_an_error(text):
-    survives(text)
+def test_damaged_file_is_a_space_or_an_error(text):
+    check_text(text)
 
 
 @given(st.text(max_size=60))
 @settings(max_examples=100, deadline=None)
 def test_any_text_is_a_space_or_an_error(text):
-    survives(text)
+    check_text(text)
 
 
 @given(st.lists(st.one_of(PIECES, st.integers(0, 99).map(str)), max_size=12).map("".join))
 @settings(max_examples=40, deadline=None)
-def test_any_value_is_read_or_refused(text):
-    space = small(SOUND)
+def test_any_override_is_read_or_rejected(text):
+    space = small(VALID)
     for key in ("width", "rate", "encoder.ffn", "share.encoder.ffn", "on", "label",
                 "encoder.ffn.hidden", text):
         try:
@@ -85,6 +87,6 @@ def test_any_value_is_read_or_refused(text):
                           "width: 4\nencoder" + ".depth" * 3000 + ": 4",
                           "width: 1..1000000000000 log\nencoder.depth: 1..1000000000000\nwhere: "
                           "[width * encoder.depth == 7]"])
-def test_a_hostile_file_is_answered(text):
-    """Each of them would take hours, or all memory, if it were computed as it is written."""
-    survives(text)
+def test_hostile_file_is_read_or_rejected_quickly(text):
+    """Computed naively, each of these files would take hours or all memory."""
+    check_text(text)
