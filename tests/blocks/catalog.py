@@ -1,4 +1,4 @@
-"""The catalog: every block of ours by name; what is in it is checked without a test of its own."""
+"""The catalog: all built-in blocks by name, with random samples for generic checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from random import Random
 from typing import Any
 
 from scalesearch.blocks.attentive_embedding import AttentiveEmbedding
-from scalesearch.blocks.core import CROSS_MEMORY, SRC, SRC_KEYS, TGT, TGT_KEYS, VOCAB, Axis, Block, Repeat
+from scalesearch.blocks.core import (
+    CROSS_MEMORY,
+    SRC,
+    SRC_KEYS,
+    TGT,
+    TGT_KEYS,
+    VOCAB,
+    Axis,
+    Block,
+    Repeat,
+)
 from scalesearch.blocks.embedding import (
     POSITION_TYPES,
     AdaptiveEmbedding,
@@ -31,7 +41,13 @@ from scalesearch.blocks.leaves import (
     TransposedLinear,
 )
 from scalesearch.blocks.maps.dextra import DExTra
-from scalesearch.blocks.maps.linear_factories import DENSE, IDENTITY, PER_HEAD, HeadLinear, LowRankLinear
+from scalesearch.blocks.maps.linear_factories import (
+    DENSE,
+    IDENTITY,
+    PER_HEAD,
+    HeadLinear,
+    LowRankLinear,
+)
 from scalesearch.blocks.maps.structured_matrices import (
     GroupLinear,
     HypercomplexLinear,
@@ -47,8 +63,19 @@ from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.mixers.mega import GatedCrossAttention, RelativePositionBias
 from scalesearch.blocks.mixers.projected_cross_attention import ProjectedCrossAttention
-from scalesearch.blocks.mixers.scores import ExplicitAttention, GlobalScores, HeadMixing, RelativeKeys
-from scalesearch.blocks.multi_path import MERGE_METHODS, PATH_TARGETS, MultiPath, MultiPathConfig, PathMerge
+from scalesearch.blocks.mixers.scores import (
+    ExplicitAttention,
+    GlobalScores,
+    HeadMixing,
+    RelativeKeys,
+)
+from scalesearch.blocks.multi_path import (
+    MERGE_METHODS,
+    PATH_TARGETS,
+    MultiPath,
+    MultiPathConfig,
+    PathMerge,
+)
 from scalesearch.blocks.norms import NORM_CLASSES, LayerNorm, RMSNorm
 from scalesearch.blocks.options import option_fields
 from scalesearch.blocks.stacks import SOLVERS, BottleneckStack, Stack
@@ -63,26 +90,28 @@ from scalesearch.testing.block_sample import (
     sample_valid_block,
 )
 
-HEADS = 3  # of leaves that are applied over heads
+HEADS = 3  # number of heads of leaves that are applied over heads
 RATIOS = [0.05, 0.2, 0.5, 0.9]
 CUTOFFS = [(1, 3), (2, 9), (5, 14), (8, 40)]
 
 
-Draw = Callable[[Random], BlockSample]
+SampleFunction = Callable[[Random], BlockSample]
 
 
 def plain(kind: type[Block], *inputs: tuple[Any, ...] | None, ids: bool = False,
-          more: tuple[object, ...] = (), **given: Any) -> Draw:
-    """A function that draws blocks of a class: any flags, any sizes where a field has no default.
+          more: tuple[object, ...] = (), **field_values: Any) -> SampleFunction:
+    """A function that samples blocks of a class, with random flags and sizes.
 
     Args:
-        inputs: shapes, with the names of fields for their values.
-        given: fields; a list or a range is drawn from.
+        inputs: shapes of the inputs; the name of a field stands for its value.
+        ids: whether the input holds token ids.
+        more: further arguments of the forward function.
+        field_values: values of fields; lists and ranges are sampled from.
     """
-    def draw(rng: Random) -> BlockSample:
-        values = dict(given)
+    def sample(rng: Random) -> BlockSample:
+        values = dict(field_values)
         for field in fields(kind):
-            value = given.get(field.name)
+            value = field_values.get(field.name)
             if isinstance(value, list | range):
                 values[field.name] = rng.choice(value)
             elif value is None and field.type == "bool":
@@ -94,14 +123,14 @@ def plain(kind: type[Block], *inputs: tuple[Any, ...] | None, ids: bool = False,
                   for shape in inputs)
         return BlockSample(block, tuple(shapes), ids, more)
 
-    return draw
+    return sample
 
 
-# -- what is drawn with more care
+# -- blocks whose sizes depend on each other
 
 
 def scores(rng: Random) -> BlockSample:
-    """Scores that may be expanded over heads and relative."""
+    """Attention with scores that may be relative or expanded over heads."""
     heads = random_size(rng)
     dim = random_size(rng)
     value = random_size(rng)
@@ -112,7 +141,7 @@ def scores(rng: Random) -> BlockSample:
 
 
 def token_embedding(rng: Random) -> BlockSample:
-    """Tokens' vectors with positions of any kind."""
+    """A token embedding with positions of any type."""
     d = random_size(rng)
     over = (SRC,)
     bands = AdaptiveEmbedding(d, rng.choice(CUTOFFS), rng.randint(2, 4), over=over)
@@ -123,7 +152,7 @@ def token_embedding(rng: Random) -> BlockSample:
 
 
 def soft_positions(rng: Random) -> BlockSample:
-    """An H-SoftPOS of one to three levels."""
+    """An H-SoftPOS embedding with one to three levels."""
     levels = rng.randint(1, 3)
     width = rng.randint(1, 4)
     left = rng.randint(1, 6)
@@ -135,7 +164,7 @@ def soft_positions(rng: Random) -> BlockSample:
 
 
 def attentive(rng: Random) -> BlockSample:
-    """A self-attentive embedding of an encoder."""
+    """A self-attentive embedding of the source."""
     heads = rng.randint(1, 3)
     norm = rng.choice(NORM_POSITIONS)
     kind = rng.choice(list(NORM_CLASSES))
@@ -151,13 +180,14 @@ def attentive(rng: Random) -> BlockSample:
 def attention(
     rng: Random, d: int, axes: tuple[Axis, Axis, Axis], decoder: bool = True, cross: bool = False
 ) -> Attention:
-    """Any attention whose sizes fit: a gate and raw features need heads x head_dim = d."""
+    """A random attention; a gate and identity projections require heads × head_dim = d."""
     over: dict[str, Any] = {"projected_axis": axes[1], "keys": axes[2], "cross": cross}
     if rng.random() < 0.3:
         heads = rng.choice([n for n in range(1, d + 1) if d % n == 0])
         sizes = {"heads": heads, "head_dim": d // heads, "score_heads": heads}
-        made = rng.choice([random_linear_factory(rng), IDENTITY])
-        return Attention(d, axes[0], decoder, made, **sizes, **over, gate=rng.choice(GATES))
+        linear_factory = rng.choice([random_linear_factory(rng), IDENTITY])
+        return Attention(d, axes[0], decoder, linear_factory, **sizes, **over,
+                         gate=rng.choice(GATES))
     score_heads = rng.randint(1, 3)
     expand = rng.random() < 0.4
     heads = rng.randint(1, 7) if expand else score_heads * rng.randint(1, 3)
@@ -179,22 +209,22 @@ def attention(
 
 
 def cross_attention(rng: Random) -> BlockSample:
-    """A cross-attention and its memory."""
-    block = across(rng, random_size(rng))
+    """A cross-attention with its memory."""
+    block = any_cross_attention(rng, random_size(rng))
     return BlockSample(block, ((TGT, block.d), None, None, None, None, (SRC, block.d)))
 
 
-def bridged(rng: Random) -> BlockSample:
-    """A cross-attention at another width than its layer's, and its memory."""
-    main = across(rng, random_size(rng))
+def projected_cross_attention(rng: Random) -> BlockSample:
+    """A cross-attention whose width differs from the layer's, with its memory."""
+    main = any_cross_attention(rng, random_size(rng))
     block = ProjectedCrossAttention(random_size(rng), TGT, True, DENSE, main=main,
                                     norm_kind=rng.choice(list(NORM_CLASSES)))
     return BlockSample(block, ((TGT, block.d), None, None, None, None, (SRC, main.d)))
 
 
-def across(rng: Random, d: int) -> Mixer:
-    """An attention across sequences, gated or not."""
-    axes = TGT, CROSS_MEMORY, SRC_KEYS
+def any_cross_attention(rng: Random, d: int) -> Mixer:
+    """A cross-attention, gated or plain."""
+    axes = (TGT, CROSS_MEMORY, SRC_KEYS)
     if rng.random() < 0.3:
         return GatedCrossAttention(d, axes[0], True, random_linear_factory(rng), *axes[1:],
                                    random_size(rng), random_size(rng))
@@ -202,7 +232,7 @@ def across(rng: Random, d: int) -> Mixer:
 
 
 def table_output(rng: Random) -> BlockSample:
-    """Scores by a table's cores."""
+    """Logits computed with the cores of an embedding table."""
     d = rng.randint(2, 24)
     table = rng.choice([KroneckerEmbedding(d, (), random_size(rng)),
                         ChainEmbedding(d, (), rng.choice(RATIOS), rng.randint(2, 4))])
@@ -210,14 +240,14 @@ def table_output(rng: Random) -> BlockSample:
 
 
 def partial_ffn(rng: Random, d: int, heads: int, head_dim: int, axis: Axis) -> PartialFFN:
-    """Feed-forward networks inside heads."""
+    """A feed-forward network per head."""
     kind = rng.choice([kind for kind in FFNS.values() if "hidden" in option_fields(kind)])
     inner = sample_valid_block(rng, kind, head_dim, (axis, heads), rng.choice([DENSE, PER_HEAD]))
     return PartialFFN(d, heads, head_dim, axis, inner, rng.choice(HEAD_GATES), rng.random() < 0.5)
 
 
-def inside_heads(rng: Random) -> BlockSample:
-    """Feed-forward networks inside heads, with the query stream that gates them."""
+def head_ffn_block(rng: Random) -> BlockSample:
+    """A feed-forward network per head, with the query stream that gates it."""
     d = random_size(rng)
     heads = random_size(rng)
     dim = random_size(rng)
@@ -225,12 +255,12 @@ def inside_heads(rng: Random) -> BlockSample:
 
 
 def mixer(rng: Random, d: int, axes: tuple[Axis, Axis, Axis], decoder: bool = True) -> Mixer:
-    """Any mixer, or two side by side."""
+    """A random mixer, or two combined."""
     join = rng.choice(["", "", *JOIN_MODES])
-    kinds = [name for name in MIXERS if name != "attention"]
-    kinds = [name for name in kinds if join == "" or not MIXERS[name].has_scores]
+    names = [name for name in MIXERS if name != "attention"]
+    names = [name for name in names if join == "" or not MIXERS[name].has_scores]
     local = rng.randint(1, d - 1) if join == "split" and d > 1 else d
-    others = [sample_valid_block(rng, MIXERS[rng.choice(kinds)], width, axes[0], decoder,
+    others = [sample_valid_block(rng, MIXERS[rng.choice(names)], width, axes[0], decoder,
                                  random_linear_factory(rng)) for width in (local, d)]
     if join == "" or (join == "split" and d == 1):
         return rng.choice([attention(rng, d, axes, decoder), others[1]])
@@ -239,20 +269,20 @@ def mixer(rng: Random, d: int, axes: tuple[Axis, Axis, Axis], decoder: bool = Tr
 
 
 def ffn(rng: Random, d: int, axis: Axis) -> Any:
-    """A feed-forward network."""
+    """A random feed-forward network."""
     return sample_valid_block(rng, FFNS[rng.choice(list(FFNS))], d, (axis,),
                               random_linear_factory(rng))
 
 
 def paths(rng: Random) -> MultiPathConfig | None:
-    """Several paths of anything, or none."""
-    made = MultiPathConfig(rng.choice(PATH_TARGETS), rng.randint(2, 3), rng.choice(MERGE_METHODS),
+    """A random multi-path configuration, or None."""
+    config = MultiPathConfig(rng.choice(PATH_TARGETS), rng.randint(2, 3), rng.choice(MERGE_METHODS),
                            rng.random() < 0.5)
-    return rng.choice([None, made])
+    return rng.choice([None, config])
 
 
-def several(rng: Random) -> BlockSample:
-    """Several feed-forward networks, merged."""
+def merged_ffns(rng: Random) -> BlockSample:
+    """Several merged feed-forward networks."""
     fed = ffn_sample(rng, "relu")
     d = fed.block.d
     count = rng.randint(2, 4)
@@ -271,7 +301,7 @@ def more(rng: Random, d: int, axis: Axis) -> tuple[tuple[str, Mixer], ...]:
 
 
 def layer(rng: Random) -> EncoderLayer:
-    """An encoder layer."""
+    """A random encoder layer."""
     main = mixer(rng, random_size(rng), (SRC, SRC, SRC), decoder=False)
     orders = [(), (("ffn",), ("attention",), ("ffn", "attention"), ("ffn_again",))]
     if rng.random() < 0.3:
@@ -291,9 +321,9 @@ def encoder_layer(rng: Random) -> BlockSample:
 
 
 def decoder_layer(rng: Random) -> BlockSample:
-    """A decoder layer, which may have no cross-attention, with its input and its memory."""
+    """A decoder layer, with or without cross-attention, with its input and memory."""
     d = random_size(rng)
-    cross = across(rng, d) if rng.random() < 0.8 else None
+    cross = any_cross_attention(rng, d) if rng.random() < 0.8 else None
     order, added = rng.choice([((), ()), ((("self", "cross"), ("ffn",), ("self", "ffn_again")), ()),
                                (EVOLVED, None)])
     block = DecoderLayer(
@@ -305,7 +335,7 @@ def decoder_layer(rng: Random) -> BlockSample:
 
 
 def stack(rng: Random) -> BlockSample:
-    """A stack of up to three layers, its input and a scores bias."""
+    """A stack of up to three layers, with its input and a bias of scores."""
     inner = layer(rng)
     d = inner.mixer.d
     own = inner.mixer.score_shape
@@ -316,7 +346,7 @@ def stack(rng: Random) -> BlockSample:
     return BlockSample(block, ((SRC, d), None, (1, SRC, SRC)))
 
 
-def waisted_stack(rng: Random) -> BlockSample:
+def bottleneck_stack(rng: Random) -> BlockSample:
     """A stack whose middle layers have another width."""
     outer = layer(rng)
     middle = layer(rng)
@@ -325,11 +355,11 @@ def waisted_stack(rng: Random) -> BlockSample:
     return BlockSample(block, ((SRC, outer.mixer.d), None, None))
 
 
-# -- all of them
+# -- the catalog
 
 ON_SOURCE: dict[str, Any] = {"queries": SRC, "keys": SRC}
 CHAINED: dict[str, Any] = {"over": (SRC,), "ratio": RATIOS, "length": range(2, 5), "bond": "solved"}
-CATALOG: dict[str, Draw] = {
+CATALOG: dict[str, SampleFunction] = {
     "linear": plain(Linear, (SRC, "d_in"), over=(SRC,)),
     "transposed": plain(TransposedLinear, (SRC, "d_in"), over=(SRC,)),
     "embedding": plain(Embedding, (SRC,), ids=True, over=(SRC,)),
@@ -366,9 +396,10 @@ CATALOG: dict[str, Draw] = {
                            **ON_SOURCE),
     "adaptive_output": plain(AdaptiveOutput, (TGT, "d"), cutoffs=CUTOFFS, factor=range(2, 5)),
     "scores": scores, "token_embedding": token_embedding, "soft_positions": soft_positions,
-    "attentive_embedding": attentive, "attention": cross_attention, "bridged": bridged,
-    "partial_ffn": inside_heads, "several": several, "encoder_layer": encoder_layer,
-    "decoder_layer": decoder_layer, "stack": stack, "waisted_stack": waisted_stack,
+    "attentive_embedding": attentive, "attention": cross_attention,
+    "projected_cross_attention": projected_cross_attention,
+    "partial_ffn": head_ffn_block, "merged_ffns": merged_ffns, "encoder_layer": encoder_layer,
+    "decoder_layer": decoder_layer, "stack": stack, "bottleneck_stack": bottleneck_stack,
     **{f"ffn.{kind}": partial(ffn_sample, kind=kind) for kind in FFNS if kind != "none"},
     **{f"sublayer.{name}": partial(mixer_sample, name=name, kinds=SUBLAYERS) for name in SUBLAYERS},
     **{f"mixer.{name}": partial(mixer_sample, name=name) for name in MIXERS if name != "attention"}}

@@ -1,4 +1,4 @@
-"""Anthe's gates: what each computes, and that none sees what it must not."""
+"""Gates of Anthe: computed values and causality."""
 
 import copy
 
@@ -17,35 +17,36 @@ NAMED = [gate for gate in GATES if gate != "none"]
 
 
 def model(own: str = "none", cross: str = "none"):
-    drawn = transformer_config(encoder__gate=own, decoder__gate=own, decoder__cross_gate=cross)
-    return build_model(assemble(drawn).block, vocab=V, dtype=torch.float64).eval()
+    config = transformer_config(encoder__gate=own, decoder__gate=own, decoder__cross_gate=cross)
+    return build_model(assemble(config).block, vocab=V, dtype=torch.float64).eval()
 
 
 @pytest.mark.parametrize("gate", NAMED)
-def test_gates_cost_no_parameters_and_see_nothing_ahead(gate: str) -> None:
+def test_gates_are_causal_and_without_parameters(gate: str) -> None:
     plain = model()
     gated = model(gate, gate)
     assert sum(w.numel() for w in plain.parameters()) == sum(w.numel() for w in gated.parameters())
     check_causality(gated, V)
 
 
-def test_every_gate_does_something() -> None:
+def test_all_gates_differ() -> None:
     source = torch.randint(4, V, (2, 5))
     target = torch.randint(4, V, (2, 5))
-    said = {}
+    outputs = {}
     for own, cross in [("none", "none"), *((g, "none") for g in NAMED),
                        *(("none", g) for g in NAMED)]:
-        made = model(own, cross)
-        made.load_state_dict(model().state_dict())
-        said[own, cross] = made(source, target)
-    keys = list(said)
+        gated = model(own, cross)
+        gated.load_state_dict(model().state_dict())
+        outputs[own, cross] = gated(source, target)
+    keys = list(outputs)
     same = [(a, b) for i, a in enumerate(keys)
-            for b in keys[i + 1 :] if torch.allclose(said[a], said[b])]
+            for b in keys[i + 1 :] if torch.allclose(outputs[a], outputs[b])]
     assert not same
 
 
-def by_hand(gate: str, cross: bool, m, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Attention with heads of 4, pair by pair of positions, straight from the definition."""
+def reference_attention(gate: str, cross: bool, m, x: torch.Tensor,
+                        y: torch.Tensor) -> torch.Tensor:
+    """Attention with heads of size 4 by its definition, per pair of positions."""
     role = {"Q": x, "K": y, "V": y}
     gating = gate[0]
     gated = gate[-1]
@@ -53,44 +54,47 @@ def by_hand(gate: str, cross: bool, m, x: torch.Tensor, y: torch.Tensor) -> torc
     aligned = not (cross and "Q" in (gating, gated))
     queries = x.shape[0]
     keys = y.shape[0]
-    made = {}
+    features = {}
     for t in range(queries):
         for j in range(keys):
-            at = {"Q": t, "K": j, "V": j}
-            where = at if aligned is False else {**at, gating: at[gated]}
-            raw = role[gating][where[gating]]
-            opened = torch.sigmoid(m.query(raw))
-            part = role[gated][at[gated]]
-            found = {gating: role[gating][at[gating]], other: m.key(role[other][at[other]])}
-            found[gated] = m.value(part * opened) if aligned else m.value(part) * opened
-            made[t, j] = found
+            position = {"Q": t, "K": j, "V": j}
+            gate_position = position if aligned is False else {**position, gating: position[gated]}
+            raw = role[gating][gate_position[gating]]
+            gate_values = torch.sigmoid(m.query(raw))
+            part = role[gated][position[gated]]
+            pair_features = {gating: role[gating][position[gating]],
+                             other: m.key(role[other][position[other]])}
+            pair_features[gated] = (m.value(part * gate_values) if aligned
+                                    else m.value(part) * gate_values)
+            features[t, j] = pair_features
     out = []
     for t in range(queries):
         heads = []
         for h in range(0, 8, 4):
             s = slice(h, h + 4)
-            scores = torch.stack([(made[t, j]["Q"][s] * made[t, j]["K"][s]).sum() / 2
+            scores = torch.stack([(features[t, j]["Q"][s] * features[t, j]["K"][s]).sum() / 2
                                   for j in range(keys)])
-            heads.append(sum(p * made[t, j]["V"][s] for j, p in enumerate(scores.softmax(0))))
+            heads.append(sum(p * features[t, j]["V"][s] for j, p in enumerate(scores.softmax(0))))
         out.append(m.out(torch.cat(heads)))
     return torch.stack(out)
 
 
 @pytest.mark.parametrize("gate", NAMED)
 @pytest.mark.parametrize("cross", [False, True])
-def test_a_gate_is_its_definition(gate: str, cross: bool) -> None:
-    made = model(gate, gate)
-    attention = made.decoder.layers[0].cross_attention if cross else made.encoder.layers[
-        0].attention
+def test_gated_attention_equals_its_definition(gate: str, cross: bool) -> None:
+    transformer = model(gate, gate)
+    attention = (transformer.decoder.layers[0].cross_attention if cross
+                 else transformer.encoder.layers[0].attention)
     x = torch.randn(3, 8, dtype=torch.float64)
     y = torch.randn(5, 8, dtype=torch.float64)
     y = y if cross else x
-    found = attention(x[None], None, None, None, None, y[None] if cross else None)[0]
-    assert torch.allclose(found, by_hand(gate, cross, attention, x, y), rtol=0, atol=1e-12)
+    output = attention(x[None], None, None, None, None, y[None] if cross else None)[0]
+    expected = reference_attention(gate, cross, attention, x, y)
+    assert torch.allclose(output, expected, rtol=0, atol=1e-12)
 
 
-class ByIndex(Gating):
-    """QgV across sequences as the published code has it: key j is gated by the decoder's position j."""
+class PublishedGating(Gating):
+    """QgV across sequences as in the published code: decoder position j gates key j."""
 
     def features(self, project, role, x):
         if role == "Q":
@@ -103,19 +107,20 @@ class ByIndex(Gating):
         return features
 
 
-def test_the_published_gate_leaks_and_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leak_of_the_published_gate_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     from scalesearch.blocks.mixers.attention import Attention
 
-    honest = Attention.gating
-    leaking = ByIndex("QgV", True)
-    choose = property(lambda self: leaking if self.cross else honest.fget(self))
+    causal_gating = Attention.gating
+    leaking = PublishedGating("QgV", True)
+    choose = property(lambda self: leaking if self.cross else causal_gating.fget(self))
     monkeypatch.setattr(Attention, "gating", choose)
     with refuses("not-causal", "a later target token"):
         check_causality(copy.deepcopy(model("none", "QgV")), V)
 
 
-def test_raw_features_must_be_as_many_as_the_width() -> None:
+def test_gates_and_identity_projections_require_the_model_width() -> None:
     with refuses("unbuildable", "width 8, not 10"):
         assemble(transformer_config(encoder__gate="QgV", encoder__head_dim=5))
     with refuses("unbuildable", "decoder.projections"):
-        assemble(transformer_config(decoder__projections="identity", decoder__heads=4, decoder__score_heads=4))
+        assemble(transformer_config(decoder__projections="identity", decoder__heads=4,
+                                    decoder__score_heads=4))

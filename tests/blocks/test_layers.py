@@ -1,4 +1,4 @@
-"""Sub-layers as a list: what an order computes, which orders are one network, and what is refused."""
+"""Lists of sub-layers: computation, ids and invalid lists."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ from tests.errors import refuses
 
 MACARON = {"encoder__sublayers": ["ffn", "attention", "ffn"],
            "decoder__sublayers": ["ffn", "self", "cross", "ffn"]}
-WOVEN = ["self", "ffn", "cross", "ffn_again"]
+INTERLEAVED = ["self", "ffn", "cross", "ffn_again"]
 PROTOCOL = find_protocol("forward", 5, 6, 40)
 
 
@@ -29,12 +29,12 @@ def architecture(**changes: Any) -> ModelSpec:
     return assemble(transformer_config(**changes))
 
 
-def test_one_order_is_one_network_however_it_is_said() -> None:
-    """The numbers are those of files from before there were lists."""
+def test_equivalent_orders_have_equal_ids() -> None:
+    """The ids are those of files without lists."""
     assert architecture().id == architecture(
         encoder__sublayers=["attention", ["ffn"]]).id == "5532ea87340a"
     assert architecture(decoder__interleaved=True).id == architecture(
-        decoder__sublayers=WOVEN).id == "df355ca75b8b"
+        decoder__sublayers=INTERLEAVED).id == "df355ca75b8b"
     without = {"encoder__ffn": "none"}
     assert architecture(
         **without, encoder__sublayers=["ffn", "attention", "ffn"]).id == architecture(**without).id
@@ -43,12 +43,12 @@ def test_one_order_is_one_network_however_it_is_said() -> None:
     assert ids[0] == ids[1] != architecture().id
 
 
-def test_every_network_of_a_list_has_weights_of_its_own_but_for_again() -> None:
+def test_repeated_sublayers_have_own_weights_except_ffn_again() -> None:
     def params(**more: Any) -> int:
         return int(evaluate_cost(architecture(**more).block, PROTOCOL)["params.total"])
 
     network = 2 * 8 * 16 + 16 + 8
-    norm = 2 * 8  # and each stack has two layers
+    norm = 2 * 8  # each stack has two layers
     assert params(**MACARON) - params() == 4 * (network + norm)
     assert params(encoder__sublayers=["attention", "ffn", "ffn_again"]) == params()
     assert params(encoder__sublayers=[["attention", "ffn"]]) == params() - 2 * norm
@@ -56,7 +56,7 @@ def test_every_network_of_a_list_has_weights_of_its_own_but_for_again() -> None:
                   share__norms="follow") == params(**MACARON) - (2 * network + 2 * norm)
 
 
-def test_parallel_sublayers_read_one_normed_input() -> None:
+def test_parallel_sublayers_share_one_normalized_input() -> None:
     layer = build_model(architecture(encoder__sublayers=[["attention", "ffn"]]).block,
                         vocab=40).encoder.layers[0].eval()
     x = torch.randn(2, 5, 8)
@@ -64,16 +64,16 @@ def test_parallel_sublayers_read_one_normed_input() -> None:
     assert torch.allclose(layer(x, None, None), x + layer.attention(y, None, None) + layer.ffn(y))
 
 
-def test_post_norms_follow_their_step() -> None:
-    made = architecture(norm="post", encoder__sublayers=["ffn", "attention", "ffn"])
-    layer = build_model(made.block, vocab=40).encoder.layers[0].eval()
+def test_post_norms_follow_their_sublayer() -> None:
+    spec = architecture(norm="post", encoder__sublayers=["ffn", "attention", "ffn"])
+    layer = build_model(spec.block, vocab=40).encoder.layers[0].eval()
     x = torch.randn(2, 5, 8)
     y = layer.ffn_norm(x + layer.ffn(x))
     y = layer.attention_norm(y + layer.attention(y, None, None))
     assert torch.allclose(layer(x, None, None), layer.ffn_2_norm(y + layer.ffn_2(y)))
 
 
-def test_a_decoder_s_second_networks_are_the_encoder_s_second() -> None:
+def test_second_ffn_is_tied_to_the_second_ffn_of_the_encoder() -> None:
     share = {"share__decoder__ffn": "encoder.ffn[i]"}
     model = build_model(architecture(**MACARON, **share).block, vocab=40)
     assert model.decoder.layers[1].ffn_2.up.weight is model.encoder.layers[1].ffn_2.up.weight
@@ -81,13 +81,13 @@ def test_a_decoder_s_second_networks_are_the_encoder_s_second() -> None:
         architecture(**share, decoder__sublayers=MACARON["decoder__sublayers"])
 
 
-def test_depth_scaling_counts_every_residual_branch() -> None:
+def test_depth_scaling_counts_all_residual_branches() -> None:
     recipe = replace(Recipe(steps=1), residual_scaling="scaled")
     for order, branches in (([["attention", "ffn"]], 2),
                             (["ffn", "attention", "ffn", "ffn_again"], 4)):
-        found = weight_scales(build_model(architecture(encoder__sublayers=order).block, vocab=40),
+        scales = weight_scales(build_model(architecture(encoder__sublayers=order).block, vocab=40),
                               recipe)
-        assert found["encoder.layers.0.attention.out.weight"].init_factor == pytest.approx(
+        assert scales["encoder.layers.0.attention.out.weight"].init_factor == pytest.approx(
             (2 * branches) ** -0.5)
 
 
@@ -95,23 +95,24 @@ def test_depth_scaling_counts_every_residual_branch() -> None:
     ({"encoder__sublayers": ["ffn"]}, "encoder.sublayers"),
     ({"decoder__sublayers": ["self", "ffn"]}, "decoder.sublayers"),
     ({"encoder__sublayers": ["ffn_again", "attention", "ffn"]}, "encoder.sublayers"),
-    ({"decoder__sublayers": WOVEN, "decoder__interleaved": True}, "decoder.interleaved"),
+    ({"decoder__sublayers": INTERLEAVED, "decoder__interleaved": True}, "decoder.interleaved"),
 ])
-def test_lists_that_are_no_layer_are_refused(changes: Any, path: str) -> None:
+def test_invalid_sublayer_lists_are_unbuildable(changes: Any, path: str) -> None:
     with refuses("unbuildable", key=path):
         architecture(**changes)
 
 
 @pytest.mark.parametrize(
     "text", ["attention", "[attention, [ffn, [ffn]]]", "[attention, []]", "[attention, fn]"])
-def test_what_is_no_list_of_sublayers_is_a_mistake_of_the_file(text: str) -> None:
+def test_malformed_sublayer_lists_are_rejected_with_position(text: str) -> None:
     with refuses("bad-value", place="<string>:2"):
         Space.parse(f"width: 8\nencoder: {{ sublayers: {text} }}")
 
 
-def test_a_file_is_read_as_it_is_written() -> None:
-    made = architecture(encoder__sublayers=[["attention", "ffn"], "ffn"], decoder__sublayers=WOVEN)
-    assert Space.parse(made.to_yaml()).single_architecture().id == made.id
+def test_sublayer_lists_round_trip() -> None:
+    spec = architecture(encoder__sublayers=[["attention", "ffn"], "ffn"],
+                        decoder__sublayers=INTERLEAVED)
+    assert Space.parse(spec.to_yaml()).single_architecture().id == spec.id
 
 
 @pytest.mark.parametrize(
@@ -124,20 +125,21 @@ def test_a_file_is_read_as_it_is_written() -> None:
        "heads": "2 | 4", "interleaved": "yes | no", "ffn": {"relu": {"hidden": "8 | 16"}}},
       {"model": "encoder-decoder | " "decoder-only",
        "share": {"decoder": {"ffn": "own | encoder.ffn[0]"}}})])
-def test_counts_are_those_of_listing(encoder: Any, decoder: Any, more: Any) -> None:
+def test_count_equals_enumeration(encoder: Any, decoder: Any, more: Any) -> None:
     check_count(tiny_space(encoder, decoder, **more))
 
 
-def test_ctranslate2_is_refused_where_it_has_one_after_the_other() -> None:
+def test_ctranslate2_requires_sequential_sublayers() -> None:
     assert not find_unsupported_parts(architecture(**MACARON).block)
-    (why,) = find_unsupported_parts(architecture(encoder__sublayers=[["attention", "ffn"]]).block)
-    assert why.startswith("encoder: sub-layers in parallel")
-    (why,) = find_unsupported_parts(
+    parallel = architecture(encoder__sublayers=[["attention", "ffn"]]).block
+    (reason,) = find_unsupported_parts(parallel)
+    assert reason.startswith("encoder: sub-layers in parallel")
+    (reason,) = find_unsupported_parts(
         architecture(norm="post", encoder__sublayers=["ffn", "attention"]).block)
-    assert why.startswith("encoder: ffn comes first, but in post-norm models")
+    assert reason.startswith("encoder: ffn comes first, but in post-norm models")
 
 
-def test_cross_attentions_of_a_layer_keep_their_own_keys() -> None:
+def test_cross_attentions_of_a_layer_have_own_caches() -> None:
     block = architecture(decoder__sublayers=["self", "cross", "cross", "ffn"]).block
     caches = [line for line in iterate_cost_lines(block, vocab=40) if line.path.endswith("store")]
     assert [line.path.split(".")[2] for line in caches] == [

@@ -1,4 +1,4 @@
-"""The learned mask: where it changes nothing, what it hides, and in which attention it stands."""
+"""The learned mask: neutral values, masked positions, and the attention that has it."""
 
 import torch
 
@@ -16,34 +16,33 @@ def attention(mask: int) -> Attention:
                      keys=SRC, mask_distance=mask)
 
 
-def test_with_zeros_it_changes_nothing() -> None:
+def test_zero_mask_changes_nothing() -> None:
     masked = build_module(attention(3))
     plain = build_module(attention(0))
     x = torch.randn(2, 7, 8)
     plain.load_state_dict({name: value
                            for name, value in masked.state_dict().items() if "mask" not in name})
-    # What a query says to all keys alike the softmax does not see: without distances content alone
-    # does nothing.
+    # Without distances, the mask adds the same logit to all keys, which the softmax ignores.
     assert torch.allclose(masked(x, None, None), plain(x, None, None), atol=1e-6)
     masked.core.mask.places.distance.data.uniform_(-2, 2)
     assert not torch.allclose(masked(x, None, None), plain(x, None, None), atol=1e-3)
 
 
-def test_it_is_of_content_distance_and_head() -> None:
+def test_mask_depends_on_content_distance_and_head() -> None:
     mask = build_module(DynamicMask(8, 2, 2, SRC, SRC))
     x = torch.randn(1, 5, 8)
     mask.places.distance.data = torch.tensor([-3.0, -200.0, 5.0, 0.5])
     mask.places.head.data = torch.tensor([0.0, 1.0])
-    found = mask(x, 5)
+    log_mask = mask(x, 5)
     content = mask.content(x)[0, :, 0]
     places = {-2: -3.0, -1: -200.0, 0: 0.0, 1: 5.0, 2: 0.5}
     for head, query, key in ((h, t, s) for h in range(2) for t in range(5) for s in range(5)):
-        wanted = content[query] + places[max(-2, min(2, key - query))] + head
-        assert torch.allclose(found[0, head, query, key], wanted.sigmoid().clamp(min=1e-10).log(),
+        logit = content[query] + places[max(-2, min(2, key - query))] + head
+        assert torch.allclose(log_mask[0, head, query, key], logit.sigmoid().clamp(min=1e-10).log(),
                               atol=1e-5)
 
 
-def test_only_the_first_attention_of_a_layer_has_it() -> None:
+def test_only_the_first_attention_of_a_layer_is_masked() -> None:
     parts = read_space(find_file("reference/dman",
                                  "spaces")).single_architecture().block.encoder.layer.parts()
     assert [parts[name].block.mask_distance for name in ("attention", "attention_2")] == [1024, 0]

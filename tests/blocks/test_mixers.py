@@ -1,4 +1,4 @@
-"""Mixers other than attention, and two mixers in one sub-layer: what they compute, and what they are refused for."""
+"""Mixers other than attention, and two mixers in one sub-layer."""
 
 from typing import Any
 
@@ -22,135 +22,137 @@ from scalesearch.testing import check_mixer
 from scalesearch.testing.registered_blocks import check_count, tiny_space
 from tests.errors import refuses
 
-OURS = ("lightweight", "dynamic", "separable", "average", "mega")
+BUILT_IN = ("lightweight", "dynamic", "separable", "average", "mega")
 
 
 def architecture(**more: Any) -> ModelSpec:
-    """A tiny network; keys of both stacks, or with a stack's name in front of one."""
+    """A tiny network; ``encoder__mixer`` sets a key of one stack, ``mixer`` of both."""
     stacks = {"encoder": {}, "decoder": {}}
     for key, value in more.items():
-        stack, _, own = key.partition("__")
-        for name in [stack] if own else stacks:
-            stacks[name][own or key] = value
+        stack, _, settings = key.partition("__")
+        for name in [stack] if settings else stacks:
+            stacks[name][settings or key] = value
     base = {"depth": 2, "heads": 2, "ffn": {"relu": {"hidden": 16}}}
-    given = {name: {key: value
-                    for key, value in (base | own).items()
-                    if key != "heads" or "mixer" not in own or name == "decoder"}
-             for name, own in stacks.items()}
-    return Space.from_python({"width": 8, **given}).single_architecture()
+    configs = {name: {key: value
+                    for key, value in (base | settings).items()
+                    if key != "heads" or "mixer" not in settings or name == "decoder"}
+             for name, settings in stacks.items()}
+    return Space.from_python({"width": 8, **configs}).single_architecture()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OURS)
-def test_every_kind_passes_what_kinds_of_others_have_to(name: str) -> None:
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_mixers_pass_the_public_check(name: str) -> None:
     check_mixer(name)
 
 
-def test_equal_taps_give_a_share_of_the_window_s_sum() -> None:
-    """Zeros stand beyond the sentence, and their taps count in the softmax."""
-    made = build_module(ShortConvolution(4, 3, 2, (SRC,), "softmax"))
-    torch.nn.init.zeros_(made.weight)
+def test_equal_taps_average_the_window() -> None:
+    """Positions outside the sentence are zeros; their taps count in the softmax."""
+    module = build_module(ShortConvolution(4, 3, 2, (SRC,), "softmax"))
+    torch.nn.init.zeros_(module.weight)
     x = torch.arange(20.0).view(1, 5, 4)
-    got = made(torch.nn.functional.pad(x, (0, 0, 1, 1)))
+    output = module(torch.nn.functional.pad(x, (0, 0, 1, 1)))
     padded = [torch.zeros(1, 4), *x[0].split(1), torch.zeros(1, 4)]
-    assert torch.allclose(got[0], torch.cat([sum(padded[at : at + 3]) / 3 for at in range(5)]))  # type: ignore[arg-type]
+    means = [sum(padded[start : start + 3]) / 3 for start in range(5)]
+    assert torch.allclose(output[0], torch.cat(means))  # type: ignore[arg-type]
 
 
-def test_groups_of_channels_have_taps_of_their_own() -> None:
-    made = build_module(ShortConvolution(4, 2, 2, (SRC,), "free"))
-    made.weight.data = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+def test_channel_groups_have_own_taps() -> None:
+    module = build_module(ShortConvolution(4, 2, 2, (SRC,), "free"))
+    module.weight.data = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     x = torch.randn(2, 6, 4)
-    assert torch.equal(made(x), torch.cat([x[:, 1:, :2], x[:, :-1, 2:]], -1))
+    assert torch.equal(module(x), torch.cat([x[:, 1:, :2], x[:, :-1, 2:]], -1))
 
 
-def test_an_average_is_its_recurrence() -> None:
+def test_moving_average_equals_its_recurrence() -> None:
     block = MovingAverageMixer(3, TGT, True, DENSE, dims=4)
     x = torch.randn(2, 7, 3, dtype=torch.float64)
-    made = build_module(block).double()
-    for weight in made.parameters():
+    module = build_module(block).double()
+    for weight in module.parameters():
         torch.nn.init.normal_(weight)
-    leaf = made.average
+    leaf = module.average
     state = torch.zeros(2, 3, 4, dtype=torch.float64)
     p = leaf.delta.sigmoid()
     a = leaf.alpha.sigmoid()
     for t in range(7):
         state = (1 - p * a) * state + p * leaf.beta * x[:, t, :, None]
         y = (leaf.gamma * state).sum(-1) / 2
-        assert torch.allclose(made(x, None, None)[:, t],
+        assert torch.allclose(module(x, None, None)[:, t],
                               torch.nn.functional.silu(y + leaf.omega * x[:, t]))
 
 
-def test_gated_attention_is_its_equations() -> None:
-    """Position by position, without the moving average's own: that is tested above."""
+def test_mega_equals_its_equations() -> None:
+    """Computed per position; the moving average has its own test."""
     block = Mega(4, TGT, True, DENSE, dims=2, head_dim=3, value_dim=5, clip=3)
     x = torch.randn(1, 6, 4)
-    made = build_module(block)
-    for weight in made.parameters():
+    module = build_module(block)
+    for weight in module.parameters():
         torch.nn.init.normal_(weight)
-    got = made(x, None, torch.full((6, 6), -torch.inf).triu(1))
+    output = module(x, None, torch.full((6, 6), -torch.inf).triu(1))
     silu = torch.nn.functional.silu
-    update, inner, shared, reset = made.inward(made.average(x, None, None))[0].split(
+    update, inner, shared, reset = module.inward(module.average(x, None, None))[0].split(
         [4, 4, 3, 5], -1)
-    query, key = (silu(shared) * made.scale[n] + made.shift[n] for n in (0, 1))
+    query, key = (silu(shared) * module.scale[n] + module.shift[n] for n in (0, 1))
     for t in range(6):
-        near = [made.distances.weight[max(s - t, -2) + 2] for s in range(t + 1)]
+        near = [module.distances.weight[max(s - t, -2) + 2] for s in range(t + 1)]
         scores = torch.stack([query[t] @ key[s] / 3**0.5 + near[s]
                               for s in range(t + 1)]).softmax(0)
-        mixed = scores @ silu(made.value(x))[0, : t + 1]
-        h = silu(inner[t] + made.out(silu(reset[t]) * mixed))
-        assert torch.allclose(got[0, t], update[t].sigmoid() * (h - x[0, t]), atol=1e-5)
+        mixed = scores @ silu(module.value(x))[0, : t + 1]
+        h = silu(inner[t] + module.out(silu(reset[t]) * mixed))
+        assert torch.allclose(output[0, t], update[t].sigmoid() * (h - x[0, t]), atol=1e-5)
 
 
-def test_gated_attention_across_sees_distances_to_where_it_stands() -> None:
-    """Also step by step, and in a beam search, whose hypotheses of one source stand where positions do."""
-    made = build_module(GatedCrossAttention(4, TGT, True, DENSE, CROSS_MEMORY, SRC_KEYS, 3, 2))
-    torch.nn.init.normal_(made.distances.weight)
+def test_gated_cross_attention_uses_distances_in_incremental_decoding() -> None:
+    """Also in beam search, where hypotheses of one source take the axis of positions."""
+    module = build_module(GatedCrossAttention(4, TGT, True, DENSE, CROSS_MEMORY, SRC_KEYS, 3, 2))
+    torch.nn.init.normal_(module.distances.weight)
     x = torch.randn(1, 3, 4)
     memory = torch.randn(1, 5, 4)
     cache = DecodingCache()
-    whole = made(x, None, None, None, None, memory)
+    whole = module(x, None, None, None, None, memory)
     for t in range(3):
         cache.length = t
-        assert torch.allclose(made(x[:, t : t + 1], None, None, cache, None, memory),
+        assert torch.allclose(module(x[:, t : t + 1], None, None, cache, None, memory),
                               whole[:, t : t + 1], atol=1e-6)
     cache.groups = SourceGroups.from_sources(torch.tensor([0, 0]))
-    beams = made(x[:, 2:].expand(1, 2, 4), None, None, cache, None, memory)
+    beams = module(x[:, 2:].expand(1, 2, 4), None, None, cache, None, memory)
     assert torch.allclose(beams, whole[:, 2:].expand(1, 2, 4), atol=1e-6)
 
 
-def test_an_average_from_both_ends_has_a_position_s_own_twice() -> None:
-    made = build_module(MovingAverageMixer(1, SRC, False, DENSE, dims=1))
+def test_bidirectional_average_counts_the_own_position_twice() -> None:
+    module = build_module(MovingAverageMixer(1, SRC, False, DENSE, dims=1))
     with torch.no_grad():
         for name, value in {"delta": 50.0, "alpha": 50.0, "beta": 1.0, "gamma": 1.0,
                             "omega": 0.0}.items():
-            # p and a are 1: nothing is left of other positions
-            getattr(made.average, name).fill_(value)
+            # p = a = 1, so other positions have no weight
+            getattr(module.average, name).fill_(value)
     x = torch.randn(1, 5, 1)
-    assert torch.allclose(made(x, None, None), torch.nn.functional.silu(2 * x))
+    assert torch.allclose(module(x, None, None), torch.nn.functional.silu(2 * x))
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_a_cache_holds_what_is_billed(name: str) -> None:
-    block = architecture(decoder__mixer=name).block.decoder.layer.mixer  # type: ignore[attr-defined]
-    made = build_module(block)
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_cache_has_the_size_of_its_cost(name: str) -> None:
+    network = architecture(decoder__mixer=name).block
+    block = network.decoder.layer.mixer  # type: ignore[attr-defined]
+    module = build_module(block)
     cache = DecodingCache()
     for _ in range(9):
-        made(torch.randn(1, 1, 8), None, None, cache)
-    held = sum(tensor.numel() for kept in cache.entries.values() for tensor in kept)
-    assert held == evaluate_cost(block, find_protocol("forward", 9, 9, 40))["memory.cache"] // 4
+        module(torch.randn(1, 1, 8), None, None, cache)
+    cached = sum(tensor.numel() for kept in cache.entries.values() for tensor in kept)
+    assert cached == evaluate_cost(block, find_protocol("forward", 9, 9, 40))["memory.cache"] // 4
 
 
 @pytest.mark.parametrize("changes", [{"encoder__mixer": {"lightweight": {"glu": True}}},
                                      {"encoder__local": {"dynamic": {"glu": True, "heads": 2}}}])
-def test_padding_zeroed_before_the_map_with_a_bias_is_caught(
+def test_bias_at_padding_is_detected(
         changes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As released: what the taps meet at padding is the bias."""
+    """In the released code, the taps read the bias at padding."""
     model = build_model(architecture(**changes).block, vocab=40)
     check_causality(model, 40)
-    right = ConvolutionMixer.forward
+    forward = ConvolutionMixer.forward
 
     def released(self: Any, m: Any, x: Any, present: Any, *others: Any) -> Any:
-        return right(self, m, x if present is None else x * present[..., None], None, *others)
+        return forward(self, m, x if present is None else x * present[..., None], None, *others)
 
     monkeypatch.setattr(ConvolutionMixer, "forward", released)
     with pytest.raises(CausalityError) as caught:
@@ -158,16 +160,16 @@ def test_padding_zeroed_before_the_map_with_a_bias_is_caught(
     assert caught.value.dependency == "padding"
 
 
-def test_a_leak_at_the_far_end_of_a_long_kernel_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check goes beyond what a kernel sees, whatever lengths it has for others."""
+def test_leak_at_the_end_of_a_long_kernel_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check uses sequences that are longer than the kernel."""
     model = build_model(architecture(decoder__mixer={"separable": {"kernel": 61}}).block, vocab=40)
     check_causality(model, 40)
-    right = ShortConvolution.forward
+    forward = ShortConvolution.forward
 
-    def ahead(self: Any, m: Any, seen: Any, *others: Any) -> Any:
-        later = torch.nn.functional.pad(seen[:, 50 + self.kernel - 1 :, :], (0, 0, 0, 50))
-        y = right(self, m, seen, *others)
-        return y + later[:, : y.shape[1]] if seen.shape[1] > 100 else y
+    def ahead(self: Any, m: Any, x_window: Any, *others: Any) -> Any:
+        later = torch.nn.functional.pad(x_window[:, 50 + self.kernel - 1 :, :], (0, 0, 0, 50))
+        y = forward(self, m, x_window, *others)
+        return y + later[:, : y.shape[1]] if x_window.shape[1] > 100 else y
 
     monkeypatch.setattr(ShortConvolution, "forward", ahead)
     with pytest.raises(CausalityError) as caught:
@@ -175,14 +177,15 @@ def test_a_leak_at_the_far_end_of_a_long_kernel_is_caught(monkeypatch: pytest.Mo
     assert caught.value.dependency == "a later target token"
 
 
-def test_a_split_that_leaves_one_of_the_two_nothing_is_the_other() -> None:
+def test_split_without_channels_for_one_mixer_equals_the_other() -> None:
     ids = [architecture(local={"lightweight": {"channels": channels}}).id for channels in (0, 4, 8)]
     assert ids[0] == architecture().id and ids[2] == architecture(mixer="lightweight").id
     assert len(set(ids)) == 3
 
 
-def test_attention_keeps_its_share_of_the_heads() -> None:
-    block = architecture(local={"average": {"channels": 4}}).block.encoder.layer.mixer  # type: ignore[attr-defined]
+def test_attention_keeps_its_share_of_heads() -> None:
+    network = architecture(local={"average": {"channels": 4}}).block
+    block = network.encoder.layer.mixer  # type: ignore[attr-defined]
     assert (
         block.main.d, block.main.heads, block.main.score_heads, block.main.head_dim) == (4, 1, 1, 4)
     assert block.score_shape == block.main.score_shape
@@ -193,13 +196,13 @@ def test_attention_keeps_its_share_of_the_heads() -> None:
     ({"local": {"average": {"channels": 9}}}, "encoder.local.channels"),
     ({"local": {"lightweight": {"heads": 3}}}, "encoder.local.heads"),
 ])
-def test_sizes_that_do_not_go_together_cannot_be_built(changes: Any, path: str) -> None:
+def test_inconsistent_sizes_are_unbuildable(changes: Any, path: str) -> None:
     with pytest.raises(UnbuildableError) as caught:
         architecture(**changes)
     assert caught.value.key == path
 
 
-def test_a_loan_of_other_taps_is_refused_with_the_key() -> None:
+def test_tying_different_kernels_is_unbuildable() -> None:
     space = Space.from_python({"width": 8, "encoder": {"mixer": {"lightweight": {"kernel": 3}}},
                       "decoder": {"mixer": {"lightweight": {"kernel": 5}}},
                       "share": {"decoder.self": "encoder.mixing[i]"}})
@@ -207,15 +210,15 @@ def test_a_loan_of_other_taps_is_refused_with_the_key() -> None:
         space.single_architecture()
 
 
-LOAN = {"share": {"decoder": {"self": "own | encoder.mixing[0]"}}}
+TYING = {"share": {"decoder": {"self": "own | encoder.mixing[0]"}}}
 SPACES = [({"heads": "2 | 4",
             "local": {"lightweight": {"heads": "1 | 2", "kernel": "2 | 3",
                                       "join": "split | sum | before", "channels": "0 | 4 | 8"}}},
-           {"mixer": "attention | separable", "heads": 2}, LOAN),
+           {"mixer": "attention | separable", "heads": 2}, TYING),
           ({"heads": "2 | 4",
             "local": {"one of": {"none": {}, "average": {"dims": "1 | 2", "join": "split | sum"},
                                  "separable": {"kernel": "1 | 2"}}}},
-           {"mixer": "attention | separable", "heads": 2}, LOAN),
+           {"mixer": "attention | separable", "heads": 2}, TYING),
           ({"heads": 2},
            {"heads": "2 | 4",
             "local": {"one of": {"none": {},
@@ -231,33 +234,37 @@ SPACES = [({"heads": "2 | 4",
 
 
 @pytest.mark.parametrize(("encoder", "decoder", "more"), SPACES)
-def test_counts_are_those_of_listing(encoder: Any, decoder: Any, more: Any) -> None:
+def test_count_equals_enumeration(encoder: Any, decoder: Any, more: Any) -> None:
     check_count(tiny_space(encoder, decoder, **more))
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_ctranslate2_is_refused_with_the_reason(name: str) -> None:
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_ctranslate2_reports_unsupported_mixers(name: str) -> None:
     for changes in ({"encoder__mixer": name},
                     {"encoder__local": name})[: 1 if name == "mega" else 2]:
-        (why,) = find_unsupported_parts(architecture(**changes).block)
-        assert why.startswith("encoder.mixing: ") and why.endswith("is not attention")
+        (reason,) = find_unsupported_parts(architecture(**changes).block)
+        assert reason.startswith("encoder.mixing: ") and reason.endswith("is not attention")
 
 
-def test_lite_transformer_s_totals_come_out() -> None:
-    """Wu et al. 2020 at d 496, whose kernels are 3, 7, 15 and three of 31: a layer at a time, as layers are alike here.
+def test_lite_transformer_has_the_published_totals() -> None:
+    """Wu et al. 2020 with width 496 and kernels 3, 7, 15, 31, 31, 31, computed per layer.
 
-    17.3M without the table, and 1.0G with the output at 30 and 30 tokens, as EdgeFormer prints them (table 4).
+    EdgeFormer (table 4) prints 17.3M without the embedding, and 1.0G multiply-adds with the output
+    for 30 source and 30 target tokens.
     """
     protocol = find_protocol("forward", 30, 30, 32768)
-    found = []
+    breakdowns = []
     for kernel in (3, 7, 15, 31, 31, 31):
-        # 4 sets of taps on half of the channels
+        # four sets of taps for half of the channels
         local = {"dynamic": {"kernel": kernel, "glu": True}}
         stack = {"depth": 1, "heads": 8, "local": local, "ffn": {"relu": {"hidden": 496}}}
         lite = Space.from_python({"width": 496, "norm": "post", "encoder": stack,
                                   "decoder": stack}).single_architecture()
-        found.append(evaluate_cost(lite.block, protocol))
-    assert sum(bill["params.encoder"] + bill["params.decoder"] for bill in found) == 17_283_616
-    macs = sum(bill["macs.encoder"] + bill["macs.decoder"] for bill in found)
-    assert (f"{macs:.5g}", f"{macs + found[0]['macs.output']:.4g}") == ("5.2875e+08", "1.016e+09")
+        breakdowns.append(evaluate_cost(lite.block, protocol))
+    params = sum(breakdown["params.encoder"] + breakdown["params.decoder"]
+                 for breakdown in breakdowns)
+    assert params == 17_283_616
+    macs = sum(breakdown["macs.encoder"] + breakdown["macs.decoder"] for breakdown in breakdowns)
+    assert f"{macs:.5g}" == "5.2875e+08"
+    assert f"{macs + breakdowns[0]['macs.output']:.4g}" == "1.016e+09"
     assert lite.block.encoder.layer.mixer.main.heads == 4  # type: ignore[attr-defined]

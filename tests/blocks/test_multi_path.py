@@ -1,4 +1,4 @@
-"""Several paths in the place of one: what they compute, their printed totals, sharing, counts, first values."""
+"""Several parallel paths: computation, published totals, sharing, counts, initialization."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,16 +21,16 @@ def architecture(of: str, merge: str = "mean", norm: bool = False, count: int = 
                  **more: Any) -> ModelSpec:
     """A small Transformer with paths in its encoder."""
     paths = {"of": of, "count": count, "merge": merge, "norm": norm}
-    return assemble(transformer_config(**{f"encoder__paths__{key}": value for key, value in paths.items()},
-                            **more))
+    path_keys = {f"encoder__paths__{key}": value for key, value in paths.items()}
+    return assemble(transformer_config(**path_keys, **more))
 
 
-def layer_of(made: ModelSpec) -> Any:
-    return build_model(made.block, vocab=40).encoder.layers[0].eval()
+def layer_of(spec: ModelSpec) -> Any:
+    return build_model(spec.block, vocab=40).encoder.layers[0].eval()
 
 
 @pytest.mark.parametrize("merge", ["mean", "weighted"])
-def test_alike_paths_are_one_of_them(merge: str) -> None:
+def test_equal_paths_equal_a_single_path(merge: str) -> None:
     layer = layer_of(architecture("sublayer", merge, count=3))
     plain = layer_of(assemble(transformer_config()))
     for name in ("attention", "ffn"):
@@ -40,7 +40,7 @@ def test_alike_paths_are_one_of_them(merge: str) -> None:
     assert torch.allclose(layer(x, None, None), plain(x, None, None), atol=1e-6)
 
 
-def test_a_gate_weighs_the_paths_of_each_position() -> None:
+def test_gate_weights_paths_per_position() -> None:
     ffn = layer_of(architecture("ffn", "gated")).ffn
     x = torch.randn(2, 5, 8)
     share = ffn.merge.gate(x).softmax(-1)
@@ -48,15 +48,15 @@ def test_a_gate_weighs_the_paths_of_each_position() -> None:
                           atol=1e-6)
 
 
-def test_norms_stand_at_the_end_of_paths() -> None:
+def test_paths_end_with_their_norms() -> None:
     ffn = layer_of(architecture("ffn", "sum", norm=True)).ffn
     x = torch.randn(2, 5, 8)
-    wanted = ffn.merge.norm_1(ffn.path_1(x)) + ffn.merge.norm_2(ffn.path_2(x))
-    assert torch.allclose(ffn(x), wanted, atol=1e-6)
+    expected = ffn.merge.norm_1(ffn.path_1(x)) + ffn.merge.norm_2(ffn.path_2(x))
+    assert torch.allclose(ffn(x), expected, atol=1e-6)
 
 
-def test_paths_of_a_layer_begin_with_one_norm_and_go_on_apart() -> None:
-    """Multi-unit layers (Yan et al. 2020): their residuals are weighted with them."""
+def test_layer_paths_share_the_first_norm() -> None:
+    """Multi-unit layers (Yan et al. 2020), in which the residuals are weighted too."""
     layer = layer_of(architecture("layer", "weighted"))
     x = torch.randn(2, 5, 8)
     torch.nn.init.normal_(layer.merge.weight)
@@ -68,7 +68,7 @@ def test_paths_of_a_layer_begin_with_one_norm_and_go_on_apart() -> None:
     assert torch.allclose(layer(x, None, None), total, atol=1e-6)
 
 
-def test_one_path_is_none_and_so_are_several_of_what_is_not_there() -> None:
+def test_ids_ignore_single_paths_and_missing_sublayers() -> None:
     assert architecture("layer", count=1).id == assemble(transformer_config()).id
     without = {"encoder__ffn": "none"}
     assert architecture("ffn", **without).id == assemble(transformer_config(**without)).id
@@ -78,7 +78,7 @@ def test_one_path_is_none_and_so_are_several_of_what_is_not_there() -> None:
 PLAIN: dict[str, Any] = {"heads": 8, "ffn": {"relu": {"hidden": 2048}}}
 UNITS = {**PLAIN, "relative_positions": True, "relative_clip": 16}
 # MAT (Fan et al. 2020), MUTE without tables, and a reading of Multi-Path (Lin et al. 2022)
-PRINTED = {"MAT": ({"norm": "post"},
+PUBLISHED = {"MAT": ({"norm": "post"},
                    *[{"heads": 16, "ffn": {"relu": {"hidden": 12288}},
                       "paths": {"of": "attention", "count": 2}}] * 2, "params.total", 205_778_944),
            "MUTE": ({}, {**UNITS, "paths": {"of": "layer", "count": 4, "merge": "weighted"}}, UNITS,
@@ -88,24 +88,25 @@ PRINTED = {"MAT": ({"norm": "post"},
                           * 2, "params.total", 193_364_088)}
 
 
-@pytest.mark.parametrize("name", PRINTED)
-def test_printed_totals_come_out(name: str) -> None:
-    top, encoder, decoder, quantity, exact = PRINTED[name]
-    made = Space.from_python({"width": 512, **top, "encoder": encoder,
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_totals_are_reproduced(name: str) -> None:
+    top, encoder, decoder, quantity, exact = PUBLISHED[name]
+    spec = Space.from_python({"width": 512, **top, "encoder": encoder,
                               "decoder": decoder}).single_architecture()
-    assert evaluate_cost(made.block, find_protocol("forward", 30, 30, 32768))[quantity] == exact
+    assert evaluate_cost(spec.block, find_protocol("forward", 30, 30, 32768))[quantity] == exact
 
 
-def test_shared_paths_keep_norms_of_their_own_unless_these_follow() -> None:
+def test_shared_paths_have_own_norms_unless_norms_follow() -> None:
     for norms, own in (("own", True), ("follow", False)):
-        made = architecture("ffn", "weighted", norm=True, share__encoder__ffn="one",
+        spec = architecture("ffn", "weighted", norm=True, share__encoder__ffn="one",
                             share__norms=norms)
-        one, other = (layer.ffn for layer in build_model(made.block, vocab=40).encoder.layers)
-        assert one.path_2.up.weight is other.path_2.up.weight and one.merge.weight is other.merge.weight
-        assert (one.merge.norm_1.weight is not other.merge.norm_1.weight) == own
+        first, second = (layer.ffn for layer in build_model(spec.block, vocab=40).encoder.layers)
+        assert first.path_2.up.weight is second.path_2.up.weight
+        assert first.merge.weight is second.merge.weight
+        assert (first.merge.norm_1.weight is not second.merge.norm_1.weight) == own
 
 
-def test_a_loan_is_path_by_path() -> None:
+def test_tying_is_per_path() -> None:
     more = {f"decoder__paths__{key}": value for key, value in (
         ("of", "ffn"), ("count", 2), ("merge", "mean"), ("norm", False))}
     model = build_model(architecture("ffn", **more, share__decoder__ffn="encoder.ffn[i]").block,
@@ -114,15 +115,15 @@ def test_a_loan_is_path_by_path() -> None:
         1].ffn.path_2.up.weight
 
 
-def test_branches_begin_with_zero_where_they_are_to() -> None:
-    """Where a norm comes last its gain is zero, and nothing before it: or nothing would ever have a gradient."""
+def test_zero_init_applies_to_the_last_map_or_norm() -> None:
+    """If a norm comes last, only its gain is zero; otherwise all gradients would stay zero."""
     recipe = replace(Recipe(steps=1), zero_init=True)
     inner = "encoder.layers.0.ffn.path_1.down.weight"
     gain = "encoder.layers.0.ffn.merge.norm_1.weight"
     assert weight_scales(build_model(architecture("ffn").block, vocab=40),
                          recipe)[inner].init_factor == 0
-    found = weight_scales(build_model(architecture("ffn", norm=True).block, vocab=40), recipe)
-    assert (found[inner].init_factor, found[gain].init_factor) == (1, 0)
+    scales = weight_scales(build_model(architecture("ffn", norm=True).block, vocab=40), recipe)
+    assert (scales[inner].init_factor, scales[gain].init_factor) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -136,10 +137,10 @@ def test_branches_begin_with_zero_where_they_are_to() -> None:
        "paths": {"of": "sublayer | layer", "count": "1..3", "merge": "weighted | gated"},
        "sublayers": "[self, cross, ffn] | [self, ffn, cross, ffn_again]"},
       {"model": "encoder-decoder | decoder-only", "norm": "pre | post"})])
-def test_counts_are_those_of_listing(encoder: Any, decoder: Any, more: Any) -> None:
+def test_count_equals_enumeration(encoder: Any, decoder: Any, more: Any) -> None:
     check_count(tiny_space(encoder, decoder, **more))
 
 
-def test_ctranslate2_is_refused_with_the_reason() -> None:
+def test_ctranslate2_reports_unsupported_paths() -> None:
     assert "encoder: 2 paths, and the runtime has one" in find_unsupported_parts(
         architecture("attention").block)

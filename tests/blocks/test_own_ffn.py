@@ -1,4 +1,4 @@
-"""A feed-forward kind of somebody else's, in one file: options of every kind, sizes that misfit, and all checks."""
+"""A user-defined feed-forward network with all types of options."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,10 +19,7 @@ from scalesearch.testing import check_ffn
 
 @block
 class Grouped(FFN):
-    """Maxout over ``pieces`` (Goodfellow et al.
-
-    2013), then a map of ``groups`` groups of features, up from each.
-    """
+    """Maxout over ``pieces`` (Goodfellow et al. 2013), then a grouped linear map."""
 
     hidden: Size = option_field("= 4 * width", doc="hidden units")
     pieces: Size = option_field("2", maximum=4, doc="maps of which the greatest counts")
@@ -45,8 +42,8 @@ class Grouped(FFN):
         hidden = dropout(getattr(hidden, self.activation)(), module.dropout_rates.activation,
                          module.training)
         groups = hidden.unflatten(-1, (self.groups, -1))
-        found = module.down(groups).sum(-2)
-        return found + groups.mean((-1, -2))[..., None] if self.skip else found
+        output = module.down(groups).sum(-2)
+        return output + groups.mean((-1, -2))[..., None] if self.skip else output
 
 
 @pytest.fixture(autouse=True)
@@ -56,21 +53,21 @@ def registered() -> Iterator[None]:
     del FFNS["maxout"]
 
 
-@pytest.mark.slow  # docs/develop/blocks.md shows a network like it, and runs the same check
-def test_it_passes_every_check_of_ours() -> None:
+@pytest.mark.slow  # docs/develop/blocks.md runs the same check on a similar network
+def test_registered_ffn_passes_the_public_check() -> None:
     check_ffn("maxout")
 
 
-def test_sizes_that_misfit_are_a_candidate_that_cannot_be_built() -> None:
+def test_inconsistent_sizes_are_unbuildable() -> None:
     space = Space.from_python({"width": 8,
                                "encoder": {"ffn": {"maxout": {"hidden": 65, "groups": "1 | 2"}}}})
-    sheets = {answers["encoder.ffn.groups"]: answers for answers in space.enumerate()}
-    space.architecture(sheets[1])
+    configs = {config["encoder.ffn.groups"]: config for config in space.enumerate()}
+    space.architecture(configs[1])
     with pytest.raises(UnbuildableError) as caught:
-        space.architecture(sheets[2])
+        space.architecture(configs[2])
     assert caught.value.key == "encoder.ffn.hidden"
     with pytest.raises(ValueError):
-        build_module(replace(space.architecture(sheets[1]).block.encoder.layer.ffn, groups=2),
+        build_module(replace(space.architecture(configs[1]).block.encoder.layer.ffn, groups=2),
                      vocab=8)
 
 
@@ -80,18 +77,18 @@ def text(keys: str) -> str:
 
 @pytest.mark.parametrize("keys",
                          ["groups: 3", "groups: 1..4", "activation: gelu", "pieces: 5", "skip: 1"])
-def test_what_an_option_does_not_allow_is_an_error_of_the_file(keys: str) -> None:
+def test_illegal_option_values_are_rejected_with_position(keys: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse(text(keys))
     assert [problem.position.line for problem in caught.value.problems] == [4]
 
 
-def test_what_an_option_does_not_allow_is_found_when_it_is_computed() -> None:
-    answers = Space.parse(text("groups: = 3")).resolve(lambda *question: None)
-    assert [key for key, _ in answers.infeasible_values] == ["encoder.ffn.groups"]
+def test_illegal_computed_option_values_are_infeasible() -> None:
+    config = Space.parse(text("groups: = 3")).resolve(lambda *request: None)
+    assert [key for key, _ in config.infeasible_values] == ["encoder.ffn.groups"]
 
 
-def test_an_installed_package_brings_its_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_packages_register_ffns(monkeypatch: pytest.MonkeyPatch) -> None:
     class Point:
         def load(self) -> None:
             monkeypatch.setitem(FFNS, "installed", Grouped)
@@ -103,6 +100,6 @@ def test_an_installed_package_brings_its_kinds(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(space.single_architecture().block.encoder.layer.ffn, Grouped)
 
 
-def test_two_kinds_of_one_name_are_refused() -> None:
+def test_duplicate_ffn_names_are_rejected() -> None:
     with pytest.raises(ValueError):
         register_ffn("maxout")(Grouped)

@@ -1,7 +1,4 @@
-"""A mixer of somebody else's, in one file: lightweight convolutions (Wu et al.
-
-2019) put through every check.
-"""
+"""A user-defined mixer: lightweight convolutions (Wu et al. 2019)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -20,7 +17,7 @@ from scalesearch.testing import check_mixer
 
 @block
 class Taps(Block):
-    """A depthwise convolution: ``groups`` sets of ``kernel`` softmax-normalized taps, each for d / groups features."""
+    """A depthwise convolution with ``groups`` sets of ``kernel`` softmax-normalized taps."""
 
     d: Size
     kernel: Size
@@ -34,9 +31,9 @@ class Taps(Block):
         return [LoopNest((*self.over, self.d, self.kernel)),
                 LoopNest((*self.over, self.d), "activation")]
 
-    def forward(self, module: Any, seen: Any) -> Any:
-        """(batch, positions + kernel - 1, d) to (batch, positions, d)."""
-        windows = seen.unfold(1, self.kernel, 1).unflatten(2, (self.groups, -1))
+    def forward(self, module: Any, windowed: Any) -> Any:
+        """Map (batch, positions + kernel - 1, d) to (batch, positions, d)."""
+        windows = windowed.unfold(1, self.kernel, 1).unflatten(2, (self.groups, -1))
         return (windows @ module.weight.softmax(1)[:, :, None]).flatten(2)
 
 
@@ -44,7 +41,7 @@ class Taps(Block):
 class LightConv(Mixer):
     """A gated linear unit, a lightweight convolution, a matrix (Wu et al. 2019, section 3)."""
 
-    kernel: Size = option_field("3", choices=(1, 3, 5, 7), doc="positions that an output sees")
+    kernel: Size = option_field("3", choices=(1, 3, 5, 7), doc="positions that an output reads")
     groups: Size = option_field("= width // 4", doc="sets of taps, each for some features")
 
     def validate(self) -> tuple[str, str] | None:
@@ -64,10 +61,10 @@ class LightConv(Mixer):
         y = y if token_mask is None else y * token_mask[..., None]
         past = self.kernel - 1 if self.decoder else (self.kernel - 1) // 2
         if cache is None:
-            seen = pad(y, (0, 0, past, self.kernel - 1 - past))
+            windowed = pad(y, (0, 0, past, self.kernel - 1 - past))
         else:
-            seen = cache.append_window(module, y, past)
-        return module.out(module.taps(seen))
+            windowed = cache.append_window(module, y, past)
+        return module.out(module.taps(windowed))
 
 
 @pytest.fixture(autouse=True)
@@ -77,11 +74,11 @@ def registered() -> Iterator[None]:
     del MIXERS["lightconv"]
 
 
-def test_it_passes_every_check_of_ours() -> None:
+def test_registered_mixer_passes_the_public_check() -> None:
     check_mixer("lightconv")
 
 
-def test_sizes_that_misfit_and_adapters_that_have_no_place_cannot_be_built() -> None:
+def test_inconsistent_sizes_and_unsupported_adapters_are_unbuildable() -> None:
     for more, adapt, path in (({"groups": 3}, "bias", "encoder.mixer.groups"),
                               ({}, "lora", "adapt")):
         space = Space.from_python({"width": 8, "encoder": {"mixer": {"lightconv": more}},

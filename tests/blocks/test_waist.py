@@ -1,4 +1,4 @@
-"""Stacks with a waist: their part in counts and sharing, one causal function, and what cannot be."""
+"""Bottleneck stacks: counts, sharing, causality and unbuildable configurations."""
 
 import pytest
 
@@ -15,22 +15,23 @@ norm: {norm}
 model: {model}
 encoder: {{ depth: 2, heads: 2, head_dim: 4, ffn: {{ relu: {{ hidden: 8 }} }} }}
 decoder:
-  {{ depth: {depth}, middle_width: {middle}, heads: {heads}, head_dim: 4, ffn: {{ relu: {{ hidden: 8 }} }} }}
+  {{ depth: {depth}, middle_width: {middle}, heads: {heads}, head_dim: 4,
+     ffn: {{ relu: {{ hidden: 8 }} }} }}
 share: {{ decoder: {{ self: {own}, cross: {cross}, ffn: {own} }}, norms: {norms} }}
 """
-USUAL = {"width": "8", "norm": "pre", "model": "encoder-decoder", "depth": "4", "middle": "12",
+DEFAULTS = {"width": "8", "norm": "pre", "model": "encoder-decoder", "depth": "4", "middle": "12",
          "heads": "2", "own": "sandwich", "cross": "sandwich", "norms": "own"}
 
 
 def space(**changes):
-    return Space.parse(TEXT.format(**USUAL | changes))
+    return Space.parse(TEXT.format(**DEFAULTS | changes))
 
 
 def decoder(**changes):
     return space(**changes).single_architecture().block.decoder
 
 
-def test_counts_are_those_of_listing():
+def test_count_equals_enumeration():
     check_count(space(width="8 | 16", middle="off | 4 | 12", depth="3..5", norms="own | follow",
                       own="own | sandwich", cross="own | sandwich", heads="1 | 2"))
 
@@ -38,33 +39,33 @@ def test_counts_are_those_of_listing():
 @pytest.mark.parametrize("changes",
                          [{}, {"norm": "post", "cross": "own"}, {"heads": "[2, 3, 3, 1]"},
                           {"model": "decoder-only"}])
-def test_it_is_one_causal_function(changes):
+def test_models_are_causal(changes):
     check_model(space(**changes).single_architecture(), 1)
 
 
-def test_cross_attention_of_the_middle_is_at_the_width_of_the_memory():
+def test_cross_attention_of_the_middle_has_the_width_of_the_memory():
     middle = decoder(heads="[2, 3, 3, 2]").middle.layer
     assert (middle.mixer.d, middle.mixer.heads) == (12, 3)
     assert middle.cross_attention.main == decoder().first.layer.cross_attention
 
 
-def test_decoding_keeps_as_much_of_the_source_as_without_a_waist():
-    def each(middle):
-        kept = [evaluate_cost(space(middle=middle).single_architecture().block,
+def test_cache_per_source_token_equals_that_without_a_bottleneck():
+    def cache_per_source_token(middle):
+        cache_bytes = [evaluate_cost(space(middle=middle).single_architecture().block,
                               find_protocol("decode", lengths, 7, 20))["memory.cache"]
                 for lengths in (5, 6)]
-        return kept[1] - kept[0]
+        return cache_bytes[1] - cache_bytes[0]
 
-    assert each("12") == each("off") > 0
+    assert cache_per_source_token("12") == cache_per_source_token("off") > 0
 
 
-def test_what_is_shared_is_one_for_the_middle_alone():
+def test_ties_of_the_middle_layers():
     ties = {tie.part: tie for tie in decoder(own="own").middle.ties}
     assert ties == {"cross_attention": Tie("cross_attention", FullSharing())}
     assert "ffn_norm" in {tie.part for tie in decoder(norms="follow").middle.ties}
 
 
-def test_what_cannot_be_is_refused_by_its_key():
+def test_unbuildable_configurations_report_their_key():
     with refuses("unbuildable", 3, 2, key="decoder.middle_width"):
         space(depth="2").single_architecture()
     with refuses("unbuildable", key="decoder.heads"):

@@ -1,4 +1,4 @@
-"""Schedules: the ones the papers draw, and the laws that all obey."""
+"""Schedules of weight sharing: examples from the papers, and invariants."""
 
 from itertools import pairwise
 
@@ -22,8 +22,8 @@ from scalesearch.blocks.weight_sharing import (
 )
 
 
-def numbered(plan: SharingSchedule, depth: int) -> list[int]:
-    """The group of each layer, numbered by first use (a restricted growth string)."""
+def group_indices(plan: SharingSchedule, depth: int) -> list[int]:
+    """The group of each layer, group_indices by first use (a restricted growth string)."""
     order: dict[int, int] = {}
     return [order.setdefault(group, len(order)) for group in plan.groups(depth)]
 
@@ -47,9 +47,10 @@ def numbered(plan: SharingSchedule, depth: int) -> list[int]:
         (ExplicitSharing((5, 5, 2)), 3, [0, 0, 1]),
     ],
 )
-def test_as_drawn(plan: SharingSchedule, depth: int, groups: list[int]) -> None:
+def test_groups_are_those_of_the_papers(plan: SharingSchedule, depth: int,
+                                        groups: list[int]) -> None:
     assert plan.validate(depth) is None
-    assert numbered(plan, depth) == groups
+    assert group_indices(plan, depth) == groups
 
 
 @st.composite
@@ -68,10 +69,10 @@ def plans(draw: st.DrawFn) -> tuple[SharingSchedule, int]:
 
 
 @given(plans())
-def test_laws(drawn: tuple[SharingSchedule, int]) -> None:
-    plan, depth = drawn
+def test_invariants_of_schedules(plan_and_depth: tuple[SharingSchedule, int]) -> None:
+    plan, depth = plan_and_depth
     assert plan.validate(depth) is None
-    groups = numbered(plan, depth)
+    groups = group_indices(plan, depth)
     owners = plan.owners(depth)
     assert len(groups) == len(owners) == depth
     assert plan.num_groups(depth) == len(set(groups)) == max(groups) + 1
@@ -91,5 +92,6 @@ def test_laws(drawn: tuple[SharingSchedule, int]) -> None:
         (RunSharing((0, 3)), 3, "has a group without layers"),
     ],
 )
-def test_misfits_say_why(plan: SharingSchedule, depth: int, reason: str) -> None:
+def test_unfitting_schedules_report_the_reason(plan: SharingSchedule, depth: int,
+                                               reason: str) -> None:
     assert reason in (plan.validate(depth) or "")

@@ -1,4 +1,4 @@
-"""Choices among random networks that cover pairs of answers."""
+"""Few random networks that cover most pairs of parameter values."""
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
@@ -10,50 +10,51 @@ from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.assembly.architecture import ENCODER_ONLY_PREFIXES, ModelSpec
 from scalesearch.testing import random_architecture
 
-POOL = 8  # draws for each network that is chosen
-CALLS = 100  # leaves that take as long as what a check does besides
+POOL = 8  # sampled networks per chosen network
+CALLS = 100  # constant part of the time of a check, in calls of leaves
 
 
 def covering(rng: Random, count: int, **fixed: Any) -> list[ModelSpec]:
-    """Choose ``count`` random networks in which most pairs of answers occur.
+    """Choose ``count`` random networks in which most pairs of values occur.
 
-    Few networks then show faults that need two answers (Kuhn et al. 2004, combinatorial testing). A
-    network is worth the new pairs that it brings, over the leaves that it calls.
+    Few networks then show faults that need two values (Kuhn et al. 2004, combinatorial testing).
+    The choice is greedy: most new pairs per called leaf.
     """
     pool = [random_architecture(rng, **fixed) for _ in range(POOL * count)]
-    fresh = [pairs(architecture.config) for architecture in pool]
+    new_pairs = [pairs(architecture.config) for architecture in pool]
     calls = [CALLS + sum(line.calls for line in iterate_cost_lines(architecture.block, vocab=8))
              for architecture in pool]
     chosen: list[ModelSpec] = []
     for _ in range(count):
-        best = max(range(len(pool)), key=lambda at: len(fresh[at]) / calls[at])
-        met = fresh[best]
+        best = max(range(len(pool)), key=lambda index: len(new_pairs[index]) / calls[index])
+        met = new_pairs[best]
         chosen.append(pool[best])
-        fresh = [each - met for each in fresh]
+        new_pairs = [pairs_of_network - met for pairs_of_network in new_pairs]
     return chosen
 
 
-def pairs(answers: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Pairs of answers that decide a structure, except encoder with decoder."""
-    texts = list(words(answers))
-    apart = {("encoder", "decoder"), ("decoder", "encoder")}
-    return {(one, other)
-            for one, other in combinations(texts, 2) if (_stack(one), _stack(other)) not in apart}
+def pairs(config: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Pairs of values that determine the structure, except pairs of encoder and decoder."""
+    texts = list(words(config))
+    across_stacks = {("encoder", "decoder"), ("decoder", "encoder")}
+    return {(first, second)
+            for first, second in combinations(texts, 2)
+            if (_stack(first), _stack(second)) not in across_stacks}
 
 
 def _stack(word: str) -> str:
     return word.removeprefix("share.").split(".")[0]
 
 
-def words(answers: Mapping[str, Any]) -> Iterator[str]:
-    """Answers that are words, flags or schedules, as texts; of sizes that may be off whether they are on."""
-    only = answers["model"] == "decoder-only"
-    for path, value in answers.items():
+def words(config: Mapping[str, Any]) -> Iterator[str]:
+    """Values that are words, flags or schedules, as texts; optional sizes only as ``on``."""
+    only = config["model"] == "decoder-only"
+    for path, value in config.items():
         if only and path.startswith(ENCODER_ONLY_PREFIXES):
             continue
         stack, _, key = path.removeprefix("share.").partition(".")
-        if (word := key.partition(".")[0]) in SUBLAYERS and word not in str(
-                answers[f"{stack}.sublayers"]):
+        word = key.partition(".")[0]
+        if word in SUBLAYERS and word not in str(config[f"{stack}.sublayers"]):
             continue
         if key == "sublayers":
             yield from (f"{path}={word}" for word in SUBLAYERS if word in str(value))

@@ -1,4 +1,4 @@
-"""Modules built from bills: ordinary, tied where the bill says so, equal step by step to all at once."""
+"""Modules built from blocks: ties, copies, initialization and incremental decoding."""
 
 import copy
 import pickle
@@ -31,7 +31,7 @@ EDGE = {
 
 
 def pairs(rng: Random, batch: int = 3, s: int = 5, t: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random ids with padding at the ends of shorter sentences."""
+    """Random source and target ids; shorter sources end with padding."""
     generator = torch.Generator().manual_seed(rng.randrange(1 << 30))
     source, target = (torch.randint(1, V, (batch, n), generator=generator) for n in (s, t))
     for row in range(1, batch):
@@ -47,7 +47,7 @@ def models(n: int, seed: int):
                                         dtype=torch.float64).eval(), rng
 
 
-def test_step_by_step_equals_all_at_once() -> None:
+def test_incremental_decoding_equals_the_full_forward() -> None:
     for architecture, model, rng in models(60, 3):
         source, target = pairs(rng)
         whole = model(source, target)
@@ -58,7 +58,7 @@ def test_step_by_step_equals_all_at_once() -> None:
         assert torch.allclose(torch.cat(steps, 1), whole, atol=1e-9), architecture.config
 
 
-def test_selected_rows_go_on_as_they_were() -> None:
+def test_decoding_continues_with_selected_rows() -> None:
     for architecture, model, rng in models(20, 4):
         source, target = pairs(rng)
         rows = torch.tensor([2, 0, 0])
@@ -72,7 +72,7 @@ def test_selected_rows_go_on_as_they_were() -> None:
                               atol=1e-9), architecture.config
 
 
-def test_kernels_agree() -> None:
+def test_attention_kernels_agree() -> None:
     for architecture, model, rng in models(20, 5):
         source, target = pairs(rng)
         model.set_attention("products")
@@ -81,8 +81,8 @@ def test_kernels_agree() -> None:
         assert torch.allclose(products, model(source, target), atol=1e-9), architecture.config
 
 
-def test_a_shared_weight_is_saved_once_and_moves_as_one() -> None:
-    architecture = assemble(transformer_config(**{k.replace(".", "__"): v for k, v in EDGE.items()}))
+def test_shared_weights_are_saved_once_and_stay_tied() -> None:
+    architecture = assemble(transformer_config() | EDGE)
     model = build_model(architecture.block, vocab=V)
     state = model.state_dict()
     assert [key for key in state if key.startswith("decoder.layers.0.self_attention.")] == []
@@ -101,21 +101,22 @@ def test_a_shared_weight_is_saved_once_and_moves_as_one() -> None:
     assert torch.equal(fresh.eval()(source, target), model.float().eval()(source, target))
 
 
-@pytest.mark.parametrize("make", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-def test_copies_are_whole_and_keep_their_ties(make) -> None:
+@pytest.mark.parametrize("copy_model",
+                         [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_are_independent_and_keep_their_ties(copy_model) -> None:
     for architecture, model, rng in models(10, 6):
         source, target = pairs(rng)
-        twin = make(model)
-        assert torch.equal(twin(source, target), model(source, target))
+        copied = copy_model(model)
+        assert torch.equal(copied(source, target), model(source, target))
         with torch.no_grad():
-            for weight in twin.parameters():
+            for weight in copied.parameters():
                 weight.add_(torch.randn_like(weight))
-        assert not torch.equal(twin(source, target), model(source, target)), architecture.config
-        assert sum(p.numel() for p in twin.parameters()) == sum(
+        assert not torch.equal(copied(source, target), model(source, target)), architecture.config
+        assert sum(p.numel() for p in copied.parameters()) == sum(
             p.numel() for p in model.parameters())
 
 
-def test_owned_biases_and_following_norms() -> None:
+def test_sharing_of_biases_and_norms() -> None:
     changes = {"share.encoder.attention": "one", "share.biases": "own", "share.norms": "follow"}
     model = build_model(assemble(transformer_config() | changes).block, vocab=V)
     first, second = (layer.attention.query for layer in model.encoder.layers)
@@ -124,12 +125,14 @@ def test_owned_biases_and_following_norms() -> None:
     assert norms[0].weight is norms[1].weight
 
 
-def test_seed_and_scheme_decide_the_weights() -> None:
+def test_seed_and_scheme_determine_the_weights() -> None:
     block = assemble(transformer_config()).block
-    one, same, other = (build_model(block, vocab=V, seed=seed) for seed in (1, 1, 2))
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), same.parameters()))
-    assert not all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters()))
-    assert torch.equal(one.embedding.source.table.weight[PAD], torch.zeros(8))
+    model, equal_model, other_model = (build_model(block, vocab=V, seed=seed)
+                                       for seed in (1, 1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), equal_model.parameters()))
+    assert not all(torch.equal(a, b)
+                   for a, b in zip(model.parameters(), other_model.parameters()))
+    assert torch.equal(model.embedding.source.table.weight[PAD], torch.zeros(8))
     for scheme in ("xavier", "released", "torch"):
         weights = build_model(block, vocab=V, init=scheme).parameters()
         assert all(torch.isfinite(weight).all() for weight in weights)
@@ -138,18 +141,19 @@ def test_seed_and_scheme_decide_the_weights() -> None:
 
 
 @pytest.mark.parametrize("scheme", INIT_SCHEMES)
-def test_every_scheme_draws_every_block(scheme: str) -> None:
+def test_all_schemes_initialize_all_blocks(scheme: str) -> None:
     for name, draw in CATALOG.items():
         for seed in range(4):
-            made = build_module(draw(Random(seed)).block, vocab=V)
-            for weight in made.parameters():
+            module = build_module(draw(Random(seed)).block, vocab=V)
+            for weight in module.parameters():
                 weight.data.fill_(torch.nan)
-            initialize(made, scheme, 1)
-            assert all(torch.isfinite(weight).all() for weight in made.parameters()), (name, seed)
+            initialize(module, scheme, 1)
+            assert all(torch.isfinite(weight).all() for weight in module.parameters()), (name, seed)
 
 
-def test_learned_positions_refuse_what_they_have_not_learned() -> None:
-    block = assemble(transformer_config(embedding__positions="learned", embedding__max_length=4)).block
+def test_learned_positions_reject_longer_sequences() -> None:
+    config = transformer_config(embedding__positions="learned", embedding__max_length=4)
+    block = assemble(config).block
     model = build_model(block, vocab=V)
     with refuses("sentence-too-long", 4):
         model(torch.ones(1, 5, dtype=torch.long), torch.ones(1, 3, dtype=torch.long))
@@ -163,14 +167,14 @@ def test_decoding_stays_within_learned_positions(kind: str) -> None:
                              embedding__max_length=8)).block
     model = build_model(block, vocab=V).eval()
     source = torch.full((2, 5), 7)
-    for found in (greedy_search(model, source), beam_search(model, source, 2)):
-        assert max(map(len, found.best_ids())) <= 8
+    for hypotheses in (greedy_search(model, source), beam_search(model, source, 2)):
+        assert max(map(len, hypotheses.best_ids())) <= 8
 
 
 @pytest.mark.slow
-def test_compiles() -> None:
-    changes = {k.replace(".", "__"): v for k, v in EDGE.items()}
-    for architecture in (assemble(transformer_config(**changes)), assemble(transformer_config(model="decoder-only"))):
+def test_models_compile() -> None:
+    for config in (transformer_config() | EDGE, transformer_config(model="decoder-only")):
+        architecture = assemble(config)
         model = build_model(architecture.block, vocab=V).eval()
         source, target = pairs(Random(2))
         compiled = torch.compile(model, backend="aot_eager", fullgraph=True)

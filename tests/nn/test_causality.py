@@ -1,4 +1,4 @@
-"""The causality check passes honest models and names what a leaking one sees."""
+"""The causality check accepts causal models and names the dependency of a leak."""
 
 from random import Random
 
@@ -18,7 +18,7 @@ from tests.errors import refuses
 V = 17
 
 
-def test_models_of_the_catalog_pass() -> None:
+def test_random_models_are_causal() -> None:
     rng = Random(1)
     for seed in range(10):
         architecture = random_architecture(rng)
@@ -26,7 +26,7 @@ def test_models_of_the_catalog_pass() -> None:
 
 
 class Leaky(nn.Module):
-    """An honest model with a leak put on top of its logits."""
+    """A causal model whose logits get an additional, leaking term."""
 
     def __init__(self, leak) -> None:
         super().__init__()
@@ -44,13 +44,13 @@ def next_token(logits, source, target):
 
 
 def token_at(distance):
-    """A leak at one distance alone."""
+    """A leak from one distance only."""
     return lambda logits, source, target: nn.functional.pad(
         target, (0, distance))[:, distance:, None].to(logits.dtype)
 
 
 def padding_at(distance):
-    """Padding of the source that is noticed where it stands so far behind a token."""
+    """A leak of source padding that is ``distance`` positions behind a token."""
     return lambda logits, source, target: (source[:, distance:]
                                            == 0).any() * torch.ones_like(logits)
 
@@ -59,8 +59,8 @@ def mean_over_time(logits, source, target):
     return logits.mean(1, keepdim=True)
 
 
-def future_where_lengths_meet(logits, source, target):
-    """A gate over the wrong axis: only where S == T is there something of a fitting shape."""
+def future_if_lengths_are_equal(logits, source, target):
+    """A gate over the wrong axis, which leaks only if S == T."""
     return logits.flip(1) if source.shape[1] == target.shape[1] else logits * 0
 
 
@@ -89,12 +89,12 @@ def padding_counted(logits, source, target):
 
 
 @pytest.mark.parametrize(
-    ("leak", "sees"),
+    ("leak", "dependency"),
     [
         (next_token, "a later target token"),
         *((token_at(distance), "a later target token") for distance in (2, 7, 8, 19, 31, 39)),
         (mean_over_time, "a later target token"),
-        (future_where_lengths_meet, "a later target token"),
+        (future_if_lengths_are_equal, "a later target token"),
         (length_of_the_target, "a later target token"),
         (mean_over_sentences, "another sentence"),
         (previous_sentence, "another sentence"),
@@ -104,31 +104,31 @@ def padding_counted(logits, source, target):
         (padding_at(20), "padding"),
     ],
 )
-def test_a_leak_is_named_even_behind_a_gate_of_zero(leak, sees: str) -> None:
+def test_leaks_are_named_even_behind_a_zero_gate(leak, dependency: str) -> None:
     with pytest.raises(CausalityError) as error:
         check_causality(Leaky(leak), V)
-    assert error.value.dependency == sees
+    assert error.value.dependency == dependency
     assert "S=" in error.value.detail and "position" in error.value.detail
 
 
-def test_a_decoder_without_its_mask_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decoder_without_mask_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     from scalesearch.blocks import seq2seq
 
-    honest = seq2seq.mask_bias
+    original = seq2seq.mask_bias
     monkeypatch.setattr(seq2seq, "mask_bias",
-                        lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
+                        lambda hidden, dtype: original(torch.zeros_like(hidden), dtype))
     with refuses("not-causal", "a later target token"):
         check_causality(build_model(assemble(transformer_config()).block, vocab=V), V)
 
 
 @pytest.mark.parametrize("dilation", [1, 8, 64])
-def test_a_convolution_that_looks_ahead_is_caught(
+def test_non_causal_convolution_is_detected(
         monkeypatch: pytest.MonkeyPatch, dilation: int) -> None:
-    honest = Convolution.forward
+    original = Convolution.forward
 
     def ahead(self: Convolution, m, x, cache=None):
-        return honest(self, m, x.flip(1),
-                      cache).flip(1) if self.dilation == dilation else honest(self, m, x, cache)
+        return original(self, m, x.flip(1),
+                      cache).flip(1) if self.dilation == dilation else original(self, m, x, cache)
 
     block = Space.parse("width: 34\nembedding: { tie: none, h-softpos: { levels: 8, level_width: "
                         "2, roles: 2 } }\nencoder: { depth: 1, heads: 2 }\ndecoder: { depth: 1, "
@@ -139,7 +139,7 @@ def test_a_convolution_that_looks_ahead_is_caught(
         check_causality(build_model(block, vocab=V), V)
 
 
-def test_the_model_itself_stays_as_it_is() -> None:
+def test_check_does_not_change_the_model() -> None:
     model = build_model(assemble(transformer_config()).block, vocab=V).train()
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     check_causality(model, V)
@@ -147,7 +147,7 @@ def test_the_model_itself_stays_as_it_is() -> None:
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
 
 
-def test_single_precision_is_enough_for_large_models(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_models_are_checked_in_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scalesearch.nn.causality.MAX_FP64_PARAMETERS", 0)
     check_causality(build_model(assemble(transformer_config(width=64)).block, vocab=V), V)
     with refuses("not-causal", "a later target token"):

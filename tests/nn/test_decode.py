@@ -1,4 +1,4 @@
-"""Greedy and beam search against exhaustive search, against each other, and against what shares the batch."""
+"""Greedy and beam search: exhaustive search, batching and limits."""
 
 import itertools
 from random import Random
@@ -24,194 +24,199 @@ V = 6  # PAD, UNK, BOS, EOS and two words
 
 
 def model(seed: int, vocab: int = V, sharpness: float = 3.0):
-    """A random model whose next token depends clearly on source and prefix."""
+    """A random model whose next token depends strongly on source and prefix."""
     kind = "decoder-only" if seed % 3 == 0 else "encoder-decoder"
-    architecture = assemble(transformer_config(model=kind, encoder__depth=1, decoder__depth=1 + seed % 2,
-                                    embedding__tie="none"))
-    made = build_model(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
+    architecture = assemble(transformer_config(model=kind, encoder__depth=1,
+                                               decoder__depth=1 + seed % 2,
+                                               embedding__tie="none"))
+    network = build_model(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for weight in made.parameters():
+        for weight in network.parameters():
             weight += sharpness * 0.2 * torch.randn(
                 weight.shape, generator=generator, dtype=weight.dtype)
-    return made
+    return network
 
 
-def sources(seed: int, batch: int, longest_: int = 6, vocab: int = V) -> torch.Tensor:
+def sources(seed: int, batch: int, max_length: int = 6, vocab: int = V) -> torch.Tensor:
     rng = Random(seed)
-    rows = [[rng.randrange(4, vocab) for _ in range(rng.randint(1, longest_ - 1))] + [EOS]
+    rows = [[rng.randrange(4, vocab) for _ in range(rng.randint(1, max_length - 1))] + [EOS]
             for _ in range(batch)]
-    return torch.tensor([row + [0] * (longest_ - len(row)) for row in rows])
+    return torch.tensor([row + [0] * (max_length - len(row)) for row in rows])
 
 
-def log_probability(made, source: torch.Tensor, said: list[int]) -> float:
-    """Of ``said`` and EOS, teacher-forced."""
+def log_probability(network, source: torch.Tensor, tokens: list[int]) -> float:
+    """Log probability of ``tokens`` and EOS, with teacher forcing."""
     with torch.no_grad():
-        found = made(source[None], torch.tensor([[BOS, *said]]))[0].log_softmax(-1)
-    return sum(float(found[i, token]) for i, token in enumerate([*said, EOS]))
+        log_probs = network(source[None], torch.tensor([[BOS, *tokens]]))[0].log_softmax(-1)
+    return sum(float(log_probs[i, token]) for i, token in enumerate([*tokens, EOS]))
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
-def test_a_wide_beam_is_an_exhaustive_search(seed: int, penalty: float) -> None:
-    made = model(seed)
+def test_wide_beam_equals_exhaustive_search(seed: int, penalty: float) -> None:
+    network = model(seed)
     source = sources(seed, 3)
     length = 3
     words = [1, 4, 5]  # all but PAD, BOS, EOS
-    every = [list(said) for n in range(length + 1) for said in itertools.product(words, repeat=n)]
-    found = beam_search(made, source, beam=len(every), length_penalty=penalty, max_length=length,
-                        nbest=4)
+    all_outputs = [list(tokens) for n in range(length + 1)
+                   for tokens in itertools.product(words, repeat=n)]
+    hypotheses = beam_search(network, source, beam=len(all_outputs), length_penalty=penalty,
+                             max_length=length, nbest=4)
     for row, sentence in enumerate(source):
         sentence = sentence[sentence != 0]
-        scored = sorted(((log_probability(made, sentence, said) / (len(said) + 1) ** penalty, said)
-                         for said in every), reverse=True)
+        scored = sorted(((log_probability(network, sentence, tokens)
+                          / (len(tokens) + 1) ** penalty, tokens)
+                         for tokens in all_outputs), reverse=True)
         for rank in range(4):
-            assert float(found.scores[row, rank]) == pytest.approx(scored[rank][0], abs=1e-6)
-            size = int(found.lengths[row, rank]) - 1
-            # which of two with one score comes first is free
-            said = found.tokens[row, rank, :size].tolist()
-            assert log_probability(made, sentence,
-                                   said) / (size + 1) ** penalty == pytest.approx(scored[rank][0])
-            assert not found.tokens[row, rank, size:].any()
+            assert float(hypotheses.scores[row, rank]) == pytest.approx(scored[rank][0], abs=1e-6)
+            size = int(hypotheses.lengths[row, rank]) - 1
+            # the order of equal scores is arbitrary
+            tokens = hypotheses.tokens[row, rank, :size].tolist()
+            assert log_probability(network, sentence,
+                                   tokens) / (size + 1) ** penalty == pytest.approx(scored[rank][0])
+            assert not hypotheses.tokens[row, rank, size:].any()
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_beam_of_one_is_greedy(seed: int) -> None:
-    made = model(seed, vocab=12)
+def test_beam_of_one_equals_greedy_search(seed: int) -> None:
+    network = model(seed, vocab=12)
     source = sources(seed, 7, vocab=12)
-    one = greedy_search(made, source)
-    other = beam_search(made, source, beam=1, length_penalty=1.0)
-    assert one.best_ids() == other.best_ids()
-    assert torch.allclose(one.scores, other.scores.to(one.scores.dtype), atol=1e-5)
-    assert torch.equal(one.lengths, other.lengths)
+    greedy = greedy_search(network, source)
+    beam = beam_search(network, source, beam=1, length_penalty=1.0)
+    assert greedy.best_ids() == beam.best_ids()
+    assert torch.allclose(greedy.scores, beam.scores.to(greedy.scores.dtype), atol=1e-5)
+    assert torch.equal(greedy.lengths, beam.lengths)
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("beam", [1, 2, 4])
-def test_companions_and_padding_change_nothing(seed: int, beam: int) -> None:
-    made = model(seed, vocab=12)
+def test_batch_and_padding_do_not_change_results(seed: int, beam: int) -> None:
+    network = model(seed, vocab=12)
     source = sources(seed, 6, vocab=12)
-    together = beam_search(made, source, beam=beam, nbest=beam)
+    batched = beam_search(network, source, beam=beam, nbest=beam)
     order = torch.randperm(6, generator=torch.Generator().manual_seed(seed))
     wide = torch.nn.functional.pad(source[order], (0, 3))
-    turned = beam_search(made, wide, beam=beam, nbest=beam)
-    for place, row in enumerate(order.tolist()):
-        alone = beam_search(made, source[row : row + 1, : int((source[row] != 0).sum())], beam=beam,
-                            nbest=beam)
-        for other, index in ((turned, place), (alone, 0)):
-            assert together.best_ids()[row] == other.best_ids()[index]
-            same = torch.isclose(together.scores[row], other.scores[index], atol=1e-6)
+    permuted = beam_search(network, wide, beam=beam, nbest=beam)
+    for position, row in enumerate(order.tolist()):
+        sentence = source[row : row + 1, : int((source[row] != 0).sum())]
+        single = beam_search(network, sentence, beam=beam, nbest=beam)
+        for other, index in ((permuted, position), (single, 0)):
+            assert batched.best_ids()[row] == other.best_ids()[index]
+            same = torch.isclose(batched.scores[row], other.scores[index], atol=1e-6)
             assert bool(same.all())
 
 
-def plain_beam(made, source: torch.Tensor, beam: int, penalty: float,
+def reference_beam_search(network, source: torch.Tensor, beam: int, penalty: float,
                limit: int) -> list[tuple[float, list[int]]]:
-    """The same search, written slowly and without an early end."""
-    alive = [(0.0, [])]
-    ended = []
+    """A slow reference implementation without early stopping."""
+    active = [(0.0, [])]
+    finished = []
     for step in range(limit + 1):
         candidates = []
-        for score, said in alive:
+        for score, tokens in active:
             with torch.no_grad():
-                found = made(source[None], torch.tensor([[BOS, *said]]))[0, -1].log_softmax(-1)
+                logits = network(source[None], torch.tensor([[BOS, *tokens]]))[0, -1]
+                log_probs = logits.log_softmax(-1)
             allowed = [EOS] if step == limit else [
-                token for token in range(len(found)) if token not in (0, BOS)]
-            candidates += [(score + float(found[token]), [*said, token]) for token in allowed]
-        candidates = sorted(candidates, key=lambda c: -c[0])[: beam - len(ended)]
-        ended += [(score / len(said) ** penalty, said[:-1])
-                  for score, said in candidates if said[-1] == EOS]
-        alive = [c for c in candidates if c[1][-1] != EOS]
-    return sorted(ended, key=lambda c: -c[0])
+                token for token in range(len(log_probs)) if token not in (0, BOS)]
+            candidates += [(score + float(log_probs[token]), [*tokens, token]) for token in allowed]
+        candidates = sorted(candidates, key=lambda c: -c[0])[: beam - len(finished)]
+        finished += [(score / len(tokens) ** penalty, tokens[:-1])
+                  for score, tokens in candidates if tokens[-1] == EOS]
+        active = [c for c in candidates if c[1][-1] != EOS]
+    return sorted(finished, key=lambda c: -c[0])
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
-def test_it_is_the_slow_search_and_its_early_end_loses_nothing(seed: int, penalty: float) -> None:
-    made = model(seed, vocab=9)
+def test_beam_search_equals_search_without_early_stopping(seed: int, penalty: float) -> None:
+    network = model(seed, vocab=9)
     source = sources(seed, 4, vocab=9)
-    found = beam_search(made, source, beam=3, length_penalty=penalty)
+    hypotheses = beam_search(network, source, beam=3, length_penalty=penalty)
     for row, sentence in enumerate(source):
         sentence = sentence[sentence != 0]
-        wanted = plain_beam(made, sentence, 3, penalty, int(default_max_lengths(sentence[None])))
-        assert found.best_ids()[row] == wanted[0][1]
-        assert float(found.scores[row, 0]) == pytest.approx(wanted[0][0], abs=1e-6)
+        limit = int(default_max_lengths(sentence[None]))
+        expected = reference_beam_search(network, sentence, 3, penalty, limit)
+        assert hypotheses.best_ids()[row] == expected[0][1]
+        assert float(hypotheses.scores[row, 0]) == pytest.approx(expected[0][0], abs=1e-6)
 
 
-def test_nothing_is_longer_than_asked_and_specials_are_never_said() -> None:
+def test_outputs_respect_max_length_and_contain_no_special_tokens() -> None:
     for seed in range(8):
-        made = model(seed, vocab=12)
+        network = model(seed, vocab=12)
         source = sources(seed, 5, vocab=12)
-        for found in (greedy_search(made, source, max_length=2),
-                      beam_search(made, source, 3, max_length=2)):
-            said = found.best_ids()
-            assert all(len(ids) <= 2 for ids in said)
-            assert not {0, BOS, EOS} & {token for ids in said for token in ids}
+        for hypotheses in (greedy_search(network, source, max_length=2),
+                      beam_search(network, source, 3, max_length=2)):
+            outputs = hypotheses.best_ids()
+            assert all(len(ids) <= 2 for ids in outputs)
+            assert not {0, BOS, EOS} & {token for ids in outputs for token in ids}
 
 
-def test_the_model_is_run_on_unfinished_hypotheses_only() -> None:
-    made = model(5, vocab=12)
+def test_finished_hypotheses_are_not_decoded() -> None:
+    network = model(5, vocab=12)
     source = sources(5, 8, vocab=12)
     sizes = []
-    decode = made.decode
-    made.decode = lambda target, memory, cache=None: (
+    decode = network.decode
+    network.decode = lambda target, memory, cache=None: (
         sizes.append(len(target)), decode(target, memory, cache))[1]
-    lengths = greedy_search(made, source).lengths[:, 0]
+    lengths = greedy_search(network, source).lengths[:, 0]
     assert sizes == [int((lengths > step).sum()) for step in range(int(lengths.max()))]
 
 
-def test_a_beam_that_makes_no_sense_is_refused() -> None:
-    made = model(1)
+def test_invalid_beam_options_are_rejected() -> None:
+    network = model(1)
     source = sources(1, 2)
-    for wrong in ({"beam": 0}, {"beam": 2, "nbest": 3}, {"length_penalty": -1.0}):
+    for options in ({"beam": 0}, {"beam": 2, "nbest": 3}, {"length_penalty": -1.0}):
         with pytest.raises(ValueError, match="beam"):
-            beam_search(made, source, **wrong)
+            beam_search(network, source, **options)
 
 
-def test_hypotheses_cut_off_what_is_padding() -> None:
-    found = Hypotheses(torch.tensor([[[5, 6, 0]], [[0, 0, 0]]]), torch.tensor([[3], [1]]),
+def test_hypotheses_exclude_padding() -> None:
+    hypotheses = Hypotheses(torch.tensor([[[5, 6, 0]], [[0, 0, 0]]]), torch.tensor([[3], [1]]),
                        torch.zeros(2, 1))
-    assert found.best_ids() == [[5, 6], []]
+    assert hypotheses.best_ids() == [[5, 6], []]
 
 
 @pytest.mark.parametrize("vocab", [6, 64, 300, 640, 8000])
 @pytest.mark.parametrize("count", [1, 5])
-def test_the_best_of_blocks_are_the_best_of_all(vocab: int, count: int) -> None:
+def test_blockwise_topk_equals_topk(vocab: int, count: int) -> None:
     logits = torch.randn(7, vocab, generator=torch.Generator().manual_seed(vocab))
     logits[:, [0, 2]] = -torch.inf
-    best, place = blockwise_topk(logits, count)
-    wanted = logits.topk(min(count, vocab), 1)
-    assert torch.equal(best, wanted.values)
-    assert torch.equal(place, wanted.indices)
+    best, indices = blockwise_topk(logits, count)
+    expected = logits.topk(min(count, vocab), 1)
+    assert torch.equal(best, expected.values)
+    assert torch.equal(indices, expected.indices)
 
 
-def test_the_log_partition_is_that_of_all_entries() -> None:
+def test_log_partition_equals_logsumexp() -> None:
     logits = 9 * torch.randn(7, 300, dtype=torch.float64)
     logits[:, 3] = -torch.inf
-    wanted = logits.logsumexp(1, keepdim=True)
-    assert torch.allclose(log_partition(logits), wanted, atol=1e-12)
-    assert torch.allclose(log_partition(logits.float()).double(), wanted, atol=1e-5)
+    expected = logits.logsumexp(1, keepdim=True)
+    assert torch.allclose(log_partition(logits), expected, atol=1e-12)
+    assert torch.allclose(log_partition(logits.float()).double(), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("bf16", [False, True])
-def test_a_matrix_laid_out_anew_changes_no_translation(
+def test_prepacked_weights_do_not_change_translations(
         monkeypatch: pytest.MonkeyPatch, bf16: bool) -> None:
     if bf16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         pytest.skip("no bf16 here")
-    made = model(2, vocab=12).float()
+    network = model(2, vocab=12).float()
     source = sources(2, 8, vocab=12)
-    found = []
-    anew = []
-    lay_out = module.prepack_weight
+    results = []
+    packed = []
+    prepack_weight = module.prepack_weight
     monkeypatch.setattr(module, "prepack_weight",
-                        lambda weight: (anew.append(weight), lay_out(weight))[1])
-    for many in (10**6, module.MIN_ROWS_TO_PACK):
-        monkeypatch.setattr(module, "MIN_ROWS_TO_PACK", many)
-        assert not anew
-        # searches share what is laid out
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16), made.cached_weights():
-            found.append([search(made, source)
+                        lambda weight: (packed.append(weight), prepack_weight(weight))[1])
+    for min_rows in (10**6, module.MIN_ROWS_TO_PACK):
+        monkeypatch.setattr(module, "MIN_ROWS_TO_PACK", min_rows)
+        assert not packed
+        # the searches share the packed weights
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16), network.cached_weights():
+            results.append([search(network, source)
                           for search in (greedy_search, beam_search, greedy_search)])
-    assert 0 < len(anew) <= len(list(made.modules()))
-    for one, other in zip(*found):
-        assert torch.equal(one.tokens, other.tokens)
-        assert torch.allclose(one.scores, other.scores, atol=0.05 if bf16 else 1e-5)
+    assert 0 < len(packed) <= len(list(network.modules()))
+    for unpacked, prepacked in zip(*results):
+        assert torch.equal(unpacked.tokens, prepacked.tokens)
+        assert torch.allclose(unpacked.scores, prepacked.scores, atol=0.05 if bf16 else 1e-5)

@@ -1,7 +1,7 @@
-"""Training and decoding make nothing on another device, and seldom wait for the one they are on.
+"""Training and decoding keep tensors on their device and rarely synchronize with it.
 
-No GPU is needed: the tests have a device of their own, on which a tensor of the CPU's is seen at
-the first operation that meets it, and what the host would wait for is counted on the CPU.
+No GPU is needed: the tests emulate a device that rejects operations with tensors of the CPU.
+Synchronizations of the host are counted on the CPU.
 """
 
 from contextlib import nullcontext
@@ -17,7 +17,7 @@ from scalesearch.data import Batch
 from scalesearch.data.soft_targets import SoftTargetBatch
 from scalesearch.library import find_file
 from scalesearch.nn import Seq2SeqModel, build_model, decode
-from scalesearch.nn.beam_search import _BeamSearchState as beams
+from scalesearch.nn.beam_search import _BeamSearchState as BeamSearchState
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy_search
 from scalesearch.space.assembly.architecture import assemble
@@ -26,7 +26,7 @@ from scalesearch.train.hardware import Hardware
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.updates.engine import Engine
 from tests.architectures import transformer_config
-from tests.devices import DEVICE, OnDevice, CountSynchronizations, to_device
+from tests.devices import DEVICE, CountSynchronizations, OnDevice, to_device
 from tests.nn.covering import covering
 from tests.nn.test_decode import model, sources
 
@@ -35,7 +35,7 @@ FAMILIES += [f"reference/{name}" for name in ("subformer", "evolved", "delight-d
 IDS = np.array([[5, 6, 7, 3], [6, 4, 3, 0]])
 BATCH = Batch(IDS, IDS, IDS, np.arange(2))
 VOCAB = 8
-FEW = 5  # tokens that there are, and that are decoded: what comes later is like what was before
+MAX_LENGTH = 5  # decoded tokens; later steps repeat the same operations
 SOFT = replace(BATCH,
                soft_targets=SoftTargetBatch(np.stack([IDS, 7 - IDS], -1),
                                             np.full((*IDS.shape, 2), 0.5, np.float32)))
@@ -43,65 +43,69 @@ SOFT = replace(BATCH,
 CPU = Hardware(torch.device("cpu"), uses_bf16=False, is_compiled=False)
 
 
-class Elsewhere(Hardware):
-    """The device that only the tests have."""
+class EmulatedHardware(Hardware):
+    """The device that the tests emulate."""
 
     def autocast(self):
-        """No context: PyTorch has none for it."""
+        """No autocast, which PyTorch lacks for this device."""
         return nullcontext()
 
 
-def named(name):
+def shipped(name):
     return read_space(find_file(name, "spaces")).single_architecture()
 
 
-def sgd(groups, recipe):
-    """In the place of AdamW, whose fused kernel PyTorch refuses on the device."""
+def build_sgd(groups, recipe):
+    """Replacement of AdamW, whose fused kernel PyTorch rejects on the device."""
     return torch.optim.SGD(groups, 1e-3)
 
 
-def results(made, hardware, optimizer, batch, kernel="products"):
-    """Losses of two updates, and hypotheses of greedy and beam decoding after them.
+def results(network, hardware, optimizer, batch, kernel="products"):
+    """Losses of two updates, and hypotheses of greedy and beam search after them.
 
-    By products: fused attention is rounded otherwise on the CPU than on the device, where PyTorch
-    composes it.
+    The default kernel is ``products``: fused attention is rounded differently on the CPU and on the
+    device, on which PyTorch composes it.
     """
-    with patch("scalesearch.train.updates.optimizers.build_adamw", sgd):
-        engine = Engine(made.train(), Recipe(steps=10, optimizer=optimizer, clip_norm=0), hardware)
-    made.set_attention(kernel)
+    with patch("scalesearch.train.updates.optimizers.build_adamw", build_sgd):
+        engine = Engine(network.train(), Recipe(steps=10, optimizer=optimizer, clip_norm=0),
+                        hardware)
+    network.set_attention(kernel)
     losses = [engine.update([batch], 1e-3) for _ in range(2)]
-    made.eval()
+    network.eval()
     source = hardware.to_device(IDS)
-    found = greedy_search(made, source, FEW, compaction_interval=2), beam_search(
-        made, source, 3, max_length=FEW)
-    return [*losses, *(tensor for hypotheses in found for tensor in vars(hypotheses).values())]
+    searches = (greedy_search(network, source, MAX_LENGTH, compaction_interval=2),
+                beam_search(network, source, 3, max_length=MAX_LENGTH))
+    return [*losses, *(tensor for hypotheses in searches for tensor in vars(hypotheses).values())]
 
 
-def on_device(made, *how):
-    """:func:`results` on the device. Raises AssertionError where a tensor is elsewhere."""
-    # PyTorch knows no autocast for it, and no view in inference mode.
+def on_device(network, *arguments):
+    """:func:`results` on the device; raises AssertionError if a tensor is on the CPU."""
+    # PyTorch has no autocast and no views in inference mode for the device.
     with (patch("torch.is_autocast_enabled", lambda *device: False),
           patch("torch.inference_mode", torch.no_grad), OnDevice()):
-        return results(to_device(made), Elsewhere(DEVICE, uses_bf16=False, is_compiled=False), *how)
+        hardware = EmulatedHardware(DEVICE, uses_bf16=False, is_compiled=False)
+        return results(to_device(network), hardware, *arguments)
 
 
 def check_on_device(block, optimizer="adamw", batch=BATCH):
-    """Trains and decodes on the device and on the CPU, with the same results."""
-    made = build_model(block, vocab=VOCAB)
-    there = on_device(made, optimizer, batch)
-    for one, other in zip(there, results(made, CPU, optimizer, batch), strict=True):
-        assert torch.allclose(
-            one.held.double(), other.double(), rtol=1e-5, atol=1e-6), (one.held, other)
+    """Train and decode on the device and on the CPU, with equal results."""
+    network = build_model(block, vocab=VOCAB)
+    device_results = on_device(network, optimizer, batch)
+    cpu_results = results(network, CPU, optimizer, batch)
+    for wrapper, expected in zip(device_results, cpu_results, strict=True):
+        value = wrapper.cpu_tensor
+        assert torch.allclose(value.double(), expected.double(), rtol=1e-5, atol=1e-6), (
+            value, expected)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families_stay_on_their_device(name):
-    check_on_device(named(name).block)
+    check_on_device(shipped(name).block)
 
 
 @pytest.mark.parametrize("name", FAMILIES[:4])
 def test_families_stay_on_their_device_by_fused_attention(name):
-    assert on_device(build_model(named(name).block, vocab=VOCAB), "adamw", BATCH, "fused")
+    assert on_device(build_model(shipped(name).block, vocab=VOCAB), "adamw", BATCH, "fused")
 
 
 def test_random_models_of_all_blocks_stay_on_their_device():
@@ -111,40 +115,42 @@ def test_random_models_of_all_blocks_stay_on_their_device():
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon", "soap"])
 def test_optimizers_stay_on_their_device(optimizer):
-    check_on_device(named("small/plain").block, optimizer)
+    check_on_device(shipped("small/plain").block, optimizer)
 
 
 def test_soft_targets_stay_on_their_device():
-    check_on_device(named("small/plain").block, batch=SOFT)
+    check_on_device(shipped("small/plain").block, batch=SOFT)
 
 
-@pytest.mark.parametrize("planted",
+@pytest.mark.parametrize("inserted",
                          [lambda x: x.masked_fill(torch.ones(x.shape) < 0, 0.0),
                           lambda x: x.index_select(0, torch.arange(len(x))),
                           lambda x: x + torch.ones(1)])
 @pytest.mark.parametrize(
-    "place", ["greedy's and the beam's logits", "what a beam keeps", "the encoder's input"])
-def test_a_tensor_that_is_made_elsewhere_is_seen(place, planted, monkeypatch):
-    where = {"greedy's and the beam's logits": (decode, "log_partition"),
-             "what a beam keeps": (beams, "_end"), "the encoder's input": (Seq2SeqModel, "encode")}
-    owner, name = where[place]
-    kept = getattr(owner, name)
+    "place", ["logits of searches", "state of beam search", "input of the encoder"])
+def test_tensors_on_the_cpu_are_detected(place, inserted, monkeypatch):
+    functions = {"logits of searches": (decode, "log_partition"),
+                 "state of beam search": (BeamSearchState, "_end"),
+                 "input of the encoder": (Seq2SeqModel, "encode")}
+    owner, name = functions[place]
+    original = getattr(owner, name)
 
-    def broken(*given):
-        at = next(i for i, one in enumerate(given) if isinstance(one, torch.Tensor))
-        return kept(*given[:at], planted(given[at]), *given[at + 1 :])
+    def broken(*arguments):
+        index = next(i for i, argument in enumerate(arguments)
+                     if isinstance(argument, torch.Tensor))
+        return original(*arguments[:index], inserted(arguments[index]), *arguments[index + 1 :])
 
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises(AssertionError, match="on cpu, not on the device"):
-        check_on_device(named("small/plain").block)
+        check_on_device(shipped("small/plain").block)
 
 
 @pytest.mark.parametrize(("optimizer", "batch"),
                          [("adamw", BATCH), ("muon", BATCH), ("soap", BATCH), ("adamw", SOFT)])
-def test_an_update_waits_for_nothing(optimizer, batch):
-    made = build_model(named("small/partialformer").block, vocab=VOCAB).train()
-    engine = Engine(made, Recipe(steps=10, optimizer=optimizer), CPU)
-    engine.update([batch], 1e-3)  # the first one of soap looks whether its gradients are finite
+def test_update_does_not_synchronize(optimizer, batch):
+    network = build_model(shipped("small/partialformer").block, vocab=VOCAB).train()
+    engine = Engine(network, Recipe(steps=10, optimizer=optimizer), CPU)
+    engine.update([batch], 1e-3)  # the first update of soap checks that gradients are finite
     with CountSynchronizations() as synchronizations:
         loss = engine.update([batch], 1e-3)
     assert synchronizations.count == 0, synchronizations.counts
@@ -153,35 +159,38 @@ def test_an_update_waits_for_nothing(optimizer, batch):
     assert synchronizations.count == 1
 
 
-def test_an_adaptive_softmax_waits_once_a_band():
-    """Whose tokens are in a band is known to the device alone."""
+def test_adaptive_softmax_synchronizes_once_per_band():
+    """The tokens of a band depend on data of the device."""
     bands = {"embedding.cutoffs": (3, 6), "embedding.factor": 2}
-    found = assemble(transformer_config(embedding="adaptive") | bands)
-    engine = Engine(build_model(found.block, vocab=VOCAB), Recipe(steps=10), CPU)
+    network = assemble(transformer_config(embedding="adaptive") | bands)
+    engine = Engine(build_model(network.block, vocab=VOCAB), Recipe(steps=10), CPU)
     with CountSynchronizations() as synchronizations:
         engine.update([BATCH], 1e-3)
     assert synchronizations.counts == {"nonzero": 2}
 
 
-def test_greedy_waits_once_a_step_and_less_where_that_is_asked_for():
-    made = model(5, vocab=12)
+def test_greedy_search_synchronizes_once_per_compaction():
+    network = model(5, vocab=12)
     source = sources(5, 7, vocab=12)
-    with CountSynchronizations() as each:
-        one = greedy_search(made, source)
-    with CountSynchronizations() as seldom:
-        other = greedy_search(made, source, compaction_interval=4)
-    steps = int(one.lengths.max())
-    # one is for the greatest length
-    assert steps > 4 and each.count <= steps + 1 and seldom.count <= steps // 4 + 2
-    assert one.best_ids() == other.best_ids()
-    assert torch.equal(one.lengths, other.lengths) and torch.allclose(
-        one.scores, other.scores, atol=1e-12)
+    with CountSynchronizations() as every_step:
+        hypotheses = greedy_search(network, source)
+    with CountSynchronizations() as every_fourth_step:
+        compacted = greedy_search(network, source, compaction_interval=4)
+    steps = int(hypotheses.lengths.max())
+    assert steps > 4
+    # one synchronization is for the greatest length
+    assert every_step.count <= steps + 1
+    assert every_fourth_step.count <= steps // 4 + 2
+    assert hypotheses.best_ids() == compacted.best_ids()
+    assert torch.equal(hypotheses.lengths, compacted.lengths)
+    assert torch.allclose(hypotheses.scores, compacted.scores, atol=1e-12)
 
 
-def test_a_beam_waits_twice_a_step():
-    made = model(5, vocab=12)
+def test_beam_search_synchronizes_twice_per_step():
+    network = model(5, vocab=12)
     source = sources(5, 1, vocab=12)
     with CountSynchronizations() as synchronizations:
-        found = beam_search(made, source, beam=3, max_length=9)
-    # and a few before and where rows leave
-    assert synchronizations.count <= 2 * (int(found.lengths.max()) + 1) + 6, synchronizations.counts
+        hypotheses = beam_search(network, source, beam=3, max_length=9)
+    # at most 6 more: before the first step, and when finished rows are removed
+    limit = 2 * (int(hypotheses.lengths.max()) + 1) + 6
+    assert synchronizations.count <= limit, synchronizations.counts

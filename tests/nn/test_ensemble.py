@@ -1,4 +1,4 @@
-"""Ensembles search as a single model would that gave the mean of their probabilities."""
+"""Ensembles search with the mean of their members' probabilities."""
 
 import itertools
 
@@ -11,42 +11,44 @@ from scalesearch.nn.ensemble import Ensemble
 from tests.nn.test_decode import model, sources
 
 
-def log_probability(members: list, source: torch.Tensor, said: list[int]) -> float:
-    """Logarithm of the product, over ``said`` and EOS, of the mean of the members' probabilities."""
+def log_probability(members: list, source: torch.Tensor, tokens: list[int]) -> float:
+    """Log probability of ``tokens`` and EOS under the mean of the members' probabilities."""
     with torch.no_grad():
-        each = [made(source[None], torch.tensor([[BOS, *said]]))[0].softmax(-1) for made in members]
-    mean = torch.stack(each).mean(0).log()
-    return sum(float(mean[i, token]) for i, token in enumerate([*said, EOS]))
+        target = torch.tensor([[BOS, *tokens]])
+        probabilities = [member(source[None], target)[0].softmax(-1) for member in members]
+    mean = torch.stack(probabilities).mean(0).log()
+    return sum(float(mean[i, token]) for i, token in enumerate([*tokens, EOS]))
 
 
-@pytest.mark.parametrize("seeds", [(1, 2), (1, 2, 4), (0, 1)], ids=["two", "three", "of two kinds"])
-def test_a_wide_beam_is_an_exhaustive_search_of_the_mean(seeds: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("seeds", [(1, 2), (1, 2, 4), (0, 1)], ids=["two", "three", "mixed"])
+def test_wide_beam_equals_exhaustive_search_of_the_mean(seeds: tuple[int, ...]) -> None:
     members = [model(seed) for seed in seeds]
     source = sources(seeds[-1], 3)
     length = 3
-    every = [list(said) for n in range(length + 1)
-             for said in itertools.product([1, 4, 5], repeat=n)]
-    found = beam_search(Ensemble(members), source, beam=len(every), max_length=length, nbest=3)
+    all_outputs = [list(tokens) for n in range(length + 1)
+             for tokens in itertools.product([1, 4, 5], repeat=n)]
+    hypotheses = beam_search(Ensemble(members), source, beam=len(all_outputs), max_length=length,
+                             nbest=3)
     for row, sentence in enumerate(source):
         sentence = sentence[sentence != 0]
-        wanted = sorted((log_probability(members, sentence, said) / (len(said) + 1)
-                         for said in every), reverse=True)
-        assert found.scores[row].tolist() == pytest.approx(wanted[:3], abs=1e-6)
+        expected = sorted((log_probability(members, sentence, tokens) / (len(tokens) + 1)
+                         for tokens in all_outputs), reverse=True)
+        assert hypotheses.scores[row].tolist() == pytest.approx(expected[:3], abs=1e-6)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_twice_the_same_model_says_what_it_says_alone(beam: int) -> None:
-    made = model(1, vocab=12)
+def test_ensemble_of_equal_models_equals_the_model(beam: int) -> None:
+    member = model(1, vocab=12)
     source = sources(5, 9, vocab=12)
-    alone, twice = (greedy_search(some, source) if beam == 1
-                    else beam_search(some, source, beam=beam)
-                    for some in (made, Ensemble([made, made])))
-    assert alone.best_ids() == twice.best_ids()
-    assert torch.allclose(alone.scores.double(), twice.scores.double(), atol=1e-6)
+    single, doubled = (greedy_search(searched, source) if beam == 1
+                    else beam_search(searched, source, beam=beam)
+                    for searched in (member, Ensemble([member, member])))
+    assert single.best_ids() == doubled.best_ids()
+    assert torch.allclose(single.scores.double(), doubled.scores.double(), atol=1e-6)
 
 
 def test_members_differ_from_their_ensemble() -> None:
     members = [model(1, vocab=12), model(2, vocab=12)]
     source = sources(3, 20, vocab=12)
-    together = greedy_search(Ensemble(members), source).best_ids()
-    assert all(greedy_search(made, source).best_ids() != together for made in members)
+    combined = greedy_search(Ensemble(members), source).best_ids()
+    assert all(greedy_search(member, source).best_ids() != combined for member in members)

@@ -1,4 +1,4 @@
-"""The bill against independent counters: equal to the unit, for every block and for whole models."""
+"""Costs compared with independent counters, exactly, for all blocks and whole models."""
 
 from dataclasses import replace
 from functools import cache
@@ -15,7 +15,12 @@ from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.cost import breakdown
 from scalesearch.nn.verify import verify_costs
 from scalesearch.space.assembly.architecture import ModelSpec
-from scalesearch.testing import check_costs, check_model, check_population_costs, random_architecture
+from scalesearch.testing import (
+    check_costs,
+    check_model,
+    check_population_costs,
+    random_architecture,
+)
 from tests.blocks.catalog import CATALOG
 from tests.nn.covering import covering, words
 
@@ -47,45 +52,45 @@ WORDS = {
 
 @pytest.mark.parametrize("name", CATALOG)
 @pytest.mark.parametrize("kernel", ["fused", "products"])
-def test_block_costs_what_pytorch_counts(name: str, kernel: str) -> None:
+def test_block_costs_equal_pytorch_counters(name: str, kernel: str) -> None:
     for seed in range(6):
         check_costs(CATALOG[name](Random(seed)), kernel)
 
 
 @pytest.mark.parametrize("name", CATALOG)
-def test_block_costs_the_same_with_arrays_for_sizes(name: str) -> None:
+def test_block_costs_are_equal_for_populations(name: str) -> None:
     for seed in range(6):
         check_population_costs(CATALOG[name](Random(seed)).block)
 
 
 @cache
-def chosen() -> list[ModelSpec]:
-    """Networks of all families, few and chosen so that most pairs of answers meet in one."""
+def covering_networks() -> list[ModelSpec]:
+    """Networks of all families that cover most pairs of values."""
     return [*covering(Random(6), 34, model="encoder-decoder"),
             *covering(Random(6), 8, model="decoder-only")]
 
 
 @pytest.mark.parametrize("quarter", [0, 1, 2, 3], ids=["first", "second", "third", "fourth"])
-def test_chosen_networks_of_all_families(quarter: int) -> None:
-    for seed, architecture in list(enumerate(chosen()))[quarter::4]:
+def test_covering_networks_pass_all_checks(quarter: int) -> None:
+    for seed, architecture in list(enumerate(covering_networks()))[quarter::4]:
         check_model(architecture, seed)
 
 
-def test_the_chosen_networks_have_every_word() -> None:
-    seen = {word for architecture in chosen() for word in words(architecture.config)}
+def test_covering_networks_have_all_values() -> None:
+    values = {word for architecture in covering_networks() for word in words(architecture.config)}
     for path, expected in WORDS.items():
-        assert not [word for word in expected if f"{path}={word}" not in seen], path
+        assert not [word for word in expected if f"{path}={word}" not in values], path
 
 
 @pytest.mark.slow
-def test_random_networks_of_all_families() -> None:
+def test_random_networks_pass_all_checks() -> None:
     rng = Random(20260)
     for seed in range(1000):
         check_model(random_architecture(rng), seed)
 
 
 @pytest.mark.parametrize("count", [5, pytest.param(50, marks=pytest.mark.slow)])
-def test_fvcore_agrees_once_its_norms_are_taken_off(count: int) -> None:
+def test_costs_equal_fvcore_without_norms(count: int) -> None:
     rng = Random(7)
     for architecture in covering(rng, count, encoder__depth=1, decoder__depth=1):
         for check in verify_costs(architecture.block, rng.randint(1, 6), rng.randint(1, 6),
@@ -93,8 +98,8 @@ def test_fvcore_agrees_once_its_norms_are_taken_off(count: int) -> None:
             assert check.is_equal, (check, architecture.config)
 
 
-def test_a_bill_that_departs_from_the_forward_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oracle can fail: a bill of one call too many is seen by it."""
+def test_wrong_costs_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cost with one additional call fails the check."""
     walk = breakdown.iterate_cost_lines
     monkeypatch.setattr(breakdown, "iterate_cost_lines", lambda *args, **kwargs: (
         replace(line, calls=line.calls + 1) for line in walk(*args, **kwargs)))

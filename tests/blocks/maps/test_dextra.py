@@ -1,4 +1,4 @@
-"""DeLighT's unit: its published sizes, what its groups see, and whole models with it before attention and in tables."""
+"""The DExTra unit of DeLighT: published sizes, groups, and models with it."""
 
 from random import Random
 
@@ -23,15 +23,15 @@ from scalesearch.testing.random_models import random_architecture, small_space
                             (1792, 1536, 16), (1792, 1112, 8), (1368, 688, 4), (944, 256, 2)])])
 def test_maps_have_the_published_sizes(depth: int, multiplier: float,
                                        maps: list[tuple[int, int, int]]) -> None:
-    """Up and down differ where the neighbors' groups do: 1072 and 1064."""
+    """Expansion and reduction differ if the numbers of groups do: 1072 and 1064."""
     assert DExTra(512, 256, 256, (SRC,), depth, multiplier, 16).maps == maps
 
 
-def test_the_first_maps_groups_meet_in_the_second_by_shuffling() -> None:
+def test_features_are_shuffled_between_groups() -> None:
     unit = build_module(DExTra(8, 8, 8, (SRC,), 2, 1.0, 2)).double()
     x = torch.randn(1, 1, 8, dtype=torch.float64)
-    seen = torch.autograd.functional.jacobian(lambda y: unit.map0(y), x)[0, 0, :, 0, 0]
-    assert not seen[:4, 4:].any() and not seen[4:, :4].any() and seen[:4, :4].all()
+    jacobian = torch.autograd.functional.jacobian(lambda y: unit.map0(y), x)[0, 0, :, 0, 0]
+    assert not jacobian[:4, 4:].any() and not jacobian[4:, :4].any() and jacobian[:4, :4].all()
     with torch.no_grad():
         unit.norm0.weight.fill_(1)
         shuffled = unit.map0(x).unflatten(-1, (2, 4)).transpose(-1, -2).flatten(-2)
@@ -39,7 +39,7 @@ def test_the_first_maps_groups_meet_in_the_second_by_shuffling() -> None:
 
 
 @pytest.mark.parametrize(("width", "depth", "key"), [(12, 3, "groups"), (7, 3, "")])
-def test_sizes_that_do_not_divide_are_refused(width: int, depth: int, key: str) -> None:
+def test_indivisible_sizes_are_unbuildable(width: int, depth: int, key: str) -> None:
     unit = f"{{ dextra: {{ depth: {depth}, groups: 4 }} }}"
     space = Space.parse(f"width: {width}\nencoder: {{ heads: 1, lift: {unit} }}\ndecoder: {{ "
                         f"heads: 1 }}")
@@ -50,7 +50,7 @@ def test_sizes_that_do_not_divide_are_refused(width: int, depth: int, key: str) 
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whole_models_with_lifted_tables(seed: int) -> None:
+def test_models_with_dextra_embeddings(seed: int) -> None:
     space = small_space(width="8 | 16",
                         embedding="{ dextra: { rank: 2 | 16, depth: 1..4, groups: 2 } }")
     check_model(random_architecture(Random(seed), space), seed)

@@ -1,4 +1,4 @@
-"""Tensor chains: shapes as published, equal however they are applied, and billed as they run."""
+"""Tensor chains: published shapes, equivalent application, and costs."""
 
 from math import prod
 from random import Random
@@ -30,13 +30,13 @@ def chain(a: int, c: int, ratio: float, length: int, apply: str = "auto",
         (32000, (80, 400), (16, 125, 16), (20, 20, 20, 4)),
     ],
 )
-def test_sizes_split_as_published(n: int, two: tuple[int, ...], three: tuple[int, ...],
+def test_factors_are_those_of_the_paper(n: int, two: tuple[int, ...], three: tuple[int, ...],
                                   four: tuple[int, ...]) -> None:
     assert (split_factors(n, 2), split_factors(n, 3), split_factors(n, 4)) == (two, three, four)
 
 
 @given(st.integers(1, 5000), st.integers(2, 4))
-def test_every_size_splits_into_its_factors(n: int, length: int) -> None:
+def test_factors_multiply_to_the_size(n: int, length: int) -> None:
     assert prod(split_factors(n, length)) == n == prod(prime_factors(n)) and len(
         split_factors(n, length)) == length
 
@@ -67,7 +67,7 @@ def test_bonds_and_params_are_those_of_the_paper(
 @pytest.mark.parametrize(("a", "c", "ratio", "bond", "params"), [
     (512, 512, 0.1, 2, 288), (512, 2048, 0.1, 2, 416), (512, 2048, 0.8, 34, 34 * 80 + 34**2 * 64),
 ])
-def test_the_published_bond_of_length_four_is_the_code_s(
+def test_published_bond_of_length_four_is_that_of_the_code(
         a: int, c: int, ratio: float, bond: int, params: int) -> None:
     block = chain(a, c, ratio, 4, bond="published")
     assert block.cores.bond == bond and sum(prod(shape)
@@ -79,20 +79,21 @@ def test_the_published_bond_of_length_four_is_the_code_s(
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 40), st.floats(0.05, 0.95), st.integers(2, 4),
        st.integers(0, 99))
-def test_core_by_core_equals_the_matrix(a: int, c: int, ratio: float, length: int,
+def test_applying_cores_equals_applying_the_matrix(a: int, c: int, ratio: float, length: int,
                                         seed: int) -> None:
     torch.manual_seed(seed)
-    one, other = (build_module(chain(a, c, ratio, length, apply), dtype=torch.float64)
+    by_cores, by_matrix = (build_module(chain(a, c, ratio, length, apply), dtype=torch.float64)
                   for apply in ("cores", "matrix"))
-    other.load_state_dict(one.state_dict())
+    by_matrix.load_state_dict(by_cores.state_dict())
     x = torch.randn(2, 3, a, dtype=torch.float64)
     with torch.no_grad():
-        assert torch.allclose(one(x), other(x), rtol=0, atol=1e-9 * float(other(x).abs().max() + 1))
+        assert torch.allclose(by_cores(x), by_matrix(x), rtol=0,
+                              atol=1e-9 * float(by_matrix(x).abs().max() + 1))
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(4, 60), st.integers(1, 30), st.floats(0.05, 0.95), st.integers(2, 4))
-def test_a_row_that_is_looked_up_is_that_of_the_matrix(
+def test_embedding_rows_equal_rows_of_the_matrix(
         vocab: int, d: int, ratio: float, length: int) -> None:
     table = build_module(ChainEmbedding(d, ("src",), ratio, length), vocab=vocab,
                          dtype=torch.float64)
@@ -104,7 +105,7 @@ def test_a_row_that_is_looked_up_is_that_of_the_matrix(
                           atol=1e-9 * float(matrix.abs().max() + 1))
 
 
-def test_the_cheaper_way_is_taken() -> None:
+def test_auto_applies_the_cheaper_variant() -> None:
     assert chain(512, 1365, 0.005, 2).applies_cores and not chain(512, 1365, 0.1, 2).applies_cores
     for ratio in (0.005, 0.05, 0.3):
         block = chain(512, 512, ratio, 2)
@@ -115,25 +116,26 @@ def test_the_cheaper_way_is_taken() -> None:
         ), block
 
 
-def test_a_chain_starts_with_the_variance_of_a_matrix() -> None:
-    made = build_model(assemble(transformer_config(width=64, tensor_chain__attention=0.5,
+def test_initial_variance_is_that_of_a_dense_matrix() -> None:
+    model = build_model(assemble(transformer_config(width=64, tensor_chain__attention=0.5,
                                         tensor_chain__length=2, tensor_chain__apply="matrix",
                                         tensor_chain__bond="solved", encoder__head_dim=32,
                                         decoder__head_dim=32)).block, vocab=9)
-    query = made.encoder.layers[0].attention.query
+    query = model.encoder.layers[0].attention.query
     assert float(
         query.block.matrix(query).detach().std()) == pytest.approx((2 / 128) ** 0.5, rel=0.35)
 
 
-def test_a_tied_output_is_the_table_and_no_chain_of_its_own() -> None:
-    drawn = transformer_config(tensor_chain__length=2, tensor_chain__bond="solved", tensor_chain__apply="auto")
+def test_output_chain_requires_an_untied_output() -> None:
+    config = transformer_config(tensor_chain__length=2, tensor_chain__bond="solved",
+                                tensor_chain__apply="auto")
     with refuses("unbuildable", "embedding.tie: none"):
-        assemble(drawn | {"tensor_chain.output": 0.3})
-    assemble(drawn | {"tensor_chain.output": 0.3, "embedding.tie": "none"})
-    assemble(drawn | {"tensor_chain.embedding": 0.3})
+        assemble(config | {"tensor_chain.output": 0.3})
+    assemble(config | {"tensor_chain.output": 0.3, "embedding.tie": "none"})
+    assemble(config | {"tensor_chain.embedding": 0.3})
 
 
-def test_the_order_of_contraction_is_the_cheapest() -> None:
+def test_contraction_order_is_the_cheapest() -> None:
     rng = Random(3)
     for _ in range(50):
         cores = ChainCores.fit_ratio(rng.randint(2, 400), rng.randint(2, 400),
