@@ -17,7 +17,7 @@ RECIPE = Recipe(steps=1, precision="fp32", device="cpu", compile="no", label_smo
 
 
 def family(name: str) -> ModelSpec:
-    """One of spaces/small, narrower."""
+    """An architecture of spaces/small with width 32."""
     space = read_space(find_file(f"small/{name}", "spaces")).with_overrides({"width": "32"})
     return space.single_architecture()
 
@@ -27,7 +27,7 @@ def model_of(architecture: ModelSpec, seed: int = 1) -> Seq2SeqModel:
 
 
 def sentences(count: int = 12, seed: int = 0) -> Split:
-    """Pairs of 1 to 9 tokens a side."""
+    """Pairs with 1 to 9 tokens per side."""
     rng = Random(seed)
 
     def line() -> list[int]:

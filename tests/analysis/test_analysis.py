@@ -33,7 +33,7 @@ def run(model, split, *probes):
 
 
 def close(left, other) -> bool:
-    """Equal numbers, to what batching does to their last digits."""
+    """Whether results are equal up to rounding differences of batching."""
     if isinstance(left, float):
         return math.isclose(left, other, rel_tol=1e-4, abs_tol=1e-6)
     if isinstance(left, dict):
@@ -128,7 +128,8 @@ def test_partialformer_units_and_parameters() -> None:
     network = 2 * 4 * dk * dk + 4 * dk + dk
     assert (row.part, row.hidden) == ("attention.partial.ffn", heads * 4 * dk)
     assert (row.params, row.params_with_gate) == (network, network + d * heads * dk + heads * dk)
-    assert row.eta_ffn == row.n_act / row.params and row.eta_ffn_with_gate == row.n_act / row.params_with_gate
+    assert row.eta_ffn == row.n_act / row.params
+    assert row.eta_ffn_with_gate == row.n_act / row.params_with_gate
 
 
 def test_active_units_equal_the_network() -> None:
@@ -150,16 +151,16 @@ def test_gradient_norms_equal_autograd(name) -> None:
     result = compute_gradients(engine_of(model), split, 0.1, 64)
     assert all(parameter.grad is None for parameter in model.parameters())
     batch = make_batch(split, range(len(split)))
-    source, target, out = (torch.from_numpy(x)
-                           for x in (batch.source, batch.target_in, batch.target_out))
+    source, target, out = (torch.from_numpy(ids)
+                           for ids in (batch.source, batch.target_in, batch.target_out))
     loss = cross_entropy(model(source, target).flatten(0, 1), out.flatten(), ignore_index=PAD,
                          label_smoothing=0.1)
     loss.backward()
     assert result.loss == pytest.approx(loss.item(), rel=1e-5)
     for row in result.rows:
-        mine = [p for path, p in model.named_parameters() if path.startswith(f"{row.group}.")]
-        norm = math.sqrt(sum(float(p.grad.double().square().sum()) for p in mine))
-        assert row.params == sum(p.numel() for p in mine)
+        parameters = [p for path, p in model.named_parameters() if path.startswith(f"{row.group}.")]
+        norm = math.sqrt(sum(float(p.grad.double().square().sum()) for p in parameters))
+        assert row.params == sum(p.numel() for p in parameters)
         assert row.norm == pytest.approx(norm, rel=1e-3, abs=1e-7)
     whole = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
     assert result.norm == pytest.approx(float(whole), rel=1e-3)
@@ -172,7 +173,7 @@ def test_loads_equal_the_cost_module() -> None:
     assert load == evaluate_cost(architecture.block, find_protocol("edgeformer")).load_balance
     by_name = {row.group: row.load for row in rows}
     assert by_name["encoder.layers.0.attention"] == 3 and by_name["encoder.layers.0.ffn"] == 4
-    assert by_name["decoder.layers.0.ffn"] == 4  # two layers, called twice each
+    assert by_name["decoder.layers.0.ffn"] == 4  # two layers, each called twice
     assert sum(row.use_share for row in rows) == pytest.approx(1)
     model = model_of(architecture)
     groups = {row.group for row in compute_gradients(engine_of(model), sentences(2), 0.0, 64).rows}
@@ -212,10 +213,10 @@ def test_random_architectures_can_be_analyzed(seed) -> None:
 
 def test_take_sentences() -> None:
     split = sentences(9)
-    some = take_sentences(split, 4)
-    assert len(some) == 4 and some.source_ids[3].tolist() == split.source_ids[3].tolist()
+    subset = take_sentences(split, 4)
+    assert len(subset) == 4 and subset.source_ids[3].tolist() == split.source_ids[3].tolist()
     assert len(take_sentences(split, 100)) == 9
     architecture = family("plain")
-    result = analyze_model(model_of(architecture), architecture.block, some, RECIPE)
+    result = analyze_model(model_of(architecture), architecture.block, subset, RECIPE)
     assert set(asdict(result.heads[0])) == {"stack", "layer", "part", "heads", "diversity",
                                            "diversity_sentence", "silent_share", "max_diversity"}

@@ -277,7 +277,7 @@ def ffn(rng: Random, d: int, axis: Axis) -> Any:
 def paths(rng: Random) -> MultiPathConfig | None:
     """A random multi-path configuration, or None."""
     config = MultiPathConfig(rng.choice(PATH_TARGETS), rng.randint(2, 3), rng.choice(MERGE_METHODS),
-                           rng.random() < 0.5)
+                             rng.random() < 0.5)
     return rng.choice([None, config])
 
 

@@ -16,7 +16,7 @@ encoder: {{ depth: 1 | 2, heads: 2, head_dim: 4, ffn: {{ relu: {{ hidden: 8 }} }
 decoder: {{ depth: 1, heads: 2, head_dim: 4, ffn: {{ relu: {{ hidden: 8 }} }} }}
 """
 DEFAULTS = {"width": "8", "norm": "pre", "model": "encoder-decoder", "tie": "all",
-         "positions": "sinusoidal", "rank": "4", "heads": "2"}
+            "positions": "sinusoidal", "rank": "4", "heads": "2"}
 
 
 def space(**changes):
@@ -24,7 +24,7 @@ def space(**changes):
 
 
 def first_architecture(**changes):
-    """The architecture with the first_architecture value of each parameter."""
+    """The architecture with the first value of each parameter."""
     parsed = space(**changes)
     return parsed.architecture(parsed.resolve(lambda name, parameter: parameter.values()[0]))
 

@@ -86,7 +86,7 @@ def test_depth_scaling_counts_all_residual_branches() -> None:
     for order, branches in (([["attention", "ffn"]], 2),
                             (["ffn", "attention", "ffn", "ffn_again"], 4)):
         scales = weight_scales(build_model(architecture(encoder__sublayers=order).block, vocab=40),
-                              recipe)
+                               recipe)
         assert scales["encoder.layers.0.attention.out.weight"].init_factor == pytest.approx(
             (2 * branches) ** -0.5)
 

@@ -34,9 +34,9 @@ def architecture(**more: Any) -> ModelSpec:
             stacks[name][settings or key] = value
     base = {"depth": 2, "heads": 2, "ffn": {"relu": {"hidden": 16}}}
     configs = {name: {key: value
-                    for key, value in (base | settings).items()
-                    if key != "heads" or "mixer" not in settings or name == "decoder"}
-             for name, settings in stacks.items()}
+                      for key, value in (base | settings).items()
+                      if key != "heads" or "mixer" not in settings or name == "decoder"}
+               for name, settings in stacks.items()}
     return Space.from_python({"width": 8, **configs}).single_architecture()
 
 

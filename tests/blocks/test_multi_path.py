@@ -78,14 +78,15 @@ def test_ids_ignore_single_paths_and_missing_sublayers() -> None:
 PLAIN: dict[str, Any] = {"heads": 8, "ffn": {"relu": {"hidden": 2048}}}
 UNITS = {**PLAIN, "relative_positions": True, "relative_clip": 16}
 # MAT (Fan et al. 2020), MUTE without tables, and a reading of Multi-Path (Lin et al. 2022)
-PUBLISHED = {"MAT": ({"norm": "post"},
-                   *[{"heads": 16, "ffn": {"relu": {"hidden": 12288}},
-                      "paths": {"of": "attention", "count": 2}}] * 2, "params.total", 205_778_944),
-           "MUTE": ({}, {**UNITS, "paths": {"of": "layer", "count": 4, "merge": "weighted"}}, UNITS,
-                    "params.non_embedding", 100_928_408),
-           "Multi-Path": ({},
-                          *[{**PLAIN, "paths": {"count": 4, "merge": "weighted", "norm": True}}]
-                          * 2, "params.total", 193_364_088)}
+MAT_STACK = {"heads": 16, "ffn": {"relu": {"hidden": 12288}},
+             "paths": {"of": "attention", "count": 2}}
+MULTI_PATH_STACK = {**PLAIN, "paths": {"count": 4, "merge": "weighted", "norm": True}}
+PUBLISHED = {
+    "MAT": ({"norm": "post"}, MAT_STACK, MAT_STACK, "params.total", 205_778_944),
+    "MUTE": ({}, {**UNITS, "paths": {"of": "layer", "count": 4, "merge": "weighted"}}, UNITS,
+             "params.non_embedding", 100_928_408),
+    "Multi-Path": ({}, MULTI_PATH_STACK, MULTI_PATH_STACK, "params.total", 193_364_088),
+}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

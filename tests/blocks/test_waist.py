@@ -20,7 +20,7 @@ decoder:
 share: {{ decoder: {{ self: {own}, cross: {cross}, ffn: {own} }}, norms: {norms} }}
 """
 DEFAULTS = {"width": "8", "norm": "pre", "model": "encoder-decoder", "depth": "4", "middle": "12",
-         "heads": "2", "own": "sandwich", "cross": "sandwich", "norms": "own"}
+            "heads": "2", "own": "sandwich", "cross": "sandwich", "norms": "own"}
 
 
 def space(**changes):
@@ -52,8 +52,8 @@ def test_cross_attention_of_the_middle_has_the_width_of_the_memory():
 def test_cache_per_source_token_equals_that_without_a_bottleneck():
     def cache_per_source_token(middle):
         cache_bytes = [evaluate_cost(space(middle=middle).single_architecture().block,
-                              find_protocol("decode", lengths, 7, 20))["memory.cache"]
-                for lengths in (5, 6)]
+                                     find_protocol("decode", lengths, 7, 20))["memory.cache"]
+                       for lengths in (5, 6)]
         return cache_bytes[1] - cache_bytes[0]
 
     assert cache_per_source_token("12") == cache_per_source_token("off") > 0

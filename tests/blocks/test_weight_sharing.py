@@ -23,7 +23,7 @@ from scalesearch.blocks.weight_sharing import (
 
 
 def group_indices(plan: SharingSchedule, depth: int) -> list[int]:
-    """The group of each layer, group_indices by first use (a restricted growth string)."""
+    """The group of each layer, numbered by first use (a restricted growth string)."""
     order: dict[int, int] = {}
     return [order.setdefault(group, len(order)) for group in plan.groups(depth)]
 

@@ -1,4 +1,4 @@
-"""A fit of latency that nobody measured, for tests of what is made of one."""
+"""A latency model with made-up weights, for tests of predictions."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +14,7 @@ WEIGHTS = {"constant": 0.5, "encoder.products": 0.01, "encoder.macs": 1e-8, "ste
 
 
 def fit_of(artifact: str = "onnx-none", count: int = 20, **changes: object) -> LatencyModel:
-    """A fit whose held-out predictions are all the same."""
+    """A latency model whose leave-one-out weights are all equal."""
     weights = [WEIGHTS.get(name, 0.0) for name in FEATURE_NAMES]
     values = {"setup": DecodingSetup(), "clock": "wall", "vocab": "own",
               "device": {"processor": "A processor"}, "versions": {},
@@ -24,6 +24,6 @@ def fit_of(artifact: str = "onnx-none", count: int = 20, **changes: object) -> L
 
 
 def fit_file(folder: Path, artifact: str = "onnx-none", **changes: object) -> str:
-    """The same, as a file."""
+    """The path of a file with the model of :func:`fit_of`."""
     write_json(folder / f"{artifact}.json", asdict(fit_of(artifact, **changes)))
     return str(folder / f"{artifact}.json")

@@ -1,4 +1,4 @@
-"""Memory as billed against the tensors themselves: what autograd saves, and what a cache holds after decoding."""
+"""Costs of memory compared with tensors: saved by autograd, and cached in decoding."""
 
 from random import Random
 from typing import Any
@@ -25,83 +25,98 @@ encoder: {{ depth: 3, heads: 4, ffn: {{ {ffn}: {{ {hidden} }} }}, {both} {encode
 decoder: {{ depth: 3, heads: 4, ffn: {{ {ffn}: {{ {hidden} }} }}, {both} {decoder} }}
 {top}
 """
-KINDS = {kind: {"ffn": kind, "hidden": "" if kind in ("self_gated", "none") else "hidden: 64"}
-         for kind in ("relu", "gelu", "swish", "geglu", "swiglu", "self_gated", "none")}
+FFN_TYPES = {kind: {"ffn": kind, "hidden": "" if kind in ("self_gated", "none") else "hidden: 64"}
+             for kind in ("relu", "gelu", "swish", "geglu", "swiglu", "self_gated", "none")}
 GATES = {f"gate {gate}": {"both": f"gate: {gate},"}
          for gate in ("QgV", "KgV", "VgQ", "VgK", "KgQ", "QgK")}
-ACROSS = {f"cross {name}": {"decoder": f"cross_{gate['both']}"} for name, gate in GATES.items()}
+CROSS_GATES = {f"cross {name}": {"decoder": f"cross_{gate['both']}"}
+               for name, gate in GATES.items()}
 CHAINS = {f"chain {apply} {length}": {"top": f"tensor_chain: {{ layer: 0.2, apply: {apply}, "
                                       f"length: {length} }}"} for apply in ("cores", "matrix")
           for length in (2, 3, 4)}
 SCORES = {f"scores {kind}": {"both": f"residual_scores: {kind},"}
           for kind in ("global", "relative", "previous")}
 FAMILIES: dict[str, dict[str, str]] = {
-    **KINDS, **GATES, **ACROSS, **CHAINS, **SCORES,
+    **FFN_TYPES, **GATES, **CROSS_GATES, **CHAINS, **SCORES,
     "raw": {"both": "projections: identity,"},
     "heads": {"both": "pg: relu,"},
     "heads without a gate": {"both": "pg: { relu: { gate: none } },"},
-    "heads apart": {"both": "pg: { geglu: { per_head: yes, gate: tanh } },"},
+    "separate heads": {"both": "pg: { geglu: { per_head: yes, gate: tanh } },"},
     "head scaling": {"both": "score_heads: 3, head_scaling: mlp,"},
     "shared scores": {"both": "score_heads: 2,"},
     "grouped queries": {"both": "key_value_heads: 2,"},
     "relative": {"both": "relative_positions: yes,"},
     "solver": {"encoder": "solver: rk2-learned"},
     "waist": {"encoder": "middle_width: 16", "decoder": "middle_width: 20"},
-    "waist, gated and post": {"top": "norm: post", "decoder": "middle_width: 20, mixer: mega, cross: gated"},
+    "waist, gated and post": {"top": "norm: post",
+                              "decoder": "middle_width: 20, mixer: mega, cross: gated"},
     "interleaved": {"decoder": "interleaved: yes"},
     "post": {"top": "norm: post"},
     "decoder-only": {"top": "model: decoder-only"},
-    "h-softpos": {"top": "embedding: { tie: none, h-softpos: { levels: 3, roles: 4, level_width: 5 } }"},
+    "h-softpos": {"top": "embedding: { tie: none, "
+                         "h-softpos: { levels: 3, roles: 4, level_width: 5 } }"},
     "attentive": {"top": "embedding: { attentive: { rank: 6, heads: 2 } }"},
     "attentive, post": {"top": "norm: post\nembedding: { tie: decoder, attentive: { rank: 20 } }"},
     "factorised": {"top": "embedding: { factorised: { rank: 5 } }"},
     "adaptive": {"top": "embedding: { adaptive: { cutoffs: [10, 20], factor: 2 } }"},
     "table by products": {"top": "embedding.tie: all\nmatrices.embedding: kronecker(2)"},
     "chained and tied": {"top": "embedding.tie: decoder\nmatrices.embedding: chain(0.4)"},
-    "output by products": {"top": "embedding.tie: none\nmatrices: { output: kronecker(1), embedding: low_rank(6) }"},
-    "chained table": {"top": "embedding.tie: none\ntensor_chain: { embedding: 0.2, output: 0.2, length: 4 }"},
+    "output by products": {"top": "embedding.tie: none\n"
+                                  "matrices: { output: kronecker(1), embedding: low_rank(6) }"},
+    "chained table": {"top": "embedding.tie: none\n"
+                             "tensor_chain: { embedding: 0.2, output: 0.2, length: 4 }"},
     "lora": {"top": "adapt: lora"},
     "prompt": {"top": "adapt: prompt"},
     "mask": {"both": "mask: dynamic,"},
     "Mega": {"decoder": "mixer: mega, cross: gated"},
     "lift": {"both": "lift: { dextra: { groups: 4 } },"},
     "lifted table": {"top": "embedding: { dextra: { rank: 8, groups: 4 } }"},
-    "Macaron": {"encoder": "sublayers: [ffn, attention, ffn]", "decoder": "sublayers: [ffn, self, cross, ffn]"},
-    "parallel": {"encoder": "sublayers: [[attention, ffn]]", "decoder": "sublayers: [self, [cross, ffn]]"},
-    "parallel, post": {"encoder": "sublayers: [[attention, ffn]]", "decoder": "sublayers: [self, [cross, ffn]]",
-                       "top": "norm: post"},
-    "GLU": {"encoder": "sublayers: [glu, attention, ffn]", "decoder": "sublayers: [self, [glu, cross], ffn]"},
+    "Macaron": {"encoder": "sublayers: [ffn, attention, ffn]",
+                "decoder": "sublayers: [ffn, self, cross, ffn]"},
+    "parallel": {"encoder": "sublayers: [[attention, ffn]]",
+                 "decoder": "sublayers: [self, [cross, ffn]]"},
+    "parallel, post": {"encoder": "sublayers: [[attention, ffn]]",
+                       "decoder": "sublayers: [self, [cross, ffn]]", "top": "norm: post"},
+    "GLU": {"encoder": "sublayers: [glu, attention, ffn]",
+            "decoder": "sublayers: [self, [glu, cross], ffn]"},
     "branches": {"encoder": "sublayers: [branches, attention, ffn]",
-                 "decoder": "sublayers: [self, branches, cross, ffn], branches: { left: separable, left_kernel: 11, "
-                            "right: separable, right_activation: none, left_activation: swish, multiple: 1 }"},
+                 "decoder": "sublayers: [self, branches, cross, ffn], "
+                            "branches: { left: separable, left_kernel: 11, right: separable, "
+                            "right_activation: none, left_activation: swish, multiple: 1 }"},
     "branches without a map of the norm": {
-        "encoder": "sublayers: [branches, attention, ffn], branches: { left: convolution, right: separable }",
-        "decoder": "sublayers: [self, cross, [branches, ffn]], branches: { right: dense, right_activation: gelu }"},
-    "branches, rms norms and chains": {"encoder": "sublayers: [branches, attention, ffn]", "decoder": "sublayers: "
-                                       "[self, branches, cross, ffn]", "top": "norm_kind: rms\ntensor_chain.ffn: 0.3"},
+        "encoder": "sublayers: [branches, attention, ffn], "
+                   "branches: { left: convolution, right: separable }",
+        "decoder": "sublayers: [self, cross, [branches, ffn]], "
+                   "branches: { right: dense, right_activation: gelu }"},
+    "branches, rms norms and chains": {
+        "encoder": "sublayers: [branches, attention, ffn]",
+        "decoder": "sublayers: [self, branches, cross, ffn]",
+        "top": "norm_kind: rms\ntensor_chain.ffn: 0.3"},
     "no biases": {"both": "projection_bias: no,"},
-    "heads in parallel": {"decoder": "sublayers: [[self, cross], self, cross, ffn], parallel_heads: 2"},
-    **{f"norm of {kind} units": {"ffn": kind, "both": "ffn_norm: yes,"} for kind in ("relu", "swish", "geglu")},
+    "heads in parallel": {
+        "decoder": "sublayers: [[self, cross], self, cross, ffn], parallel_heads: 2"},
+    **{f"norm of {kind} units": {"ffn": kind, "both": "ffn_norm: yes,"}
+       for kind in ("relu", "swish", "geglu")},
     "by layer": {"hidden": "hidden: [32, 64, 96]", "encoder": "sublayers: [[attention, ffn]]"},
     "low rank": {"top": "low_rank: { ffn: 4, attention: 3 }"},
 }
 
 
 def family(name: str) -> Block:
-    given = {"ffn": "relu", "hidden": "hidden: 64", "both": "", "encoder": "", "decoder": "",
-             "top": ""}
-    return Space.parse(BASE.format(**given | FAMILIES[name])).single_architecture().block
+    defaults = {"ffn": "relu", "hidden": "hidden: 64", "both": "", "encoder": "", "decoder": "",
+                "top": ""}
+    return Space.parse(BASE.format(**defaults | FAMILIES[name])).single_architecture().block
 
 
 def saved(model: Any, batch: int) -> int:
-    """Floating-point numbers that autograd saves of a batch, the model's weights apart; storages count once."""
+    """Floating-point numbers that autograd saves for a batch, without weights."""
     weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
     storages: dict[int, Any] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
         if tensor.is_floating_point() and storage.data_ptr() not in weights:
-            storages[storage.data_ptr()] = storage  # kept, or another would take its place
+            storages[storage.data_ptr()] = storage  # kept, so that its address is not reused
         return tensor
 
     generator = torch.Generator().manual_seed(1)
@@ -113,31 +128,33 @@ def saved(model: Any, batch: int) -> int:
 
 
 def activations(block: Block) -> tuple[int, int]:
-    """Numbers kept for one more sentence, and for weights alone: as billed, and as saved."""
+    """Numbers saved per sentence plus those saved per update: predicted, and measured."""
     model = build_model(block, vocab=V).train()
-    two = saved(model, 2)
-    three = saved(model, 3)
-    billed = evaluate_cost(block,
-                           find_protocol("forward", S, T, V))["memory.activations"] // FLOAT32_BYTES
-    return int(billed), (three - two) + (two - 2 * (three - two))
+    saved_of_two = saved(model, 2)
+    saved_of_three = saved(model, 3)
+    breakdown = evaluate_cost(block, find_protocol("forward", S, T, V))
+    predicted = breakdown["memory.activations"] // FLOAT32_BYTES
+    per_sentence = saved_of_three - saved_of_two
+    per_update = saved_of_two - 2 * per_sentence
+    return int(predicted), per_sentence + per_update
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_activations_are_what_autograd_saves(name: str) -> None:
-    billed, real = activations(family(name))
-    assert billed == pytest.approx(real, rel=0.02), name
+def test_activations_equal_tensors_saved_by_autograd(name: str) -> None:
+    predicted, saved_numbers = activations(family(name))
+    assert predicted == pytest.approx(saved_numbers, rel=0.02), name
 
 
-def test_activations_of_random_networks_are_what_autograd_saves() -> None:
-    """Of a single head autograd sometimes keeps a view where it copies several; real networks have several."""
-    several = {f"{stack}__{key}": "2 | 3 | 4" for stack in ("encoder", "decoder")
-               for key in ("heads", "score_heads")}
+def test_activations_of_random_networks_equal_saved_tensors() -> None:
+    """At least two heads: with one head, autograd sometimes keeps a view instead of a copy."""
+    head_keys = {f"{stack}__{key}": "2 | 3 | 4" for stack in ("encoder", "decoder")
+                 for key in ("heads", "score_heads")}
     rng = Random(3)
-    space = small_space(**several, width="8..24 step 4")
+    space = small_space(**head_keys, width="8..24 step 4")
     for _ in range(15):
         architecture = random_architecture(rng, space)
-        billed, real = activations(architecture.block)
-        assert billed == pytest.approx(real, rel=0.05), architecture.config
+        predicted, saved_numbers = activations(architecture.block)
+        assert predicted == pytest.approx(saved_numbers, rel=0.05), architecture.config
 
 
 def cached(block: Block) -> int:
@@ -147,24 +164,24 @@ def cached(block: Block) -> int:
     cache = model.new_cache()
     for token in torch.full((1, T), 5).split(1, 1):
         model.decode(token, memory, cache)
-    return sum(tensor.numel() for kept in cache.entries.values() for tensor in kept)
+    return sum(tensor.numel() for entry in cache.entries.values() for tensor in entry)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("name",
                          ["relu", "gate QgV", "cross gate VgQ", "h-softpos", "scores relative",
                           "decoder-only", "grouped queries", "prompt", "raw", "branches"])
-def test_a_cache_holds_what_is_billed(name: str) -> None:
+def test_cache_has_the_size_of_its_cost(name: str) -> None:
     block = family(name)
     assert evaluate_cost(
         block, find_protocol("forward", S, T, V))["memory.cache"] == FLOAT32_BYTES * cached(block)
 
 
 @torch.no_grad()
-def test_caches_of_random_networks_hold_what_is_billed() -> None:
+def test_caches_of_random_networks_have_the_size_of_their_cost() -> None:
     rng = Random(4)
     for _ in range(15):
         architecture = random_architecture(rng)
-        bill = evaluate_cost(architecture.block, find_protocol("forward", S, T, V))
-        assert bill["memory.cache"] == FLOAT32_BYTES * cached(
+        breakdown = evaluate_cost(architecture.block, find_protocol("forward", S, T, V))
+        assert breakdown["memory.cache"] == FLOAT32_BYTES * cached(
             architecture.block), architecture.config

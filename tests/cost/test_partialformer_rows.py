@@ -1,4 +1,7 @@
-"""The Transformer rows of PartialFormer's tables: pre-norm, one embedding, 8 heads, under the ``delight`` protocol."""
+"""Transformer rows of the tables of PartialFormer, under the ``delight`` protocol.
+
+The models are pre-norm, with one embedding table and 8 heads.
+"""
 
 import pytest
 
@@ -17,11 +20,11 @@ def pre_norm(width: int, encoder: int, decoder: int, **changes):
 def no_ffn(width: int, encoder: int, decoder: int):
     from scalesearch.space.assembly.architecture import assemble
 
-    answers = dict(pre_norm(width, encoder, decoder).config)
+    config = dict(pre_norm(width, encoder, decoder).config)
     for stack in ("encoder", "decoder"):
-        del answers[f"{stack}.ffn.hidden"]
-        answers[f"{stack}.ffn"] = "none"
-    return assemble(answers)
+        del config[f"{stack}.ffn.hidden"]
+        config[f"{stack}.ffn"] = "none"
+    return assemble(config)
 
 
 PARAMS = {"T1 24-6 d512": (pre_norm(512, 24, 6), EN_DE, "118.312"),
@@ -43,20 +46,24 @@ MACS = {"T5 6-6 d512": (pre_norm(512, 6, 6), "9.976"),
 
 
 @pytest.mark.parametrize("row", PARAMS)
-def test_params(row: str) -> None:
+def test_params_of_table_rows(row: str) -> None:
     architecture, vocab, millions = PARAMS[row]
-    ours = evaluate_cost(architecture.block, find_protocol("delight", vocab=vocab))
-    assert f"{ours['params.total'] / 1e6:.3f}" == millions
+    breakdown = evaluate_cost(architecture.block, find_protocol("delight", vocab=vocab))
+    assert f"{breakdown['params.total'] / 1e6:.3f}" == millions
 
 
 @pytest.mark.parametrize("row", MACS)
-def test_macs(row: str) -> None:
+def test_macs_of_table_rows(row: str) -> None:
     architecture, giga = MACS[row]
-    assert f"{evaluate_cost(architecture.block, find_protocol('delight'))['macs.total'] / 1e9:.3f}" == giga
+    breakdown = evaluate_cost(architecture.block, find_protocol("delight"))
+    assert f"{breakdown['macs.total'] / 1e9:.3f}" == giga
 
 
-def test_closed_form_of_the_convention() -> None:
-    """N[4SD + 2S²d + SF] + M[6·τ₁D + 2TSD + 2·τ₂d + 2·τ₁Sd + τ₁F] + τ₁Vd, D and F with their biases."""
+def test_macs_equal_the_closed_form() -> None:
+    """N[4SD + 2S²d + SF] + M[6·τ₁D + 2TSD + 2·τ₂d + 2·τ₁Sd + τ₁F] + τ₁Vd.
+
+    D and F include biases.
+    """
     n = 5
     m = 3
     d = 64
@@ -70,13 +77,13 @@ def test_closed_form_of_the_convention() -> None:
     encoder = n * (4 * s * big_d + 2 * s * s * d + s * big_f)
     decoder = m * (6 * tau1 * big_d + 2 * t * s * big_d + 2 * tau2 * d + 2 * tau1 * s * d
                    + tau1 * big_f)
-    ours = evaluate_cost(pre_norm(d, n, m).block, find_protocol("delight", s, t, v))
-    assert ours["macs.total"] == encoder + decoder + tau1 * v * d
+    breakdown = evaluate_cost(pre_norm(d, n, m).block, find_protocol("delight", s, t, v))
+    assert breakdown["macs.total"] == encoder + decoder + tau1 * v * d
 
 
 @pytest.mark.parametrize(("shape", "giga"), [((512, 6, 6), "1.237"), ((360, 24, 6), "1.252")])
-def test_real_caching(shape: tuple[int, int, int], giga: str) -> None:
-    """What the same models cost with a key-value cache, biases counted: the convention decides the ranking."""
+def test_macs_of_cached_decoding(shape: tuple[int, int, int], giga: str) -> None:
+    """With a key-value cache and with biases, the models rank in the other order."""
     from dataclasses import replace
 
     cached = replace(find_protocol("decode", 20, 20, EN_DE), work_weights={"mac": 1, "bias": 1})

@@ -1,4 +1,4 @@
-"""Populations cost what their members cost one by one, to the unit."""
+"""Costs of populations equal those of their members, exactly."""
 
 from dataclasses import replace
 from random import Random
@@ -19,17 +19,17 @@ from tests.cost.fits import fit_file
 from tests.errors import refuses
 
 ROWS = 12
-# Sizes that any structure can have other values of, and how far from what was drawn.
+# Sizes that can change in any structure.
 VARIED = ("width", "heads", "score_heads", "head_dim", "hidden", "ratio", "rank", "length", "depth",
           "middle_width", "key_value_heads", "relative_clip", "level_width", "roles", "attention",
           "ffn", "output", "embedding")
 
 
 def population(rng: Random) -> dict[str, object]:
-    """Answers of a random architecture with some sizes made columns; loans keep their depths."""
-    drawn = dict(random_architecture(rng).config)
-    varied: dict[str, object] = dict(drawn)
-    for key, value in drawn.items():
+    """The configuration of a random architecture, with columns for some of its sizes."""
+    config = dict(random_architecture(rng).config)
+    varied: dict[str, object] = dict(config)
+    for key, value in config.items():
         cores = key == "tensor_chain.length" or (
             key.startswith("matrices.") and key.endswith(".length"))
         if key.rsplit(".", 1)[-1] in VARIED and not cores and rng.random() < 0.6:
@@ -40,63 +40,65 @@ def population(rng: Random) -> dict[str, object]:
     return varied
 
 
-def member(drawn: dict[str, object], i: int) -> dict[str, object]:
-    return {key: value[i].item() if isinstance(value, np.ndarray) else value
-            for key, value in drawn.items()}
+def member(config: dict[str, object], index: int) -> dict[str, object]:
+    return {key: value[index].item() if isinstance(value, np.ndarray) else value
+            for key, value in config.items()}
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_every_selector_of_every_candidate_is_the_one_of_its_ledger(name: str, tmp_path) -> None:
+def test_population_costs_equal_single_costs(name: str, tmp_path) -> None:
     rng = Random(f"population {name}")
-    compared = 0
+    n_compared = 0
     for _ in range(80):
-        drawn = population(rng)
+        config = population(rng)
         lengths = (rng.randint(1, 9), rng.randint(1, 9), rng.randint(8, 40))
         protocol = replace(find_protocol(name, *lengths), artifact="torch",
                            latency_model_path=fit_file(tmp_path))
-        found, built = evaluate_population_costs(drawn, ROWS, protocol, COST_NAMES)
+        costs, is_buildable = evaluate_population_costs(config, ROWS, protocol, COST_NAMES)
         for i in range(ROWS):
             try:
-                block = assemble(member(drawn, i)).block
+                block = assemble(member(config, i)).block
             except UnbuildableError:
-                assert not built[i] and all(found[selector][i] == UNBUILDABLE_COST
-                                            for selector in COST_NAMES)
+                assert not is_buildable[i] and all(costs[selector][i] == UNBUILDABLE_COST
+                                                   for selector in COST_NAMES)
                 continue
-            bill = evaluate_cost(block, protocol)
-            assert built[i], member(drawn, i)
-            assert {selector: found[selector][i] for selector in COST_NAMES} == {
-                n: bill[n] for n in COST_NAMES}
-            compared += 1
-    assert compared > 80  # many widths do not divide
+            breakdown = evaluate_cost(block, protocol)
+            assert is_buildable[i], member(config, i)
+            assert {selector: costs[selector][i] for selector in COST_NAMES} == {
+                n: breakdown[n] for n in COST_NAMES}
+            n_compared += 1
+    assert n_compared > 80  # many widths do not divide
 
 
-def test_what_64_bits_do_not_hold_is_refused() -> None:
-    drawn = transformer_config() | {"width": np.array([10**9, 2 * 10**9]),
-                         "encoder.ffn.hidden": np.array([10**9, 10**9 + 1])}
+def test_overflow_of_64_bits_is_rejected() -> None:
+    config = transformer_config() | {"width": np.array([10**9, 2 * 10**9]),
+                                     "encoder.ffn.hidden": np.array([10**9, 10**9 + 1])}
     with refuses("too-large", "macs.total", "64 bits"):
-        evaluate_population_costs(drawn, 2, find_protocol(), ("macs.total",))
+        evaluate_population_costs(config, 2, find_protocol(), ("macs.total",))
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(*[st.integers(-50, 50)] * 3), min_size=1, max_size=6), st.data())
-def test_polynomials_do_what_ints_do(rows: list[tuple[int, int, int]], data: st.DataObject) -> None:
+def test_polynomial_arithmetic_equals_integers(rows: list[tuple[int, int, int]],
+                                               data: st.DataObject) -> None:
     columns = PopulationColumns(len(rows))
     x, y, z = (columns.variable(np.array(column, dtype=np.int64), name)
                for column, name in zip(zip(*rows), "xyz"))
     a, b = (data.draw(st.integers(-5, 5)) for _ in range(2))
-    made = (a * x + y * z - b) * (x - 2) + 3 * (y + x) ** 2
-    assert list(made.values()) == [(a * x + y * z - b) * (x - 2) + 3 * (y + x) ** 2
-                                   for x, y, z in rows]
+    polynomial = (a * x + y * z - b) * (x - 2) + 3 * (y + x) ** 2
+    assert list(polynomial.values()) == [(a * x + y * z - b) * (x - 2) + 3 * (y + x) ** 2
+                                         for x, y, z in rows]
     assert list(((x * y * 6) // (2 * x * 1)).values()) == [
         6 * x * y // (2 * x) for x, y, z in rows] if all(x for x, _, _ in rows) else True
 
 
-def test_a_cost_has_a_closed_form() -> None:
+def test_costs_have_a_closed_form() -> None:
     columns = PopulationColumns(2)
     width, hidden = (columns.variable(np.array([8, 16]), name) for name in ("width", "hidden"))
     from scalesearch.space.assembly.architecture import build_blocks
 
     _, block = build_blocks(
-        transformer_config() | {"width": width, "encoder.ffn.hidden": hidden, "decoder.ffn.hidden": hidden})
-    bill = evaluate_cost(block, find_protocol("forward", 3, 3, 10))
-    assert str(bill["params.encoder"]) == "4 * width * hidden + 78 * width + 2 * hidden + 48"
+        transformer_config() | {"width": width, "encoder.ffn.hidden": hidden,
+                                "decoder.ffn.hidden": hidden})
+    breakdown = evaluate_cost(block, find_protocol("forward", 3, 3, 10))
+    assert str(breakdown["params.encoder"]) == "4 * width * hidden + 78 * width + 2 * hidden + 48"

@@ -17,14 +17,15 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes lines (or bytes as they are) to a file below the test's folder; packs it if its name ends in .gz."""
+    """Write lines or bytes to a file below ``tmp_path``, compressed if its name ends in .gz."""
     def write_file(name: str, content: list[str] | bytes) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        whole = content if isinstance(content,
-                                      bytes) else "".join(line + "\n" for line in content).encode()
-        path.write_bytes(gzip.compress(whole) if name.endswith(".gz") else whole)
+        if isinstance(content, list):
+            content = "".join(line + "\n" for line in content).encode()
+        path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
         return path
+
     return write_file
 
 

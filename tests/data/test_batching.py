@@ -23,7 +23,7 @@ def split_of(pairs: list[tuple[int, int]]) -> Split:
 
 
 def realistic(count: int) -> Split:
-    """Lengths as in image captions: a gamma distribution around 14, the target following the source."""
+    """Lengths as in image captions: gamma-distributed around 14; targets follow sources."""
     random = np.random.default_rng(5)
     source = random.gamma(9, 1.6, count).astype(int) + 1
     target = np.maximum(1, source + random.normal(0, 3, count).astype(int))

@@ -31,9 +31,7 @@ def test_extreme_rates_of_bpe_dropout() -> None:
 
 
 def test_bpe_dropout_rate_is_a_share_of_merges() -> None:
-    # A vocabulary with one merge more than characters leaves that merge out by the share, and
-    # nothing else.
-    # with the blank's mark and the special tokens
+    # The vocabulary has characters, the blank, special tokens and a single merge.
     letters = len(set("".join(TEXT).replace(" ", ""))) + 1 + 4
     tokenizer = Tokenizer.fit(TEXT, letters + 1)
     lines = ["der kleine Hund läuft ."] * 4000
@@ -46,18 +44,19 @@ def test_bpe_dropout_rate_is_a_share_of_merges() -> None:
 def test_retokenize_depends_on_seed_and_epoch_only(spec: DataSpec) -> None:
     corpus = load_corpus(spec)
     first = retokenize(corpus, 0.3, 1, 0)
-    again: list[bool] = []
+    is_equal: list[bool] = []
 
-    def elsewhere() -> None:
+    def compare() -> None:
         retokenize(corpus, 0.3, 2, 0)
         split = retokenize(corpus, 0.3, 1, 0)
-        again.append(split.source_ids == first.source_ids and split.target_ids == first.target_ids)
+        is_equal.append((split.source_ids, split.target_ids)
+                        == (first.source_ids, first.target_ids))
 
-    elsewhere()
-    thread = Thread(target=elsewhere)
+    compare()
+    thread = Thread(target=compare)
     thread.start()
     thread.join()
-    assert again == [True, True]
+    assert is_equal == [True, True]
     for seed, epoch in ((1, 1), (2, 0)):
         other = retokenize(corpus, 0.3, seed, epoch)
         assert other.source_ids != first.source_ids and other.target_ids != first.target_ids

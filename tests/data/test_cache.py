@@ -23,7 +23,7 @@ from tests.processes import ended
 
 
 def same(item: Corpus, other: Corpus) -> bool:
-    """All that training and scoring see is equal."""
+    """Whether all data that training and scoring read are equal."""
     sides = ("source_ids", "target_ids", "source_text", "target_text")
     return (item.content_hash == other.content_hash and item.tokenizer == other.tokenizer
             and item.counts == other.counts
@@ -33,9 +33,9 @@ def same(item: Corpus, other: Corpus) -> bool:
 
 @pytest.fixture
 def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets nothing be read as text, fitted or encoded from now on; used through ``request``."""
+    """Fail if text is read, fitted or encoded from now on; used through ``request``."""
     def fail(*_: object, **__: object) -> None:
-        raise AssertionError("the corpus was made again")
+        raise AssertionError("the corpus is prepared again")
     monkeypatch.setattr(data_corpus, "read_sentences", fail)
     monkeypatch.setattr(Tokenizer, "fit", fail)
     monkeypatch.setattr(Tokenizer, "encode", fail)

@@ -9,15 +9,15 @@ from scalesearch.data import DataSpec, load_corpus
 from tests.data.conftest import SOURCE, Write
 from tests.errors import refuses
 
-SAID = "der Lehrer sagt das Haus"
+TRANSLATION = "der Lehrer sagt das Haus"
 
 
 @pytest.fixture
 def distilled(spec: DataSpec, write: Write) -> DataSpec:
-    """``spec`` with the translations of its 40 training sentences, of which the teacher left one empty."""
+    """``spec`` with translations of its 40 training sentences, one of which is empty."""
     source = Path(f"{spec.train[0]}.en").read_text().splitlines()
     write("kd/train.en", source)
-    write("kd/train.de", ["", *[SAID] * (len(source) - 1)])
+    write("kd/train.de", ["", *[TRANSLATION] * (len(source) - 1)])
     return replace(spec, distilled=str(Path(spec.train[0]).parents[1] / "kd" / "train"))
 
 
@@ -26,9 +26,10 @@ def test_distilled_replaces_the_training_text_only(spec: DataSpec, distilled: Da
     real = load_corpus(spec, cache)
     corpus = load_corpus(distilled, cache)
     assert corpus.train.target_text == [
-        SAID] * 39 and corpus.train.source_text == real.train.source_text[1:]
+        TRANSLATION] * 39 and corpus.train.source_text == real.train.source_text[1:]
     assert corpus.tokenizer == real.tokenizer
-    assert corpus.test.target_text == real.test.target_text and corpus.validation.source_ids == real.validation.source_ids  # noqa: E501
+    assert corpus.test.target_text == real.test.target_text
+    assert corpus.validation.source_ids == real.validation.source_ids
     assert corpus.content_hash != real.content_hash and corpus.name == "text en-de (distilled)"
     assert "a teacher's translations instead of the real ones" in "".join(corpus.notes)
     assert "train: 1 of 40 pairs left out: a side is empty" in corpus.notes
@@ -37,7 +38,7 @@ def test_distilled_replaces_the_training_text_only(spec: DataSpec, distilled: Da
 def test_mix_distilled_has_both(spec: DataSpec, distilled: DataSpec, cache: Path) -> None:
     real = load_corpus(spec, cache)
     corpus = load_corpus(replace(distilled, mix_distilled=True), cache)
-    assert corpus.train.target_text == [SAID] * 39 + real.train.target_text
+    assert corpus.train.target_text == [TRANSLATION] * 39 + real.train.target_text
     assert corpus.counts["train"]["read"] == 80 and corpus.counts["train"]["pairs"] == 79
     assert corpus.content_hash != load_corpus(distilled, cache).content_hash
 
@@ -52,13 +53,13 @@ def test_translations_of_several_teachers_are_concatenated(
                    distilled=(distilled.distilled[0],
                               str(Path(distilled.distilled[0]).parents[1] / "back/de-en")))
     corpus = load_corpus(both, cache)
-    assert corpus.train.target_text == [SAID] * 39 + words
+    assert corpus.train.target_text == [TRANSLATION] * 39 + words
     assert corpus.train.source_text[39:] == ["the house"] * 40
     assert corpus.tokenizer == load_corpus(distilled, cache).tokenizer
     assert DataSpec.from_mapping(both.to_json()) == both
     real = Path(f"{distilled.train[0]}.de").read_text().splitlines()
     limited = load_corpus(replace(both, max_pairs=10, mix_distilled=True), cache)
-    assert limited.train.target_text == [SAID] * 10 + words[:10] + real[:10]
+    assert limited.train.target_text == [TRANSLATION] * 10 + words[:10] + real[:10]
     assert limited.counts["train"]["beyond_limit"] == 29 + 30 + 30
 
 
@@ -80,7 +81,8 @@ def test_distilled_builtin_corpus_is_synthetic(tmp_path: Path, cache: Path) -> N
     (tmp_path / "kd.en").write_text("".join(f"{line}\n" for line in real.train.source_text))
     (tmp_path / "kd.de").write_text("ein Satz\n" * 50)
     corpus = load_corpus(replace(spec, distilled="kd"), cache, base=tmp_path)
-    assert corpus.is_synthetic and corpus.tokenizer == real.tokenizer and corpus.name == "grammar (distilled)"
+    assert corpus.is_synthetic and corpus.name == "grammar (distilled)"
+    assert corpus.tokenizer == real.tokenizer
     assert corpus.train.target_text == ["ein Satz"] * 50
 
 

@@ -16,7 +16,7 @@ from tests.errors import refuses
 
 @pytest.fixture
 def soft(spec: DataSpec, cache: Path, tmp_path: Path) -> DataSpec:
-    """``spec`` with soft targets that say the token itself for 3/4 and its place, modulo 60, for 1/4."""
+    """``spec`` with soft targets: 3/4 for the token itself, 1/4 for its position modulo 60."""
     corpus = load_corpus(spec, cache)
     return replace(spec, soft_targets=str(written(corpus, tmp_path / "soft")))
 
@@ -72,7 +72,7 @@ def test_missing_or_truncated_soft_targets_are_refused(soft: DataSpec, cache: Pa
     content = file.read_bytes()
     damaged = (content[:-1], content[:8] + b"\xff\xff" + content[10:],
                content[:4] + b"\xff\xff\xff\x7f" + content[8:])
-    # zeros, too: a file whose length alone outlived a crash
+    # zeros simulate a file of which only the length survives a crash
     for bad in (b"", bytes(len(content)), *damaged):
         file.write_bytes(bad)
         with refuses("soft-targets-unfinished", file):

@@ -1,6 +1,7 @@
-"""Counts, reasons, shares, extremes and fronts of whole spaces, against listing every candidate."""
+"""Counts, violations, extremes and fronts of spaces, compared with enumeration."""
 
 import tracemalloc
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
@@ -147,31 +148,31 @@ encoder:
   ffn: relu | none
 decoder: { depth: 1, heads: 4, ffn: relu }
 """,
-    "answers that nothing is made of": """
+    "unused values": """
 model: decoder-only
 width: 32 | 64
 encoder: { heads: 3 | 4, head_dim: = width / heads }
 decoder: { depth: 1 | 2, heads: 4, ffn: relu }
 """,
-    "a size of nothing": """
+    "unused infeasible size": """
 model: decoder-only
 width: 32 | 48
 encoder: { heads: 3, head_dim: = width / heads }
 decoder: { depth: 1 | 2, heads: 4, ffn: relu }
 """,
-    "depths of nothing": """
+    "depths without parts": """
 width: 16 | 32
 encoder: { depth: 1 | 2 | 3, heads: 4, ffn: none }
 decoder: { depth: 1, heads: 4, ffn: relu }
 share: { encoder.ffn: "own | runs(1, 1) | cycle(2)" }
 """,
-    "schedules that nothing uses": """
+    "unused schedules": """
 width: 16 | 32
 encoder: { depth: 1 | 2, heads: 4, ffn: relu | none }
 decoder: { depth: 1, heads: 4, ffn: relu }
 share: { encoder.ffn: "own | runs(1, 1)" }
 """,
-    "loans": """
+    "tied across stacks": """
 width: 24
 norm: pre
 encoder: { depth: 2 | 4, heads: 2, head_dim: [4 | 8, 8, 4, 8], ffn: { relu: { hidden: 16 } } }
@@ -186,10 +187,10 @@ share:
   decoder.ffn: own | one
 """,
 }
-SPACES["lengths"] = SPACES["vocab"]  # whose sentences are longer the smaller the vocabulary is
-OWN = find_protocol("forward", 16, 16, "own")
-PROTOCOLS = {"vocab": OWN,
-             "lengths": replace(OWN,
+SPACES["lengths"] = SPACES["vocab"]  # the protocol has longer sentences for smaller vocabularies
+OWN_VOCAB = find_protocol("forward", 16, 16, "own")
+PROTOCOLS = {"vocab": OWN_VOCAB,
+             "lengths": replace(OWN_VOCAB,
                                 lengths_by_vocab={500: (24, 26), 1000: (19, 20), 2000: (15, 17)})}
 BUDGETS = {"plain": [[CostBound(PARAMS, 1, 90_000), CostBound(MACS, 1, 3_600_000)],
                      [CostBound("params.total", 1, 230_000)]],
@@ -198,7 +199,7 @@ BUDGETS = {"plain": [[CostBound(PARAMS, 1, 90_000), CostBound(MACS, 1, 3_600_000
            "chains": [[CostBound(PARAMS, 1, 140_000), CostBound(MACS, 1, 3_500_000)], []],
            "decoder-only": [[CostBound("params.total", 1, 160_000), CostBound(MACS, 1, 3_000_000)]],
            "by-layer": [[CostBound(PARAMS, 1, 60_000), CostBound(MACS, 1, 2_000_000)]],
-           "loans": [[CostBound(PARAMS, 1, 16_000)]],
+           "tied across stacks": [[CostBound(PARAMS, 1, 16_000)]],
            "vocab": [[CostBound("params.total", 1, 90_000), CostBound(MACS, 1, 1_500_000)]],
            "lengths": [[CostBound("params.total", 1, 90_000), CostBound(MACS, 1, 1_500_000)]]}
 CASES = [(name, bounds) for name, budgets in BUDGETS.items() for bounds in budgets]
@@ -209,85 +210,83 @@ def protocol(name: str) -> Protocol:
 
 
 @cache
-def listed(name: str) -> list[tuple[dict, object]]:
-    """Every answer sheet with its network's bill, or None where there is no network."""
+def enumerated(name: str) -> list[tuple[dict, object]]:
+    """All configurations with (id, costs) of the network, or None if it cannot be built."""
     space = Space.parse(SPACES[name])
-    found = []
-    for answers in space.enumerate():
-        try:
-            architecture = None if space.violated_constraints(answers) else space.architecture(
-                answers)
-        except UnbuildableError:
-            architecture = None
-        bill = architecture and (
-            architecture.id,
-            evaluate_cost(architecture.block, protocol(name).for_candidates(answers)))
-        found.append((dict(answers.params), bill))
-    return found
+    rows = []
+    for config in space.enumerate():
+        network = None
+        if not space.violated_constraints(config):
+            with suppress(UnbuildableError):
+                architecture = space.architecture(config)
+                candidate_protocol = protocol(name).for_candidates(config)
+                network = (architecture.id, evaluate_cost(architecture.block, candidate_protocol))
+        rows.append((dict(config.params), network))
+    return rows
 
 
-def within(bill, bounds: list[CostBound]) -> bool:
-    return all(bound.sign * bill[bound.name] <= bound.limit for bound in bounds)
+def within(costs, bounds: list[CostBound]) -> bool:
+    return all(bound.sign * costs[bound.name] <= bound.limit for bound in bounds)
 
 
 @cache
-def taken(name: str, names: tuple[str, ...]) -> Decomposition:
+def decomposition(name: str, names: tuple[str, ...]) -> Decomposition:
     return Decomposition(Space.parse(SPACES[name]), protocol(name), names)
 
 
 def counter(name: str, bounds: list[CostBound], *more: str) -> FeasibleCounter:
-    return FeasibleCounter(
-        taken(name, tuple(dict.fromkeys([*(bound.name for bound in bounds), *more]))), bounds)
+    names = dict.fromkeys([*(bound.name for bound in bounds), *more])
+    return FeasibleCounter(decomposition(name, tuple(names)), bounds)
 
 
 @pytest.mark.parametrize(("name", "bounds"), CASES)
-def test_counts_are_those_of_listing(name: str, bounds: list[CostBound]) -> None:
-    rows = listed(name)
+def test_counts_equal_enumeration(name: str, bounds: list[CostBound]) -> None:
+    rows = enumerated(name)
     count = counter(name, bounds, PARAMS)
-    sound = [bill for _, bill in rows if bill]
-    fitting = [bill for bill in sound if within(bill[1], bounds)]
+    buildable = [entry for _, entry in rows if entry]
+    fitting = [entry for entry in buildable if within(entry[1], bounds)]
     assert (count.n_candidates, count.n_valid, count.n_feasible) == (
-        len(rows), len(sound), len(fitting))
-    assert count.count_distinct([]) == len({number for number, _ in sound})
+        len(rows), len(buildable), len(fitting))
+    assert count.count_distinct([]) == len({number for number, _ in buildable})
     assert count.count_distinct() == len({number for number, _ in fitting})
     assert count.n_candidates == Space.parse(SPACES[name]).n_configurations()
 
 
 @pytest.mark.parametrize("name", SPACES)
-def test_what_costs_exactly_the_budget_fits(name: str) -> None:
-    bills = sorted((bill[1][PARAMS], bill[1][MACS]) for _, bill in listed(name) if bill)
-    params, macs = bills[len(bills) // 2]
+def test_costs_equal_to_the_budget_are_feasible(name: str) -> None:
+    pairs = sorted((entry[1][PARAMS], entry[1][MACS]) for _, entry in enumerated(name) if entry)
+    params, macs = pairs[len(pairs) // 2]
     count = counter(name, [CostBound(PARAMS, 1, params), CostBound(MACS, 1, macs)])
-    assert count.n_feasible == sum(bill[0] <= params and bill[1] <= macs for bill in bills)
+    assert count.n_feasible == sum(entry[0] <= params and entry[1] <= macs for entry in pairs)
 
 
 @pytest.mark.parametrize(("name", "bounds"), CASES)
-def test_every_value_has_the_share_that_listing_finds(name: str, bounds: list[CostBound]) -> None:
+def test_counts_per_value_equal_enumeration(name: str, bounds: list[CostBound]) -> None:
     counts: dict[tuple[str, str], list[int]] = {}
-    for asked, bill in listed(name):
-        for parameter, value in asked.items():
-            both = counts.setdefault((parameter, str(value)), [0, 0])
-            both[0] += 1
-            both[1] += bool(bill and within(bill[1], bounds))
+    for params, entry in enumerated(name):
+        for parameter, value in params.items():
+            pair = counts.setdefault((parameter, str(value)), [0, 0])
+            pair[0] += 1
+            pair[1] += bool(entry and within(entry[1], bounds))
     dimensions = dict(Space.parse(SPACES[name]).parameters())
-    found = {(name, str(dimensions[name].values()[index])): list(both)
-             for name, values in counter(name, bounds, PARAMS).count_by_value().items()
-             for index, both in values.items()}
-    assert found == counts
+    result = {(name, str(dimensions[name].values()[index])): list(pair)
+              for name, values in counter(name, bounds, PARAMS).count_by_value().items()
+              for index, pair in values.items()}
+    assert result == counts
 
 
 @pytest.mark.parametrize(("name", "bounds"), CASES)
-def test_reasons_add_up(name: str, bounds: list[CostBound]) -> None:
+def test_violation_counts_equal_enumeration(name: str, bounds: list[CostBound]) -> None:
     counts: dict[int, int] = {}
-    for _, bill in listed(name):
-        if bill:
-            broken = sum(2**i
-                         for i, bound in enumerate(bounds)
-                         if bound.sign * bill[1][bound.name] > bound.limit)
-            counts[broken] = counts.get(broken, 0) + 1
-    found = counter(name, bounds, PARAMS).count_violations()
-    assert sorted(count for count in found.values() if count) == sorted(counts.values())
-    assert found[()] == counts.get(0, 0)
+    for _, entry in enumerated(name):
+        if entry:
+            violated = sum(2**i
+                           for i, bound in enumerate(bounds)
+                           if bound.sign * entry[1][bound.name] > bound.limit)
+            counts[violated] = counts.get(violated, 0) + 1
+    result = counter(name, bounds, PARAMS).count_violations()
+    assert sorted(count for count in result.values() if count) == sorted(counts.values())
+    assert result[()] == counts.get(0, 0)
 
 
 @pytest.mark.parametrize("name", SPACES)
@@ -296,82 +295,85 @@ def test_reasons_add_up(name: str, bounds: list[CostBound]) -> None:
     (PARAMS, MACS), ("params.total",), (PARAMS, "params.total", MACS), ("flops.total",),
     ("macs.encoder", "params.total"), ("params.decoder", MACS, "params.embedding"),
 ])
-def test_extremes_and_the_front_are_those_of_listing(
+def test_extremes_and_front_equal_enumeration(
         name: str, share: float, bounded: tuple[str, ...]) -> None:
-    """Under limits at this quantile of each cost, met by some, by few or by none."""
-    bills = [bill[1] for _, bill in listed(name) if bill]
-    limits = {cost: sorted(bill[cost]
-                           for bill in bills)[min(len(bills) - 1, int(share * len(bills)))]
-              for cost in bounded}
+    """The limits are quantiles of each cost, which some, few or no candidates meet."""
+    breakdowns = [breakdown[1] for _, breakdown in enumerated(name) if breakdown]
+    rank = min(len(breakdowns) - 1, int(share * len(breakdowns)))
+    limits = {cost: sorted(breakdown[cost] for breakdown in breakdowns)[rank] for cost in bounded}
     bounds = [CostBound(cost, 1, limit) for cost, limit in limits.items()]
-    fitting = {(bill[PARAMS], bill[MACS]) for bill in bills if within(bill, bounds)}
-    found = Extremes(counter(name, bounds, PARAMS, MACS), bounds)
+    fitting = {(breakdown[PARAMS], breakdown[MACS])
+               for breakdown in breakdowns
+               if within(breakdown, bounds)}
+    extremes = Extremes(counter(name, bounds, PARAMS, MACS), bounds)
     for i, cost_name in enumerate((PARAMS, MACS)):
-        ends = [found.cheapest(cost_name), found.most_expensive(cost_name)]
+        endpoints = [extremes.cheapest(cost_name), extremes.most_expensive(cost_name)]
         expected = [min((c[i] for c in fitting), default=None),
                     max((c[i] for c in fitting), default=None)]
-        assert [end and end.costs[cost_name] for end in ends] == expected
-    points, whole = found.front(PARAMS, MACS)
+        assert [end and end.costs[cost_name] for end in endpoints] == expected
+    points, is_complete = extremes.front(PARAMS, MACS)
     best = {c
             for c in fitting if not any(d != c and d[0] >= c[0] and d[1] <= c[1] for d in fitting)}
-    assert whole and {(p.costs[PARAMS], p.costs[MACS]) for p in points} == best
+    assert is_complete and {(p.costs[PARAMS], p.costs[MACS]) for p in points} == best
     for point in points[:5]:
-        bill = evaluate_cost(Space.parse(SPACES[name]).architecture(point.param_values).block,
-                             protocol(name).for_candidates(point.param_values))
-        assert {cost_name: bill[cost_name] for cost_name in point.costs} == point.costs
+        breakdown = evaluate_cost(Space.parse(SPACES[name]).architecture(point.param_values).block,
+                                  protocol(name).for_candidates(point.param_values))
+        assert {cost_name: breakdown[cost_name] for cost_name in point.costs} == point.costs
 
 
 @pytest.mark.parametrize("name", ["plain", "chains"])
-def test_what_is_sound_meets_the_spaces_constraints_over_costs(name: str) -> None:
-    bills = [bill for _, bill in listed(name) if bill]
-    middle = {cost: sorted(bill[1][cost] for bill in bills)[len(bills) // 2]
-              for cost in ("macs.total", "params.total")}
-    limit = f"macs.total <= {middle['macs.total']}"
+def test_valid_candidates_satisfy_cost_constraints(name: str) -> None:
+    entries = [entry for _, entry in enumerated(name) if entry]
+    medians = {cost: sorted(entry[1][cost] for entry in entries)[len(entries) // 2]
+               for cost in ("macs.total", "params.total")}
+    limit = f"macs.total <= {medians['macs.total']}"
     space = Space.parse(
         SPACES[name] + (f"  - {limit}\n" if "where:" in SPACES[name] else f"where: ['{limit}']\n"))
     budget = parse_budget(space,
-                          scalar_from_text("", "", f"params.total <= {middle['params.total']}"))
-    found = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
-    sound = [bill for bill in bills if bill[1]["macs.total"] <= middle["macs.total"]]
-    fitting = [bill for bill in sound if bill[1]["params.total"] <= middle["params.total"]]
-    assert found.exact and (found.n_valid, found.n_feasible) == (len(sound), len(fitting))
-    assert found.n_distinct == len({number for number, _ in sound})
-    assert found.n_distinct_feasible == len({number for number, _ in fitting})
-    reasons = dict(zip(found.violations["violated"].str.replace(",", ""), found.violations["count"]))
-    assert reasons == {"": len(fitting), budget.text: len(sound) - len(fitting)}
-    assert not found.notes and found.front and len(found.extremes) == 4
+                          scalar_from_text("", "", f"params.total <= {medians['params.total']}"))
+    result = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
+    buildable = [entry for entry in entries if entry[1]["macs.total"] <= medians["macs.total"]]
+    fitting = [entry for entry in buildable if entry[1]["params.total"] <= medians["params.total"]]
+    assert result.exact and (result.n_valid, result.n_feasible) == (len(buildable), len(fitting))
+    assert result.n_distinct == len({number for number, _ in buildable})
+    assert result.n_distinct_feasible == len({number for number, _ in fitting})
+    violated = result.violations["violated"].str.replace(",", "")
+    reasons = dict(zip(violated, result.violations["count"]))
+    assert reasons == {"": len(fitting), budget.text: len(buildable) - len(fitting)}
+    assert not result.notes and result.front and len(result.extremes) == 4
 
 
-def test_counting_says_how_far_it_is_and_keeps_little() -> None:
-    """An index of every group was kept, once for each set of bounds: gigabytes in a large space."""
-    (bounds, *_), steps = BUDGETS["edge"], []
-    count = FeasibleCounter(taken("edge", tuple(bound.name for bound in bounds)), bounds[:2],
-                            progress=steps.append)
+def test_counter_reports_progress_and_keeps_little_memory() -> None:
+    """Indices of all groups per set of bounds would take gigabytes in a large space."""
+    bounds = BUDGETS["edge"][0]
+    steps: list[str] = []
+    names = tuple(bound.name for bound in bounds)
+    count = FeasibleCounter(decomposition("edge", names), bounds[:2], progress=steps.append)
     rows = sum(map(len, count.left_groups)) + sum(map(len, count.right_groups))
     tracemalloc.start()
     try:
         assert sum(count.count_violations().values()) == count.n_valid and count.count_by_value()
-        kept = tracemalloc.get_traced_memory()[0]
+        n_bytes = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert kept < 40 * rows
+    assert n_bytes < 40 * rows
     assert steps[0] == "counting: 0%" and len(set(steps)) > 10
 
 
-def test_what_is_listed_and_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory goes by rows of sections, of their combinations and of columns that the search for extremes keeps."""
+def test_counting_has_limits_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits on rows of sections, on their combinations, and on cached columns of extremes."""
     space = Space.parse(SPACES["plain"])
     budget = parse_budget(space, scalar_from_text("", "", "params.total <= 200k"))
-    whole = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
-    assert whole.exact and whole.front
-    # less than one group's column
+    exact = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
+    assert exact.exact and exact.front
+    # less than the column of one group
     monkeypatch.setattr("scalesearch.feasible.extremes.MAX_CACHED_VALUES", 20)
-    found = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
-    assert [point.costs for point in found.front] == [point.costs for point in whole.front]
-    assert {word: p.costs for word, p in found.extremes.items()} == {
-        w: p.costs for w, p in whole.extremes.items()}
+    result = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
+    assert [point.costs for point in result.front] == [point.costs for point in exact.front]
+    assert {word: p.costs for word, p in result.extremes.items()} == {
+        word: p.costs for word, p in exact.extremes.items()}
     monkeypatch.setattr("scalesearch.feasible.counter.MAX_RIGHT_ROWS", 3)
-    found = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
-    assert not found.exact and "more than 3" in found.inexact_reason
+    result = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
+    assert not result.exact and "more than 3" in result.inexact_reason
     with pytest.raises(TooManyCandidatesError):
         Decomposition(space, PROTOCOL, (PARAMS,), 3)

@@ -1,4 +1,4 @@
-"""Halves of a stack: their costs add up to the stack's, for random architectures of the widest space there is."""
+"""Halves of a stack (mixers and FFNs): costs and identity, for random architectures."""
 
 import random
 
@@ -20,53 +20,54 @@ SMALL = {"width": "24 | 32 | 48", "encoder.depth": "2..12", "decoder.depth": "1.
          "encoder.head_dim": "4 | 8 | 16", "decoder.head_dim": "4 | 8 | 16"}
 
 
-def drawn(count: int) -> list:
+def sampled_configs(count: int) -> list:
     space = read_space(find_file("slim", "spaces")).with_overrides(SMALL)
-    found = []
+    configs = []
     rng = random.Random(5)
-    while len(found) < count:
-        answers = space.sample(rng)
+    while len(configs) < count:
+        config = space.sample(rng)
         try:
-            space.architecture(answers)
+            space.architecture(config)
         except UnbuildableError:
             continue
-        found.append(dict(answers))
-    return found
+        configs.append(dict(config))
+    return configs
 
 
-def bill(block: Block) -> dict[str, int]:
-    priced = evaluate_cost(block, PROTOCOL)
-    return {selector: priced[selector] for selector in NAMES}
+def costs(block: Block) -> dict[str, int]:
+    breakdown = evaluate_cost(block, PROTOCOL)
+    return {selector: breakdown[selector] for selector in NAMES}
 
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
-def test_halves_add_up_to_the_stack(stack: str) -> None:
-    for answers in drawn(120):
-        mixers, fed = (NetworkPiece(stack, half) for half in ("mixers", "ffn"))
-        parts = [bill(build(answers)) for build in (mixers.build, fed.build, fed.build_placeholder)]
-        whole = bill(build_section(answers, stack))
+def test_costs_of_halves_add_up_to_the_stack(stack: str) -> None:
+    for config in sampled_configs(120):
+        mixer_half, ffn_half = (NetworkPiece(stack, half) for half in ("mixers", "ffn"))
+        builders = (mixer_half.build, ffn_half.build, ffn_half.build_placeholder)
+        parts = [costs(build(config)) for build in builders]
+        whole = costs(build_section(config, stack))
         assert whole == {name: parts[0][name] + parts[1][name] - parts[2][name] for name in NAMES}
 
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
-def test_two_stacks_are_one_network_exactly_where_both_halves_are(stack: str) -> None:
-    def identity(answers: dict) -> str:
-        inner = build_section(answers, stack).block
+def test_stacks_are_equal_if_and_only_if_both_halves_are(stack: str) -> None:
+    def identity(config: dict) -> str:
+        inner = build_section(config, stack).block
         return str(network_signature(inner) if inner is not None else None)
 
     rows = [{**a,
              **{k: v for k, v in b.items() if k.startswith((f"{stack}.ffn", f"share.{stack}.ffn"))}}
-            for a, b in zip(drawn(60), reversed(drawn(60)))
+            for a, b in zip(sampled_configs(60), reversed(sampled_configs(60)))
             if a[f"{stack}.ffn"] == b[f"{stack}.ffn"]]
     whole = []
     halves = []
-    for answers in rows + drawn(60):
+    for config in rows + sampled_configs(60):
         try:
-            whole.append(identity(answers))
+            whole.append(identity(config))
         except UnbuildableError:
             continue
-        halves.append(tuple(identity(NetworkPiece(stack, half).with_plain_other_half(answers))
+        halves.append(tuple(identity(NetworkPiece(stack, half).with_plain_other_half(config))
                             for half in ("mixers", "ffn")))
     same = [(a == b, c == d) for a, c in zip(whole, halves) for b, d in zip(whole, halves)]
-    assert all(one == other for one, other in same)
+    assert all(whole_equal == halves_equal for whole_equal, halves_equal in same)
     assert len(set(whole)) > 25

@@ -1,4 +1,4 @@
-"""What a section depends on is what building it reads: nothing of it is listed by hand."""
+"""Dependencies of sections, traced from the keys that building them reads."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import build_section
 from scalesearch.testing import check_count
 
-TANGLED = """
+DEPENDENT = """
 width: 16 | 32
 encoder:
   depth: 2
@@ -31,28 +31,28 @@ tensor_chain: { ffn: off | 0.3 }
 
 
 @pytest.mark.parametrize("samples", [0, 60])
-def test_what_no_sample_shows_is_found_while_listing(
+def test_dependencies_missed_by_samples_are_found_in_enumeration(
         samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decomposition, "N_TRACE_SAMPLES", samples)
-    check_count(Space.parse(TANGLED))
+    check_count(Space.parse(DEPENDENT))
 
 
 @pytest.mark.parametrize(
     "more", ["relative_clip: 2 | 3 if heads == 2 else 4 | 5 | 6", "relative_positions: yes"])
-def test_answers_that_nothing_is_made_from_count_as_sheets(more: str) -> None:
-    """A clip that no relative position uses comes up by the number of heads, which only the encoder asks."""
+def test_unused_values_count_as_configurations(more: str) -> None:
+    """The unused clip depends on the number of heads, which only the encoder reads."""
     check_count(Space.parse(f"width: 16\nencoder:\n  depth: 1\n  heads: 2 | 4\n  {more}\n"))
 
 
-def test_an_answer_that_was_not_given_is_missed_and_not_taken_for_absent() -> None:
-    space = Space.parse(TANGLED)
-    answers = next(space.enumerate())
-    every = set(answers)
-    build_section(TracingConfig(answers, every, space.parameter_space.nodes_by_key, "all"),
+def test_undeclared_reads_raise_errors() -> None:
+    space = Space.parse(DEPENDENT)
+    config = next(space.enumerate())
+    all_keys = set(config)
+    build_section(TracingConfig(config, all_keys, space.parameter_space.nodes_by_key, "all"),
                   "encoder")
     with pytest.raises(UndeclaredReadError) as caught:
-        build_section(TracingConfig(answers, every - {"encoder.gate"},
-                                    space.parameter_space.nodes_by_key, "one less"), "encoder")
+        build_section(TracingConfig(config, all_keys - {"encoder.gate"},
+                                    space.parameter_space.nodes_by_key, "all but one"), "encoder")
     assert caught.value.key == "encoder.gate"
     with pytest.raises(TypeError):
-        dict(TracingConfig(answers, every, space.parameter_space.nodes_by_key, "all"))
+        dict(TracingConfig(config, all_keys, space.parameter_space.nodes_by_key, "all"))

@@ -1,4 +1,4 @@
-"""Counts of spaces over the second tier's blocks, together: `feasible` against listing every candidate."""
+"""Counts of spaces that combine blocks of other published architectures."""
 
 import pytest
 
@@ -12,12 +12,19 @@ encoder:
   depth: 1 | 2
   heads: 2
   ffn: { relu: { hidden: 8 } }
-  mixer: { one of: { attention: {}, lightweight: { kernel: 3 | 5, heads: 2, glu: yes | no }, separable: { kernel: 3 }}}
+  mixer:
+    one of:
+      attention: {}
+      lightweight: { kernel: 3 | 5, heads: 2, glu: yes | no }
+      separable: { kernel: 3 }
 decoder:
   depth: 1
   heads: 2
   ffn: { relu: { hidden: 8 | 12 } }
-  local: { one of: { none: {}, dynamic: { kernel: 3, heads: 2, join: split | sum, channels: = width // 2 } } }
+  local:
+    one of:
+      none: {}
+      dynamic: { kernel: 3, heads: 2, join: split | sum, channels: = width // 2 }
 matrices:
   attention: dense | kronecker(1..2) | group(2)
   ffn: dense | low_rank(2 | 3) | phm(2)
@@ -62,7 +69,9 @@ decoder:
     "waists, narrow tables and sizes by layer": """
 width: 8 | 12
 norm: pre | post
-embedding: { tie: all, one of: { plain: {}, attentive: { rank: 4, heads: 1 | 2 }, dextra: { rank: 4, groups: 2 } } }
+embedding:
+  tie: all
+  one of: { plain: {}, attentive: { rank: 4, heads: 1 | 2 }, dextra: { rank: 4, groups: 2 } }
 encoder:
   depth: 3 | 4
   middle_width: off | 6 | 16
@@ -82,5 +91,5 @@ share: { encoder: { attention: own | sandwich }, decoder: { cross: own | sandwic
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SPACES)
-def test_counts_are_those_of_listing(name: str) -> None:
+def test_count_equals_enumeration(name: str) -> None:
     check_count(Space.parse(SPACES[name]))

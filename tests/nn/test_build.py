@@ -164,7 +164,7 @@ def test_learned_positions_reject_longer_sequences() -> None:
 @pytest.mark.parametrize("kind", ["encoder-decoder", "decoder-only"])
 def test_decoding_stays_within_learned_positions(kind: str) -> None:
     block = assemble(transformer_config(model=kind, embedding__positions="learned",
-                             embedding__max_length=8)).block
+                                        embedding__max_length=8)).block
     model = build_model(block, vocab=V).eval()
     source = torch.full((2, 5), 7)
     for hypotheses in (greedy_search(model, source), beam_search(model, source, 2)):

@@ -128,7 +128,7 @@ def test_non_causal_convolution_is_detected(
 
     def ahead(self: Convolution, m, x, cache=None):
         return original(self, m, x.flip(1),
-                      cache).flip(1) if self.dilation == dilation else original(self, m, x, cache)
+                        cache).flip(1) if self.dilation == dilation else original(self, m, x, cache)
 
     block = Space.parse("width: 34\nembedding: { tie: none, h-softpos: { levels: 8, level_width: "
                         "2, roles: 2 } }\nencoder: { depth: 1, heads: 2 }\ndecoder: { depth: 1, "

@@ -108,7 +108,7 @@ def test_batch_and_padding_do_not_change_results(seed: int, beam: int) -> None:
 
 
 def reference_beam_search(network, source: torch.Tensor, beam: int, penalty: float,
-               limit: int) -> list[tuple[float, list[int]]]:
+                          limit: int) -> list[tuple[float, list[int]]]:
     """A slow reference implementation without early stopping."""
     active = [(0.0, [])]
     finished = []
@@ -123,7 +123,7 @@ def reference_beam_search(network, source: torch.Tensor, beam: int, penalty: flo
             candidates += [(score + float(log_probs[token]), [*tokens, token]) for token in allowed]
         candidates = sorted(candidates, key=lambda c: -c[0])[: beam - len(finished)]
         finished += [(score / len(tokens) ** penalty, tokens[:-1])
-                  for score, tokens in candidates if tokens[-1] == EOS]
+                     for score, tokens in candidates if tokens[-1] == EOS]
         active = [c for c in candidates if c[1][-1] != EOS]
     return sorted(finished, key=lambda c: -c[0])
 
@@ -147,7 +147,7 @@ def test_outputs_respect_max_length_and_contain_no_special_tokens() -> None:
         network = model(seed, vocab=12)
         source = sources(seed, 5, vocab=12)
         for hypotheses in (greedy_search(network, source, max_length=2),
-                      beam_search(network, source, 3, max_length=2)):
+                           beam_search(network, source, 3, max_length=2)):
             outputs = hypotheses.best_ids()
             assert all(len(ids) <= 2 for ids in outputs)
             assert not {0, BOS, EOS} & {token for ids in outputs for token in ids}
@@ -174,7 +174,7 @@ def test_invalid_beam_options_are_rejected() -> None:
 
 def test_hypotheses_exclude_padding() -> None:
     hypotheses = Hypotheses(torch.tensor([[[5, 6, 0]], [[0, 0, 0]]]), torch.tensor([[3], [1]]),
-                       torch.zeros(2, 1))
+                            torch.zeros(2, 1))
     assert hypotheses.best_ids() == [[5, 6], []]
 
 
@@ -215,7 +215,7 @@ def test_prepacked_weights_do_not_change_translations(
         # the searches share the packed weights
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16), network.cached_weights():
             results.append([search(network, source)
-                          for search in (greedy_search, beam_search, greedy_search)])
+                            for search in (greedy_search, beam_search, greedy_search)])
     assert 0 < len(packed) <= len(list(network.modules()))
     for unpacked, prepacked in zip(*results):
         assert torch.equal(unpacked.tokens, prepacked.tokens)

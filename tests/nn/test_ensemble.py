@@ -26,13 +26,13 @@ def test_wide_beam_equals_exhaustive_search_of_the_mean(seeds: tuple[int, ...]) 
     source = sources(seeds[-1], 3)
     length = 3
     all_outputs = [list(tokens) for n in range(length + 1)
-             for tokens in itertools.product([1, 4, 5], repeat=n)]
+                   for tokens in itertools.product([1, 4, 5], repeat=n)]
     hypotheses = beam_search(Ensemble(members), source, beam=len(all_outputs), max_length=length,
                              nbest=3)
     for row, sentence in enumerate(source):
         sentence = sentence[sentence != 0]
         expected = sorted((log_probability(members, sentence, tokens) / (len(tokens) + 1)
-                         for tokens in all_outputs), reverse=True)
+                           for tokens in all_outputs), reverse=True)
         assert hypotheses.scores[row].tolist() == pytest.approx(expected[:3], abs=1e-6)
 
 
@@ -41,8 +41,8 @@ def test_ensemble_of_equal_models_equals_the_model(beam: int) -> None:
     member = model(1, vocab=12)
     source = sources(5, 9, vocab=12)
     single, doubled = (greedy_search(searched, source) if beam == 1
-                    else beam_search(searched, source, beam=beam)
-                    for searched in (member, Ensemble([member, member])))
+                       else beam_search(searched, source, beam=beam)
+                       for searched in (member, Ensemble([member, member])))
     assert single.best_ids() == doubled.best_ids()
     assert torch.allclose(single.scores.double(), doubled.scores.double(), atol=1e-6)
 

@@ -66,7 +66,7 @@ def test_agreement_with_partialformer() -> None:
     }  # fmt: skip
     rows = [row for row in load_reported_costs("partialformer") if row.quantity == "params.total"]
     agreement_of = {(row.file, row.protocol.vocab, row.reported_text): str(recompute(row).agreement)
-             for row in rows}
+                    for row in rows}
     assert Counter(agreement_of.values())["rounding (floor)"] == 9
     assert Counter(agreement_of.values())["rounding (ceil)"] == 3
     unfit = [(row.table, row.reported_text)
@@ -140,8 +140,8 @@ def test_sixteen_heads_agree_with_table_6_as_the_reason_states() -> None:
                                find_protocol("delight", vocab=vocab))["params.total"]
         totals.add(f"{params / 1e6:.2f}M")
     (reason,) = (row.mismatch_reason
-              for row in ROWS
-              if (row.paper, row.table, row.reported_text) == ("PartialFormer", "6", "37M"))
+                 for row in ROWS
+                 if (row.paper, row.table, row.reported_text) == ("PartialFormer", "6", "37M"))
     assert totals == {"37.42M", "38.59M"} and all(number in reason for number in totals)
 
 

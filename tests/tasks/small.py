@@ -27,7 +27,7 @@ def write(file: Path, text: list[str]) -> str:
 
 
 def pairs(folder: Path) -> dict[str, Any]:
-    """Sentences and the same with a word less at the end."""
+    """Pairs of sentences and the same sentences without the last word."""
     for split in COUNTS:
         write(folder / f"{split}.a", lines(split))
         write(folder / f"{split}.b", [line.rsplit(" ", 1)[0] for line in lines(split)])
@@ -35,7 +35,7 @@ def pairs(folder: Path) -> dict[str, Any]:
 
 
 def corrections(folder: Path) -> dict[str, Any]:
-    """Training and validation text as pairs, two references in validation; the test text with gold edits."""
+    """Pairs for training, two references for validation, and gold edits for testing."""
     result = pairs(folder)
     write(folder / "other.b", [f"{line} please" for line in lines("validation")])
     edits = ["A 0 1|||R:OTHER|||the||a|||REQUIRED|||-NONE-|||0",
@@ -46,7 +46,7 @@ def corrections(folder: Path) -> dict[str, Any]:
 
 
 def text(folder: Path) -> dict[str, Any]:
-    """One file a split, with an empty line in it."""
+    """One file per split, each with an empty line."""
     files = {split: write(folder / f"{split}.txt", ["", *lines(split)]) for split in COUNTS}
     return files | {"window": 12, "stride": 5}
 
@@ -56,7 +56,7 @@ FORMS: dict[str, Callable[[Path], dict[str, Any]]] = {
 
 
 def spec_of(task: Task, folder: Path, **more: Any) -> DataSpec:
-    """A spec for the task, its files written below ``folder``."""
+    """A data spec for the task; its files are written below ``folder``."""
     return DataSpec.from_mapping({"task": task.name, "vocab": 60, **FORMS[task.file_format](folder),
                                   **more})
 
@@ -66,6 +66,7 @@ def corpus_of(task: Task, folder: Path, **more: Any) -> Corpus:
 
 
 def model_for(task: Task, **more: Any) -> ModelSpec:
-    """Width 16, one layer."""
-    return assemble(transformer_config(width=16, encoder__depth=1, decoder__depth=1, embedding__max_length=128,
-                            model=task.model_type or "encoder-decoder", **more))
+    """An architecture of width 16 with one layer per stack."""
+    return assemble(transformer_config(width=16, encoder__depth=1, decoder__depth=1,
+                                       embedding__max_length=128,
+                                       model=task.model_type or "encoder-decoder", **more))

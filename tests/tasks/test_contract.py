@@ -26,7 +26,7 @@ def test_task_declares_its_metrics(task, tmp_path) -> None:
     assert task.main_metric in measures and set(COMMON_METRICS) <= set(measures) <= set(METRICS)
     assert all(metric.direction in ("min", "max") and metric.label for metric in measures.values())
     if task.score:
-        # which is what early stopping takes it for
+        # early stopping maximizes it
         assert measures[task.main_metric].direction == "max"
 
 
@@ -35,16 +35,16 @@ def test_spec_and_corpus_round_trip(task, tmp_path) -> None:
     spec = spec_of(task, tmp_path)
     corpus = corpus_of(task, tmp_path)
     assert DataSpec.from_mapping(spec.to_json()) == spec and len({spec, spec}) == 1
-    again = load_corpus(spec, tmp_path / "cache", tmp_path)
-    fresh = load_corpus(spec, tmp_path / "elsewhere", tmp_path)
-    for other in (again, fresh, pickle.loads(pickle.dumps(corpus))):
-        assert other.content_hash == corpus.content_hash
+    reloaded = load_corpus(spec, tmp_path / "cache", tmp_path)
+    rebuilt = load_corpus(spec, tmp_path / "elsewhere", tmp_path)
+    for copy in (reloaded, rebuilt, pickle.loads(pickle.dumps(corpus))):
+        assert copy.content_hash == corpus.content_hash
         for split in ("train", "validation", "test"):
-            mine = getattr(corpus, split)
-            other_split = getattr(other, split)
-            assert (mine.texts, mine.window_overlap) == (
+            split_of_corpus = getattr(corpus, split)
+            other_split = getattr(copy, split)
+            assert (split_of_corpus.texts, split_of_corpus.window_overlap) == (
                 other_split.texts,
-                other_split.window_overlap) and mine.target_ids == other_split.target_ids
+                other_split.window_overlap) and split_of_corpus.target_ids == other_split.target_ids
 
 
 @TASK
@@ -84,9 +84,9 @@ def test_training_reports_the_declared_metrics(task, tmp_path) -> None:
 def test_validation_curve_has_the_main_metric(task, tmp_path) -> None:
     if task.score is None:
         pytest.skip("generates nothing")
-    how = Recipe(steps=4, max_tokens=200, beam=1, average="best", average_count=1,
-                 validate_every=2.0, threads=1, device="cpu", validate_metric=True,
-                 monitor="metric")
-    result = train(model_for(task), corpus_of(task, tmp_path), how, tmp_path / "run")
+    recipe = Recipe(steps=4, max_tokens=200, beam=1, average="best", average_count=1,
+                    validate_every=2.0, threads=1, device="cpu", validate_metric=True,
+                    monitor="metric")
+    result = train(model_for(task), corpus_of(task, tmp_path), recipe, tmp_path / "run")
     assert len(result.curve) == 2 and all(point[task.main_metric] is not None
                                           for point in result.curve)

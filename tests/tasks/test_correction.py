@@ -8,7 +8,7 @@ import pytest
 from scalesearch.tasks.correction import EditCounts, alignment_lattice, count_edits, count_matches
 from scalesearch.tasks.edits import Edit, apply_edits, extract_edits, parse_m2
 
-# The example of the official scorer's README (release 3.2), whose printed result is 0.8 thrice.
+# The example of the official scorer's README (release 3.2), whose printed scores are all 0.8.
 GOLD = """\
 S The cat sat at mat .
 A 3 4|||Prep|||on|||REQUIRED|||-NONE-|||0
@@ -58,26 +58,27 @@ def test_each_alternative_of_a_gold_edit_is_correct() -> None:
 
 
 def test_edit_covers_at_most_two_unchanged_words() -> None:
-    for kept, right in (("x y", 1), ("x y z", 0)):
-        source = f"a {kept} b"
-        expected_text = f"c {kept} d"
+    for unchanged, n_correct in (("x y", 1), ("x y z", 0)):
+        source = f"a {unchanged} b"
+        expected_text = f"c {unchanged} d"
         length = len(source.split())
         output = count_matches(alignment_lattice(source.split(), expected_text.split()),
                                expected_text.split(), (Edit(0, length, (expected_text,)),))
-        assert output.correct == right
+        assert output.correct == n_correct
 
 
 def test_insertions_at_one_position_match_in_order() -> None:
     source = ["go"]
-    expected_text = ["we", "must", "go"]
+    expected_text = ["you", "must", "go"]
     lattice = alignment_lattice(source, expected_text)
-    we = Edit(0, 0, ("we",))
-    must = Edit(0, 0, ("must",))
-    assert count_matches(lattice, expected_text, (we, must)) == EditCounts(2, 2, 2)
-    assert count_matches(lattice, expected_text, (must, we)) == EditCounts(1, 2, 2)
-    twice = ["we", "we", "go"]
-    assert count_matches(alignment_lattice(source, twice), twice, (we,)) == EditCounts(1, 2, 1)
-    assert count_matches(alignment_lattice(source, twice), twice, (we, we)) == EditCounts(2, 2, 2)
+    first = Edit(0, 0, ("you",))
+    second = Edit(0, 0, ("must",))
+    assert count_matches(lattice, expected_text, (first, second)) == EditCounts(2, 2, 2)
+    assert count_matches(lattice, expected_text, (second, first)) == EditCounts(1, 2, 2)
+    repeated = ["you", "you", "go"]
+    lattice = alignment_lattice(source, repeated)
+    assert count_matches(lattice, repeated, (first,)) == EditCounts(1, 2, 1)
+    assert count_matches(lattice, repeated, (first, first)) == EditCounts(2, 2, 2)
 
 
 def test_edit_without_change_counts_as_missed() -> None:
@@ -92,7 +93,7 @@ def test_best_annotator_is_selected() -> None:
 
 
 def paths(source: list[str], expected_text: list[str]) -> list[list[tuple]]:
-    """All ways from one sentence to another by single steps (i, j, i', j', whether a word changes)."""
+    """All minimal paths between two sentences, as steps (i, j, i', j', is_change)."""
     def walk(i: int, j: int) -> list[list[tuple]]:
         if (i, j) == (len(source), len(expected_text)):
             return [[]]
@@ -114,7 +115,7 @@ def paths(source: list[str], expected_text: list[str]) -> list[list[tuple]]:
 
 
 def splits(path: list[tuple]) -> list[list[list[tuple]]]:
-    """All ways to see a path as edits (runs of steps) and words that stay outside of them."""
+    """All partitions of a path into edits (runs of steps) and unchanged words."""
     output = []
     for cuts in product((True, False), repeat=max(0, len(path) - 1)):
         runs: list[list[tuple]] = [path[:1]] if path else []
@@ -147,7 +148,7 @@ def brute_force(source: list[str], expected_text: list[str], gold: tuple[Edit, .
 
 
 def agree(edits: list[tuple], gold: tuple[Edit, ...]) -> bool:
-    """Whether each edit is a gold one, in order, no gold edit twice."""
+    """Whether the edits are gold edits, in order and each at most once."""
     if not edits:
         return True
     for place, edit in enumerate(gold):

@@ -19,28 +19,28 @@ from tests.errors import refuses
 from tests.tasks.small import corpus_of, lines, model_for
 
 TASK = TASKS["language-model"]
-HOW = Recipe(steps=1, threads=1, device="cpu", precision="fp32")
+RECIPE = Recipe(steps=1, threads=1, device="cpu", precision="fp32")
 
 
 def engine_for(corpus) -> Engine:
     model = build_model(model_for(TASK).block, vocab=corpus.tokenizer.vocab_size, seed=1,
                         dtype=torch.float64)
-    return Engine(model.eval(), HOW, Hardware.from_recipe(HOW))
+    return Engine(model.eval(), RECIPE, Hardware.from_recipe(RECIPE))
 
 
 def stream_of(corpus, split: str) -> list[int]:
     return [token for row in corpus.tokenizer.encode(lines(split)) for token in [*row, EOS]]
 
 
-def by_hand(model, stream: list[int], window: int, stride: int) -> float:
-    """The sum of -log p, each token scored alone, after the context that its window gives it."""
+def reference_total_loss(model, stream: list[int], window: int, stride: int) -> float:
+    """The sum of -log p; each token is scored separately with the context of its window."""
     total = 0.0
     scored = 0
     for start in range(0, len(stream), stride):
-        for place in range(scored, min(start + window, len(stream))):
-            read = torch.tensor([[BOS, *stream[start:place]]])
+        for position in range(scored, min(start + window, len(stream))):
+            read = torch.tensor([[BOS, *stream[start:position]]])
             logits = model(torch.tensor([[EOS]]), read)[0, -1]
-            total -= float(torch.log_softmax(logits, -1)[stream[place]])
+            total -= float(torch.log_softmax(logits, -1)[stream[position]])
         scored = max(scored, min(start + window, len(stream)))
     assert scored == len(stream)
     return total
@@ -52,7 +52,7 @@ def test_loss_equals_scoring_each_token(tmp_path, window: int, stride: int) -> N
     engine = engine_for(corpus)
     stream = stream_of(corpus, "validation")
     with torch.inference_mode():
-        expected = by_hand(engine.model, stream, window, stride)
+        expected = reference_total_loss(engine.model, stream, window, stride)
     assert evaluate_loss(engine, corpus.validation) * len(stream) == pytest.approx(
         expected, rel=1e-9)
     result = score_split(engine, corpus, "validation", DecodingOptions(1))
@@ -98,7 +98,7 @@ def test_count_words_counts_ends_of_lines() -> None:
 
 def test_other_model_type_is_refused_before_writing(tmp_path) -> None:
     with refuses("other-model", "decoder-only", "encoder-decoder", key="space"):
-        train(model_for(TASKS["translation"]), corpus_of(TASK, tmp_path), HOW, tmp_path / "run")
+        train(model_for(TASKS["translation"]), corpus_of(TASK, tmp_path), RECIPE, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -17,8 +17,8 @@ from scalesearch.tasks.translation import bleu_chrf_scores, compare_systems, tok
 from tests.errors import refuses
 
 FILES = {"source": "a", "target": "b", "train": "x", "validation": "y", "test": "z"}
-SAID = ["The cats sat on a mat .", "police killed the gunman"]
-RIGHT = ["the cat sat on the mat", "the gunman was killed by police"]
+HYPOTHESES = ["The cats sat on a mat .", "police killed the gunman"]
+REFERENCES = ["the cat sat on the mat", "the gunman was killed by police"]
 
 
 def spec(**more) -> DataSpec:
@@ -27,10 +27,10 @@ def spec(**more) -> DataSpec:
 
 def test_rouge_equals_the_mean_of_the_library() -> None:
     scorer = rouge_scorer.RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
-    result = rouge_scores(SAID, RIGHT)
+    result = rouge_scores(HYPOTHESES, REFERENCES)
     for name in ("rouge1", "rouge2", "rougeL"):
         single = [scorer.score(right, expected_text)[name].fmeasure
-                  for expected_text, right in zip(SAID, RIGHT)]
+                  for expected_text, right in zip(HYPOTHESES, REFERENCES)]
         assert result[name] == pytest.approx(100 * sum(single) / 2)
     assert "stemmer:porter" in result["rouge_signature"] and "rouge-score:0." in result[
         "rouge_signature"]
@@ -57,7 +57,7 @@ def test_tokenized_text_has_tokenized_bleu(caplog) -> None:
     expected_text = ["the cat sat on the mat .", "a b c d ."] * 60
     plain = bleu_chrf_scores(expected_text, expected_text)
     result = bleu_chrf_scores(expected_text, expected_text, is_tokenized=True)
-    # the corpus warns of it, once, in the tool's words
+    # no warning of sacreBLEU, because the corpus already reports tokenized text
     assert not caplog.text and "tokenized_bleu" not in plain
     assert result["tokenized_bleu"] == pytest.approx(100)
     assert {key: result[key] for key in plain} == plain
@@ -88,7 +88,7 @@ def test_comet_score_uses_the_package(monkeypatch) -> None:
     calls = []
     fake = ModuleType("comet")
     fake.__spec__ = SimpleNamespace(name="comet")
-    fake.download_model = lambda name: calls.append(name) or "there.ckpt"
+    fake.download_model = lambda name: calls.append(name) or "model.ckpt"
     fake.load_from_checkpoint = lambda path: SimpleNamespace(
         predict=lambda rows, **how: calls.append((path, rows)) or SimpleNamespace(system_score=0.5))
     monkeypatch.setitem(sys.modules, "comet", fake)
@@ -97,7 +97,7 @@ def test_comet_score_uses_the_package(monkeypatch) -> None:
     task.check_options(data)
     result = task.score(["m"], Texts(["s"], ["r"]), data)
     assert (result["comet"], result["comet_signature"]) == (0.5, "model:some/model")
-    assert calls == ["some/model", ("there.ckpt", [{"src": "s", "mt": "m", "ref": "r"}])]
+    assert calls == ["some/model", ("model.ckpt", [{"src": "s", "mt": "m", "ref": "r"}])]
     assert "comet" in task.metrics_for(data) and "comet" not in task.metrics_for(spec())
 
 
@@ -178,7 +178,7 @@ def test_prefixes_need_suffixes_and_m2_files_do_not() -> None:
         DataSpec.from_mapping(parts | {"train": "t"})
 
 
-def test_a_window_has_defaults() -> None:
+def test_window_has_defaults() -> None:
     text = {"task": "language-model", "train": "t", "validation": "v", "test": "w"}
     assert (DataSpec.from_mapping(text).window, DataSpec.from_mapping(text).stride) == (128, 64)
     assert DataSpec.from_mapping(text | {"window": 9}).stride == 4

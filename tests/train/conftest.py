@@ -1,4 +1,4 @@
-"""Tiny corpus and tiny architecture, with which a training run takes a second."""
+"""A tiny corpus and architecture, with which a training run takes a second."""
 
 from pathlib import Path
 from random import Random
@@ -17,15 +17,15 @@ WORDS = {"one": "eins", "two": "zwei", "red": "rot", "blue": "blau", "dog": "Hun
 
 
 def sentences(count: int, seed: int) -> list[tuple[str, str]]:
-    """Pairs that translate word by word, of 1 to 9 words."""
+    """Pairs of 1 to 9 words, translated word by word."""
     rng = Random(seed)
-    drawn = [rng.choices(list(WORDS), k=rng.randint(1, 9)) for _ in range(count)]
-    return [(" ".join(words), " ".join(WORDS[word] for word in words)) for words in drawn]
+    sources = [rng.choices(list(WORDS), k=rng.randint(1, 9)) for _ in range(count)]
+    return [(" ".join(words), " ".join(WORDS[word] for word in words)) for words in sources]
 
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """300 training pairs and 20 of each other split."""
+    """A corpus with 300 training pairs and 20 pairs per other split."""
     folder = tmp_path_factory.mktemp("text")
     for split, count, seed in (("train", 300, 1), ("val", 20, 2), ("test", 20, 3)):
         pairs = sentences(count, seed)
@@ -37,13 +37,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 def tiny(**changes: Any) -> ModelSpec:
-    """Width 16, one layer a side; ``changes`` as in :func:`tests.architectures.answers`."""
+    """An architecture of width 16 with one layer per stack; see ``transformer_config``."""
     small = {"width": 16, "encoder__depth": 1, "decoder__depth": 1, "embedding__max_length": 128}
     return assemble(transformer_config(**(small | changes)))
 
 
 def recipe(**changes: Any) -> Recipe:
-    """Twelve updates, all dropouts on, greedy."""
+    """A recipe of 12 updates with all types of dropout and greedy search."""
     base: dict[str, Any] = {"steps": 12, "max_tokens": 200, "lr": 5e-3, "beam": 1, "dropout": 0.1,
                             "attention_dropout": 0.1, "activation_dropout": 0.1, "average_every": 2,
                             "average_count": 3, "validate_every": 4}

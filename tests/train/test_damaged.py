@@ -32,8 +32,8 @@ NUMBERS = (torch.nan, torch.inf, -torch.inf, 3e38)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a parallel text, with a finished training ``whole`` and one that was stopped, ``stopped``."""
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a parallel text, a finished run ``whole`` and an interrupted ``stopped``."""
     folder = tmp_path_factory.mktemp("trained")
     corpus = load_data(str(write_text(folder)))
     train(tiny(), corpus, recipe(beam=2), folder / "whole")
@@ -43,19 +43,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def copy(place: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(place / "whole", tmp_path / "copy"))
+def copy(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained / "whole", tmp_path / "copy"))
 
 
-# -- by chance
+# -- random damage
 
 
-def spoil(folder: Path, rng: random.Random) -> None:
-    """Damages a file or two of a training as disks, editors and copies do."""
+def damage_files(folder: Path, rng: random.Random) -> None:
+    """Damage one or two files of a run as disks, editors and copies do."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
     for file in rng.sample(files, rng.choice([1, 1, 1, 2])):
-        rng.choice(WAYS.get(file.name,
-                            (*BYTES, *VALUES) if file.suffix == ".json" else BYTES))(file, rng)
+        rng.choice(DAMAGES.get(file.name,
+                               (*BYTES, *VALUES) if file.suffix == ".json" else BYTES))(file, rng)
 
 
 def flip(file: Path, rng: random.Random) -> None:
@@ -92,25 +92,25 @@ def swap(file: Path, rng: random.Random) -> None:
                                   if path.is_file() and path != file)), file)
 
 
-def value(file: Path, rng: random.Random) -> None:
-    """Puts a strange value in the place of one, at any depth, or takes it away."""
-    whole = held = json.loads(file.read_text())
+def write_strange_value(file: Path, rng: random.Random) -> None:
+    """Replace or remove a value at any depth."""
+    whole = table = json.loads(file.read_text())
     while True:
-        key = rng.choice(sorted(held))
-        if not isinstance(held[key], dict) or not held[key] or rng.random() < 0.3:
+        key = rng.choice(sorted(table))
+        if not isinstance(table[key], dict) or not table[key] or rng.random() < 0.3:
             break
-        held = held[key]
-    held.pop(key) if rng.random() < 0.2 else held.update({key: rng.choice(STRANGE)})
+        table = table[key]
+    table.pop(key) if rng.random() < 0.2 else table.update({key: rng.choice(STRANGE)})
     file.write_text(json.dumps(whole))
 
 
-def absurd(file: Path, rng: random.Random) -> None:
+def write_absurd_size(file: Path, rng: random.Random) -> None:
     old, new = rng.choice(ABSURD)
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new))
 
 
-def other_numbers(file: Path, rng: random.Random) -> None:
+def write_invalid_numbers(file: Path, rng: random.Random) -> None:
     """Write weights that are not finite or too large, with a valid checksum."""
     weights = read_weights(file)
     weight = weights[rng.choice(sorted(weights))]
@@ -118,8 +118,8 @@ def other_numbers(file: Path, rng: random.Random) -> None:
     write_weights(file, weights)
 
 
-def other_weights(file: Path, rng: random.Random) -> None:
-    """Weights of which one is missing, has another name, shape or type."""
+def write_other_weights(file: Path, rng: random.Random) -> None:
+    """Write weights of which one is missing or has another name, shape or type."""
     weights = read_weights(file)
     name = rng.choice(sorted(weights))
     weight = weights.pop(name)
@@ -129,51 +129,52 @@ def other_weights(file: Path, rng: random.Random) -> None:
 
 
 BYTES = (flip, cut, insert, replace, remove, swap)
-VALUES = (value,) * 6
-WAYS = {"architecture.yaml": (*BYTES, *(absurd,) * 6),
-        "model.safetensors": (*BYTES, other_numbers, other_weights)}
+VALUES = (write_strange_value,) * 6
+DAMAGES = {"architecture.yaml": (*BYTES, *(write_absurd_size,) * 6),
+           "model.safetensors": (*BYTES, write_invalid_numbers, write_other_weights)}
 
 
-def through_every_verb(place: Path, folder: Path) -> list[int]:
-    """Exit statuses of the verbs that read a training, on those in ``folder``."""
+def run_all_commands(trained: Path, folder: Path) -> list[int]:
+    """Exit statuses of the commands that read runs, for the runs in ``folder``."""
     whole = folder / "whole"
     stopped = folder / "stopped"
-    data = place / "data.yaml"
+    data = trained / "data.yaml"
     return [invoke_bounded(*arguments, text="one red dog\n\nthe old house\n").exit_code
             for arguments in (("cost", whole, "--json"), ("translate", whole),
                               ("analyze", whole, "--data", data, "--sentences", 5, "--json"),
-                              ("score", whole, "--source", place / "test.en", "--target",
-                               place / "test.de", "--samples", 10),
+                              ("score", whole, "--source", trained / "test.en", "--target",
+                               trained / "test.de", "--samples", 10),
                               ("distill", whole, "--data", data, "--out", folder / "kd", "--json"),
                               ("train", whole, "--data", data, "--out", folder / "new", "--set",
                                "recipe.steps=2", "--json"),
-                              ("train", place / "stopped", "--recipe", stopped / "recipe.json",
+                              ("train", trained / "stopped", "--recipe", stopped / "recipe.json",
                                "--data", data, "--out", stopped, "--resume", "--json"))]
 
 
-def copied(place: Path, folder: Path) -> tuple[Path, Path]:
-    """The finished and the stopped training, below ``folder``."""
-    return shutil.copytree(place / "whole", folder / "whole"), shutil.copytree(
-        place / "stopped", folder / "stopped")
+def copy_models(trained: Path, folder: Path) -> tuple[Path, Path]:
+    """Copies of the finished and the interrupted run below ``folder``."""
+    return shutil.copytree(trained / "whole", folder / "whole"), shutil.copytree(
+        trained / "stopped", folder / "stopped")
 
 
 @pytest.mark.parametrize("models", [6, pytest.param(300, marks=pytest.mark.slow)])
-def test_damaged_models_work_or_raise_user_errors(place: Path, tmp_path: Path, models: int) -> None:
+def test_damaged_models_work_or_raise_user_errors(trained: Path, tmp_path: Path,
+                                                  models: int) -> None:
     for seed in range(models):
         rng = random.Random(seed)
         folder = tmp_path / str(seed)
-        for model in copied(place, folder):
-            spoil(model, rng)
-        through_every_verb(place, folder)
+        for model in copy_models(trained, folder):
+            damage_files(model, rng)
+        run_all_commands(trained, folder)
         shutil.rmtree(folder)
 
 
-def test_commands_accept_undamaged_models(place: Path, tmp_path: Path) -> None:
-    copied(place, tmp_path)
-    assert not any(through_every_verb(place, tmp_path))
+def test_commands_accept_undamaged_models(trained: Path, tmp_path: Path) -> None:
+    copy_models(trained, tmp_path)
+    assert not any(run_all_commands(trained, tmp_path))
 
 
-# -- one by one
+# -- specific damage
 
 
 @pytest.mark.parametrize("content", ODD_FILES)
@@ -225,8 +226,9 @@ def test_huge_weights_are_refused_in_decoding(copy: Path) -> None:
 def test_checksum_detects_any_flipped_bit(copy: Path) -> None:
     file = copy / "model.safetensors"
     whole = file.read_bytes()
-    for place in range(len(whole) - 1, len(whole) // 2, -len(whole) // 20):
-        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    for position in range(len(whole) - 1, len(whole) // 2, -len(whole) // 20):
+        flipped = bytes([whole[position] ^ 1])
+        file.write_bytes(whole[:position] + flipped + whole[position + 1 :])
         with refuses("damaged-weights", "model.safetensors"):
             read_checkpoint(copy)
 

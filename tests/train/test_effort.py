@@ -1,5 +1,6 @@
 """Time of a training run by part: the parts add up to the total."""
 
+from contextlib import nullcontext
 from itertools import pairwise
 
 import pytest
@@ -18,31 +19,27 @@ SPENT = st.integers(0, 1000)
 @given(st.lists(st.tuples(st.sampled_from([*TRAINING_PARTS, None]), SPENT, SPENT, st.booleans()),
                 max_size=12))
 def test_parts_add_up_to_the_total_time(stretches):
-    """Each stretch has a part, the times that pass, and whether the process ends after it."""
+    """A stretch is a part, its seconds and CPU seconds, and whether the process ends after it."""
     now = [5.0, 7.0]
     expected = dict.fromkeys(TRAINING_PARTS, Effort())
-    meter = TrainingTimer(lambda: Effort(*now))
+    timer = TrainingTimer(lambda: Effort(*now))
     for part, seconds, cpu_seconds, ends in stretches:
-        def pass_by(seconds=seconds, cpu_seconds=cpu_seconds):
-            now[0], now[1] = now[0] + seconds, now[1] + cpu_seconds
-
-        if part:
-            with meter.measure_part(part):
-                pass_by()
-        else:
-            pass_by()
+        with timer.measure_part(part) if part else nullcontext():
+            now[0] += seconds
+            now[1] += cpu_seconds
         expected[part or "other"] += Effort(seconds, cpu_seconds)
         if ends:
-            kept, now[:] = {name: (first.seconds, first.cpu_seconds)
-                            for name, first in meter.efforts().items()}, [3.0, 2.0]
-            meter = TrainingTimer(lambda: Effort(*now))
-            meter.restore(kept)
-    assert meter.efforts() == sum_efforts(expected) == expected
+            kept = {name: (effort.seconds, effort.cpu_seconds)
+                    for name, effort in timer.efforts().items()}
+            now[:] = [3.0, 2.0]
+            timer = TrainingTimer(lambda: Effort(*now))
+            timer.restore(kept)
+    assert timer.efforts() == sum_efforts(expected) == expected
 
 
 @pytest.fixture
 def readings(monkeypatch):
-    """Clocks that are a second, and two of CPU time, later at each reading: the seconds that were read."""
+    """The read seconds of clocks that advance by 1 s, and by 2 s of CPU time, per reading."""
     recorded = []
 
     def tick():
@@ -64,7 +61,7 @@ def test_rollback_counts_time_once(corpus, out, monkeypatch, readings):
 
 
 def test_paused_run_counts_each_part_once(corpus, tmp_path, readings):
-    """At its end it has what the pauses had and what came since; only what followed a save is lost."""
+    """The total includes all segments except the time after each checkpoint."""
     starts = [0]
     ends = []
     for until in (0.25, 0.6, 1.0):
@@ -73,7 +70,7 @@ def test_paused_run_counts_each_part_once(corpus, tmp_path, readings):
     for before, after in pairwise(ends):
         assert all(before.efforts[part].seconds <= after.efforts[part].seconds
                    for part in ("updates", "scoring"))
-    took = [readings[end - 1] - readings[start] for start, end in pairwise(starts)]
-    lost = sum(took) - ends[-1].total_seconds
-    # a save reads the clocks, and is followed by a validation's readings and the last ones
+    spent = [readings[end - 1] - readings[start] for start, end in pairwise(starts)]
+    lost = sum(spent) - ends[-1].total_seconds
+    # readings after a checkpoint: those of a validation and the last ones
     assert 0 <= lost <= 8

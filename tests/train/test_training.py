@@ -22,7 +22,7 @@ from tests.train.conftest import recipe, tiny
 
 
 def stop_at(step: int, number: int = signal.SIGTERM):
-    """A report that sends this process a signal after an update."""
+    """Return a reporter that sends this process a signal after the update ``step``."""
     def report(event: dict) -> None:
         if event["type"] == "validation" and event["step"] == step:
             os.kill(os.getpid(), number)
@@ -34,7 +34,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def learned(result: Result) -> list[tuple]:
-    """Values that a resumed run must repeat exactly."""
+    """Values of the curve that a resumed run must repeat exactly."""
     return [(p["step"], p["tokens"], p["lr"], p["train_loss"], p["validation_loss"], p["bleu"])
             for p in result.curve]
 
@@ -52,7 +52,7 @@ def test_too_long_sentence_fails_before_the_first_update(
 
 @pytest.mark.parametrize("model", ["encoder-decoder", "decoder-only"])
 def test_positions_suffice_for_retokenized_and_padded_text(corpus, out, model) -> None:
-    """Of BPE-dropout a side may be as long as the data allow; source and target may be one sequence."""
+    """BPE-dropout can lengthen a side up to the limit of the data."""
     short = replace(corpus, spec=replace(corpus.spec, max_length=60))
     whole = tiny(model=model, embedding__positions="learned", embedding__max_length=40)
     text = short.train.texts
@@ -140,7 +140,7 @@ def test_interruption_during_scoring_is_resumed(corpus, tmp_path) -> None:
 
 def test_late_interruption_reaches_the_caller(
         corpus, out, monkeypatch) -> None:
-    """A study that trains in this process must not continue with its next candidate; the result is kept."""
+    """The result is kept, and a study in this process must not start its next candidate."""
     finish = training.finish
 
     def finish_and_be_stopped(run, *others):
@@ -215,7 +215,8 @@ def test_divergence_is_a_failed_result(corpus, out, optimizer) -> None:
     how = recipe(lr=1e30, warmup=0, clip_norm=0, schedule="constant", optimizer=optimizer)
     result = train(tiny(), corpus, how, out)
     assert result.state == "failed" and result.metrics == {}
-    assert "update" in result.reason and "learning rate 5e+29" in result.reason and "again" in result.reason
+    for text in ("update", "learning rate 5e+29", "again"):
+        assert text in result.reason
     assert Result.read(out) == result
 
 
@@ -225,21 +226,22 @@ def test_divergence_is_a_failed_result(corpus, out, optimizer) -> None:
                                        "DefaultCPUAllocator: can't allocate memory")])
 def test_out_of_memory_splits_batches(
         corpus, tmp_path, monkeypatch, error) -> None:
-    # In bf16 the products of smaller pieces round otherwise.
+    # In bf16, products of smaller batches are rounded differently.
     how = recipe(dropout=0, attention_dropout=0, activation_dropout=0, precision="fp32")
-    calm = train(tiny(), corpus, how, tmp_path / "calm")
-    honest = engines.Engine.loss_sum
+    undisturbed = train(tiny(), corpus, how, tmp_path / "undisturbed")
+    original = engines.Engine.loss_sum
 
     def tight(self, batch, smoothing):
         if self.model.training and len(batch) > 10:
             raise error
-        return honest(self, batch, smoothing)
+        return original(self, batch, smoothing)
 
     monkeypatch.setattr(engines.Engine, "loss_sum", tight)
     result = train(tiny(), corpus, how, tmp_path / "tight")
-    assert result.state == "complete" and "out of memory; from now on, batches are split into" in result.notes[0]
-    assert result.tokens == calm.tokens
-    for item, other in zip(calm.curve, result.curve):
+    assert result.state == "complete"
+    assert "out of memory; from now on, batches are split into" in result.notes[0]
+    assert result.tokens == undisturbed.tokens
+    for item, other in zip(undisturbed.curve, result.curve):
         assert item["validation_loss"] == pytest.approx(other["validation_loss"], rel=1e-4)
 
 
@@ -267,9 +269,9 @@ def test_other_errors_are_raised(corpus, out, monkeypatch) -> None:
 def test_model_that_is_not_causal_is_not_trained(corpus, out, monkeypatch) -> None:
     from scalesearch.blocks import seq2seq
 
-    honest = seq2seq.mask_bias
+    original = seq2seq.mask_bias
     monkeypatch.setattr(seq2seq, "mask_bias",
-                        lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
+                        lambda hidden, dtype: original(torch.zeros_like(hidden), dtype))
     result = train(tiny(), corpus, recipe(), out)
     assert (result.state, result.steps) == ("failed", 0)
     assert "depends on a later target token" in result.reason
@@ -342,11 +344,11 @@ def test_error_for_a_study_names_a_trial(tmp_path) -> None:
 
 def diverging(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:
     """Make loss and weights NaN after these updates, counted from 1 with repeated ones."""
-    honest = engines.Engine.step
+    original = engines.Engine.step
     count = [0]
 
     def step(self, share, lr):
-        loss = honest(self, share, lr)
+        loss = original(self, share, lr)
         count[0] += 1
         if count[0] in calls:
             with torch.no_grad():
@@ -359,14 +361,14 @@ def diverging(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:
 
 
 def test_first_divergence_rolls_back_with_half_the_learning_rate(corpus, out, monkeypatch) -> None:
-    honest = train(tiny(), corpus, recipe(), out.with_name("honest"))
+    original = train(tiny(), corpus, recipe(), out.with_name("original"))
     diverging(monkeypatch, 6)
     result = train(tiny(), corpus, recipe(), out)
     assert (result.state, result.steps) == ("complete", 12)
     assert any("rolled back to update 0 with 0.5 of the learning rate" in note
                for note in result.notes)
     assert [p["lr"] for p in result.curve[1:]] == [
-        pytest.approx(p["lr"] / 2) for p in honest.curve[1:]]
+        pytest.approx(p["lr"] / 2) for p in original.curve[1:]]
     assert all(torch.isfinite(weight).all() for weight in weights(out).values())
 
 
@@ -423,8 +425,8 @@ def test_run_resumes_after_a_failed_write_of_the_result(corpus, out, tmp_path, m
     monkeypatch.undo()
     whole = train(tiny(), corpus, recipe(), tmp_path / "whole")
     losses = [[point["validation_loss"] for point in item.curve] for item in (again, whole)]
-    assert again.metrics == whole.metrics and losses[0] == losses[1] and not (
-        out / "checkpoint.pt").exists()
+    assert again.metrics == whole.metrics and losses[0] == losses[1]
+    assert not (out / "checkpoint.pt").exists()
 
 
 @pytest.mark.parametrize("average", ["last", "best", "none", "ema"])

@@ -1,4 +1,4 @@
-"""Inverse questions: answers are those of brute force, and say truly what breaks next."""
+"""Inverse queries and trade-offs, compared with brute force."""
 
 import sys
 
@@ -14,133 +14,144 @@ from scalesearch.whatif.free_sizes import parse_sizes
 from tests.errors import refuses
 
 TRANSFORMER = read_space(find_file("transformer", "spaces"))
-SMALL = TRANSFORMER.with_overrides({"width": "16", "encoder.depth": "2", "decoder.depth": "2", "encoder.heads": "2",
-                         "decoder.heads": "2"})  # fmt: skip
+SMALL = TRANSFORMER.with_overrides({"width": "16", "encoder.depth": "2", "decoder.depth": "2",
+                                    "encoder.heads": "2", "decoder.heads": "2"})
 KEYS = ("width", "encoder.depth", "decoder.depth", "encoder.ffn.hidden", "encoder.heads",
         "encoder.head_dim")
 
 
-def bill(space: Space, changes: dict[str, int]) -> dict[str, int] | None:
-    """Costs with other sizes, by the way that a single architecture takes; None where it cannot be built."""
+def costs_with(space: Space, changes: dict[str, int]) -> dict[str, int] | None:
+    """Costs of a single architecture with changed sizes; None if it cannot be built."""
     changed = space.with_overrides({key: str(value) for key, value in changes.items()})
     try:
-        found = evaluate_cost(changed.architecture(changed.resolve(lambda *_: None)).block,
-                              load_protocol(space.protocol))
+        breakdown = evaluate_cost(changed.architecture(changed.resolve(lambda *_: None)).block,
+                                  load_protocol(space.protocol))
     except UnbuildableError:
         return None
-    return {name: found[name] for name in ("params.total", "params.encoder", "macs.total")}
+    return {name: breakdown[name] for name in ("params.total", "params.encoder", "macs.total")}
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.sampled_from(KEYS), st.sampled_from(("params.total", "macs.total", "params.encoder")),
        st.data())
-def test_the_largest_is_the_one_of_brute_force(key: str, name: str, data: st.DataObject) -> None:
-    middle = bill(SMALL, {})
-    assert middle is not None
-    limit = data.draw(st.integers(middle[name] // 2, 2 * middle[name]))
-    (found,) = solve(SMALL.with_overrides({key: "1..24"}), f"max {key}", f"{name} <= {limit}")
-    bills = {value: bill(SMALL, {key: value}) for value in range(1, 25)}
-    good = [value for value, costs in bills.items() if costs and costs[name] <= limit]
-    assert (found.best and found.best.value) == max(good, default=None)
-    assert found.n_within_budget == len(good) and found.n_unbuildable == sum(
-        costs is None for costs in bills.values())
-    if found.best:
-        assert dict(found.best.costs).items() <= {
-            **(bills[found.best.value] or {}), **found.best.costs}.items()
-        assert found.best.limits[0].slack == limit - (bills[found.best.value] or {})[name] >= 0
-    if found.next:
-        (broken,) = found.next.violated_limits
-        assert found.next.value > max(good) and broken.slack == limit - (
-            bills[found.next.value] or {})[name] < 0
-        assert not any(bills[value] for value in range(max(good) + 1, found.next.value))
+def test_maximum_equals_brute_force(key: str, name: str, data: st.DataObject) -> None:
+    reference = costs_with(SMALL, {})
+    assert reference is not None
+    limit = data.draw(st.integers(reference[name] // 2, 2 * reference[name]))
+    (solution,) = solve(SMALL.with_overrides({key: "1..24"}), f"max {key}", f"{name} <= {limit}")
+    costs_by_value = {value: costs_with(SMALL, {key: value}) for value in range(1, 25)}
+    feasible = [value for value, costs in costs_by_value.items() if costs and costs[name] <= limit]
+    assert (solution.best and solution.best.value) == max(feasible, default=None)
+    assert solution.n_within_budget == len(feasible) and solution.n_unbuildable == sum(
+        costs is None for costs in costs_by_value.values())
+    if solution.best:
+        assert dict(solution.best.costs).items() <= {
+            **(costs_by_value[solution.best.value] or {}), **solution.best.costs}.items()
+        cost = (costs_by_value[solution.best.value] or {})[name]
+        assert solution.best.limits[0].slack == limit - cost >= 0
+    if solution.next:
+        (broken,) = solution.next.violated_limits
+        assert solution.next.value > max(feasible) and broken.slack == limit - (
+            costs_by_value[solution.next.value] or {})[name] < 0
+        skipped = range(max(feasible) + 1, solution.next.value)
+        assert not any(costs_by_value[value] for value in skipped)
 
 
-def test_without_a_range_the_budget_ends_the_search() -> None:
-    (found,) = solve(TRANSFORMER, "max width", "params.total <= 10M and macs.total <= 2G")
-    assert found.best and found.next and found.is_monotonic and found.is_exhaustive and not found.is_open_ended
-    assert (found.best.value, found.next.value) == (165, 166)
-    for point in (found.best, found.next):
-        mine = bill(TRANSFORMER, {"width": point.value})
-        assert mine and {name: mine[name] for name in point.costs} == point.costs
-    assert [limit.text for limit in found.next.violated_limits] == ["params.total <= 10M"]
-    assert found.changed_values == {"encoder.head_dim": 20, "encoder.ffn.hidden": 660, "decoder.head_dim": 20,
-                             "decoder.ffn.hidden": 660}  # fmt: skip
+def test_search_without_range_ends_at_the_budget() -> None:
+    (solution,) = solve(TRANSFORMER, "max width", "params.total <= 10M and macs.total <= 2G")
+    assert solution.best and solution.next
+    assert solution.is_monotonic and solution.is_exhaustive and not solution.is_open_ended
+    assert (solution.best.value, solution.next.value) == (165, 166)
+    for point in (solution.best, solution.next):
+        expected = costs_with(TRANSFORMER, {"width": point.value})
+        assert expected and {name: expected[name] for name in point.costs} == point.costs
+    assert [limit.text for limit in solution.next.violated_limits] == ["params.total <= 10M"]
+    assert solution.changed_values == {"encoder.head_dim": 20, "encoder.ffn.hidden": 660,
+                                       "decoder.head_dim": 20, "decoder.ffn.hidden": 660}
 
 
-def test_a_conditional_range_is_the_one_that_holds() -> None:
+def test_conditional_range_uses_the_active_branch() -> None:
     space = SMALL.with_overrides({"norm": "pre", "decoder.depth": "2..4 if norm == pre else 6"})
     budget = "params.total <= 100M"
-    (found,) = solve(space, "max decoder.depth", budget)
-    assert found.best and found.best.value == 4
-    (free,) = solve(space.with_overrides({"norm": "post"}), "max decoder.depth", budget)
-    assert free.best == solve(SMALL.with_overrides({"norm": "post"}), "max decoder.depth",
-                              budget)[0].best
+    (conditional,) = solve(space, "max decoder.depth", budget)
+    assert conditional.best and conditional.best.value == 4
+    (unconditional,) = solve(space.with_overrides({"norm": "post"}), "max decoder.depth", budget)
+    assert unconditional.best == solve(SMALL.with_overrides({"norm": "post"}), "max decoder.depth",
+                                       budget)[0].best
     with refuses("not-a-size", "norm"):
         parse_sizes(SMALL, {"norm": "pre | post"})
 
 
-def test_values_that_cannot_be_built_do_not_end_the_search() -> None:
-    # no power of two has twelve heads
+def test_search_continues_after_unbuildable_values() -> None:
+    # powers of two are not divisible by twelve heads
     gated = TRANSFORMER.with_overrides({"encoder.gate": "QgV", "encoder.heads": "12"})
     budget = "params.total <= 1G"
-    (found,) = solve(gated, "max width", budget)
-    (given,) = solve(gated.with_overrides({"width": "12..4092 step 12"}), "max width", budget)
-    assert found.best and given.best and found.best.value == given.best.value == 2340
+    (solution,) = solve(gated, "max width", budget)
+    (with_range,) = solve(gated.with_overrides({"width": "12..4092 step 12"}), "max width", budget)
+    assert solution.best and with_range.best
+    assert solution.best.value == with_range.best.value == 2340
 
 
-@pytest.mark.parametrize("way", ["max", "min"])
-def test_a_budget_of_two_sides_is_found_however_narrow(
-        way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    low, high = ((bill(TRANSFORMER, {"width": width}) or {})["params.total"]
+@pytest.mark.parametrize("goal", ["max", "min"])
+def test_narrow_two_sided_budget_is_found(
+        goal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    low, high = ((costs_with(TRANSFORMER, {"width": width}) or {})["params.total"]
                  for width in (2341, 2343))
     budget = f"params.total >= {low} and params.total <= {high}"
-    (found,) = solve(TRANSFORMER, f"{way} width", budget)
-    assert found.best and found.best.value == (
-        2343 if way == "max" else 2341) and found.n_within_budget == 3
-    assert found.n_evaluated < 10_000
-    for name in ("MAX_EXHAUSTIVE_VALUES", "GRID_SIZE"):  # a grid, none of whose points is within
+    (solution,) = solve(TRANSFORMER, f"{goal} width", budget)
+    assert solution.best and solution.best.value == (
+        2343 if goal == "max" else 2341) and solution.n_within_budget == 3
+    assert solution.n_evaluated < 10_000
+    for name in ("MAX_EXHAUSTIVE_VALUES", "GRID_SIZE"):  # a grid without feasible points
         monkeypatch.setattr(sys.modules["scalesearch.whatif.solve"], name, 100)
-    assert solve(TRANSFORMER, f"{way} width", budget)[0].best == found.best
+    assert solve(TRANSFORMER, f"{goal} width", budget)[0].best == solution.best
 
 
-def test_a_cost_that_does_not_rise_is_enumerated() -> None:
-    """Heads of width // heads features: their product goes up and down with the number of heads."""
-    limit = (bill(SMALL, {"encoder.heads": 5}) or {})["params.total"]
-    (found,) = solve(SMALL, "max encoder.heads", f"params.total <= {limit}")
-    bills = {value: bill(SMALL, {"encoder.heads": value}) for value in range(1, 33)}
-    good = [value for value, costs in bills.items() if costs and costs["params.total"] <= limit]
-    assert found.is_monotonic is False and found.is_exhaustive
-    assert found.best and found.best.value == max(good) > 8 and found.n_unbuildable >= 16
-    assert found.n_within_budget == len(good) < max(good)
+def test_non_monotonic_costs_are_enumerated() -> None:
+    """Heads have width // heads features, so the product is not monotonic in heads."""
+    limit = (costs_with(SMALL, {"encoder.heads": 5}) or {})["params.total"]
+    (solution,) = solve(SMALL, "max encoder.heads", f"params.total <= {limit}")
+    costs_by_value = {value: costs_with(SMALL, {"encoder.heads": value}) for value in range(1, 33)}
+    feasible = [value
+                for value, costs in costs_by_value.items()
+                if costs and costs["params.total"] <= limit]
+    assert solution.is_monotonic is False and solution.is_exhaustive
+    assert solution.best and solution.best.value == max(feasible) > 8
+    assert solution.n_unbuildable >= 16
+    assert solution.n_within_budget == len(feasible) < max(feasible)
 
 
-def test_a_long_range_is_closed_in_on_and_agrees_with_all_of_it(
+def test_bisection_agrees_with_enumeration(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["scalesearch.whatif.solve"]  # the package's `solve` is the function
-    question = ("max encoder.ffn.hidden", "params.total <= 1M")
-    (whole,) = solve(SMALL, *question)
+    # the attribute `solve` of the package is the function
+    module = sys.modules["scalesearch.whatif.solve"]
+    query = ("max encoder.ffn.hidden", "params.total <= 1M")
+    (enumerated,) = solve(SMALL, *query)
     monkeypatch.setattr(module, "MAX_EXHAUSTIVE_VALUES", 100)
     monkeypatch.setattr(module, "GRID_SIZE", 50)
-    (near,) = solve(SMALL, *question)
-    assert whole.is_exhaustive and not near.is_exhaustive and near.n_evaluated < whole.n_evaluated / 2
-    assert near.best == whole.best and near.next == whole.next
+    (searched,) = solve(SMALL, *query)
+    assert enumerated.is_exhaustive and not searched.is_exhaustive
+    assert searched.n_evaluated < enumerated.n_evaluated / 2
+    assert searched.best == enumerated.best and searched.next == enumerated.next
     (heads,) = solve(SMALL.with_overrides({"width": "200"}), "max encoder.heads",
                      "params.total <= 100M")
-    assert heads.is_exhaustive  # a grid is not trusted where costs fall or values cannot be built
+    assert heads.is_exhaustive  # no grid search if costs decrease or values cannot be built
 
 
-def test_the_smallest_and_one_row_for_each() -> None:
-    found = solve(TRANSFORMER, "min width", "params.total >= 68M", {"encoder.depth": range(4, 8)},
-                  step=16)
-    frame = found.frame()
+def test_minimum_for_each_value_of_another_key() -> None:
+    solutions = solve(TRANSFORMER, "min width", "params.total >= 68M",
+                      {"encoder.depth": range(4, 8)}, step=16)
+    frame = solutions.frame()
     assert list(frame["encoder.depth"]) == [4, 5, 6, 7] and frame["width"].is_monotonic_decreasing
-    for depth, width, after in zip(frame["encoder.depth"], frame["width"], frame["next"]):
-        at = [(bill(TRANSFORMER, {"width": w, "encoder.depth": depth}) or {})["params.total"]
-              for w in (width, after)]
-        assert after == width - 16 and at[0] >= 68_000_000 > at[1]
+    for depth, width, next_width in zip(frame["encoder.depth"], frame["width"], frame["next"]):
+        settings_of_widths = [{"width": value, "encoder.depth": depth}
+                              for value in (width, next_width)]
+        params = [(costs_with(TRANSFORMER, changes) or {})["params.total"]
+                  for changes in settings_of_widths]
+        assert next_width == width - 16 and params[0] >= 68_000_000 > params[1]
 
 
-def test_a_key_may_say_its_kind_as_everywhere_else() -> None:
+def test_keys_can_include_the_variant() -> None:
     plain = "encoder.ffn.hidden"
     kind = "encoder.ffn.relu.hidden"
     budget = "params.total <= 1M"
@@ -159,20 +170,20 @@ def test_a_key_may_say_its_kind_as_everywhere_else() -> None:
         solve(space, "max encoder.ffn.swiglu.hidden", budget)
 
 
-def test_named_budgets_and_constraints_of_the_file_hold() -> None:
+def test_named_budgets_and_constraints_apply() -> None:
     space = Space.parse("width: 32..128 step 32\nencoder: { heads: 4 }\ndecoder: { heads: 4, "
                         "depth: 2 }\nwhere: [width <= 96]\ncost: { budgets: { b: params.total <= "
                         "1G } }\n")
-    (found,) = solve(space, "max width", "b")
-    assert found.best and found.best.value == 96 and found.next and found.next.violated_limits[
-        0].text == "width <= 96"
+    (solution,) = solve(space, "max width", "b")
+    assert solution.best and solution.best.value == 96
+    assert solution.next and solution.next.violated_limits[0].text == "width <= 96"
 
 
-def test_nothing_fits_and_nothing_limits() -> None:
-    (small,) = solve(TRANSFORMER, "max width", "params.total <= 10k")
-    assert small.best is None and small.nearest and small.nearest.value == 8
-    (endless,) = solve(TRANSFORMER, "max decoder.depth", "params.encoder <= 1G")
-    assert endless.is_open_ended and endless.next is None
+def test_infeasible_and_unlimited_queries() -> None:
+    (infeasible,) = solve(TRANSFORMER, "max width", "params.total <= 10k")
+    assert infeasible.best is None and infeasible.nearest and infeasible.nearest.value == 8
+    (unlimited,) = solve(TRANSFORMER, "max decoder.depth", "params.encoder <= 1G")
+    assert unlimited.is_open_ended and unlimited.next is None
 
 
 @pytest.mark.parametrize(
@@ -190,46 +201,50 @@ def test_nothing_fits_and_nothing_limits() -> None:
         ("max width", ("macs.total < 1M", "macs.total >= 1M"), "budgets-contradict"),
     ],
 )
-def test_bad_questions_are_user_errors(goal: str, budget: str, code: str) -> None:
+def test_invalid_queries_are_rejected(goal: str, budget: str, code: str) -> None:
     with refuses(code):
         solve(TRANSFORMER, goal, budget)
 
 
-def test_trades_are_those_of_brute_force() -> None:
+def test_trade_offs_equal_brute_force() -> None:
     ranges = {"encoder.depth": range(1, 9), "decoder.depth": range(1, 9)}
-    found = find_trade_offs(SMALL, list(ranges), "macs.total within 6% and params.total within 8%",
-                            ranges=ranges)
-    kept = bill(SMALL, {}) or {}
-    wanted = []
-    for one in range(1, 9):
-        for two in range(1, 9):
-            costs = bill(SMALL, {"encoder.depth": one, "decoder.depth": two}) or {}
-            near = [100 * abs(costs[n] - kept[n]) / kept[n] for n in ("macs.total", "params.total")]
-            if near[0] <= 6 and near[1] <= 8:
-                wanted.append((one, two, costs["params.total"], costs["macs.total"]))
-    assert [tuple(row.values()) for row in found.pairs] == wanted and len(wanted) > 3
-    assert {(2, 2)} < {row[:2] for row in wanted}
-    frame = found.frame()
+    trade_offs = find_trade_offs(SMALL, list(ranges),
+                                 "macs.total within 6% and params.total within 8%", ranges=ranges)
+    reference = costs_with(SMALL, {}) or {}
+    expected = []
+    for encoder_depth in range(1, 9):
+        for decoder_depth in range(1, 9):
+            depths = {"encoder.depth": encoder_depth, "decoder.depth": decoder_depth}
+            costs = costs_with(SMALL, depths) or {}
+            percent = {name: 100 * abs(costs[name] - reference[name]) / reference[name]
+                       for name in ("macs.total", "params.total")}
+            if percent["macs.total"] <= 6 and percent["params.total"] <= 8:
+                expected.append((encoder_depth, decoder_depth, costs["params.total"],
+                                 costs["macs.total"]))
+    assert [tuple(row.values()) for row in trade_offs.pairs] == expected and len(expected) > 3
+    assert {(2, 2)} < {row[:2] for row in expected}
+    frame = trade_offs.frame()
     zero = frame[(frame["encoder.depth"] == 2) & (frame["decoder.depth"] == 2)]
-    assert len(frame) == len(wanted) and zero["macs.total %"].tolist() == [0.0]
+    assert len(frame) == len(expected) and zero["macs.total %"].tolist() == [0.0]
 
 
-def test_trades_end_where_the_cost_does_and_hold_another_architecture() -> None:
+def test_trade_offs_end_at_the_cost_and_accept_a_reference() -> None:
     keys = ("encoder.depth", "decoder.depth")
     free = find_trade_offs(SMALL, keys, "macs.total within 10%")
     wide = find_trade_offs(SMALL, keys, "macs.total within 10%",
                            ranges=dict.fromkeys(keys, range(1, 60)))
     assert free.pairs == wide.pairs
-    thin = "width", "encoder.depth"  # of width 1 no head has a feature left
+    thin = ("width", "encoder.depth")  # with width 1, heads have no features
     free = find_trade_offs(SMALL, thin, "params.encoder within 20%")
     ranges = {"width": range(1, 64), "encoder.depth": range(1, 300)}
     wide = find_trade_offs(SMALL, thin, "params.encoder within 20%", ranges=ranges)
     assert free.pairs == wide.pairs and len({row["width"] for row in free.pairs}) > 5
     assert any((row["width"], row["encoder.depth"]) == (16, 2) for row in free.pairs)
     deep = SMALL.with_overrides({"encoder.depth": "7"})
-    sheet = deep.resolve(lambda *_: None)
-    other = find_trade_offs(SMALL, keys, "macs.total within 1%", reference=sheet)
-    assert other.reference["macs.total"] == (bill(SMALL, {"encoder.depth": 7}) or {})["macs.total"]
+    config = deep.resolve(lambda *_: None)
+    other = find_trade_offs(SMALL, keys, "macs.total within 1%", reference=config)
+    expected = costs_with(SMALL, {"encoder.depth": 7}) or {}
+    assert other.reference["macs.total"] == expected["macs.total"]
     assert {"encoder.depth": 7,
             "decoder.depth": 2}.items() <= next(r for r in other.pairs if r[keys[0]] == 7).items()
 
@@ -245,7 +260,7 @@ def test_trades_end_where_the_cost_does_and_hold_another_architecture() -> None:
         (("encoder.depth", "decoder.depth"), "params.embedding within 1%", "no-limit"),
     ],
 )
-def test_bad_trades_are_user_errors(keys: tuple[str, ...], hold: str, code: str) -> None:
+def test_invalid_trade_offs_are_rejected(keys: tuple[str, ...], hold: str, code: str) -> None:
     with refuses(code):
         find_trade_offs(SMALL, keys, hold)
 
@@ -254,21 +269,24 @@ def test_bad_trades_are_user_errors(keys: tuple[str, ...], hold: str, code: str)
     "keys",
     [("encoder.key_value_heads", "decoder.key_value_heads"), ("low_rank.ffn", "encoder.depth"),
      ("low_rank.attention", "encoder.key_value_heads"), ("width", "encoder.score_heads")],
-)  # fmt: skip
-def test_a_trade_holds_the_costs_of_the_file_as_it_is(keys: tuple[str, str]) -> None:
-    """Whether the traded sizes are off there or not, and every pair within the tolerance of those is one."""
-    found = find_trade_offs(TRANSFORMER, keys, "params.total within 1%",
-                            ranges=dict.fromkeys(keys, range(1, 11)))
-    whole = bill(TRANSFORMER, {})
-    assert whole and found.reference["params.total"] == whole["params.total"] == 60_915_712
-    bills = {(a, b): bill(TRANSFORMER, {keys[0]: a, keys[1]: b}) for a in (1, 8, 10)
-             for b in (1, 6, 8)}
-    kept = {pair
-            for pair, costs in bills.items()
-            if costs and abs(costs["params.total"] / 60_915_712 - 1) <= 0.01}
-    assert {tuple(row[key] for key in keys) for row in found.pairs} & set(bills) == kept
+)
+def test_trade_offs_hold_the_costs_of_the_file(keys: tuple[str, str]) -> None:
+    """Also if the traded sizes are off in the file."""
+    trade_offs = find_trade_offs(TRANSFORMER, keys, "params.total within 1%",
+                                 ranges=dict.fromkeys(keys, range(1, 11)))
+    reference = costs_with(TRANSFORMER, {})
+    assert reference and reference["params.total"] == 60_915_712
+    assert trade_offs.reference["params.total"] == 60_915_712
+    costs_by_pair = {(a, b): costs_with(TRANSFORMER, {keys[0]: a, keys[1]: b}) for a in (1, 8, 10)
+                     for b in (1, 6, 8)}
+    within = {pair
+              for pair, costs in costs_by_pair.items()
+              if costs and abs(costs["params.total"] / 60_915_712 - 1) <= 0.01}
+    pairs = {tuple(row[key] for key in keys) for row in trade_offs.pairs}
+    assert pairs & set(costs_by_pair) == within
 
 
-def test_a_key_that_is_off_has_no_value_of_its_own() -> None:
-    (most,) = solve(TRANSFORMER, "max encoder.key_value_heads", "params.total <= 60M")
-    assert most.best and most.changed_values == {} and most.best.costs["params.total"] <= 60_000_000
+def test_key_that_is_off_can_be_solved_for() -> None:
+    (solution,) = solve(TRANSFORMER, "max encoder.key_value_heads", "params.total <= 60M")
+    assert solution.best and solution.changed_values == {}
+    assert solution.best.costs["params.total"] <= 60_000_000

@@ -49,7 +49,7 @@ def test_hypercomplex_models_have_the_published_sizes(n: int) -> None:
     """
     changes = {f"matrices__{matrix_name}": "phm" for matrix_name in MATRICES}
     changes |= {f"matrices__{matrix_name}__{key}": n  # type: ignore[misc]
-               for matrix_name in MATRICES for key in ("n", "products")}
+                for matrix_name in MATRICES for key in ("n", "products")}
     full = 72 * 512 * 512 + 24 * 512 * 2048
     assert params() - params(**changes) == full - (full // n + 96 * n**3)
 
@@ -69,7 +69,7 @@ def test_lookup_and_logits_use_the_same_matrix(kind: str, tie: str) -> None:
                         f"}}\nmatrices.embedding: {kind}\n"
                         "encoder: { depth: 1, heads: 2 }\ndecoder: { depth: 1, heads: 2 }")
     model = build_model(space.single_architecture().block, vocab=37,
-                       dtype=torch.float64).requires_grad_(False)
+                        dtype=torch.float64).requires_grad_(False)
     matrix = model.embedding.target.table(torch.arange(37))
     x = torch.randn(5, 24, dtype=torch.float64)
     assert model.logits(x).shape == (5, 37)
@@ -87,7 +87,7 @@ def test_kronecker_table_has_the_params_of_shapeshifter() -> None:
     """
     text = "width: 512\nencoder.depth: 1\ndecoder.depth: 1\nmatrices.embedding: kronecker(5)"
     breakdown = evaluate_cost(Space.parse(text).single_architecture().block,
-                         find_protocol("forward", 1, 1, 32768))
+                              find_protocol("forward", 1, 1, 32768))
     assert (breakdown["params.embedding"], breakdown["macs.output"]) == (5 * 8192, 5 * 589_824)
 
 

@@ -31,7 +31,7 @@ def chain(a: int, c: int, ratio: float, length: int, apply: str = "auto",
     ],
 )
 def test_factors_are_those_of_the_paper(n: int, two: tuple[int, ...], three: tuple[int, ...],
-                                  four: tuple[int, ...]) -> None:
+                                        four: tuple[int, ...]) -> None:
     assert (split_factors(n, 2), split_factors(n, 3), split_factors(n, 4)) == (two, three, four)
 
 
@@ -80,10 +80,10 @@ def test_published_bond_of_length_four_is_that_of_the_code(
 @given(st.integers(1, 40), st.integers(1, 40), st.floats(0.05, 0.95), st.integers(2, 4),
        st.integers(0, 99))
 def test_applying_cores_equals_applying_the_matrix(a: int, c: int, ratio: float, length: int,
-                                        seed: int) -> None:
+                                                   seed: int) -> None:
     torch.manual_seed(seed)
     by_cores, by_matrix = (build_module(chain(a, c, ratio, length, apply), dtype=torch.float64)
-                  for apply in ("cores", "matrix"))
+                           for apply in ("cores", "matrix"))
     by_matrix.load_state_dict(by_cores.state_dict())
     x = torch.randn(2, 3, a, dtype=torch.float64)
     with torch.no_grad():
@@ -117,10 +117,10 @@ def test_auto_applies_the_cheaper_variant() -> None:
 
 
 def test_initial_variance_is_that_of_a_dense_matrix() -> None:
-    model = build_model(assemble(transformer_config(width=64, tensor_chain__attention=0.5,
-                                        tensor_chain__length=2, tensor_chain__apply="matrix",
-                                        tensor_chain__bond="solved", encoder__head_dim=32,
-                                        decoder__head_dim=32)).block, vocab=9)
+    config = transformer_config(width=64, tensor_chain__attention=0.5, tensor_chain__length=2,
+                                tensor_chain__apply="matrix", tensor_chain__bond="solved",
+                                encoder__head_dim=32, decoder__head_dim=32)
+    model = build_model(assemble(config).block, vocab=9)
     query = model.encoder.layers[0].attention.query
     assert float(
         query.block.matrix(query).detach().std()) == pytest.approx((2 / 128) ** 0.5, rel=0.35)

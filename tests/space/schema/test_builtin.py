@@ -1,4 +1,4 @@
-"""Spaces over the n_built-in keys."""
+"""Spaces over the built-in keys."""
 
 import random
 

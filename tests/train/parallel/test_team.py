@@ -13,76 +13,77 @@ from scalesearch.train.parallel.team import ProcessLostError, Team, local_team
 from scalesearch.train.updates import engine as engines
 from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
-from tests.train.parallel.test_gradients import STILL, close
+from tests.train.parallel.test_gradients import DETERMINISTIC, check_close
 
 
 def tight_follow(team: Team) -> None:
-    """Follow with memory for at most eight sentences."""
-    without_memory_for(8)
+    """Run a follower with memory for at most eight sentences."""
+    limit_memory(8)
     run_follower(team)
 
 
-def without_memory_for(most: int) -> None:
-    honest = engines.Engine.loss_sum
+def limit_memory(max_sentences: int) -> None:
+    """Raise out-of-memory errors for training batches with more than ``max_sentences`` ones."""
+    original = engines.Engine.loss_sum
 
-    def tight(self, batch, smoothing):
-        if self.model.training and len(batch) > most:
+    def limited(self, batch, smoothing):
+        if self.model.training and len(batch) > max_sentences:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return honest(self, batch, smoothing)
+        return original(self, batch, smoothing)
 
-    engines.Engine.loss_sum = tight
+    engines.Engine.loss_sum = limited
 
 
 def starved_follow(team: Team) -> None:
-    """Follow without any memory."""
-    without_memory_for(0)
+    """Run a follower without memory for any sentence."""
+    limit_memory(0)
     run_follower(team)
 
 
 def test_out_of_memory_of_a_follower_splits_batches_everywhere(corpus, tmp_path) -> None:
-    how = recipe(**STILL, lr=1e-3, accumulate=2)
-    calm = train(tiny(), corpus, how, tmp_path / "calm")
+    run_recipe = recipe(**DETERMINISTIC, lr=1e-3, accumulate=2)
+    undisturbed = train(tiny(), corpus, run_recipe, tmp_path / "calm")
     with local_team(2, False, 1, tight_follow) as team:
-        result = train(tiny(), corpus, how, tmp_path / "tight", team=team)
+        result = train(tiny(), corpus, run_recipe, tmp_path / "tight", team=team)
     assert "out of memory; from now on, batches are split into" in result.notes[0]
-    close(calm, result)
+    check_close(undisturbed, result)
     with local_team(2, False, 1, starved_follow) as team:
-        failed = train(tiny(), corpus, how, tmp_path / "starved", team=team)
+        failed = train(tiny(), corpus, run_recipe, tmp_path / "starved", team=team)
     assert failed.state == "failed" and "even with one sentence at a time" in failed.reason
 
 
 def broken_follow(team: Team) -> None:
-    """As follow, but the third update raises."""
-    honest = engines.Engine.step
+    """Run a follower whose third update raises an exception."""
+    original = engines.Engine.step
     updates = [0]
 
     def step(self, share, lr):
         updates[0] += 1
         if updates[0] == 3:
             raise ValueError("this process is broken")
-        return honest(self, share, lr)
+        return original(self, share, lr)
 
     engines.Engine.step = step
     run_follower(team)
 
 
 def dying_follow(team: Team) -> None:
-    """As follow, but the third update is the end."""
-    honest = engines.Engine.step
+    """Run a follower that is killed in its third update."""
+    original = engines.Engine.step
     updates = [0]
 
     def step(self, share, lr):
         updates[0] += 1
         if updates[0] == 3:
             os.kill(os.getpid(), signal.SIGKILL)
-        return honest(self, share, lr)
+        return original(self, share, lr)
 
     engines.Engine.step = step
     run_follower(team)
 
 
 def unable_to_start(team: Team) -> None:
-    """Ends before it has done anything."""
+    """Fail at the start."""
     raise RuntimeError("no such library")
 
 
@@ -100,7 +101,7 @@ def test_failed_process_ends_the_others_with_its_reason(
     assert train(tiny(), corpus, recipe(), out.with_name("after")).state == "complete"
 
 
-@pytest.mark.skipif(torch.cuda.device_count() >= 2, reason="there are GPUs enough")
+@pytest.mark.skipif(torch.cuda.device_count() >= 2, reason="needs fewer than two GPUs")
 def test_missing_gpus_are_refused() -> None:
     with refuses("no-gpu", 2, place="processes:"), local_team(2, True, 1, run_follower):
         pass

@@ -9,10 +9,10 @@ from scalesearch.train.scoring.distill import write_translations
 from tests.errors import refuses
 
 TEXTS = [f"line {n}" for n in range(25)]
-SAID = {"teacher": "abc", "decoding": "greedy"}
+SETTINGS = {"teacher": "abc", "decoding": "greedy"}
 
 
-def shout(lines: list[str]) -> list[str]:
+def uppercase(lines: list[str]) -> list[str]:
     return [line.upper() for line in lines]
 
 
@@ -23,10 +23,10 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_each_line_is_translated(tmp_path: Path) -> None:
     progress: list[tuple[int, int]] = []
-    assert write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID,
+    assert write_translations(TEXTS, tmp_path / "kd", ("en", "de"), uppercase, SETTINGS,
                               lambda *facts: progress.append(facts)) == 25
     assert (tmp_path / "kd.en").read_text().splitlines() == TEXTS
-    assert (tmp_path / "kd.de").read_text().splitlines() == shout(TEXTS)
+    assert (tmp_path / "kd.de").read_text().splitlines() == uppercase(TEXTS)
     assert progress == [(10, 25), (20, 25), (25, 25)]
 
 
@@ -37,28 +37,29 @@ def test_interrupted_translation_is_continued(tmp_path: Path) -> None:
         calls.append(len(lines))
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return shout(lines)
+        return uppercase(lines)
 
     with pytest.raises(KeyboardInterrupt):
-        write_translations(TEXTS, tmp_path / "kd", ("en", "de"), stop_at_second, SAID)
+        write_translations(TEXTS, tmp_path / "kd", ("en", "de"), stop_at_second, SETTINGS)
     with (tmp_path / "kd.de").open("a") as file:
-        file.write("LINE 1")  # as a kill in the middle of a write leaves it
+        file.write("LINE 1")  # an incomplete line of a killed process
     with (tmp_path / "kd.en").open("a") as file:
-        file.write("line 10\nline 11\n")  # the other file does not have these
-    assert write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID) == 25
+        file.write("line 10\nline 11\n")  # lines without translations
+    assert write_translations(TEXTS, tmp_path / "kd", ("en", "de"), uppercase, SETTINGS) == 25
     assert (tmp_path / "kd.en").read_text().splitlines() == TEXTS
-    assert (tmp_path / "kd.de").read_text().splitlines() == shout(TEXTS)
+    assert (tmp_path / "kd.de").read_text().splitlines() == uppercase(TEXTS)
 
 
 def test_translations_of_another_teacher_are_refused(tmp_path: Path) -> None:
-    write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID)
+    write_translations(TEXTS, tmp_path / "kd", ("en", "de"), uppercase, SETTINGS)
     with refuses("other-settings", "teacher"):
-        write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID | {"teacher": "xyz"})
+        write_translations(TEXTS, tmp_path / "kd", ("en", "de"), uppercase,
+                           SETTINGS | {"teacher": "xyz"})
 
 
 def test_existing_files_without_settings_are_refused(tmp_path: Path) -> None:
     (tmp_path / "kd.de").write_text("not a translation\n")
     with refuses("other-settings"):
-        write_translations(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID)
+        write_translations(TEXTS, tmp_path / "kd", ("en", "de"), uppercase, SETTINGS)
     assert (tmp_path / "kd.de").read_text() == "not a translation\n" and not (
         tmp_path / "kd.json").exists()

@@ -22,24 +22,25 @@ from scalesearch.train.scoring.evaluate import (
 from scalesearch.train.updates.averaging import WeightSnapshots
 from tests.train.conftest import recipe, tiny
 
-SAID = ["Der Hund läuft schnell nach Hause .", "Eine Katze, die schläft."]
-RIGHT = ["Der Hund läuft sehr schnell nach Hause .", "Eine Katze , die schläft ."]
+HYPOTHESES = ["Der Hund läuft schnell nach Hause .", "Eine Katze, die schläft."]
+REFERENCES = ["Der Hund läuft sehr schnell nach Hause .", "Eine Katze , die schläft ."]
 
 
 def test_bleu_and_chrf_equal_sacrebleu() -> None:
-    result = bleu_chrf_scores(SAID, RIGHT)
-    assert result["bleu"] == sacrebleu.corpus_bleu(SAID, [RIGHT]).score
-    assert result["chrf"] == sacrebleu.corpus_chrf(SAID, [RIGHT]).score
-    assert bleu_chrf_scores(RIGHT, RIGHT)["bleu"] == pytest.approx(100)
+    result = bleu_chrf_scores(HYPOTHESES, REFERENCES)
+    assert result["bleu"] == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
+    assert result["chrf"] == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
+    assert bleu_chrf_scores(REFERENCES, REFERENCES)["bleu"] == pytest.approx(100)
 
 
 def test_tokenized_bleu_does_not_tokenize() -> None:
-    assert tokenized_bleu(RIGHT, RIGHT) == pytest.approx(100)
-    assert tokenized_bleu(SAID[1:], RIGHT[1:]) < bleu_chrf_scores(SAID[1:], RIGHT[1:])["bleu"]
+    assert tokenized_bleu(REFERENCES, REFERENCES) == pytest.approx(100)
+    scores = bleu_chrf_scores(HYPOTHESES[1:], REFERENCES[1:])
+    assert tokenized_bleu(HYPOTHESES[1:], REFERENCES[1:]) < scores["bleu"]
 
 
 def test_joined_sequence_needs_positions_for_source_and_target(corpus) -> None:
-    # in one batch: 7 and 9 columns
+    # padded to one batch of 7 source and 9 target columns
     pairs = Split.from_lists([[5] * 6, [5] * 2], [[5] * 3, [5] * 8], ["x", "y"], ["x", "y"])
     long = replace(corpus, validation=pairs, train=pairs)
     whole = recipe(score_splits="validation")
@@ -79,17 +80,17 @@ def test_translations_do_not_depend_on_batching(corpus, beam: int) -> None:
 
 
 def test_out_of_memory_halves_batches_of_decoding() -> None:
-    tried = []
+    batch_sizes = []
 
-    def run(most: int) -> str:
-        tried.append(most)
-        if most > 100:
+    def run(batch_tokens: int) -> str:
+        batch_sizes.append(batch_tokens)
+        if batch_tokens > 100:
             raise MemoryError
         return "done"
 
-    assert retry_with_smaller_batches(run, 512) == "done" and tried == [512, 256, 128, 64]
+    assert retry_with_smaller_batches(run, 512) == "done" and batch_sizes == [512, 256, 128, 64]
     with pytest.raises(MemoryError):
-        retry_with_smaller_batches(lambda most: run(1000), 4)
+        retry_with_smaller_batches(lambda batch_tokens: run(1000), 4)
 
 
 class Weight(torch.nn.Module):

@@ -65,7 +65,7 @@ def test_resumed_run_has_proxies_of_its_initial_weights(corpus, tmp_path):
 
 
 def test_synflow_of_a_linear_network():
-    """A product of two matrices: each of them has as much flow as comes out, whichever the signs of its weights."""
+    """A product of two matrices: the flow of each is the output for absolute weights."""
     network = torch.nn.Sequential(torch.nn.Embedding(5, 3), torch.nn.Linear(3, 4, bias=False))
 
     class Whole(torch.nn.Module):

@@ -21,7 +21,7 @@ from scalesearch.train.scoring.soft_targets import top_k_records, write_soft_tar
 from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
 
-FACTS: SoftTargetMetadata = {"corpus": "c", "teacher": "t", "top": 3, "dtype": "fp32"}
+METADATA: SoftTargetMetadata = {"corpus": "c", "teacher": "t", "top": 3, "dtype": "fp32"}
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +34,8 @@ def models(corpus, count: int) -> list[torch.nn.Module]:
                         seed=seed).eval() for seed in range(1, count + 1)]
 
 
-def pairs_at(batch: Batch) -> np.ndarray:
-    """Records that hold the pair, the place in it, and the label: what a test can tell by."""
+def position_records(batch: Batch) -> np.ndarray:
+    """Records with pair, position and label, by which a test recognizes them."""
     real = batch.target_out != PAD
     result = np.zeros(int(real.sum()), record_dtype(3))
     result["probabilities"] = 0.5, 0.25, 0.25
@@ -47,7 +47,7 @@ def pairs_at(batch: Batch) -> np.ndarray:
 
 def test_each_target_token_has_a_record(corpus, tmp_path: Path) -> None:
     progress: list[tuple[int, int]] = []
-    count = write_soft_target_records(corpus.train, tmp_path / "soft", FACTS, pairs_at,
+    count = write_soft_target_records(corpus.train, tmp_path / "soft", METADATA, position_records,
                                       lambda *facts: progress.append(facts))
     assert count == len(corpus.train.target_ids.flat) + 300
     assert progress == [(70, 300), (140, 300), (210, 300), (280, 300), (300, 300)]
@@ -75,7 +75,7 @@ def test_top_k_records_equal_the_model(corpus, count: int) -> None:
         torch.from_numpy(batch.target_out != PAD)].topk(3)
     assert (result["ids"] == best.indices.numpy()).all()
     shares = best.values / best.values.sum(-1, keepdim=True)
-    # they are kept as half precision
+    # records have half precision
     assert np.allclose(result["probabilities"], shares.numpy(), atol=1e-3)
 
 
@@ -86,20 +86,25 @@ def test_interrupted_soft_targets_are_continued(corpus, tmp_path: Path) -> None:
         calls.append(len(batch))
         if sum(calls) > 150:
             raise KeyboardInterrupt
-        return pairs_at(batch)
+        return position_records(batch)
 
     whole = tmp_path / "whole"
     file = tmp_path / "soft"
-    write_soft_target_records(corpus.train, whole, FACTS, pairs_at)
+    write_soft_target_records(corpus.train, whole, METADATA, position_records)
     with pytest.raises(KeyboardInterrupt):
-        write_soft_target_records(corpus.train, file, FACTS, stop)
+        write_soft_target_records(corpus.train, file, METADATA, stop)
     assert file.stat().st_size == record_offsets(corpus.train)[140] * record_dtype(3).itemsize
-    done = file.stat().st_size
-    with file.open("ab") as end:  # a kill leaves a chunk's beginning, cut off anywhere
-        end.write(whole.read_bytes()[done : done + 13])
-    again: list[int] = []
-    write_soft_target_records(corpus.train, file, FACTS,
-                              lambda batch: again.append(len(batch)) or pairs_at(batch))
-    assert file.read_bytes() == whole.read_bytes() and sum(again) == 160
+    n_bytes = file.stat().st_size
+    with file.open("ab") as stream:  # an incomplete chunk of a killed process
+        stream.write(whole.read_bytes()[n_bytes : n_bytes + 13])
+    batch_sizes: list[int] = []
+
+    def resumed(batch: Batch) -> np.ndarray:
+        batch_sizes.append(len(batch))
+        return position_records(batch)
+
+    write_soft_target_records(corpus.train, file, METADATA, resumed)
+    assert file.read_bytes() == whole.read_bytes() and sum(batch_sizes) == 160
     with refuses("other-settings", "teacher"):
-        write_soft_target_records(corpus.train, file, FACTS | {"teacher": "another"}, pairs_at)
+        write_soft_target_records(corpus.train, file, METADATA | {"teacher": "another"},
+                                  position_records)

@@ -18,29 +18,28 @@ def speed(corpus):
 
 
 def test_measured_times(speed, corpus):
-    # the clocks are read to see if it is enough, and at the end
+    # the clocks are read after the timed updates and at the end
     assert speed.update_time == Effort(2 / MIN_TIMED_UPDATES, 4 / MIN_TIMED_UPDATES)
     assert speed.other_time == Effort(1.0, 2.0)
     assert 0 < speed.pairs_per_update < speed.tokens_per_update < 200
-    # Two splits, each with a metric, and a batch of losses and of translations: nothing of it is
-    # free.
+    # two splits, each with a metric, a loss and translations
     assert speed.scoring_time.seconds >= 2 * (
         1 + speed.validation_time.seconds) and speed.validation_time.seconds >= 1
 
 
 def test_predicted_time_follows_the_budget(speed, corpus):
     pairs = len(corpus.train)
-    took = speed.predict_training_time(recipe(validate_every=4), pairs)
-    assert took["updates"] == speed.update_time * 12 and took[
-        "validation"] == speed.validation_time * 3
-    msgspec.json.encode(took)  # of plain numbers
-    assert (took["scoring"], took["other"]) == (speed.scoring_time, speed.other_time)
+    predicted = speed.predict_training_time(recipe(validate_every=4), pairs)
+    assert predicted["updates"] == speed.update_time * 12
+    assert predicted["validation"] == speed.validation_time * 3
+    msgspec.json.encode(predicted)  # plain numbers
+    assert (predicted["scoring"], predicted["other"]) == (speed.scoring_time, speed.other_time)
     by_cpu = speed.predict_training_time(recipe(steps=None, cpu_minutes=5, validate_every=0.3),
                                          pairs)
     assert by_cpu["updates"].cpu_seconds == pytest.approx(300)
     assert by_cpu["updates"].seconds == pytest.approx(150)
-    assert by_cpu["validation"] == speed.validation_time * 4  # at each three tenths, and at the end
-    # the first that is reached
+    assert by_cpu["validation"] == speed.validation_time * 4  # after every 30 %, and at the end
+    # the budget that is reached first
     assert speed.predict_training_time(recipe(minutes=5),
                                        pairs)["updates"] == speed.update_time * 12
     by_tokens = speed.predict_training_time(recipe(steps=None, tokens=10_000, validate_every=0),

@@ -95,7 +95,7 @@ def test_is_out_of_memory_recognizes_errors() -> None:
 
 
 def test_rdrop_without_dropout_changes_nothing(corpus) -> None:
-    """R-Drop of a model without dropout: rows that did not belong together would differ."""
+    """Without dropout, divergences are zero if rows are paired correctly."""
     batch = make_batch(corpus.train, np.arange(9))
     once = engine(corpus)
     twice = engine(corpus, rdrop=5.0)

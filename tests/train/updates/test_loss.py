@@ -13,10 +13,12 @@ from scalesearch.train.updates.loss import cross_entropy
 def inputs(n: int, d: int, v: int, bias: bool, seed: int,
            scale: float = 1.0) -> list[torch.Tensor | None]:
     generator = torch.Generator().manual_seed(seed)
-    def draw(*size: int) -> torch.Tensor:
-        return (scale
-                * torch.randn(*size, generator=generator, dtype=torch.float64)).requires_grad_()
-    return [draw(n, d), draw(v, d), draw(v) if bias else None,
+
+    def random(*size: int) -> torch.Tensor:
+        values = torch.randn(*size, generator=generator, dtype=torch.float64)
+        return (scale * values).requires_grad_()
+
+    return [random(n, d), random(v, d), random(v) if bias else None,
             torch.randint(0, v, (n,), generator=generator)]
 
 
@@ -108,7 +110,7 @@ def test_label_weights_are_a_target_distribution(
         n, d, v, bias, smoothing, m, chunk, seed) -> None:
     hidden, weight, offset, _ = inputs(n, d, v, bias, seed)
     generator = torch.Generator().manual_seed(seed)
-    labels = torch.randint(0, v, (n, m), generator=generator)  # some of them twice
+    labels = torch.randint(0, v, (n, m), generator=generator)  # may contain duplicates
     shares = torch.rand(n, m, generator=generator, dtype=torch.float64).add(0.01)
     shares /= shares.sum(1, keepdim=True)
     target_values = reference(hidden @ weight.t() + (0 if offset is None else offset),

@@ -90,7 +90,7 @@ def test_soap_equals_adam_for_diagonal_gradients() -> None:
     for step in range(26):
         own_weight.grad = diagonal * (1 + step % 3)
         mine.step()
-        if step:  # the first gradient makes the bases
+        if step:  # the first gradient only initializes the bases
             peer_weight.grad = own_weight.grad.clone()
             peer.step()
     assert torch.allclose(own_weight, peer_weight,
@@ -118,7 +118,7 @@ def test_matrices_of_a_weight_are_updated_separately(kind, count) -> None:
     torch.manual_seed(4)
     together = torch.nn.Parameter(torch.zeros(2, 3, 5))
     alone = [torch.nn.Parameter(torch.zeros(3, 5)) for _ in "ab"]
-    if count == 1:  # a kernel: one matrix of 2 rows
+    if count == 1:  # a kernel is one matrix of 2 rows
         alone = [torch.nn.Parameter(torch.zeros(2, 15))]
     settings = {"bf16": False, "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
     item = kind([{"params": [together], "matrices": count, "scale": 1.0}], **settings)
@@ -141,7 +141,7 @@ def test_weights_of_equal_shape_are_updated_separately() -> None:
     settings = {"bf16": False, "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
     optimizers = [Soap([{"params": together, "scale": 1.0}], **settings)]
     optimizers += [Soap([{"params": [weight], "scale": 1.0}], **settings) for weight in alone]
-    for _ in range(12):  # past one turn of the bases
+    for _ in range(12):  # more than one update of the bases
         for item, other in zip(together, alone):
             item.grad = torch.randn(3, 5)
             other.grad = item.grad.clone()
@@ -199,11 +199,11 @@ def test_soap_equals_simple_implementation() -> None:
 
 
 @pytest.mark.parametrize("kind", [Muon, Soap])
-@pytest.mark.parametrize("calm", [0, 1])  # updates before
-def test_gradient_that_is_not_finite_raises_no_error(kind, calm) -> None:
+@pytest.mark.parametrize("n_finite", [0, 1])  # updates before the gradient is NaN
+def test_gradient_that_is_not_finite_raises_no_error(kind, n_finite) -> None:
     weight = torch.nn.Parameter(torch.ones(4, 3))
     optimizer = kind([{"params": [weight], "scale": 1.0}], False, lr=0.1, momentum=0.9,
                      weight_decay=0.0)
     for step in range(12):
-        weight.grad = torch.full((4, 3), 1.0 if step < calm else torch.nan)
+        weight.grad = torch.full((4, 3), 1.0 if step < n_finite else torch.nan)
         optimizer.step()

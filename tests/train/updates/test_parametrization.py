@@ -94,16 +94,19 @@ def test_shared_matrix_has_the_rate_of_one_use() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_zero_init_branches_output_zero_and_have_gradients(seed: int) -> None:
-    """The cores of a chain are not all zero: none of them would ever have a gradient."""
+    """Only one core of a chain is zero, because otherwise all gradients would stay zero."""
     model = build_initial_model(random_architecture(Random(seed)).block, 40, recipe(zero_init=True),
                                 1).eval()
     recorded: list[tuple[Module, torch.Tensor]] = []
-    nodes = {path: node for path, node in model.named_modules() if isinstance(node, Module) and ".partial." not in path
-             # the attention of an embedding is not a residual branch
+    # the attention of an embedding is not a residual branch
+    nodes = {path: node for path, node in model.named_modules()
+             if isinstance(node, Module) and ".partial." not in path
              and not path.startswith("embedding.")}
     first = [node.local for node in nodes.values() if getattr(node.block, "join", None) == "before"]
-    normed = [path for path, node in nodes.items() if isinstance(node.block, MultiPath) and node.block.merge
-              and node.block.merge.path_norms]  # whose branches end with norms
+    # paths whose branches end with norms
+    normed = [path for path, node in nodes.items()
+              if isinstance(node.block, MultiPath) and node.block.merge
+              and node.block.merge.path_norms]
     for path, node in nodes.items():
         inside = any(path.startswith(f"{left}.") for left in normed)
         if path in normed or (isinstance(node.block, Mixer | FFN) and node not in first
@@ -111,11 +114,11 @@ def test_zero_init_branches_output_zero_and_have_gradients(seed: int) -> None:
             node.register_forward_hook(lambda left, _, y: recorded.append((left, y)))
     model(torch.tensor([[5, 6, 7]]), torch.tensor([[2, 8, 9]])).log_softmax(-1)[
         ..., 5].sum().backward()
-    ends = [(node, y)
-            for node, y in recorded
-            if isinstance(node.block, MultiPath) or node.block.output_projections]
-    assert ends and all(not y.any() for _, y in ends)
-    learning = [weight.grad is not None and bool(weight.grad.any()) for node, _ in ends
+    outputs = [(node, y)
+               for node, y in recorded
+               if isinstance(node.block, MultiPath) or node.block.output_projections]
+    assert outputs and all(not y.any() for _, y in outputs)
+    learning = [weight.grad is not None and bool(weight.grad.any()) for node, _ in outputs
                 for name, weight in node.named_parameters()
                 if name.split(".")[0]
                 in ("merge", *getattr(node.block, "output_projections", ()))]
@@ -135,7 +138,7 @@ def test_factor_of_a_map_scales_its_matrix(site) -> None:
 
 @pytest.mark.parametrize("length", [2, 3, 4])
 def test_step_of_cores_is_equivalent_to_dense_step(length: int) -> None:
-    """Of n cores each contributes 1/n: together, where they agree, as much as the dense matrix's rate."""
+    """Each of n cores contributes 1/n of the step of a dense matrix."""
     block = Chain(0.5, length)(240, 360, ("src",), bias=False)
     core, whole = chain_std(block, "cores", "any")
     growth = core / (whole * length)
@@ -152,7 +155,7 @@ def test_step_of_cores_is_equivalent_to_dense_step(length: int) -> None:
 
 
 def test_deepnet_factors() -> None:
-    """norm(αx + f(x)) with DeepNet's first values is the scaled model, whose branches are divided by α."""
+    """norm(αx + f(x)) initialized as DeepNet equals the scaled model with branches f(x) / α."""
     plain = assemble(transformer_config(norm="post", encoder__depth=3, decoder__depth=2))
     named = result(plain, residual_scaling="scaled")
     both = 3**4 * 2
@@ -169,15 +172,15 @@ def test_deepnet_factors() -> None:
         tiny(), residual_scaling="scaled")
 
 
-def moves(rule: str, optimizer: str, width: int, corpus) -> float:
-    """The change of states at the output after four updates, as the coordinate check of muP has it."""
+def logit_change(rule: str, optimizer: str, width: int, corpus) -> float:
+    """The change of logits after four updates (coordinate check of muP)."""
     how = recipe(lr={"base": 4e-3, "reference_sizes": {"width": 32}, "rule": rule},
                  optimizer=optimizer, warmup=0, clip_norm=0, dropout=0, attention_dropout=0,
                  activation_dropout=0, schedule="constant", precision="fp32")
     sizes = {f"{stack}.{key}": width // n for stack in ("encoder", "decoder")
              for key, n in (("head_dim", 2), ("ffn.hidden", 1))}
     model = build_initial_model(
-        assemble(transformer_config(width=width, **{k.replace(".", "__"): v for k, v in sizes.items()})).block,
+        assemble(transformer_config(width=width) | sizes).block,
         corpus.tokenizer.vocab_size, how, 1)
     batch = make_batch(corpus.train, np.arange(16))
     source = torch.from_numpy(batch.source)
@@ -192,10 +195,11 @@ def moves(rule: str, optimizer: str, width: int, corpus) -> float:
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_logit_change_does_not_grow_with_width(
         corpus, optimizer) -> None:
-    grows = {rule: moves(rule, optimizer, 192, corpus) / moves(rule, optimizer, 32, corpus)
-             for rule in ("none", "layerwise", "mup")}
-    assert grows["none"] > 1.6
-    assert 0.8 < grows["layerwise"] < 1.25 and 0.4 < grows["mup"] < 1
+    growth = {rule: (logit_change(rule, optimizer, 192, corpus)
+                     / logit_change(rule, optimizer, 32, corpus))
+              for rule in ("none", "layerwise", "mup")}
+    assert growth["none"] > 1.6
+    assert 0.8 < growth["layerwise"] < 1.25 and 0.4 < growth["mup"] < 1
 
 
 def test_mup_scales_queries_with_head_dim() -> None:
@@ -209,7 +213,6 @@ def test_recipe_with_rule_round_trip() -> None:
     assert Recipe.from_mapping(how.to_json()) == how and Recipe(steps=5, lr=1e-3).lr.base == 1e-3
 
 
-
 def test_gates_adapters_and_head_matrices_are_matrices() -> None:
     gated = result(tiny(encoder__gate="QgV", encoder__head_dim=8), lr={**WIDE, "rule": "layerwise"})
     assert gated["encoder.layers.0.attention.query.weight"].role == "matrix"
@@ -217,5 +220,5 @@ def test_gates_adapters_and_head_matrices_are_matrices() -> None:
                          adapt__rank=4, adapt__on=("query",)), lr={**WIDE, "rule": "layerwise"})
     down, up = (adapted[f"encoder.layers.1.attention.query_adapter.{part}.weight"]
                 for part in ("down", "up"))
-    # of 64 and of 4 inputs, the base having 16
+    # 64 and 4 inputs; the reference has 16
     assert (down.lr_factor, up.lr_factor) == (0.25, 4.0)
