@@ -12,7 +12,7 @@ from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.feasible.tables import MAX_FRONT_ROWS, select_spread_points
 from scalesearch.space import read_space
 from tests.errors import refuses
-from tests.feasible.test_counts import SPACES, listed
+from tests.feasible.test_counts import SPACES, enumerated
 
 BUDGET = "params.non_embedding <= 70k and macs.total <= 3M"
 
@@ -34,12 +34,12 @@ def run(*arguments: str, code: int = 0) -> str:
 
 def test_counts_and_tables_as_json(space: Path) -> None:
     found = json.loads(run(str(space), "--budget", BUDGET, "--samples", "100", "--json"))
-    sound = [bill for _, bill in listed("edge") if bill]
+    sound = [bill for _, bill in enumerated("edge") if bill]
     fitting = [b
                for b in sound
                if b[1]["params.non_embedding"] <= 70_000 and b[1]["macs.total"] <= 3_000_000]
     assert found["exact"] and (found["candidates"], found["valid"], found["feasible"]) == (
-        len(listed("edge")), len(sound), len(fitting))
+        len(enumerated("edge")), len(sound), len(fitting))
     assert found["distinct_feasible"] == len({number for number, _ in fitting})
     assert found["extremes"]["most macs.total"]["costs"]["macs.total"] == max(
         b[1]["macs.total"] for b in fitting)
@@ -147,7 +147,7 @@ def test_a_space_that_takes_too_long_to_count_is_drawn_from() -> None:
 
 def test_nothing_that_fits_says_how_far_to_relax(space: Path) -> None:
     said = run(str(space), "--budget", "params.total <= 1k", "--samples", "100", code=1)
-    least = min(bill[1]["params.total"] for _, bill in listed("edge") if bill)
+    least = min(bill[1]["params.total"] for _, bill in enumerated("edge") if bill)
     assert f"The smallest params.total of any candidate is {least:,}" in said
 
 
