@@ -11,7 +11,7 @@ from tests.errors import refuses
 
 @pytest.fixture
 def install_from_url(monkeypatch, tmp_path):
-    """Simulate a package that is install_from_url from a URL, without a source checkout."""
+    """Simulate a package that is installed from a URL, without a source checkout."""
     monkeypatch.setattr(library, "files", lambda name: tmp_path / "site-packages" / name)
 
     def install_from(url):

@@ -31,7 +31,7 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture
 def spec(write: Write, tmp_path: Path) -> DataSpec:
-    """A spec of three small splits that share no sentence, below the test's folder ``text``."""
+    """A spec of three small splits without common sentences, in the folder ``text``."""
     for split, start in (("train", 0), ("val", 100), ("test", 200)):
         count = 40 if split == "train" else 5
         for side, lines in (("en", SOURCE), ("de", TARGET)):
@@ -43,5 +43,5 @@ def spec(write: Write, tmp_path: Path) -> DataSpec:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
-    """An empty place for binarized corpora."""
+    """An empty folder for binarized corpora."""
     return tmp_path / "cache"

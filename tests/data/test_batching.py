@@ -17,7 +17,7 @@ lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1
 
 
 def split_of(pairs: list[tuple[int, int]]) -> Split:
-    """Pair i has sentences of the given lengths, made of the id 10 + i alone."""
+    """Pair i has sentences of the given lengths, which repeat the id 10 + i."""
     sides = ([[10 + i] * pair[side] for i, pair in enumerate(pairs)] for side in (0, 1))
     return Split.from_lists(*sides)
 
@@ -100,7 +100,7 @@ def test_pairs_of_a_batch_change_every_epoch(seed: int) -> None:
         batch_of[batch] = number
     stayed = [(np.bincount(batch_of[batch]) ** 2).sum() / len(batch) ** 2
               for batch in plan(split, max_tokens=1024, seed=seed, epoch=1)]
-    assert np.mean(stayed) < 0.35, "the share of companions that a pair meets again"
+    assert np.mean(stayed) < 0.35, "the share of pairs that stay in one batch"
 
 
 def test_shuffled_batches_are_not_sorted_by_length() -> None:

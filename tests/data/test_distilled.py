@@ -45,7 +45,7 @@ def test_mix_distilled_has_both(spec: DataSpec, distilled: DataSpec, cache: Path
 
 def test_translations_of_several_teachers_are_concatenated(
         distilled: DataSpec, write: Write, cache: Path) -> None:
-    """The second's is made from the German side: its sources are translations, its targets real."""
+    """The second teacher translates from German: its sources are translations."""
     words = [f"haus {i}" for i in range(40)]
     write("back/de-en.en", ["the house"] * 40)
     write("back/de-en.de", words)

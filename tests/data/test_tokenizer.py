@@ -84,7 +84,7 @@ def test_invalid_tokenizer_files_are_refused(
         path.write_bytes(junk)
         with refuses("not-a-tokenizer", "m.model"):
             Tokenizer.from_file(path)
-    assert not "".join(capfd.readouterr())  # sentencepiece has nothing to add
+    assert not "".join(capfd.readouterr())  # sentencepiece prints nothing
 
 
 def test_tokenizer_with_other_special_ids_is_refused(tmp_path: Path) -> None:

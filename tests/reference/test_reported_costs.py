@@ -60,7 +60,7 @@ def counts(paper: str, quantity: str) -> Counter:
 
 
 def test_agreement_with_partialformer() -> None:
-    """9 distinct models are truncated and 3 rounded up; Tables 6, 18 and 20 have misprints."""
+    """9 distinct models are truncated and 3 rounded up; Tables 6, 18 and 20 do not fit."""
     assert counts("partialformer", "params.total") == {
         "equal": 42, "rounding (floor)": 11, "rounding (ceil)": 3, "no fit": 7
     }  # fmt: skip
@@ -79,7 +79,7 @@ def test_agreement_with_partialformer() -> None:
 
 
 def test_agreement_with_anthe() -> None:
-    """All own translation models are truncated to millions; the two others are quoted."""
+    """All own translation models are truncated to millions; only two quoted rows do not fit."""
     own = [row
            for row in load_reported_costs("anthe") if row.table != "7" and not row.mismatch_reason]
     assert len(own) == 27

@@ -20,9 +20,10 @@ from scalesearch.train.recipe_space import (
 )
 from tests.errors import refuses
 
-QUESTIONS = {"lr.base": "1e-3..8e-3 log", "dropout": "0 | 0.1 | 0.3", "schedule": "linear | cosine",
-             "max_tokens": "256..1024 step 256", "patience": "none | 4",
-             "beta2": "0.9..0.99 if schedule == cosine else 0.98", "clip_norm": "= 10 * dropout"}
+PARAMETERS = {"lr.base": "1e-3..8e-3 log", "dropout": "0 | 0.1 | 0.3",
+              "schedule": "linear | cosine", "max_tokens": "256..1024 step 256",
+              "patience": "none | 4", "beta2": "0.9..0.99 if schedule == cosine else 0.98",
+              "clip_norm": "= 10 * dropout"}
 
 
 def space_of(text):
@@ -36,7 +37,7 @@ def space_of(text):
             else None), reader
 
 
-def drawn(space, seed):
+def sampled_params(space, seed):
     rng = random.Random(seed)
     return space.resolve(lambda name, parameter: parameter.sample(rng)).params
 
@@ -50,24 +51,24 @@ def test_recipe_without_parameters_is_unchanged():
 
 def test_defaults_are_first_option_or_middle_of_range():
     space, _ = space_of("preset: quick\n"
-                        + "\n".join(f"{key}: {text}" for key, text in QUESTIONS.items()))
+                        + "\n".join(f"{key}: {text}" for key, text in PARAMETERS.items()))
     base = space.base_recipe
     assert (
         base.dropout, base.schedule, base.patience, base.cpu_minutes) == (0.0, "linear", None, 1.0)
     assert base.lr.base == pytest.approx((1e-3 * 8e-3) ** 0.5,
                                          rel=1e-2) and base.max_tokens in (512, 768)
-    assert (base.beta2, base.clip_norm) == (0.98, 0.0)  # by the defaults of what they depend on
-    assert list(space.distribution_texts) == list(QUESTIONS)
+    assert (base.beta2, base.clip_norm) == (0.98, 0.0)  # computed from defaults
+    assert list(space.distribution_texts) == list(PARAMETERS)
     assert space.recipe_values(space.default_params({})) == {
-        key: get_dotted(base.to_json(), key) for key in QUESTIONS}
+        key: get_dotted(base.to_json(), key) for key in PARAMETERS}
 
 
-@given(st.sets(st.sampled_from(list(QUESTIONS)), min_size=1), st.integers(0, 2**20))
+@given(st.sets(st.sampled_from(list(PARAMETERS)), min_size=1), st.integers(0, 2**20))
 @settings(max_examples=30, deadline=None)
 def test_params_and_recipe_round_trip(keys, seed):
-    lines = {"steps": 9, "dropout": 0.1, **{key: QUESTIONS[key] for key in keys}}
+    lines = {"steps": 9, "dropout": 0.1, **{key: PARAMETERS[key] for key in keys}}
     space, _ = space_of("\n".join(f"{key}: {text}" for key, text in lines.items()))
-    params = drawn(space, seed)
+    params = sampled_params(space, seed)
     values = space.recipe_values(params)
     recipe = space.build_recipe(values)
     assert set(values) == keys

@@ -23,7 +23,7 @@ def tight_follow(team: Team) -> None:
 
 
 def limit_memory(max_sentences: int) -> None:
-    """Raise out-of-memory errors for training batches with more than ``max_sentences`` ones."""
+    """Raise out-of-memory errors for training batches above ``max_sentences`` sentences."""
     original = engines.Engine.loss_sum
 
     def limited(self, batch, smoothing):

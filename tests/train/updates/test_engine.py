@@ -153,7 +153,7 @@ def test_distillation_weight_mixes_losses(corpus) -> None:
     assert losses[0] == hard != losses[1]
     assert losses[0.25] == pytest.approx(0.75 * losses[0] + 0.25 * losses[1])
     subject = engine(corpus, distillation_weight=1)
-    subject.model.eval()  # validation is by the real labels
+    subject.model.eval()  # validation uses the real labels
     assert subject.loss_sum(make_batch(split, rows), 0.1).item() == pytest.approx(hard)
 
 

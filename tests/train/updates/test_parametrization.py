@@ -94,7 +94,7 @@ def test_shared_matrix_has_the_rate_of_one_use() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_zero_init_branches_output_zero_and_have_gradients(seed: int) -> None:
-    """Only one core of a chain is zero, because otherwise all gradients would stay zero."""
+    """Not all cores of a chain are zero, because then no core would have a gradient."""
     model = build_initial_model(random_architecture(Random(seed)).block, 40, recipe(zero_init=True),
                                 1).eval()
     recorded: list[tuple[Module, torch.Tensor]] = []
