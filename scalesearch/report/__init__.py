@@ -1,1 +1,1 @@
-"""Reads finished studies: the Pareto front, its hypervolume, tables and figures."""
+"""Reports of finished studies: Pareto front, hypervolume, tables and figures."""

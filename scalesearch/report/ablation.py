@@ -1,7 +1,8 @@
-"""The table of an ablation: named architectures with exact costs, scores over seeds, and differences to one of them.
+"""Ablation table: costs, scores over seeds, and differences to a base.
 
-The interval of a difference is Student's, by the variance between seeds pooled over all rows (see
-:mod:`scalesearch.pareto.noise`): it also holds for a row of one seed, and is unknown where no row has two.
+The interval of a difference is Student's t, with the variance between seeds pooled over all rows
+(see :mod:`scalesearch.pareto.noise`). It also holds for rows with one seed. If no row has two
+seeds, the interval is unknown.
 """
 
 from collections.abc import Iterable
@@ -21,16 +22,16 @@ MISSING_CELL = "–"
 
 @dataclass(frozen=True)
 class AblationRow:
-    """One architecture.
+    """One architecture of an ablation.
 
     Attributes:
-        name: as the study file has it.
-        params, macs: exact, by the study's protocol.
-        n_seeds: trainings that the score is the mean of.
-        score: the mean.
-        sd: the sample standard deviation between seeds; None of one seed.
-        difference: of the means, to the base.
-        half_width: half the interval of the difference; 0 of the base, None where the noise is
+        name: label in the study file.
+        params, macs: exact costs under the study's protocol.
+        n_seeds: number of training runs that ``score`` averages.
+        score: mean over seeds.
+        sd: sample standard deviation between seeds; None for one seed.
+        difference: mean score minus that of the base.
+        half_width: half the interval of the difference; 0 for the base, None if the noise is
             unknown.
     """
 
@@ -46,13 +47,13 @@ class AblationRow:
 
 @dataclass(frozen=True)
 class Ablation:
-    """All rows, the base's first, then in the order of the study file.
+    """Ablation table; the base is the first row, the others keep the order of the study file.
 
     Attributes:
         metric: name of the score.
-        confidence: of the intervals.
-        noise: between seeds.
-        unfinished: names of rows without a finished training.
+        confidence: confidence level of the intervals.
+        noise: noise between seeds.
+        unfinished: names of rows without a finished training run.
     """
 
     metric: str
@@ -62,21 +63,21 @@ class Ablation:
     unfinished: tuple[str, ...] = ()
 
     def frame(self) -> pd.DataFrame:
-        """One row an architecture, with the fields of :class:`AblationRow`."""
+        """Data frame with a row per architecture and the fields of :class:`AblationRow`."""
         return pd.DataFrame([asdict(row) for row in self.rows])
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Convert the table to JSON values."""
         return {"metric": self.metric, "base": self.rows[0].name, "confidence": self.confidence,
                 "noise": {"sd": self.noise.sd, "df": self.noise.df} if self.noise.is_known
                 else None, "rows": [asdict(row) for row in self.rows],
                 "unfinished": list(self.unfinished)}
 
     def format_cells(self) -> pd.DataFrame:
-        """The table as text."""
-        return pd.DataFrame([self._texts(row) for row in self.rows])
+        """Format the table as a data frame of text cells."""
+        return pd.DataFrame([self._format_row(row) for row in self.rows])
 
-    def _texts(self, row: AblationRow) -> dict[str, str]:
+    def _format_row(self, row: AblationRow) -> dict[str, str]:
         half = MISSING_CELL if row.half_width is None else f"{row.half_width:.2f}"
         return {"name": row.name, "params": f"{row.params:,}", "MACs": f"{row.macs:,}",
                 self.metric: f"{row.score:.2f}"
@@ -85,62 +86,71 @@ class Ablation:
                 else f"{row.difference:+.2f} ± {half}"}
 
     def notes(self) -> list[str]:
-        """What the numbers mean."""
-        known = (f"Noise between seeds: standard deviation {self.noise.sd:.3g}, pooled over "
-                 f"{self.noise.n_candidates} rows, {self.noise.df} degrees of freedom. Differences "
-                 f"have {format_percent(self.confidence)} intervals, each for itself."
-                 if self.noise.is_known
+        """Sentences on the meaning of the numbers, and the rows that are not finished."""
+        noise = (f"Noise between seeds: standard deviation {self.noise.sd:.3g}, pooled over "
+                 f"{self.noise.n_candidates} rows, {self.noise.df} degrees of freedom. The ± of a "
+                 f"difference is half its {format_percent(self.confidence)} interval, without a "
+                 "correction for multiple comparisons." if self.noise.is_known
                  else "No row has a second seed, so no difference has an interval.")
-        return ["The ± of a score is the standard deviation between its seeds.", known,
+        return ["The ± of a score is the standard deviation between its seeds.", noise,
                 *([f"Not finished: {', '.join(self.unfinished)}."] if self.unfinished else [])]
 
     def to_markdown(self) -> str:
-        """Markdown table, then the notes."""
+        """Format as a Markdown table, followed by the notes."""
         return "\n".join([to_markdown(self.format_cells()), "", *self.notes()]) + "\n"
 
     def to_latex(self) -> str:
-        """LaTeX table, then the notes as comments."""
+        """Format as a LaTeX table, followed by the notes as comments."""
         return to_latex(self.format_cells()) + "".join(
             f"% {one_line(note)}\n" for note in self.notes())
 
 
 def build_ablation(records: Iterable[Record], metric: str, base: str | None = None,
-             confidence: float = CONFIDENCE) -> Ablation:
-    """Table of all labeled records of a study, replicates among them; ``base``: a label, the first by default.
+                   confidence: float = CONFIDENCE) -> Ablation:
+    """Compare all labeled architectures of a study with a base.
+
+    Args:
+        records: all records of the study, including replicates.
+        metric: name of the score, such as ``bleu``.
+        base: label of the base; by default the first label.
+        confidence: confidence level of the intervals.
 
     Raises:
-        UserError: nothing is labeled, there is no such base, or it has no finished training.
+        UserError: no record has a label, the base does not exist or has no finished training run.
     """
-    every = list(records)
-    rows = labeled_records(every)
-    first = base or next(iter(rows), None)
-    if first is None:
+    records = list(records)
+    labeled = labeled_records(records)
+    base = base or next(iter(labeled), None)
+    if base is None:
         raise UserError("the study has no named architecture to compare: name some under "
-                        "`reference`. `scalesearch study front` shows what was searched",
+                        "`reference`. `scalesearch study front` shows the searched candidates",
                         code="no-named-architecture")
-    if first not in rows:
-        raise UserError(f"--base {first}: the study has no architecture of that name; it has "
-                        f"{', '.join(rows)}", code="unknown-architecture")
-    samples = {name: scores_over_seeds(record, every, metric) for name, record in rows.items()}
-    if not samples[first]:
-        raise UserError(f"{first}: the base has no finished training with a {metric} yet",
+    if base not in labeled:
+        raise UserError(f"--base {base}: the study has no architecture of that name; it has "
+                        f"{', '.join(labeled)}", code="unknown-architecture")
+    samples = {name: scores_over_seeds(record, records, metric)
+               for name, record in labeled.items()}
+    base_sample = samples[base]
+    if not base_sample:
+        raise UserError(f"{base}: the base has no finished training run with a {metric} yet",
                         code="base-unfinished")
-    # duplicates once
-    noise = pool_noise({training_trial(rows[name]): sample
+    # keyed by trial, so that duplicates count once
+    noise = pool_noise({training_trial(labeled[name]): sample
                         for name, sample in samples.items()}.values())
-    order = [first, *(name for name in rows if name != first)]
+    order = [base, *(name for name in labeled if name != base)]
 
-    def row(name: str) -> AblationRow:
-        record = rows[name]
+    def build_row(name: str) -> AblationRow:
+        record = labeled[name]
         sample = samples[name]
-        own = samples[first]
-        same = training_trial(record) == training_trial(rows[first])
-        half = 0.0 if same else noise.interval_half_width(
-            confidence, len(sample), len(own)) if noise.is_known else None
         mean = float(np.mean(sample))
+        difference = mean - float(np.mean(base_sample))
+        half_width = (noise.interval_half_width(confidence, len(sample), len(base_sample))
+                      if noise.is_known else None)
+        if training_trial(record) == training_trial(labeled[base]):
+            difference = half_width = 0.0
         return AblationRow(name, int(get_cost(record, "params.total")),
                            int(get_cost(record, "macs.total")), len(sample), mean,
-                           sample_std(sample), 0.0 if same else mean - float(np.mean(own)), half)
+                           sample_std(sample), difference, half_width)
 
-    return Ablation(metric, tuple(row(name) for name in order if samples[name]), confidence, noise,
-                    tuple(name for name in order if not samples[name]))
+    return Ablation(metric, tuple(build_row(name) for name in order if samples[name]), confidence,
+                    noise, tuple(name for name in order if not samples[name]))

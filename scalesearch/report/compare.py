@@ -1,14 +1,14 @@
-"""Two studies beside each other: their hypervolumes up to one corner, and the interval of the difference.
+"""Comparison of two studies by hypervolume, with an interval of the difference.
 
-A hypervolume depends on its reference point, so both studies are measured against one that is
-computed over the trials of both together. It is given as the share of the box between that corner
-and the best value that either study has in each objective, so that it has no unit and lies between
-0 and 1.
+A hypervolume depends on its reference point. Both studies therefore use the same reference point,
+computed from the trials of both. Hypervolumes are reported as shares of the box between the
+reference point and the ideal point. The ideal point is the best value of either study in each
+objective. The shares have no unit and are between 0 and 1.
 
-The interval is a percentile bootstrap (Efron and Tibshirani, 1993, chapter 13): trials are drawn
-with replacement within each study, as many as it has, and the difference is taken again, with
-corner and box as they are. It says how much hinges on single trials. It does not repeat the
-searches, whose trials depend on each other: for that, run each study again with another seed.
+The interval is a percentile bootstrap (Efron and Tibshirani, 1993, chapter 13). Trials are
+resampled with replacement within each study; reference point and box stay fixed. The interval
+measures the influence of single trials. It does not repeat the searches, whose trials depend on
+each other: to cover that variance, run each study again with another seed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,18 +38,18 @@ AXIS_MARGIN = 0.06  # of the range, around what is drawn
 
 @dataclass(frozen=True)
 class ComparedStudy:
-    """One of two studies.
+    """One of the two compared studies.
 
     Attributes:
-        name: in texts and figures.
-        table: its trials (see ``report.table.frame``).
+        name: name in texts and figures.
+        table: its trials (see :func:`scalesearch.report.table.trials_frame`).
         objectives: name to ``min`` or ``max``.
-        protocol: of its costs, as JSON.
+        protocol: protocol of its costs, as JSON.
         data_hash: hash of its corpus.
-        signature: of its metrics; empty before a trial is finished.
-        recipe: of its trainings; another one is no obstacle, but is noted.
-        teacher: from whose translations they learn, in words; likewise.
-        weight_only_macs: ``macs.once`` of each member of its front.
+        signature: signature of its metrics; empty before a trial is finished.
+        recipe: training recipe; studies with different recipes compare, with a note.
+        teacher: description of the teacher of its trials; likewise.
+        weight_only_macs: ``macs.once`` of each trial on its front.
     """
 
     name: str
@@ -64,19 +64,26 @@ class ComparedStudy:
 
     @property
     def eligible_trials(self) -> pd.DataFrame:
-        """Its trials that may be on the front."""
+        """The trials that may be on the front and have a value in each objective."""
         return self.table[
             eligible_mask(self.table) & self.table[list(self.objectives)].notna().all(axis=1)]
 
     def objective_values(self, objectives: Mapping[str, str]) -> ObjectiveValues:
-        """(n, objectives) of the counted trials, in the order of ``objectives``."""
+        """(n, objectives) values of the eligible trials, in the order of ``objectives``."""
         values: ObjectiveValues = self.eligible_trials[list(objectives)].to_numpy(dtype=float)
         return values
 
 
 @dataclass(frozen=True)
 class StudyHypervolume:
-    """One study's hypervolume, as a share of the box and in the objectives' units; its counted trials and front."""
+    """Hypervolume of one study.
+
+    Attributes:
+        hypervolume: share of the box, from 0 to 1.
+        hypervolume_in_units: in the units of the objectives.
+        n_trials: number of eligible trials.
+        front_size: number of trials on the front.
+    """
 
     name: str
     hypervolume: float
@@ -87,16 +94,16 @@ class StudyHypervolume:
 
 @dataclass(frozen=True)
 class StudyComparison:
-    """Two studies measured against one corner.
+    """Hypervolumes of two studies with the same reference point.
 
     Attributes:
-        objectives: of both, name to direction.
-        reference_point: the reference point, a value an objective.
+        objectives: objectives of both studies, name to direction.
+        reference_point: one value per objective.
         ideal_point: the best value of either study in each objective.
-        cost_notes: what is counted in them, and what is not: lines.
-        low, high: the interval of the difference.
-        confidence, n_resamples, seed: of the interval.
-        other_differences: what else is not the same in both.
+        cost_notes: sentences on the operations that the costs include and exclude.
+        low, high: interval of the difference.
+        confidence, n_resamples, seed: settings of the interval.
+        other_differences: sentences on differences that do not prevent a comparison.
     """
 
     studies: tuple[StudyHypervolume, StudyHypervolume]
@@ -113,41 +120,43 @@ class StudyComparison:
 
     @property
     def difference(self) -> float:
-        """The first study's hypervolume less the second's: positive where the first is better."""
+        """Hypervolume of the first study minus that of the second."""
         return self.studies[0].hypervolume - self.studies[1].hypervolume
 
     @property
     def has_interval(self) -> bool:
-        """Whether there is an interval: of one trial, drawn again and again, there is none."""
+        """Whether the bootstrap has an interval: each study needs at least two trials."""
         return all(study.n_trials > 1 for study in self.studies)
 
     def lines(self) -> list[str]:
         """Lines for the terminal."""
-        one, other = (study.name for study in self.studies)
-        corner, best = (", ".join(f"{name} {value:,.6g}"
-                                  for name, value in zip(self.objectives, values))
-                        for values in (self.reference_point, self.ideal_point))
+        reference_point, ideal_point = (
+            ", ".join(f"{name} {value:,.6g}" for name, value in zip(self.objectives, values))
+            for values in (self.reference_point, self.ideal_point))
         return [*(f"{study.name}: hypervolume {study.hypervolume:.4f}, front of {study.front_size} "
                   f"among {study.n_trials} trials" for study in self.studies),
-                f"Hypervolumes are shares of the box from the corner ({corner}), which lies beyond "
-                f"the worst of both together, to the best of both ({best}).",
-                *self._verdict(one, other), *self.cost_notes, *self.other_differences]
+                "Hypervolumes are shares of the box between the reference point "
+                f"({reference_point}) and the ideal point ({ideal_point}). Both studies use the "
+                "same two points.",
+                *self._verdict(), *self.cost_notes, *self.other_differences]
 
-    def _verdict(self, one: str, other: str) -> list[str]:
-        found = f"Difference, {one} less {other}: {self.difference:+.4f}"
+    def _verdict(self) -> list[str]:
+        first, second = (study.name for study in self.studies)
+        difference = f"Difference, {first} minus {second}: {self.difference:+.4f}"
         if not self.has_interval:
-            return [f"{found}. A study of one trial has no interval, so neither is shown to be "
-                    "better."]
+            return [f"{difference}. A study with one trial has no interval, so neither is shown to "
+                    "be better."]
         verdict = ("0 is inside, so neither is shown to be better" if self.low <= 0 <= self.high
-                   else f"{one if self.low > 0 else other} is better")
-        return [f"{found}, {format_percent(self.confidence)} interval {self.low:+.4f} to "
+                   else f"{first if self.low > 0 else second} is better")
+        return [f"{difference}, {format_percent(self.confidence)} interval {self.low:+.4f} to "
                 f"{self.high:+.4f}: {verdict}.",
-                f"The interval is a percentile bootstrap of {self.n_resamples:,} draws (seed "
-                f"{self.seed}): trials are drawn with replacement within each study. It does not "
-                "repeat the searches; other seeds of them would."]
+                f"The interval is a percentile bootstrap with {self.n_resamples:,} resamples (seed "
+                f"{self.seed}): trials are resampled with replacement within each study. It does "
+                "not cover the variance between repeated searches: for that, run both studies "
+                "with several seeds."]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Convert the comparison to JSON values."""
         return {"studies": [asdict(study) for study in self.studies],
                 "objectives": dict(self.objectives), "reference": self.reference_point,
                 "best": self.ideal_point, "difference": self.difference,
@@ -161,62 +170,84 @@ class StudyComparison:
 
 def compare_studies(first: ComparedStudy, second: ComparedStudy, n_resamples: int = N_RESAMPLES,
                     confidence: float = CONFIDENCE, seed: int = 1) -> StudyComparison:
-    """Measures two studies against one corner.
+    """Compare the hypervolumes of two studies.
+
+    Args:
+        n_resamples: number of bootstrap resamples.
+        confidence: confidence level of the interval.
+        seed: seed of the bootstrap.
 
     Raises:
-        UserError: their numbers do not compare, or one has nothing finished.
+        UserError: the studies are not comparable, or one has no finished candidate.
     """
     check_comparable(first, second)
-    sides = (first, second)
-    ways = list(first.objectives.values())
-    values = [side.objective_values(first.objectives) for side in sides]
-    for side, points in zip(sides, values):
+    studies = (first, second)
+    directions = list(first.objectives.values())
+    values = [study.objective_values(first.objectives) for study in studies]
+    for study, points in zip(studies, values):
         if not len(points):
-            raise UserError(f"{side.name}: no candidate of its space is finished within its budget "
-                            "yet, so there is nothing to compare", code="nothing-finished")
-    every = np.vstack(values)
-    corner = default_reference_point(every, ways)
-    best = to_losses(every, ways).min(axis=0)
-    box = float(np.prod(to_losses(np.array(corner), ways)[0] - best))
-    volumes = [hypervolume(points, corner, ways) for points in values]
-    streams = [np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(2)]
-    one, other = (np.array([hypervolume(points[rows], corner, ways) for rows in
-                            rng.integers(len(points), size=(n_resamples, len(points)))])
-                  for points, rng in zip(values, streams))
-    low, high = np.quantile((one - other) / box, [(1 - confidence) / 2, (1 + confidence) / 2])
-    measured = [StudyHypervolume(side.name, volume / box, volume, len(points),
-                                 int(side.eligible_trials["front"].sum()))
-                for side, volume, points in zip(sides, volumes, values)]
-    return StudyComparison((measured[0], measured[1]), dict(first.objectives), corner,
-                           [float(value) for value in to_losses(best, ways)[0]], _counted(sides),
-                           float(low), float(high), confidence, n_resamples, seed,
-                           tuple(_differing(first, second)))
+            raise UserError(f"{study.name}: no candidate of its space is finished within its "
+                            "budget yet. Continue the study, then compare again",
+                            code="nothing-finished")
+    all_values = np.vstack(values)
+    reference_point = default_reference_point(all_values, directions)
+    ideal_point = to_losses(all_values, directions).min(axis=0)
+    box = float(np.prod(to_losses(np.array(reference_point), directions)[0] - ideal_point))
+    volumes = [hypervolume(points, reference_point, directions) for points in values]
+    rngs = [np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(2)]
+    resampled = [_bootstrap_hypervolumes(points, reference_point, directions, n_resamples, rng)
+                 for points, rng in zip(values, rngs)]
+    low, high = np.quantile((resampled[0] - resampled[1]) / box,
+                            [(1 - confidence) / 2, (1 + confidence) / 2])
+    measured = [StudyHypervolume(study.name, volume / box, volume, len(points),
+                                 int(study.eligible_trials["front"].sum()))
+                for study, volume, points in zip(studies, volumes, values)]
+    weight_only_macs = [macs for study in studies for macs in study.weight_only_macs]
+    cost_notes = [describe_costs(first.protocol),
+                  *weight_only_lines(first.protocol, *weight_only_macs)]
+    return StudyComparison((measured[0], measured[1]), dict(first.objectives), reference_point,
+                           [float(value) for value in to_losses(ideal_point, directions)[0]],
+                           cost_notes, float(low), float(high), confidence, n_resamples, seed,
+                           tuple(_other_differences(first, second)))
 
 
-def _counted(sides: tuple[ComparedStudy, ComparedStudy]) -> list[str]:
-    """What costs are of and leave out, and the work on weights alone of what is on the fronts."""
-    protocol = sides[0].protocol
-    work = [work for side in sides for work in side.weight_only_macs]
-    return [describe_costs(protocol), *weight_only_lines(protocol, *work)]
+def _bootstrap_hypervolumes(points: ObjectiveValues, reference_point: list[float],
+                            directions: list[str], n_resamples: int,
+                            rng: np.random.Generator) -> NDArray[np.float64]:
+    """(n_resamples,) hypervolumes of ``points`` (n, objectives), resampled with replacement."""
+    indices = rng.integers(len(points), size=(n_resamples, len(points)))
+    return np.array([hypervolume(points[index], reference_point, directions) for index in indices])
 
 
 def check_comparable(first: ComparedStudy, second: ComparedStudy) -> None:
-    """Raises UserError where the numbers of two studies mean different things, naming all that differs."""
-    facts = [
-        {"objectives": ", ".join(f"{name}: {way}" for name, way in sorted(side.objectives.items())),
-         "protocol": format_protocol(side.protocol).removeprefix("protocol "),
-         "data": f"hash {side.data_hash}", "metric": side.signature} for side in (first, second)]
-    wrong = [f"  {name}: {one} in {first.name}, {other} in {second.name}" for (name, one), other
-             in zip(facts[0].items(), facts[1].values()) if one != other and one and other]
-    if wrong:
-        raise UserError(f"{first.name} and {second.name} do not compare, since their numbers mean "
-                        "different things:\n" + "\n".join(wrong) + "\n  Compare studies with the "
-                        "same data, objectives and protocol, such as two samplers or two spaces",
-                        code="not-comparable")
+    """Check that the numbers of two studies have the same meaning.
+
+    Raises:
+        UserError: objectives, protocol, data or metric differ; the message lists all of them.
+    """
+    first_setup = _comparison_setup(first)
+    second_setup = _comparison_setup(second)
+    differences = [f"  {name}: {value} in {first.name}, {second_setup[name]} in {second.name}"
+                   for name, value in first_setup.items()
+                   if value and second_setup[name] and value != second_setup[name]]
+    if differences:
+        raise UserError(f"{first.name} and {second.name} are not comparable, since their numbers "
+                        "have different meanings:\n" + "\n".join(differences) + "\n  Compare "
+                        "studies with the same data, objectives and protocol, such as two samplers "
+                        "or two spaces", code="not-comparable")
 
 
-def _differing(first: ComparedStudy, second: ComparedStudy) -> list[str]:
-    """What a reader must know that is not the same in both, though the numbers compare."""
+def _comparison_setup(study: ComparedStudy) -> dict[str, str]:
+    """Name to description of the settings that two comparable studies share."""
+    objectives = ", ".join(f"{name}: {direction}"
+                           for name, direction in sorted(study.objectives.items()))
+    return {"objectives": objectives,
+            "protocol": format_protocol(study.protocol).removeprefix("protocol "),
+            "data": f"hash {study.data_hash}", "metric": study.signature}
+
+
+def _other_differences(first: ComparedStudy, second: ComparedStudy) -> list[str]:
+    """Differences in recipe and teacher, which do not prevent a comparison."""
     keys = sorted(key
                   for key in {*first.recipe, *second.recipe}
                   if first.recipe.get(key) != second.recipe.get(key))
@@ -230,31 +261,34 @@ def _differing(first: ComparedStudy, second: ComparedStudy) -> list[str]:
 
 def plot_comparison(studies: tuple[ComparedStudy, ComparedStudy], comparison: StudyComparison,
                     x: str, y: str, corpus: str = "") -> Figure:
-    """Figure of ``y`` against the cost ``x``, of two studies that compare."""
-    rows = [side.eligible_trials.dropna(subset=[x, y]) for side in studies]
-    corner = {name: value
-              for name, value in zip(comparison.objectives, comparison.reference_point)
-              if {x, y} <= set(comparison.objectives)}
+    """Plot ``y`` against the cost ``x`` of two comparable studies."""
+    trials_by_study = [study.eligible_trials.dropna(subset=[x, y]) for study in studies]
+    reference_point = dict(zip(comparison.objectives, comparison.reference_point))
+    has_reference_point = {x, y} <= set(comparison.objectives)
     with new_figure(5.2, 3.6) as (figure, (axes,)):
         for name, limit in ((x, axes.set_xlim), (y, axes.set_ylim)):
-            values = [*pd.concat(rows)[name].astype(float), *([corner[name]] if corner else [])]
-            room = AXIS_MARGIN * (max(values) - min(values) or 1.0)
-            limit(min(values) - room, max(values) + room)
+            values = [*pd.concat(trials_by_study)[name].astype(float)]
+            if has_reference_point:
+                values.append(reference_point[name])
+            margin = AXIS_MARGIN * (max(values) - min(values) or 1.0)
+            limit(min(values) - margin, max(values) + margin)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.set_xlabel(axis_label(x, studies[0].protocol))
         axes.set_ylabel(y_axis_label(axis_label(y, studies[0].protocol), corpus))
-        for side, mine, color, marker in zip(studies, rows, COLORS, STUDY_MARKERS):
-            best = mine["front"].astype(bool)
-            words = f"{figure_text(side.name)}: front of {int(best.sum())} among {len(mine)}"
-            for some, fill, size, alpha, label in (
-                    (mine[~best], "white", 12, 0.55, None),
-                    (mine[best], color, 22, 1.0, words)):
-                axes.scatter(some[x], some[y], s=size, facecolors=fill, edgecolors=color,
+        for study, trials, color, marker in zip(studies, trials_by_study, COLORS, STUDY_MARKERS):
+            front = trials["front"].astype(bool)
+            front_label = (f"{figure_text(study.name)}: front of {int(front.sum())} "
+                           f"among {len(trials)}")
+            for points, fill, size, alpha, label in (
+                    (trials[~front], "white", 12, 0.55, None),
+                    (trials[front], color, 22, 1.0, front_label)):
+                axes.scatter(points[x], points[y], s=size, facecolors=fill, edgecolors=color,
                              linewidths=0.9, alpha=alpha, marker=marker, label=label,
                              zorder=4 if label else 3)
-            draw_front_steps(axes, mine, x, y, side.objectives.get(y, better_direction(y)), color)
-        if corner:
-            axes.plot(corner[x], corner[y], "x", color=TEXT_COLOR, markersize=6,
-                      label="reference corner of both", zorder=5)
+            draw_front_steps(axes, trials, x, y, study.objectives.get(y, better_direction(y)),
+                             color)
+        if has_reference_point:
+            axes.plot(reference_point[x], reference_point[y], "x", color=TEXT_COLOR, markersize=6,
+                      label="reference point of both", zorder=5)
         axes.legend(loc="best")
     return figure
