@@ -14,7 +14,13 @@ import pandas as pd
 
 from scalesearch.errors import UserError
 from scalesearch.pareto.noise import CONFIDENCE, Noise, format_percent, pool_noise, sample_std
-from scalesearch.report.records import Record, get_cost, labeled_records, scores_over_seeds, training_trial
+from scalesearch.report.records import (
+    Record,
+    get_cost,
+    labeled_records,
+    scores_over_seeds,
+    training_trial,
+)
 from scalesearch.report.text_tables import one_line, to_latex, to_markdown
 
 MISSING_CELL = "–"

@@ -26,8 +26,20 @@ from scalesearch.pareto.front import to_losses
 from scalesearch.pareto.hypervolume import default_reference_point, hypervolume
 from scalesearch.pareto.noise import CONFIDENCE, format_percent
 from scalesearch.report.figures.plot import draw_front_steps
-from scalesearch.report.figures.style import COLORS, TEXT_COLOR, figure_text, new_figure, y_axis_label
-from scalesearch.report.labels import axis_label, better_direction, describe_costs, format_protocol, weight_only_lines
+from scalesearch.report.figures.style import (
+    COLORS,
+    TEXT_COLOR,
+    figure_text,
+    new_figure,
+    y_axis_label,
+)
+from scalesearch.report.labels import (
+    axis_label,
+    better_direction,
+    describe_costs,
+    format_protocol,
+    weight_only_lines,
+)
 from scalesearch.report.table import eligible_mask
 
 ObjectiveValues = NDArray[np.float64]

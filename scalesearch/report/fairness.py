@@ -1,10 +1,12 @@
-"""Fairness of a recipe: what each architecture loses by it, and whether it orders them as their own best recipes do.
+"""Fairness audit of a training recipe: regret per architecture and per group.
 
-A search ranks what it trains, and one learning rate suits some architectures better than others.
-Here each of some architectures was trained at several rates, perhaps under several rules of how
-rates follow sizes. An architecture's regret is what the study's recipe gives less than the best of
-its trainings. The best of several noisy scores flatters (winner's curse), so regrets are a little
-too large, for all alike.
+A search ranks architectures that are trained with one recipe, but a learning rate suits some
+architectures better than others. For the audit, each architecture is trained with several learning
+rates, and optionally with several rules for scaling the rate with the size of the model.
+
+The regret of an architecture is the difference between its result with the study's recipe and its
+best result with any recipe. The best of several noisy results is biased (winner's curse), so all
+regrets are slightly too large.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,22 +25,22 @@ from scalesearch.report.intervals import (
     welch_interval,
 )
 
-RecipeOption = tuple[str, float]  # a rule of rates, and the rate as a multiple of the study's
+RecipeOption = tuple[str, float]  # rule for learning rates, and multiple of the study's rate
 
 
 @dataclass(frozen=True)
 class AuditRun:
-    """One architecture trained by one recipe.
+    """Training run of one architecture with one recipe.
 
     Attributes:
-        groups: what it is, such as ``norm post``.
-        rule, rate_factor: how rates follow sizes, and the rate as a multiple of the study's.
-        loss: validation loss at the end in nats a character, infinite where training failed; None
-            where it was stopped,
-            or is not done.
-        score: the study's metric; None without one.
-        rung_loss: validation loss where the worse rates were stopped; None where it has not come
-            there.
+        groups: properties of the architecture, such as ``norm post``.
+        rule: rule for scaling the learning rate with the size.
+        rate_factor: learning rate as a multiple of the study's rate.
+        loss: final validation loss in nats per character; infinite if training failed, None if it
+            was stopped or is not finished.
+        score: the study's metric; None if it was not measured.
+        rung_loss: validation loss at the rung at which the worse rates were stopped; None if the
+            run has not reached it.
     """
 
     architecture: str
@@ -51,17 +53,22 @@ class AuditRun:
 
     @property
     def option(self) -> RecipeOption:
-        """Rule and rate."""
+        """Rule and rate factor."""
         return self.rule, self.rate_factor
 
 
 @dataclass(frozen=True)
 class Regret:
-    """What an architecture loses by the study's recipe: in the metric and in validation loss, 0 where it is its best.
+    """Regret of one architecture under the study's recipe, at least 0.
 
-    ``best_option`` is the option of least loss; ``is_best_at_edge``: it is the lowest or highest
-    rate, so more may be lost. ``loss_regret_by_option``: the same of every option, for losses; of
-    one that was stopped as far as can be told.
+    Attributes:
+        loss_regret: in validation loss.
+        score_regret: in the study's metric; None if it was not measured.
+        best_option: the option with the lowest loss.
+        is_best_at_edge: whether ``best_option`` has the lowest or highest rate, so that the regret
+            may be larger.
+        loss_regret_by_option: loss regret of every option; estimated for stopped runs (see
+            :func:`final_losses`).
     """
 
     architecture: str
@@ -75,8 +82,7 @@ class Regret:
 
 @dataclass(frozen=True)
 class GroupRegret:
-    """Mean regret (loss) of a kind, and its difference to that of all others; ``is_disadvantaged``:
-    that is above 0 for sure."""
+    """Mean loss regret of a group of architectures, and its difference to all others."""
 
     name: str
     n_architectures: int
@@ -85,14 +91,21 @@ class GroupRegret:
 
     @property
     def is_disadvantaged(self) -> bool:
-        """Whether the recipe puts it at a disadvantage, beyond chance."""
+        """Whether the interval of ``difference_to_others`` is above 0."""
         return (self.difference_to_others is not None and self.difference_to_others.low is not None
                 and self.difference_to_others.low > 0)
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """One recipe for all: its mean regret (loss), and Kendall's tau of its order with that of the best recipes."""
+    """One recipe for all architectures.
+
+    Attributes:
+        option: rule and rate factor.
+        mean_regret: mean loss regret over all architectures.
+        kendall_tau: Kendall's tau between the order of losses with this recipe and the order with
+            the best recipe of each architecture.
+    """
 
     option: RecipeOption
     mean_regret: ConfidenceInterval
@@ -101,17 +114,18 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Fairness:
-    """Findings of an audit.
+    """Results of an audit.
 
     Attributes:
-        metric: of the scores.
+        metric: name of the scores.
         study_option: the study's recipe.
-        regrets: of each architecture, the largest first.
-        kendall_tau: Kendall's, between the order by the study's recipe and the order by the best,
-            in the metric.
+        regrets: one per architecture, the largest first.
+        kendall_tau: Kendall's tau between the order of scores with the study's recipe and the
+            order with the best recipe of each architecture.
         groups: the most disadvantaged first.
-        alternatives: the fairest first.
-        confidence: of all intervals; those of differences between kinds are Bonferroni's.
+        alternatives: recipes for all architectures, the lowest mean regret first.
+        confidence: confidence level of all intervals; differences between groups have a Bonferroni
+            correction.
     """
 
     metric: str
@@ -123,143 +137,175 @@ class Fairness:
     confidence: float = CONFIDENCE
 
     def to_json(self) -> dict[str, Any]:
-        """JSON of all fields; what is infinite is None."""
-        made: dict[str, Any] = replace_non_finite(
+        """Convert all fields to JSON values; infinite numbers become None."""
+        fields: dict[str, Any] = replace_non_finite(
             {**asdict(self),
-             "disadvantaged": [kind.name for kind in self.groups if kind.is_disadvantaged]})
-        return made
+             "disadvantaged": [group.name for group in self.groups if group.is_disadvantaged]})
+        return fields
 
     def lines(self) -> list[str]:
-        """The findings in sentences."""
+        """Lines for the terminal."""
         if not self.regrets:
-            return ["No architecture has been trained by the study's recipe and another one yet."]
+            return ["No architecture has been trained with the study's recipe and with another "
+                    "recipe yet."]
         losses = [regret.loss_regret for regret in self.regrets]
         scores = [regret.score_regret for regret in self.regrets if regret.score_regret is not None]
-        in_score = f", {np.mean(scores):.3g} in {self.metric}" if scores else ""
-        edge = sum(regret.is_best_at_edge for regret in self.regrets)
-        unfair = [f"{kind.name} ({kind.difference_to_others} more than others)"
-                  for kind in self.groups if kind.is_disadvantaged]
-        known = ("Kendall's tau between its order and that of the best recipes: "
-                 f"{self.kendall_tau}, {format_percent(self.confidence)} interval."
-                 if self.kendall_tau else "Too few architectures for an order.")
-        return [f"The study's recipe costs its {len(losses)} architectures {np.mean(losses):.3g} "
-                f"of validation loss (nats a character) on average{in_score}; at most "
-                f"{losses[0]:.3g} ({self.regrets[0].architecture}).", known,
-                *([f"{edge} are best " "at the lowest or "
-                   "highest rate tried, so they may lose more."] if edge else []),
-                f"Unfair to: {'; '.join(unfair)}." if unfair
-                else "It is unfair to no kind beyond chance.", *self._fairest()]
+        in_score = f" and {np.mean(scores):.3g} in {self.metric}" if scores else ""
+        n_at_edge = sum(regret.is_best_at_edge for regret in self.regrets)
+        disadvantaged = [f"{group.name} ({group.difference_to_others} more than others)"
+                         for group in self.groups if group.is_disadvantaged]
+        agreement = ("Kendall's tau between the order with the study's recipe and the order with "
+                     f"the best recipes: {self.kendall_tau}, {format_percent(self.confidence)} "
+                     "interval."
+                     if self.kendall_tau else "Too few architectures for a rank correlation.")
+        at_edge = (f"For {n_at_edge} of them, the best rate is the lowest or highest one, so their "
+                   "regret may be larger.")
+        return [f"Mean regret of the study's recipe over {len(losses)} architectures: "
+                f"{np.mean(losses):.3g} in validation loss (nats per character){in_score}; at most "
+                f"{losses[0]:.3g} ({self.regrets[0].architecture}).", agreement,
+                *([at_edge] if n_at_edge else []),
+                f"Disadvantaged groups: {'; '.join(disadvantaged)}." if disadvantaged
+                else "No group has a significantly larger regret than the others.",
+                *self._best_alternative()]
 
-    def _fairest(self) -> list[str]:
+    def _best_alternative(self) -> list[str]:
+        """Line on the alternative with the lowest mean regret; empty without alternatives."""
         if not self.alternatives:
             return []
         best = self.alternatives[0]
-        own = next((one for one in self.alternatives if one.option == self.study_option), None)
-        beside = "" if own is None or own is best else f"; the study's has {own.mean_regret}"
-        return [f"The fairest single recipe: {describe_option(best.option)}, mean regret "
-                f"{best.mean_regret}{beside}."]
+        study_recipe = next((alternative for alternative in self.alternatives
+                             if alternative.option == self.study_option), None)
+        comparison = ("" if study_recipe is None or study_recipe is best
+                      else f"; that of the study's recipe is {study_recipe.mean_regret}")
+        return [f"Fairest recipe for all: {describe_option(best.option)}, mean regret "
+                f"{best.mean_regret}{comparison}."]
 
 
 def describe_option(option: RecipeOption) -> str:
-    """An option in words."""
+    """Describe an option, such as ``2 times the study's rate, rule fixed``."""
     return f"{option[1]:g} times the study's rate, rule {option[0]}"
 
 
 def assess_fairness(runs: Iterable[AuditRun], study_option: RecipeOption, metric: str,
                     direction: str, confidence: float = CONFIDENCE) -> Fairness:
-    """What ``runs`` say of the recipe ``study_option``; architectures without a finished training by it are left out.
+    """Assess the recipe ``study_option`` from the runs of an audit.
 
     Args:
+        runs: all runs; architectures without a finished run with ``study_option``, or with only
+            one run, are ignored.
+        metric: name of the scores.
         direction: ``min`` or ``max`` of the metric.
+        confidence: confidence level of the intervals.
     """
-    by_name: dict[str, list[AuditRun]] = {}
-    for one in runs:
-        by_name.setdefault(one.architecture, []).append(one)
-    every = [each
-             for each in by_name.values() if _of(each, study_option) is not None and len(each) > 1]
+    runs_by_architecture: dict[str, list[AuditRun]] = {}
+    for run in runs:
+        runs_by_architecture.setdefault(run.architecture, []).append(run)
+    assessed = [architecture_runs
+                for architecture_runs in runs_by_architecture.values()
+                if _find_finished(architecture_runs, study_option) is not None
+                and len(architecture_runs) > 1]
     sign = 1.0 if direction == "min" else -1.0
-    regrets = sorted((_regret(each, study_option, sign) for each in every),
-                     key=lambda one: -one.loss_regret)
+    regrets = sorted((_compute_regret(architecture_runs, study_option, sign)
+                      for architecture_runs in assessed),
+                     key=lambda regret: -regret.loss_regret)
     return Fairness(metric, study_option, tuple(regrets),
-                    _tau(every, study_option, sign, confidence), tuple(_kinds(regrets, confidence)),
-                    tuple(_alternatives(every, confidence)), confidence)
+                    _order_agreement(assessed, study_option, sign, confidence),
+                    tuple(_group_regrets(regrets, confidence)),
+                    tuple(_alternatives(assessed, confidence)), confidence)
 
 
-def _of(each: Iterable[AuditRun], option: RecipeOption) -> AuditRun | None:
-    return next((one for one in each if one.option == option and one.loss is not None), None)
+def _find_finished(runs: Iterable[AuditRun], option: RecipeOption) -> AuditRun | None:
+    return next((run for run in runs if run.option == option and run.loss is not None), None)
 
 
-def _regret(each: Sequence[AuditRun], own: RecipeOption, sign: float) -> Regret:
-    mine = _of(each, own)
-    done = [one for one in each if one.loss is not None]
-    assert mine is not None and mine.loss is not None, "others are left out"
-    best = min(done, key=lambda one: (one.loss, one.option != own))
-    scores = [one.score * sign for one in done if one.score is not None]
-    factors = [one.rate_factor for one in each if one.rule == best.rule]
-    lost = mine.loss - best.loss if best.loss is not None and np.isfinite(best.loss) else 0.0
-    return Regret(mine.architecture, mine.groups, lost,
-                  None if mine.score is None else mine.score * sign - min(scores), best.option,
-                  len(factors) > 1 and best.rate_factor in (min(factors), max(factors)),
-                  tuple((option, loss - best.loss)
-                        for option, loss in final_losses(each).items()
-                        if best.loss is not None and np.isfinite(best.loss)))
+def _compute_regret(runs: Sequence[AuditRun], study_option: RecipeOption, sign: float) -> Regret:
+    """Regret of the architecture with these runs; ``sign`` -1 if a larger score is better."""
+    study_run = _find_finished(runs, study_option)
+    assert study_run is not None and study_run.loss is not None, "excluded by assess_fairness"
+    finished = [run for run in runs if run.loss is not None]
+    best = min(finished, key=lambda run: (run.loss, run.option != study_option))
+    loss_regret = 0.0
+    loss_regret_by_option = []
+    if best.loss is not None and np.isfinite(best.loss):
+        loss_regret = study_run.loss - best.loss
+        loss_regret_by_option = [(option, loss - best.loss)
+                                 for option, loss in final_losses(runs).items()]
+    scores = [run.score * sign for run in finished if run.score is not None]
+    score_regret = None if study_run.score is None else study_run.score * sign - min(scores)
+    factors = [run.rate_factor for run in runs if run.rule == best.rule]
+    is_at_edge = len(factors) > 1 and best.rate_factor in (min(factors), max(factors))
+    return Regret(study_run.architecture, study_run.groups, loss_regret, score_regret, best.option,
+                  is_at_edge, tuple(loss_regret_by_option))
 
 
-def _tau(rows: Sequence[Sequence[AuditRun]], own: RecipeOption, sign: float,
-         confidence: float) -> ConfidenceInterval | None:
-    """Kendall's tau with a percentile bootstrap over architectures; what failed by the study's recipe is last."""
+def _order_agreement(runs_by_architecture: Sequence[Sequence[AuditRun]],
+                     study_option: RecipeOption, sign: float,
+                     confidence: float) -> ConfidenceInterval | None:
+    """Kendall's tau of scores with the study's recipe and with the best recipe.
+
+    The interval is a percentile bootstrap over architectures. Failed runs rank last.
+    """
     pairs = []
-    for each in rows:
-        mine = _of(each, own)
-        scores = [one.score * sign for one in each if one.score is not None]
-        if mine is not None and scores:
-            pairs.append((np.inf if mine.score is None else mine.score * sign, min(scores)))
+    for runs in runs_by_architecture:
+        study_run = _find_finished(runs, study_option)
+        scores = [run.score * sign for run in runs if run.score is not None]
+        if study_run is not None and scores:
+            study_score = np.inf if study_run.score is None else study_run.score * sign
+            pairs.append((study_score, min(scores)))
     return kendall_tau_interval(np.array(pairs, float).reshape(-1, 2), confidence)
 
 
-def _kinds(regrets: Sequence[Regret], confidence: float) -> list[GroupRegret]:
+def _group_regrets(regrets: Sequence[Regret], confidence: float) -> list[GroupRegret]:
+    """Mean regret of each group; groups with the same members are merged."""
     finite = [regret for regret in regrets if np.isfinite(regret.loss_regret)]
-    # kinds of the same architectures are one question, not several
-    groups: dict[tuple[bool, ...], list[str]] = {}
-    for name in dict.fromkeys(kind for regret in finite for kind in regret.groups):
-        groups.setdefault(tuple(name in one.groups for one in finite), []).append(name)
-    split = {", ".join(names): ([one.loss_regret for one, there in zip(finite, inside) if there],
-                                [one.loss_regret
-                                 for one, there in zip(finite, inside) if not there])
-             for inside, names in groups.items()}
-    level = 1 - (1 - confidence) / max(1, len(split))
-    found = [GroupRegret(name, len(inside), mean_interval(inside, confidence),
-                         welch_interval(inside, outside, level))
-             for name, (inside, outside) in split.items()]
-    return sorted(found, key=lambda kind: (not kind.is_disadvantaged, -kind.mean_regret.value))
+    # merged, because the Bonferroni correction counts equal groups as one comparison
+    names_by_members: dict[tuple[bool, ...], list[str]] = {}
+    for name in dict.fromkeys(group for regret in finite for group in regret.groups):
+        members = tuple(name in regret.groups for regret in finite)
+        names_by_members.setdefault(members, []).append(name)
+    level = 1 - (1 - confidence) / max(1, len(names_by_members))
+    groups = []
+    for members, names in names_by_members.items():
+        inside = [regret.loss_regret
+                  for regret, is_member in zip(finite, members) if is_member]
+        outside = [regret.loss_regret
+                   for regret, is_member in zip(finite, members) if not is_member]
+        groups.append(GroupRegret(", ".join(names), len(inside), mean_interval(inside, confidence),
+                                  welch_interval(inside, outside, level)))
+    return sorted(groups, key=lambda group: (not group.is_disadvantaged, -group.mean_regret.value))
 
 
-def _alternatives(rows: Sequence[Sequence[AuditRun]], confidence: float) -> list[Alternative]:
-    """Every option that all architectures were trained by, at least as far as the rung."""
-    losses = [final_losses(each) for each in rows]
+def _alternatives(runs_by_architecture: Sequence[Sequence[AuditRun]],
+                  confidence: float) -> list[Alternative]:
+    """Options with which all architectures were trained at least up to the rung."""
+    losses = [final_losses(runs) for runs in runs_by_architecture]
+    first_options = losses[0] if losses else ()
     options = [option
-               for option in (losses[0] if losses else ()) if all(option in one for one in losses)]
-    best = [min(one.values()) for one in losses]
-    found = []
+               for option in first_options if all(option in by_option for by_option in losses)]
+    best = [min(by_option.values()) for by_option in losses]
+    alternatives = []
     for option in options:
-        mine = [one[option] for one in losses]
-        table = np.column_stack([mine, best])
-        found.append(Alternative(option,
-                                 mean_interval([a - b if np.isfinite(b) else 0.0
-                                                for a, b in zip(mine, best)], confidence),
-                                 kendall_tau(table)))
-    return sorted(found, key=lambda one: one.mean_regret.value)
+        option_losses = [by_option[option] for by_option in losses]
+        regrets = [loss - best_loss if np.isfinite(best_loss) else 0.0
+                   for loss, best_loss in zip(option_losses, best)]
+        alternatives.append(Alternative(option, mean_interval(regrets, confidence),
+                                        kendall_tau(np.column_stack([option_losses, best]))))
+    return sorted(alternatives, key=lambda alternative: alternative.mean_regret.value)
 
 
 def final_losses(runs: Sequence[AuditRun]) -> Mapping[RecipeOption, float]:
-    """Loss of an architecture by option; one that was stopped is as far behind at the end as it was at the rung."""
-    found = {one.option: one.loss for one in runs if one.loss is not None}
-    for one in runs:
-        done = [(other.rung_loss, other.loss)
-                for other in runs
-                if other.rule == one.rule and other.loss is not None
-                and other.rung_loss is not None]
-        if one.loss is None and one.rung_loss is not None and done:
-            rung, loss = min(done)
-            found[one.option] = loss + max(0.0, one.rung_loss - rung)
-    return found
+    """Final loss of an architecture by option; estimated for stopped runs.
+
+    A stopped run is assumed to keep the distance that it had at the rung to the best finished run
+    with the same rule.
+    """
+    losses = {run.option: run.loss for run in runs if run.loss is not None}
+    for run in runs:
+        finished = [(other.rung_loss, other.loss)
+                    for other in runs
+                    if other.rule == run.rule and other.loss is not None
+                    and other.rung_loss is not None]
+        if run.loss is None and run.rung_loss is not None and finished:
+            best_rung_loss, final_loss = min(finished)
+            losses[run.option] = final_loss + max(0.0, run.rung_loss - best_rung_loss)
+    return losses

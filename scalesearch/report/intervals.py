@@ -1,4 +1,4 @@
-"""Means, differences of means and Kendall's tau, with their intervals."""
+"""Means, differences of means and Kendall's tau, with confidence intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from scalesearch.pareto.noise import pool_noise
 
 N_RESAMPLES = 2000  # of the bootstrap
-MIN_ROWS_FOR_TAU = 3  # rows that have an order worth a correlation
+MIN_ROWS_FOR_TAU = 3  # rows below which no rank correlation is computed
 
 
 @dataclass(frozen=True)
 class ConfidenceInterval:
-    """A mean or a correlation with its interval, which is None where too few are known."""
+    """Estimate with its confidence interval; ``low`` and ``high`` are None if it is unknown."""
 
     value: float
     low: float | None = None
@@ -26,7 +26,7 @@ class ConfidenceInterval:
 
 
 def mean_interval(values: Sequence[float], confidence: float) -> ConfidenceInterval:
-    """Mean with Student's interval."""
+    """Mean with Student's t interval."""
     value = float(np.mean(values))
     if len(values) < 2 or not np.isfinite(value):
         return ConfidenceInterval(value)
@@ -36,7 +36,7 @@ def mean_interval(values: Sequence[float], confidence: float) -> ConfidenceInter
 
 def welch_interval(first: Sequence[float], second: Sequence[float],
                    confidence: float) -> ConfidenceInterval | None:
-    """Difference of the means, with Welch's interval; None where either has no value."""
+    """Difference of two means with Welch's interval; None if either sample is empty."""
     if not first or not second:
         return None
     value = float(np.mean(first) - np.mean(second))
@@ -50,8 +50,9 @@ def welch_interval(first: Sequence[float], second: Sequence[float],
 
 def kendall_tau_interval(table: NDArray[np.float64], confidence: float,
                          seed: int = 0) -> ConfidenceInterval | None:
-    """:func:`kendall_tau` with a percentile bootstrap over the rows, from ``seed``."""
-    if (value := kendall_tau(table)) is None:
+    """:func:`kendall_tau` of ``table`` (n, 2) with a percentile bootstrap over the rows."""
+    value = kendall_tau(table)
+    if value is None:
         return None
     low, high = np.quantile(bootstrap_kendall_taus(table, seed),
                             [(1 - confidence) / 2, (1 + confidence) / 2])
@@ -59,23 +60,28 @@ def kendall_tau_interval(table: NDArray[np.float64], confidence: float,
 
 
 def kendall_tau(table: NDArray[np.float64]) -> float | None:
-    """Kendall's tau-b of the two columns; None of fewer than three rows, or where a column is constant."""
+    """Kendall's tau-b of two columns (n, 2); None if n < 3 or a column is constant."""
     if len(table) < MIN_ROWS_FOR_TAU:
         return None
-    from scipy import stats  # half a second, for which only audits have to wait
+    from scipy import stats  # takes half a second, so only audits import it
 
     value = float(stats.kendalltau(table[:, 0], table[:, 1]).statistic)
     return None if np.isnan(value) else value
 
 
 def bootstrap_kendall_taus(table: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """Kendall's tau-b of tables of rows drawn with replacement, from the signs of all pairs; constant ones left out."""
-    one, other = (np.sign(column[:, None] - column[None])
-                  for column in np.where(np.isinf(table), 1e300, table).T)
+    """(at most N_RESAMPLES,) Kendall's tau-b of resampled rows of ``table`` (n, 2).
+
+    It is computed from the signs of all pairs of rows. Resamples with a constant column are
+    excluded.
+    """
+    x_signs, y_signs = (np.sign(column[:, None] - column[None])  # (n, n)
+                        for column in np.where(np.isinf(table), 1e300, table).T)
     counts = np.random.default_rng(seed).multinomial(
         len(table), np.full(len(table), 1 / len(table)), N_RESAMPLES)
     pairs = [np.einsum("di,ij,dj->d", counts, signs, counts, optimize=True)
-             for signs in (one * other, one * one, other * other)]
-    there = (pairs[1] > 0) & (pairs[2] > 0)
-    taus: NDArray[np.float64] = pairs[0][there] / np.sqrt(pairs[1][there] * pairs[2][there])
+             for signs in (x_signs * y_signs, x_signs * x_signs, y_signs * y_signs)]
+    is_defined = (pairs[1] > 0) & (pairs[2] > 0)
+    taus: NDArray[np.float64] = (pairs[0][is_defined]
+                                 / np.sqrt(pairs[1][is_defined] * pairs[2][is_defined]))
     return taus

@@ -1,4 +1,4 @@
-"""Labels of metrics, costs and protocols, with units, and which of two values is better."""
+"""Labels of metrics, costs and protocols, with units and directions."""
 
 import math
 from collections.abc import Mapping
@@ -14,29 +14,29 @@ COST_LABELS = {"params": "parameters", "macs": "multiply-accumulates per sentenc
                "flops": "FLOPs per sentence pair", "memory.weights": "Weights (bytes, float32)",
                "memory.cache": "Key-value cache (bytes, float32)",
                "memory.activations": "Training activations (bytes, float32)",
-               "load.mean": "Mean load (uses of a weight in a pass)",
+               "load.mean": "Mean load (uses of a weight per pass)",
                "load.balance": "Balance of loads (Jain's index, 0 to 1)",
-               "load.min": "Least load (uses of a weight in a pass)",
-               "load.max": "Greatest load (uses of a weight in a pass)",
+               "load.min": "Minimum load (uses of a weight per pass)",
+               "load.max": "Maximum load (uses of a weight per pass)",
                "artifact.bytes": "Exported files (bytes)",
-               "latency.predicted": "Predicted latency (ms a sentence)",
-               "refusals.ctranslate2": "Parts that CTranslate2 cannot hold"}
+               "latency.predicted": "Predicted latency (ms per sentence)",
+               "refusals.ctranslate2": "Parts that CTranslate2 does not support"}
 SECTION_LABELS = {"total": "", "non_embedding": "non-embedding ", "embedding": "embedding ",
                   "encoder": "encoder ", "decoder": "decoder ", "output": "output "}
 SHORT_LABELS = {"params": "params", "macs": "MACs", "flops": "FLOPs"}
-COLUMN_UNITS = {"tokens": "target tokens", "loss": "nats per token", "seeds": "trainings",
+COLUMN_UNITS = {"tokens": "target tokens", "loss": "nats per token", "seeds": "training runs",
                 "seconds": "seconds"}
-EXTRA_COUNTS = ("norm", "bias")  # that some protocols count beside matrix products
+EXTRA_COUNTS = ("norm", "bias")  # counted by some protocols in addition to matrix products
 
 
 def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
-    """Axis label of a metric or cost: what it is, its unit, and for work the protocol, in a second line."""
+    """Axis label of a metric or cost with its unit; work has its protocol in a second line."""
     group, _, section = name.partition(".")
     metric = name.removeprefix("test.")
     if metric in METRICS:
-        return _of_split(METRICS[metric].label,
-                         "" if metric in EFFICIENCY_METRICS else "validation" if metric == name
-                         else "test")
+        if metric in EFFICIENCY_METRICS:
+            return METRICS[metric].label
+        return _add_split(METRICS[metric].label, "validation" if metric == name else "test")
     if name in COST_LABELS:
         return _artifact_label(name, protocol or {}) or COST_LABELS[name]
     label = (SECTION_LABELS[section] + COST_LABELS[group]).strip()
@@ -51,42 +51,42 @@ def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
 
 
 def _artifact_label(name: str, protocol: ProtocolDict) -> str:
-    """Label of a cost of an artifact that the protocol names; empty for others."""
+    """Label of a cost of the protocol's artifact or latency fit; empty for other costs."""
     artifact = protocol.get("artifact")
     fit = protocol.get("fit")
     if name == "artifact.bytes" and artifact:
         return f"Files of {artifact} (bytes)"
     if name == "latency.predicted" and fit:
-        setup = str(fit).partition(";")[0].split(", ")  # all of it stands in the notes
+        setup = str(fit).partition(";")[0].split(", ")  # shortened: the notes have the full text
         return f"{COST_LABELS[name]}\n({setup[0]} on {setup[-1]})"
     return ""
 
 
-def _of_split(words: str, split: str) -> str:
-    """``BLEU (validation)``, ``Loss (nats per token, validation)``."""
-    if not split:
-        return words
-    return f"{words[:-1]}, {split})" if words.endswith(")") else f"{words} ({split})"
+def _add_split(label: str, split: str) -> str:
+    """Add a split: ``BLEU (validation)``, ``Loss (nats per token, validation)``."""
+    return f"{label[:-1]}, {split})" if label.endswith(")") else f"{label} ({split})"
 
 
 def one_line_label(name: str, protocol: ProtocolDict | None = None) -> str:
-    """The label on one line."""
+    """Axis label on one line."""
     return axis_label(name, protocol).replace("\n", " ")
 
 
 def column_unit(name: str) -> str:
-    """Unit of a column of a study's table; empty where it has none, as names, states and answers."""
+    """Unit of a column of a study's table; empty for names, states and hyperparameters."""
     plain = name.removeprefix("test.").removesuffix(".sd").removesuffix(".half_width")
     group = plain.partition(".")[0] if "." in plain else ""
-    words = METRICS[plain].label if plain in METRICS else COST_LABELS.get(plain) or COST_LABELS.get(
+    label = METRICS[plain].label if plain in METRICS else COST_LABELS.get(plain) or COST_LABELS.get(
         group, "")
-    inside = words.partition("(")[2].rpartition(")")[0]  # Loss (nats per token)
-    return inside or words or COLUMN_UNITS.get(plain.rpartition("_")[2], "")
+    unit = label.partition("(")[2].rpartition(")")[0]  # Loss (nats per token)
+    return unit or label or COLUMN_UNITS.get(plain.rpartition("_")[2], "")
 
 
 def column_heading(name: str) -> str:
-    """Heading of a column whose caption names the protocol: ``BLEU (validation)``, ``MACs``,
-    ``params, non-embedding``."""
+    """Heading of a column of a table whose caption names the protocol.
+
+    Examples: ``BLEU (validation)``, ``MACs``, ``params, non-embedding``.
+    """
     group, _, section = name.partition(".")
     if group not in SHORT_LABELS:
         return one_line_label(name)
@@ -94,10 +94,10 @@ def column_heading(name: str) -> str:
 
 
 def format_protocol(protocol: ProtocolDict) -> str:
-    """``protocol forward, 15 source and 15 target tokens, vocabulary 8,000``, and what else it counts."""
+    """Describe a protocol: ``protocol forward, 15 source and 15 target tokens, …``."""
     counts = protocol.get("counts") or {}
-    extra = "".join(f", plus {count} per {kind} element"
-                    for kind, count in counts.items() if kind in EXTRA_COUNTS)
+    extra = "".join(f", plus {count} per {operation} element"
+                    for operation, count in counts.items() if operation in EXTRA_COUNTS)
     artifact = f"; files of {protocol['artifact']}" if protocol.get("artifact") else ""
     latency = f"; latency of {protocol['fit']}" if protocol.get("fit") else ""
     return (f"protocol {protocol['name']}, {_tokens(protocol)}, "
@@ -109,51 +109,51 @@ def _tokens(protocol: ProtocolDict) -> str:
         return f"{protocol['source']} source and {protocol['target']} target tokens"
     pairs = (f"{int(vocab):,}: {source} and {target}"
              for vocab, (source, target) in protocol["lengths"].items())
-    return ("source and target tokens as the corpus has them in each vocabulary "
-            f"({', '.join(pairs)})")
+    return f"mean source and target tokens of the corpus per vocabulary ({', '.join(pairs)})"
 
 
 def format_vocabulary(protocol: ProtocolDict) -> str:
-    """``vocabulary 8,000``, or that each architecture has its own."""
+    """Format the vocabulary: ``vocabulary 8,000`` or ``own vocabularies``."""
     vocab = protocol["vocab"]
     return "own vocabularies" if vocab == OWN_VOCABULARY else f"vocabulary {vocab:,}"
 
 
 def protocol_conventions(protocol: ProtocolDict) -> str:
-    """How MACs become FLOPs under a protocol, and what neither counts."""
-    return _read(protocol).conventions
+    """Conventions of a protocol: FLOPs per MAC, and the operations that are not counted."""
+    return _load_convention(protocol).conventions
 
 
 def describe_costs(protocol: ProtocolDict) -> str:
-    """What costs of a protocol are of, as a sentence."""
+    """Describe the protocol of costs and its conventions in a sentence."""
     return f"Costs: {format_protocol(protocol)}; {protocol_conventions(protocol)}."
 
 
 def weight_only_lines(protocol: ProtocolDict, *work: int) -> list[str]:
-    """Line on the ``macs.once`` of some architectures; none where all are 0."""
-    return _read(protocol).weight_work_lines(*work)
+    """Line on the ``macs.once`` values ``work`` of architectures; empty if all are 0."""
+    return _load_convention(protocol).weight_work_lines(*work)
 
 
-def _read(protocol: ProtocolDict) -> Convention:
+def _load_convention(protocol: ProtocolDict) -> Convention:
     return load_protocol({key: protocol[key] for key in ("name", "source", "target", "vocab")})
 
 
 def better_direction(name: str) -> str:
-    """``max`` or ``min``: which of a metric, or of a cost, is better."""
+    """Direction of a metric or cost: ``max`` if larger is better, else ``min``."""
     metric = METRICS.get(name.removeprefix("test."))
     return metric.direction if metric else "min"
 
 
 def format_scientific(value: float) -> str:
-    """A number to six digits, as people write it: ``2.23618 · 10¹⁴``."""
+    """Format a number to six digits in scientific notation: ``2.23618 · 10¹⁴``."""
     digits, _, exponent = f"{value:,.6g}".partition("e")
-    raised = str(int(exponent)).translate(
-        str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")) if exponent else ""
-    return f"{digits} · 10{raised}" if exponent else digits
+    if not exponent:
+        return digits
+    superscript = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{digits} · 10{superscript}"
 
 
 def format_value(value: Any) -> str:
-    """A hyperparameter's value: numbers to six digits, a gap as a dash."""
+    """Format the value of a hyperparameter: numbers to six digits, a missing value as a dash."""
     if value is None or (isinstance(value, float) and math.isnan(value)) or value == "":
         return "–"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
