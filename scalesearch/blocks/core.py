@@ -120,6 +120,18 @@ class Block:
         """Return the parts by name (composites)."""
         return {}
 
+    def residual_roles(self) -> Mapping[str, str]:
+        """Return the roles of maps and norms in a residual branch, by path of the part.
+
+        Scaling rules give each role its factors on initial values and learning rate.
+
+        - ``residual_out``: a last map; if the weights of all are zero, so is the output;
+        - ``residual_norm``: a norm after the last maps;
+        - ``residual_in``: a map before these, such as the values of attention;
+        - ``query``: the queries of attention.
+        """
+        return {}
+
     def forward(self, module: Any, *args: Any) -> Tensor:
         """Run the block.
 

@@ -105,6 +105,16 @@ class MultiPath(Block):
         """The paths by part name."""
         return {f"path_{n}": self.path for n in range(1, self.count + 1)}
 
+    def residual_roles(self) -> Mapping[str, str]:
+        norms = [] if self.merge is None else self.merge.path_norms
+        roles = {f"merge.{name}": "residual_norm" for name in norms}
+        for name, branch in self.branches.items():
+            for path, role in branch.residual_roles().items():
+                # A norm cancels the scale of the last map before it.
+                before_norm = norms and role == "residual_out"
+                roles[f"{name}.{path}"] = "residual_in" if before_norm else role
+        return roles
+
     def parts(self) -> Mapping[str, Block | Use]:
         return {**self.branches, **({} if self.merge is None else {"merge": self.merge})}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar
@@ -41,6 +42,10 @@ class FFN(Block):
     def copies_input(self) -> Any:
         parts: Any = self.parts()
         return parts[self.hidden_part].copies_input if self.hidden_part else False
+
+    def residual_roles(self) -> Mapping[str, str]:
+        return {**dict.fromkeys(self.parts(), "residual_in"),
+                **dict.fromkeys(self.output_projections, "residual_out")}
 
 
 FFNS: dict[str, type[FFN]] = {}

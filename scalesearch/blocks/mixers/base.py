@@ -70,6 +70,15 @@ class Mixer(Block):
         """The block for further occurrences of the sub-layer in a layer."""
         return self
 
+    def residual_roles(self) -> Mapping[str, str]:
+        if self.branches:
+            return {f"{name}.{path}": role for name, branch in self.branches.items()
+                    for path, role in branch.residual_roles().items()}
+        parts = self.parts()
+        roles = {"value": "residual_in", "query": "query",
+                 **dict.fromkeys(self.output_projections, "residual_out")}
+        return {path: role for path, role in roles.items() if path.partition(".")[0] in parts}
+
     def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
                 cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
         """Run the mixer.

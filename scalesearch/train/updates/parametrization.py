@@ -26,11 +26,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalesearch.blocks.ffn.base import FFN
 from scalesearch.blocks.layers import Layer
 from scalesearch.blocks.maps.linear_factories import LowRankLinear as LowRank
-from scalesearch.blocks.mixers.base import Mixer
-from scalesearch.blocks.multi_path import MultiPath
 from scalesearch.nn.init import chain_std, fan_in
 from scalesearch.nn.module import Module
 from scalesearch.train.recipe import LearningRate, Recipe
@@ -204,52 +201,44 @@ def _classify_weight(node: Module, path: str, name: str) -> WeightUse:
 
 
 def _position_factors(model: Any, recipe: Recipe) -> dict[str, Factors]:
-    """Return factors of weights in residual branches and in queries."""
+    """Return factors of weights in residual branches, by the roles that the blocks declare."""
     factors_of: dict[str, Factors] = {}
     for stack in ("encoder", "decoder"):
         layers = dict(_stack_layers(model, stack))
         for path, node in layers.items():
-            residual = (1.0, 1.0)
-            if recipe.residual_scaling == "scaled" or (
-                    recipe.residual_scaling == "deepnet" and node.block.norm == "post"):
-                residual = _residual_factors(model, stack, len(layers), node.block)
+            factors_by_role = _role_factors(model, stack, len(layers), node.block, recipe)
             for name, part in node.block.parts().items():
-                branch = part.block.path if isinstance(part.block, MultiPath) else part.block
-                if isinstance(branch, Mixer | FFN):
-                    for inner, factors in _branch_factors(part.block, residual, recipe):
-                        map_path = f"{path}.{name}.{inner}"
-                        factors_of |= _distribute_factors(
-                            model.get_submodule(map_path), map_path, *factors)
+                for inner_path, role in part.block.residual_roles().items():
+                    map_path = f"{path}.{name}.{inner_path}"
+                    factors = factors_by_role.get(role, (1.0, 1.0))
+                    if role == "query":
+                        factors = _query_factors(model, map_path, recipe)
+                    factors_of |= _distribute_factors(model.get_submodule(map_path), map_path,
+                                                      *factors)
     return factors_of
 
 
-def _branch_factors(block: Any, residual: Factors, recipe: Recipe) -> Iterator[tuple[str, Factors]]:
-    """Yield the maps of a residual branch with their factors."""
-    if isinstance(block, MultiPath) and block.merge is not None and block.merge.path_norms:
-        # Maps before a norm do not affect the scale of its output, so the norms are scaled instead.
-        scale = residual[0]
-        for name in block.merge.path_norms:
-            yield f"merge.{name}", (0.0 if recipe.zero_init else scale, scale)
-        residual = (1.0, residual[1])
-        recipe = replace(recipe, zero_init=False)
-    if isinstance(block, Mixer | MultiPath) and block.branches:
-        for name, part in block.branches.items():
-            for inner, factors in _branch_factors(part, residual, recipe):
-                yield f"{name}.{inner}", factors
-        return
-    output_scale, inner_scale = residual
-    parts = block.parts()
-    inner_names = tuple(parts) if isinstance(block, FFN) else ("value",)
-    for name in dict.fromkeys((*inner_names, *block.output_projections)):
-        if name.partition(".")[0] in parts:
-            if name in block.output_projections:
-                yield name, (0.0 if recipe.zero_init else output_scale * inner_scale, output_scale)
-            else:
-                yield name, (inner_scale, 1.0)
+def _role_factors(model: Any, stack: str, depth: int, layer: Any,
+                  recipe: Recipe) -> dict[str, Factors]:
+    """Return the factors of each role in the residual branches of a layer."""
+    output_scale = inner_scale = 1.0
+    if recipe.residual_scaling == "scaled" or (
+            recipe.residual_scaling == "deepnet" and layer.norm == "post"):
+        output_scale, inner_scale = _residual_factors(model, stack, depth, layer)
+    initial_output = 0.0 if recipe.zero_init else 1.0
+    return {"residual_in": (inner_scale, 1.0),
+            "residual_out": (initial_output * output_scale * inner_scale, output_scale),
+            "residual_norm": (initial_output * output_scale, output_scale)}
+
+
+def _query_factors(model: Any, map_path: str, recipe: Recipe) -> Factors:
+    """Return factors of queries that change the scale of scores from 1/√head_dim to 1/head_dim."""
     reference_head_dim = recipe.lr.reference_sizes.head_dim
-    if recipe.lr.rule == "mup" and reference_head_dim and "query" in parts:
-        factor = math.sqrt(reference_head_dim / block.head_dim)  # 1/head_dim instead of 1/√head_dim
-        yield "query", (factor, factor)
+    if recipe.lr.rule != "mup" or not reference_head_dim:
+        return 1.0, 1.0
+    mixer: Any = model.get_submodule(map_path.rpartition(".")[0]).block
+    factor = math.sqrt(reference_head_dim / mixer.head_dim)
+    return factor, factor
 
 
 def _distribute_factors(
