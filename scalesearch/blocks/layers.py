@@ -7,9 +7,9 @@ sum. The norm of a step is named after its first sub-layer (``attention_norm``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -27,21 +27,6 @@ NORM_POSITIONS = ("pre", "post")
 SECOND_FFN = "ffn_again"  # a second call of the feed-forward network before it, with its weights
 
 SublayerOrder: TypeAlias = tuple[tuple[str, ...], ...]  # words of the sub-layers of each step
-
-
-def apply_residual(m: Any, norm: str, normalize: Any, x: Tensor, f: Callable[[Any], Any]) -> Tensor:
-    """Apply a sub-layer with its residual, norm and dropout.
-
-    Args:
-        m: module of the layer.
-        norm: ``pre`` or ``post``.
-        normalize: the norm.
-        x: input (batch, positions, d).
-        f: the sub-layer.
-    """
-    y = f(autocast_input(normalize(x) if norm == "pre" else x))
-    y = add_promoted(x, dropout(y, m.dropout_rates.residual, m.training))
-    return y if norm == "pre" else normalize(y)
 
 
 @block
@@ -117,7 +102,7 @@ class Layer(Block):
         """Name of the norm of the last step."""
         return f"{self.steps[-1][0][1]}_norm"
 
-    @property
+    @cached_property
     def path_names(self) -> list[str]:
         """Names of the paths of the whole layer; one empty name without parallel paths."""
         paths = self.multi_path
@@ -201,33 +186,65 @@ class Layer(Block):
             memory_bias: bias of its scores, which hides padding.
             cache: as for mixers.
         """
-        def call_part(path: str, slot: str, name: str, y: Tensor) -> Tensor:
+        context = (token_mask, bias, carried_scores, memory, memory_bias, cache)
+        if len(self.path_names) > 1:
+            return self._forward_paths(module, x, context)
+        for step in self.steps:
+            norm = getattr(module, f"{step[0][1]}_norm")
+            y = self._run_step(module, step, norm(x) if self.norm == "pre" else x, context)
+            x = _add_residual(module, x, y)
+            if self.norm == "post":
+                x = norm(x)
+        return x
+
+    def _run_step(self, module: Any, step: Sequence[tuple[str, str]], x: Tensor,
+                  context: tuple[Any, ...], path: str = "") -> Tensor:
+        """Return the sum of the sub-layers of a step, (batch, positions, d).
+
+        Args:
+            module: module of the layer.
+            step: words and part names of the sub-layers.
+            x: their input.
+            context: the arguments of :meth:`forward` after ``x``.
+            path: name of the path of the layer; empty if there is only one.
+        """
+        token_mask, bias, carried_scores, memory, memory_bias, cache = context
+        scores = select_path(path, (carried_scores,))[0]
+        x = autocast_input(x)
+        outputs = []
+        for slot, name in step:
             part = _path_module(module, name, path)
-            scores = select_path(path, (carried_scores,))[0]
             if slot == "ffn":
-                return part(y)
-            if slot != "cross":
-                return part(y, token_mask, bias, cache, scores)
-            if cache is None or cache.groups is None:
-                return part(y, None, memory_bias, cache, scores, memory)
-            grid = cache.groups.to_grid(y)
-            return cache.groups.from_grid(part(grid, None, memory_bias, cache, scores, memory))
+                outputs.append(part(x))
+            elif slot != "cross":
+                outputs.append(part(x, token_mask, bias, cache, scores))
+            elif cache is None or cache.groups is None:
+                outputs.append(part(x, None, memory_bias, cache, scores, memory))
+            else:
+                grid = cache.groups.to_grid(x)
+                y = part(grid, None, memory_bias, cache, scores, memory)
+                outputs.append(cache.groups.from_grid(y))
+        return reduce(add_promoted, outputs)
 
-        def call_step(path: str, step: list[tuple[str, str]], y: Tensor) -> Tensor:
-            return reduce(add_promoted, (call_part(path, *part, y) for part in step))
-
+    def _forward_paths(self, module: Any, x: Tensor, context: tuple[Any, ...]) -> Tensor:
+        """Run parallel paths of the whole layer, and merge them."""
         states = dict.fromkeys(self.path_names, x)
-        if self.norm == "pre":
-            normalized = getattr(module, f"{self.steps[0][0][1]}_norm")(x)  # once for all paths
+        first_norm = f"{self.steps[0][0][1]}_norm"
+        # the paths of a pre-norm layer have a common first norm
+        normalized = getattr(module, first_norm)(x) if self.norm == "pre" else x
         for index, step in enumerate(self.steps):
             for path, state in states.items():
                 if self.norm == "pre" and index == 0:
-                    normalize: Any = lambda y: normalized  # noqa: E731
-                else:
-                    normalize = _path_module(module, f"{step[0][1]}_norm", path)
-                states[path] = apply_residual(module, self.norm, normalize, state,
-                                              partial(call_step, path, step))
-        return module.merge(x, list(states.values())) if len(states) > 1 else states[""]
+                    y = self._run_step(module, step, normalized, context, path)
+                    states[path] = _add_residual(module, state, y)
+                    continue
+                norm = _path_module(module, f"{step[0][1]}_norm", path)
+                y = norm(state) if self.norm == "pre" else state
+                state = _add_residual(module, state,
+                                      self._run_step(module, step, y, context, path))
+                states[path] = norm(state) if self.norm == "post" else state
+        merged: Tensor = module.merge(x, list(states.values()))
+        return merged
 
 
 @block
@@ -272,6 +289,11 @@ class DecoderLayer(Layer):
     def effective_order(self) -> SublayerOrder:
         return self.sublayer_order or (self.interleaved_order if self.interleaved
                                        else self.default_order)
+
+
+def _add_residual(module: Any, x: Tensor, y: Tensor) -> Tensor:
+    """Return x + dropout(y)."""
+    return add_promoted(x, dropout(y, module.dropout_rates.residual, module.training))
 
 
 def _path_module(m: Any, name: str, path: str) -> Any:

@@ -133,12 +133,12 @@ class Attention(Mixer):
                              f"width {self.d}, not {self.widths[role]}")
         return None
 
-    @property
+    @functools.cached_property
     def gating(self) -> Gating:
         """The computation of the gate between queries, keys and values."""
         return Gating(self.gate, self.cross)
 
-    @property
+    @functools.cached_property
     def widths(self) -> dict[str, Size]:
         """Features of queries (Q), keys (K) and values (V) over all heads."""
         key_heads = self.kv_heads if is_set(self.kv_heads) else self.score_heads
@@ -255,7 +255,8 @@ class Attention(Mixer):
         if self.kv_heads:
             key = self._repeat_heads(key, self.score_heads)
             value = self._repeat_heads(value, self.bias_heads)
-        context = (carried_scores, x) if isinstance(self._core(), ExplicitAttention) else ()
+        is_explicit = isinstance(module.core.block, ExplicitAttention)
+        context = (carried_scores, x) if is_explicit else ()
         mixed = module.core(query, key, value, bias, *context)  # (batch, heads, queries, n)
         mixed = mixed.transpose(1, 2).flatten(2)  # (batch, queries, heads · head_dim)
         mixed = self.gating.gate_after_projection("QgV", projection, mixed, x)
