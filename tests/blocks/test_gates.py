@@ -112,7 +112,7 @@ def test_leak_of_the_published_gate_is_detected(monkeypatch: pytest.MonkeyPatch)
 
     causal_gating = Attention.gating
     leaking = PublishedGating("QgV", True)
-    choose = property(lambda self: leaking if self.cross else causal_gating.fget(self))
+    choose = property(lambda self: leaking if self.cross else causal_gating.func(self))
     monkeypatch.setattr(Attention, "gating", choose)
     with refuses("not-causal", "a later target token"):
         check_causality(copy.deepcopy(model("none", "QgV")), V)
