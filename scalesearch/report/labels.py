@@ -153,7 +153,7 @@ def format_scientific(value: float) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Format the value of a hyperparameter: numbers to six digits, a missing value as a dash."""
+    """Format a hyperparameter: numbers to six digits, a missing value as a dash."""
     if value is None or (isinstance(value, float) and math.isnan(value)) or value == "":
         return "–"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,21 +1,21 @@
-"""Tables in Markdown, LaTeX and CSV, in which every cell is data: no markup, no formula."""
+"""Tables in Markdown, LaTeX and CSV; cells are escaped, so they contain no markup or formula."""
 
 import pandas as pd
 
 from scalesearch.terminal import escape_control_characters
 
-FORMULA_PREFIXES = ("=", "+", "-", "@", "\t")  # what spreadsheets run begins with one of these
+FORMULA_PREFIXES = ("=", "+", "-", "@", "\t")  # first characters of formulas in spreadsheets
 
 
 def to_markdown(texts: pd.DataFrame, n_left_aligned: int = 1) -> str:
-    """Markdown table of cells that are text; the first ``n_left_aligned`` columns are set to the left."""
-    align = ["left" if at < n_left_aligned else "right" for at in range(texts.shape[1])]
+    """Format text cells as a Markdown table; the first ``n_left_aligned`` columns align left."""
+    align = ["left" if column < n_left_aligned else "right" for column in range(texts.shape[1])]
     cells = texts.map(_in_markdown).rename(columns=_in_markdown)
     return str(cells.to_markdown(index=False, colalign=align, disable_numparse=True))
 
 
 def to_latex(texts: pd.DataFrame) -> str:
-    """``tabular`` with the rules of the booktabs package; the first column is set to the left."""
+    """Format text cells as a ``tabular`` for the booktabs package; the first column aligns left."""
     cells = texts.map(one_line).rename(columns=one_line)
     style = cells.style.hide(axis="index").format(escape="latex").format_index(
         escape="latex", axis="columns")
@@ -24,13 +24,13 @@ def to_latex(texts: pd.DataFrame) -> str:
 
 
 def to_csv(table: pd.DataFrame) -> str:
-    """CSV; what a spreadsheet would run begins with an apostrophe."""
+    """Format as CSV; an apostrophe precedes cells that a spreadsheet would take for formulas."""
     texts = table.select_dtypes(["object", "string"]).map(_in_csv)
     return str(table.assign(**texts).rename(columns=_in_csv).to_csv(index=False))
 
 
 def one_line(text: object) -> str:
-    """Text on one line, in which nothing steers a terminal."""
+    """Convert to text on one line, with control characters escaped."""
     return " ".join(escape_control_characters(text).split())
 
 

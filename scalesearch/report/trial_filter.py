@@ -1,4 +1,4 @@
-"""Conditions over the rows of a study's table: scores, costs and answers, in the language of constraints."""
+"""Filter for the rows of a study's table, in the expression language of constraints."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from scalesearch.space.syntax.value_parser import parse_expression
 
 
 def filter_trials(trials: pd.DataFrame, condition: str) -> pd.DataFrame:
-    """The rows that meet ``condition``, such as ``params.total <= 2M and bleu >= 30``.
+    """Select the rows that meet a condition on scores, costs and parameters.
 
     Args:
-        trials: as of :func:`scalesearch.report.table.trials_frame`.
+        trials: a row per trial (see :func:`scalesearch.report.table.trials_frame`).
+        condition: expression such as ``params.total <= 2M and bleu >= 30``.
 
     Raises:
-        SpaceErrors: it is no condition, names what no row has, or speaks of scores on test.
+        ConfigError: the condition has a syntax error, an unknown name or a test score.
 
     Example:
         >>> trials = pd.DataFrame({"bleu": [29.0, 31.0], "params.total": [1, 2]})
@@ -32,32 +33,32 @@ def filter_trials(trials: pd.DataFrame, condition: str) -> pd.DataFrame:
     node = scalar_from_text("condition", "", condition)
     try:
         expression = parse_expression(condition)
-    except ValueSyntaxError as problem:
-        raise ConfigError([Problem(node.position_of(problem.span), problem.message, problem.help,
-                                   code=problem.code)]) from None
-    for name in _unknown(expression, trials):
-        known = [column.removeprefix(PARAM_PREFIX)
-                 for column in trials if not column.startswith("test.")]
-        near = closest_match(name, known)
-        what = "a score on test, which chooses nothing" if name.startswith(
-            "test.") else "nothing that a candidate has"
-        raise ConfigError([Problem(node.display_position, f"`{name}` is {what}",
-                                   f"did you mean `{near}`?" if near else None,
+    except ValueSyntaxError as error:
+        raise ConfigError([Problem(node.position_of(error.span), error.message, error.help,
+                                   code=error.code)]) from None
+    for name in _invalid_names(expression, trials):
+        valid_names = [column.removeprefix(PARAM_PREFIX)
+                       for column in trials if not column.startswith("test.")]
+        suggestion = closest_match(name, valid_names)
+        reason = ("a test score, which must not select candidates; use a validation score"
+                  if name.startswith("test.") else "not a score, cost or parameter of a candidate")
+        raise ConfigError([Problem(node.display_position, f"`{name}` is {reason}",
+                                   f"did you mean `{suggestion}`?" if suggestion else None,
                                    code="unknown-key")])
-    return trials[[_holds(expression, row) for _, row in trials.iterrows()]]
+    return trials[[_is_true(expression, row) for _, row in trials.iterrows()]]
 
 
-def _unknown(expression: Expr, rows: pd.DataFrame) -> list[str]:
-    """Names that are no column of ``rows``, and no word among the answers either."""
-    words = {str(value) for column in rows if column.startswith(PARAM_PREFIX)
-             for value in rows[column]}
+def _invalid_names(expression: Expr, trials: pd.DataFrame) -> list[str]:
+    """Test scores, and names that are neither a column nor a value of a parameter."""
+    values = {str(value) for column in trials if column.startswith(PARAM_PREFIX)
+              for value in trials[column]}
     names = [node.text for node in iter_subexpressions(expression) if isinstance(node, Name)]
     return [name for name in names if name.startswith("test.") or
-            not (name in rows or PARAM_PREFIX + name in rows or name in words)]
+            not (name in trials or PARAM_PREFIX + name in trials or name in values)]
 
 
-def _holds(expression: Expr, row: pd.Series[Any]) -> bool:
-    """Whether it is true of ``row``; what a row lacks makes nothing true."""
+def _is_true(expression: Expr, row: pd.Series[Any]) -> bool:
+    """Whether the expression is true for ``row``; False if it needs a missing value."""
     def lookup(name: str) -> Any:
         value = row.get(name, row.get(PARAM_PREFIX + name, name))
         return ABSENT if value is None or value == "" or value != value else value

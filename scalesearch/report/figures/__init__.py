@@ -1,4 +1,4 @@
-"""Figures: trade-offs, populations, sweeps, audits, and the style of them all.
+"""Figures of trade-offs, populations, sweeps and audits, and their common style.
 
-May import the tables and labels of :mod:`scalesearch.report`.
+This package may import the tables and labels of :mod:`scalesearch.report`.
 """

@@ -1,4 +1,4 @@
-"""Figures of a space under a budget: its candidates in the plane of two costs, and which answers leave room."""
+"""Figures of a space under a budget: costs of candidates, and feasible shares of values."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,46 +27,50 @@ from scalesearch.report.figures.style import (
 )
 from scalesearch.report.labels import SHORT_LABELS, axis_label
 
-PLANE_AXES = ("macs.total", "params.non_embedding")  # costs on its horizontal and vertical axis
-MAX_BARS = 12  # of one parameter; more values of a range are put together
-BAR_HEIGHT = 0.16  # inches a bar takes
-MAX_COLUMN_HEIGHT = 8.0
-MAX_COLUMNS = 3  # inches of a column of panels, and columns of a page
-SharePanel = tuple[str, pd.DataFrame]  # a parameter and its answers
+PLANE_AXES = ("macs.total", "params.non_embedding")  # costs on the horizontal and vertical axis
+MAX_BARS = 12  # per parameter; more values of a range are merged into bins
+BAR_HEIGHT = 0.16  # inches
+MAX_COLUMN_HEIGHT = 8.0  # inches of a column of panels
+MAX_COLUMNS = 3  # columns of panels on a page
+SharePanel = tuple[str, pd.DataFrame]  # a parameter, and a row per value
 
 
 def plot_cost_plane(sample: pd.DataFrame, front: Sequence[tuple[float, float]],
                     limits: Mapping[str, float], protocol: Mapping[str, Any],
                     references: Sequence[tuple[float, float, str]] = ()) -> Figure:
-    """Candidates of a space by two costs, the budget's box, the front, and named points; all on log axes.
+    """Plot candidates of a space in the plane of two costs, with budget and front.
 
     Args:
-        sample: a row a candidate, with both costs and ``fits``.
-        front, references: (x, y) and (x, y, name) in the order of ``PLANE``.
-        limits: cost to the most that is allowed.
+        sample: a row per candidate, with both costs and ``fits``.
+        front: (x, y) of the candidates on the front, in the order of ``PLANE_AXES``.
+        limits: cost to the largest feasible value.
+        protocol: protocol of the costs, as JSON.
+        references: (x, y, name) of the references, in the order of ``PLANE_AXES``.
     """
     x, y = PLANE_AXES
     with new_figure(5.2, 4.5) as (figure, (axes,)):
         axes.set(xscale="log", yscale="log", xlabel=axis_label(x, protocol),
                  ylabel=axis_label(y, protocol))
-        over = [f"{name} over {EngFormatter(sep='')(most)}"
-                for name, most in limits.items() if name not in PLANE_AXES]
-        gray = f"does not fit ({', or '.join(['beyond the box', *over])}, or a constraint)"
-        for fits, color, label in ((False, DOMINATED_COLOR, gray), (True, FRONT_COLOR, "fits")):
+        other_limits = [f"{name} over {EngFormatter(sep='')(limit)}"
+                        for name, limit in limits.items() if name not in PLANE_AXES]
+        reasons = ", ".join(["outside the box", *other_limits])
+        infeasible = f"infeasible ({reasons}, or violates a constraint)"
+        for fits, color, label in ((False, DOMINATED_COLOR, infeasible),
+                                   (True, FRONT_COLOR, "feasible")):
             rows = sample[sample["fits"] == fits]
             axes.scatter(rows[x], rows[y], s=5, color=color, alpha=0.5, linewidths=0, label=label,
                          zorder=2 + fits)
         if front:
-            short = [SHORT_LABELS.get(name.partition(".")[0], name) for name in (y, x)]
+            x_name, y_name = (SHORT_LABELS.get(name.partition(".")[0], name) for name in (x, y))
             axes.plot(*zip(*sorted(front)), color=TEXT_COLOR, linewidth=1.1, zorder=5,
-                      label="most {} for the {}".format(*short))
+                      label=f"maximum {y_name} by {x_name}")
         points = [(point[0], point[1]) for point in references]
         if points:
             axes.scatter(*np.array(points).T, marker="D", s=26, facecolors="white",
                          edgecolors=REFERENCE_COLOR, zorder=6)
-        _box(axes,
-             *((f"{name} at most {EngFormatter(sep='')(limits[name])}", limits[name])
-               if name in limits else None for name in PLANE_AXES))
+        _draw_limits(axes,
+                     *((f"{name} at most {EngFormatter(sep='')(limits[name])}", limits[name])
+                       if name in limits else None for name in PLANE_AXES))
         set_log_size_ticks(axes.xaxis)
         set_log_size_ticks(axes.yaxis)
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", markerscale=2,
@@ -76,8 +80,12 @@ def plot_cost_plane(sample: pd.DataFrame, front: Sequence[tuple[float, float]],
     return figure
 
 
-def _box(axes: Axes, right: tuple[str, float] | None, top: tuple[str, float] | None) -> None:
-    """The budget, each limit with its words, inside the axes whatever the candidates have; beyond it is shaded."""
+def _draw_limits(axes: Axes, right: tuple[str, float] | None,
+                 top: tuple[str, float] | None) -> None:
+    """Draw the limits (label, value) of both axes and shade the area beyond them.
+
+    The axes are extended to contain the limits.
+    """
     spans = [list(axes.get_xlim()), list(axes.get_ylim())]
     for limit, span, shade, edge in ((right, spans[0], axes.axvspan, axes.axvline),
                                      (top, spans[1], axes.axhspan, axes.axhline)):
@@ -91,57 +99,62 @@ def _box(axes: Axes, right: tuple[str, float] | None, top: tuple[str, float] | N
 
 
 def plot_feasible_shares(values: pd.DataFrame, is_exact: bool) -> Figure:
-    """The feasible share of every answer, as bars, a panel a parameter; ``values`` as ``Feasibility.values``.
+    """Plot the feasible share of each value as bars, with a panel per parameter.
 
-    A page holds those parameters whose answers differ most.
+    If a page does not have room for all parameters, it shows those whose shares differ most.
+
+    Args:
+        values: a row per value, as ``Feasibility.values``.
+        is_exact: whether the shares count all configurations; otherwise they are of a sample.
     """
-    every = [(str(name), bin_values(rows, MAX_BARS))
-             for name, rows in values.groupby("parameter", sort=False)]
-    every = [(name, rows) for name, rows in every if len(rows) > 1]
-    panels = _most_influential(every)
-    columns = _in_columns(panels)
-    tallest = max(1.0, *(sum(_height(rows) for _, rows in column) for column in columns))
+    all_panels = [(str(name), bin_values(rows, MAX_BARS))
+                  for name, rows in values.groupby("parameter", sort=False)]
+    all_panels = [(name, rows) for name, rows in all_panels if len(rows) > 1]
+    panels = _most_influential(all_panels)
+    columns = _split_into_columns(panels)
+    max_height = max(1.0, *(sum(_panel_height(rows) for _, rows in column) for column in columns))
     with figure_style():
-        figure = Figure(figsize=(max(5.2, 3.6 * len(columns)), tallest + 0.5), layout="constrained")
+        figure = Figure(figsize=(max(5.2, 3.6 * len(columns)), max_height + 0.5),
+                        layout="constrained")
         FigureCanvasAgg(figure)
         for part, column in zip(figure.subfigures(1, len(columns), squeeze=False)[0], columns):
-            heights = [_height(rows) for _, rows in column]
-            # an empty one, so that bars are as high everywhere
-            heights.append(max(1e-3, tallest - sum(heights)))
-            *drawn, rest = part.subplots(
+            heights = [_panel_height(rows) for _, rows in column]
+            # an empty panel fills the column, so that all bars have the same height
+            heights.append(max(1e-3, max_height - sum(heights)))
+            *panel_axes, empty_axes = part.subplots(
                 len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
-            rest.set_axis_off()
-            for axes, (name, rows) in zip(drawn, column):
-                _draw_shares(axes, name, rows, last=axes is drawn[-1])
-        rest = f"; the {len(panels)} of {len(every)} parameters that matter most" if len(
-            panels) < len(every) else ""
-        figure.supxlabel(f"feasible share of {'answer sheets' if is_exact else 'draws'} (%){rest}",
-                         fontsize=9)
+            empty_axes.set_axis_off()
+            for axes, (name, rows) in zip(panel_axes, column):
+                _draw_shares(axes, name, rows, last=axes is panel_axes[-1])
+        selection = (f"; the {len(panels)} of {len(all_panels)} parameters with the largest effect"
+                     if len(panels) < len(all_panels) else "")
+        population = "configurations" if is_exact else "sampled configurations"
+        figure.supxlabel(f"feasible share of {population} (%){selection}", fontsize=9)
     return figure
 
 
-def _height(rows: pd.DataFrame) -> float:
-    return len(rows) * BAR_HEIGHT + 0.35
+def _panel_height(rows: pd.DataFrame) -> float:
+    return len(rows) * BAR_HEIGHT + 0.35  # inches, with the title
 
 
 def _most_influential(panels: Sequence[SharePanel]) -> list[SharePanel]:
-    """The panels, in their order, whose shares differ most and that a page has room for."""
+    """Select the panels whose shares differ most, as many as a page has room for, in order."""
     room = MAX_COLUMNS * (MAX_COLUMN_HEIGHT - BAR_HEIGHT * MAX_BARS)
-    kept = set()
+    selected: set[str] = set()
     for name, rows in sorted(panels,
                              key=lambda panel: panel[1]["share"].min() - panel[1]["share"].max()):
-        room -= _height(rows)
-        if room < 0 and kept:
+        room -= _panel_height(rows)
+        if room < 0 and selected:
             break
-        kept.add(name)
-    return [panel for panel in panels if panel[0] in kept]
+        selected.add(name)
+    return [panel for panel in panels if panel[0] in selected]
 
 
-def _in_columns(panels: Sequence[SharePanel]) -> list[list[SharePanel]]:
-    """Panels in their order, in columns within ``HIGHEST``."""
+def _split_into_columns(panels: Sequence[SharePanel]) -> list[list[SharePanel]]:
+    """Split panels into columns that are at most ``MAX_COLUMN_HEIGHT`` high, in order."""
     columns: list[list[SharePanel]] = [[]]
     for panel in panels:
-        if columns[-1] and sum(_height(rows)
+        if columns[-1] and sum(_panel_height(rows)
                                for _, rows in (*columns[-1], panel)) > MAX_COLUMN_HEIGHT:
             columns.append([])
         columns[-1].append(panel)
@@ -149,13 +162,13 @@ def _in_columns(panels: Sequence[SharePanel]) -> list[list[SharePanel]]:
 
 
 def _draw_shares(axes: Axes, name: str, rows: pd.DataFrame, last: bool) -> None:
-    places = np.arange(len(rows))[::-1]
+    heights = np.arange(len(rows))[::-1]
     axes.grid(False)
-    axes.barh(places, 100 * rows["share"], color=FRONT_COLOR, height=0.78)
-    axes.set_yticks(places, rows["value"].map(figure_text), fontsize=7)
+    axes.barh(heights, 100 * rows["share"], color=FRONT_COLOR, height=0.78)
+    axes.set_yticks(heights, rows["value"].map(figure_text), fontsize=7)
     axes.set_title(figure_text(name), loc="left", fontsize=8, pad=2)
     axes.set_xlim(0, 100)
     axes.tick_params(axis="x", labelbottom=last)
-    for at, share, verdict in zip(places, rows["share"], rows["verdict"]):
-        axes.annotate(verdict or f"{100 * share:.3g} %", (100 * share, at), (2, 0),
+    for height, share, verdict in zip(heights, rows["share"], rows["verdict"]):
+        axes.annotate(verdict or f"{100 * share:.3g} %", (100 * share, height), (2, 0),
                       textcoords="offset points", va="center", fontsize=6)

@@ -1,4 +1,4 @@
-"""The style of all figures: palette, canvas, axes of sizes, and how they are saved."""
+"""Common style of figures: palette, canvas, axes of sizes, and saving."""
 
 import warnings
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from scalesearch.files import write_atomic
 from scalesearch.report.text_tables import one_line
 
-# Okabe and Ito's palette, which readers with any color vision can tell apart.
+# Okabe and Ito's palette, which readers with color vision deficiency can distinguish
 FRONT_COLOR = "#0072B2"
 DOMINATED_COLOR = "#999999"
 REFERENCE_COLOR = "#D55E00"
@@ -41,26 +41,29 @@ RC_PARAMS: Any = {
     "legend.handletextpad": 0.4,
     "xtick.labelsize": 8,
     "ytick.labelsize": 8,
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that a figure is the same everywhere
+    "font.family": "DejaVu Sans",  # part of matplotlib, so that figures do not depend on the system
     "svg.fonttype": "path",
     "svg.hashsalt": "scalesearch",
     "pdf.fonttype": 42,
-    "text.parse_math": False,  # a `$` is a dollar
+    "text.parse_math": False,  # `$` is an ordinary character
 }
-MAX_NAME_LENGTH = 60  # of a name in a figure
-MAX_Y_LABEL_LENGTH = 36  # that fit along an upright axis
-FIGURE_WIDTH = 5.2  # inches of a figure in a column, at which its letters can be read on a phone
-MAX_TICKS = 5  # steps of an axis at most: drawing them is most of what a small figure takes
-# inches left and below (labels of two lines, ticks of five digits), right, above
+MAX_NAME_LENGTH = 60  # characters of a name in a figure
+MAX_Y_LABEL_LENGTH = 36  # characters of a label on one line of the vertical axis
+FIGURE_WIDTH = 5.2  # inches; text is still legible on a phone
+MAX_TICKS = 5  # per axis; drawing ticks takes most of the time of a small figure
+# inches to the left and below (labels of two lines, ticks of five digits), right, above
 MARGINS = (0.9, 0.63, 0.1, 0.11)
 
 
 @contextmanager
 def figure_style(rc_params: Any = ()) -> Iterator[None]:
-    """Context in which figures are drawn: the style, with ``rc_params`` of matplotlib's settings.
+    """Context in which figures have the common style.
 
-    A letter that no font has is drawn as a box, and what leaves no room is cut; matplotlib need not
-    warn of either.
+    Matplotlib's warnings on missing glyphs (drawn as boxes) and on layouts without enough room are
+    suppressed.
+
+    Args:
+        rc_params: further settings of matplotlib.
     """
     with matplotlib.rc_context(RC_PARAMS | dict(rc_params)), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph|constrained_layout not applied", UserWarning)
@@ -70,7 +73,13 @@ def figure_style(rc_params: Any = ()) -> Iterator[None]:
 @contextmanager
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1,
                **subplot_options: Any) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Figure of so many inches and its panels, row by row; ``shared``: as for ``Figure.subplots``."""
+    """Context with a new figure and its panels in row-major order.
+
+    Args:
+        width, height: size in inches.
+        rows, columns: grid of panels.
+        subplot_options: options of ``Figure.subplots``.
+    """
     with figure_style():
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(figure)
@@ -81,10 +90,14 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1,
 def fixed_size_panel(
         height: float = 3.6,
         margins: tuple[float, float, float, float] = MARGINS) -> Iterator[tuple[Figure, Axes]]:
-    """Figure of a column's width whose axes leave ``margins`` (inches), so that those of neighbors stand in line.
+    """Context with a new figure of fixed width and its axes, which leave fixed ``margins``.
 
-    Fitting the axes into it, as :func:`new_figure` does, takes half of all the time that a small
-    figure does.
+    Fixed margins align the axes of neighboring figures. They also take half the time of the
+    automatic layout of :func:`new_figure`.
+
+    Args:
+        height: inches.
+        margins: inches to the left, below, to the right and above.
     """
     left, below, right, above = margins
     with figure_style():
@@ -97,39 +110,47 @@ def fixed_size_panel(
 
 
 def freeze_layout(figure: Figure) -> None:
-    """Places the axes of a finished figure for good, so that what is put beside them stays there."""
-    if engine := figure.get_layout_engine():
+    """Fix the positions of the axes, so that labels placed afterwards keep their positions."""
+    engine = figure.get_layout_engine()
+    if engine:
         engine.execute(figure)
-        figure.set_layout_engine(None)  # a placeholder would have it drawn twice
+        figure.set_layout_engine(None)  # a placeholder engine would draw the figure twice
 
 
 def figure_text(text: object) -> str:
-    """A user's text for a figure: one line that a font can draw and that leaves room for the figure."""
+    """Convert a user's text to one line of at most ``MAX_NAME_LENGTH`` characters."""
     line = one_line(text)
     line = line if len(line) <= MAX_NAME_LENGTH else line[:MAX_NAME_LENGTH - 1] + "…"
-    return f" {line}" if line.startswith("_") else line  # which would keep it out of legends
+    return f" {line}" if line.startswith("_") else line  # legends omit names that start with _
 
 
 def y_axis_label(label: str, corpus: object, is_synthetic: bool = False) -> str:
-    """Words for an upright axis: ``label`` on a corpus, if any, in two lines where one would be
-    longer than the axis."""
-    where = f"on {figure_text(corpus)}{' (synthetic)' * is_synthetic}" if corpus else ""
-    return label + ("\n" if len(label + where) > MAX_Y_LABEL_LENGTH else " ") * bool(where) + where
+    """Label of a vertical axis with the corpus, if any; on two lines if one is too short."""
+    if not corpus:
+        return label
+    suffix = f"on {figure_text(corpus)}{' (synthetic)' if is_synthetic else ''}"
+    separator = "\n" if len(label + suffix) > MAX_Y_LABEL_LENGTH else " "
+    return label + separator + suffix
 
 
 def set_log_size_ticks(axis: Axis, subs: tuple[float, ...] = (1.0, 2.0, 5.0)) -> None:
-    """Ticks of a logarithmic axis of sizes, such as ``2M``; ``subs``: those within a decade."""
+    """Set ticks such as ``2M`` on a logarithmic axis; ``subs`` are the ticks within a decade."""
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(EngFormatter(sep=""))
     axis.set_minor_formatter(NullFormatter())
 
 
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
-    """Writes ``stem.png`` (300 dpi) and ``stem.svg`` (the same bytes for the same figure); returns their paths."""
-    files = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg")]
-    metadata: list[Any] = [{"Software": "scalesearch"}, {"Date": None, "Creator": "scalesearch"}]
-    for file, facts in zip(files, metadata):
+    """Write ``stem.png`` (300 dpi) and ``stem.svg``, and return their paths.
+
+    Equal figures give equal bytes.
+    """
+    png = stem.with_name(f"{stem.name}.png")
+    svg = stem.with_name(f"{stem.name}.svg")
+    png_metadata: Any = {"Software": "scalesearch"}
+    svg_metadata: Any = {"Date": None, "Creator": "scalesearch"}
+    for file, metadata in ((png, png_metadata), (svg, svg_metadata)):
         with figure_style():
-            write_atomic(file,
-                         partial(figure.savefig, format=file.suffix[1:], dpi=300, metadata=facts))
-    return files
+            write_atomic(file, partial(figure.savefig, format=file.suffix[1:], dpi=300,
+                                       metadata=metadata))
+    return [png, svg]

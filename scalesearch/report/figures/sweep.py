@@ -1,4 +1,4 @@
-"""Curves of cost over a size or a length: params and MACs, by section or for each value of a second size."""
+"""Figure of a sweep: params and MACs over a size, by section or by a second size."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter
 
 from scalesearch.errors import UserError
-from scalesearch.report.figures.style import COLORS, DASHED_LINE, TEXT_COLOR, figure_text, new_figure
+from scalesearch.report.figures.style import (
+    COLORS,
+    DASHED_LINE,
+    TEXT_COLOR,
+    figure_text,
+    new_figure,
+)
 
 LINE_STYLES = ("-", "--", "-.", ":")
+MAX_MARKED_POINTS = 40  # longer lines have no markers
 SECTION_NAMES = {"total": "total", "non_embedding": "non-embedding", "encoder": "encoder",
                  "decoder": "decoder", "output": "output projection",
                  "attention_products": "attention's products"}
@@ -24,58 +31,61 @@ LENGTH_LABELS = {"source": "Source tokens S", "target": "Target tokens T", "leng
 
 def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, Any],
            annotations: Mapping[int, str] | None = None) -> Figure:
-    """A figure of the costs in ``table`` against the first key, a line for each value of the second.
+    """Plot the costs of a sweep against the first key, with a line per value of the second.
 
     Args:
-        table: as :meth:`scalesearch.whatif.Sweep.frame` has it.
-        annotations: values of the first key to draw a line at, and what happens there.
+        table: table of :meth:`scalesearch.whatif.Sweep.frame`.
+        keys: the swept keys.
+        protocol: protocol of the costs, as JSON.
+        annotations: value of the first key to the text of a vertical line.
 
     Raises:
-        UserError: more than two keys, or nothing that could be built.
+        UserError: there are more than two keys, or none of the values can be built.
     """
     if len(keys) > 2:
-        raise UserError(f"a plot shows one or two sweeps, not {len(keys)}: {', '.join(keys)}",
-                        code="too-many-sweeps")
+        raise UserError(f"a figure shows at most two sweeps, not {len(keys)}: {', '.join(keys)}. "
+                        "Remove a sweep, or save the table instead", code="too-many-sweeps")
     built = table[table["macs.total"].notna()]
     if built.empty:
-        raise UserError("nothing to plot: none of the values can be built", code="nothing-to-plot")
+        raise UserError("nothing to plot: none of the swept values can be built. Sweep other "
+                        "values", code="nothing-to-plot")
     quantities = ("macs",) if keys[0] in LENGTH_KEYS[:3] else ("params", "macs")
     with new_figure(4.4 * len(quantities), 3.4, columns=len(quantities)) as (figure, panels):
         for axes, quantity in zip(panels, quantities):
-            _panel(axes, built, keys, quantity)
-            _frame(axes, built, keys[0], quantity, protocol)
-            _marks(axes, built[keys[0]], annotations if quantity == "macs" else None)
+            _draw_lines(axes, built, keys, quantity)
+            _label_axes(axes, built, keys[0], quantity, protocol)
+            _draw_annotations(axes, built[keys[0]],
+                              annotations if annotations and quantity == "macs" else {})
     return figure
 
 
-def _panel(axes: Axes, built: pd.DataFrame, keys: Sequence[str], quantity: str) -> None:
+def _draw_lines(axes: Axes, built: pd.DataFrame, keys: Sequence[str], quantity: str) -> None:
+    """Draw a line per value of the second key; with a single key, per section of the cost."""
     if len(keys) == 2:
-        for at, (value, rows) in enumerate(built.groupby(keys[1], sort=False)):
-            _line(axes, rows, keys[0], f"{quantity}.total", figure_text(f"{keys[1]} = {value}"), at,
-                  at)
+        for index, (value, rows) in enumerate(built.groupby(keys[1], sort=False)):
+            # styles differ, so that lines with equal costs stay visible
+            _draw_line(axes, rows, keys[0], f"{quantity}.total",
+                       figure_text(f"{keys[1]} = {value}"), index, LINE_STYLES[index % len(LINE_STYLES)])
         return
-    found = [column for column in built.columns if column.startswith(f"{quantity}.")]
-    for at, column in enumerate(sorted(found, key=lambda name: not name.endswith(".total"))):
+    columns = [column for column in built.columns if column.startswith(f"{quantity}.")]
+    for index, column in enumerate(sorted(columns, key=lambda name: not name.endswith(".total"))):
         if built[column].max() > 0:
-            _line(axes, built, keys[0], column, SECTION_NAMES[column.partition(".")[2]], at)
+            _draw_line(axes, built, keys[0], column, SECTION_NAMES[column.partition(".")[2]],
+                       index, LINE_STYLES[0])
 
 
-def _line(axes: Axes, rows: pd.DataFrame, key: str, column: str, label: str, at: int,
-          stroke: int = 0) -> None:
-    marker = "o" if len(rows) <= 40 else ""
-    style = LINE_STYLES[stroke % len(LINE_STYLES)]  # lines that lie on one another stay visible
-    axes.plot(_places(rows[key]), rows[column].astype(float), style, color=COLORS[at % len(COLORS)],
-              label=label, marker=marker, markersize=2.8, linewidth=1.3)
+def _draw_line(axes: Axes, rows: pd.DataFrame, key: str, column: str, label: str,
+               color_index: int, style: str) -> None:
+    # values that are not numbers have one tick each
+    x = (rows[key].astype(float) if pd.api.types.is_numeric_dtype(rows[key])
+         else rows[key].map(figure_text))
+    axes.plot(x, rows[column].astype(float), style, color=COLORS[color_index % len(COLORS)],
+              label=label, marker="o" if len(rows) <= MAX_MARKED_POINTS else "", markersize=2.8,
+              linewidth=1.3)
 
 
-def _places(values: pd.Series) -> Any:
-    """Numbers as they are; words one after the other."""
-    return values.astype(float) if pd.api.types.is_numeric_dtype(values) else values.map(
-        figure_text)
-
-
-def _frame(axes: Axes, built: pd.DataFrame, key: str, quantity: str,
-           protocol: Mapping[str, Any]) -> None:
+def _label_axes(axes: Axes, built: pd.DataFrame, key: str, quantity: str,
+                protocol: Mapping[str, Any]) -> None:
     axes.set_xlabel(LENGTH_LABELS.get(key, figure_text(key)))
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(EngFormatter(sep="", places=None))
@@ -87,20 +97,20 @@ def _frame(axes: Axes, built: pd.DataFrame, key: str, quantity: str,
 
 
 def _protocol_text(protocol: Mapping[str, Any], key: str) -> str:
-    """The protocol, without the length that varies."""
-    free = {"source": "S", "target": "T", "length": "ST", "vocab": "V"}.get(key, "")
+    """Describe the protocol without the swept length."""
+    swept = {"source": "S", "target": "T", "length": "ST", "vocab": "V"}.get(key, "")
     sizes = (f"{letter}={protocol[name]}"
              for letter, name in (("S", "source"), ("T", "target"), ("V", "vocab"))
-             if letter not in free)
+             if letter not in swept)
     return f"{protocol['name']}: {', '.join(sizes)}"
 
 
-def _marks(axes: Axes, values: pd.Series, marks: Mapping[int, str] | None) -> None:
-    """A line with words at each mark that the figure reaches."""
-    for value, words in (marks or {}).items():
+def _draw_annotations(axes: Axes, values: pd.Series, annotations: Mapping[int, str]) -> None:
+    """Draw a vertical line with text at each annotated value inside the figure."""
+    for value, text in annotations.items():
         if float(values.min()) < value < float(values.max()):
             axes.axvline(value, color=TEXT_COLOR, linewidth=0.8, linestyle=DASHED_LINE)
-            axes.annotate(figure_text(words), (value, 0.98), (-3, 0),
+            axes.annotate(figure_text(text), (value, 0.98), (-3, 0),
                           xycoords=("data", "axes fraction"), textcoords="offset points",
                           fontsize=7, color=TEXT_COLOR, rotation=90, va="top", ha="right",
                           bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
