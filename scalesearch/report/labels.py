@@ -144,7 +144,7 @@ def better_direction(name: str) -> str:
 
 
 def format_scientific(value: float) -> str:
-    """Format a number to six digits in scientific notation: ``2.23618 · 10¹⁴``."""
+    """Format a number to six digits, large ones as ``2.23618 · 10¹⁴``."""
     digits, _, exponent = f"{value:,.6g}".partition("e")
     if not exponent:
         return digits

@@ -138,7 +138,7 @@ def _panel_height(rows: pd.DataFrame) -> float:
 
 
 def _most_influential(panels: Sequence[SharePanel]) -> list[SharePanel]:
-    """Select the panels whose shares differ most, as many as a page has room for, in order."""
+    """Select the panels whose shares differ most and that fit on a page, in order."""
     room = MAX_COLUMNS * (MAX_COLUMN_HEIGHT - BAR_HEIGHT * MAX_BARS)
     selected: set[str] = set()
     for name, rows in sorted(panels,

@@ -63,9 +63,9 @@ def _draw_lines(axes: Axes, built: pd.DataFrame, keys: Sequence[str], quantity: 
     """Draw a line per value of the second key; with a single key, per section of the cost."""
     if len(keys) == 2:
         for index, (value, rows) in enumerate(built.groupby(keys[1], sort=False)):
-            # styles differ, so that lines with equal costs stay visible
+            style = LINE_STYLES[index % len(LINE_STYLES)]  # keeps lines with equal costs visible
             _draw_line(axes, rows, keys[0], f"{quantity}.total",
-                       figure_text(f"{keys[1]} = {value}"), index, LINE_STYLES[index % len(LINE_STYLES)])
+                       figure_text(f"{keys[1]} = {value}"), index, style)
         return
     columns = [column for column in built.columns if column.startswith(f"{quantity}.")]
     for index, column in enumerate(sorted(columns, key=lambda name: not name.endswith(".total"))):

@@ -1,5 +1,5 @@
-"""What a scaling study shows: power laws by rule, their checks, the next size, and the rule to follow.
+"""Results of a scaling study: power laws per rule, checks, predictions, ranking of rules.
 
-``laws`` fits, ``rows`` reads records, ``study`` puts both together; ``words``, ``tables`` and
-``figures`` show it.
+``laws`` fits power laws, ``architectures`` reads records, ``study`` combines both. ``formatting``,
+``tables`` and ``figures`` present the results.
 """

@@ -1,7 +1,7 @@
-"""The rows of a scaling study, from records: the scores at each size, or why there are none.
+"""Architectures of a scaling study with their scores, read from the study's records.
 
-Two labels of one architecture share its trainings: the second is a duplicate of the trial that was
-trained.
+Labels with the same architecture share its training runs: all but the first are duplicates of the
+trial that was trained.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,20 +24,21 @@ from scalesearch.report.records import (
 )
 
 DEFAULT_COSTS = ("params.total", "macs.total")
-# groups of costs that a score can be drawn against
-SIZE_COST_GROUPS = ("params", "macs", "flops", "memory")
+SIZE_COST_GROUPS = ("params", "macs", "flops", "memory")  # groups of costs that measure a size
 MAX_REASON_LENGTH = 100  # characters
 
 
 @dataclass(frozen=True)
 class ScaledArchitecture:
-    """One architecture of the study.
+    """Labeled architecture of a scaling study.
 
     Attributes:
-        costs: name to exact value, by the study's protocol.
-        trial: that trained it, shared by rows of one architecture; None before it is started.
-        scores: of all its finished trainings; ``missing_reason`` there is none.
-        n_missing_replicates: its replicates that have no score (yet).
+        costs: name to exact value under the study's protocol.
+        trial: number of the trial that trained it, equal for labels with the same architecture;
+            None before it is started.
+        scores: scores of all finished training runs.
+        n_missing_replicates: number of replicates without a score.
+        missing_reason: the reason why ``scores`` is empty.
     """
 
     label: str
@@ -49,31 +50,36 @@ class ScaledArchitecture:
 
     @property
     def mean_score(self) -> float:
-        """The mean score."""
+        """Mean score over seeds."""
         return float(np.mean(self.scores))
 
     @property
     def sd(self) -> float | None:
-        """The sample standard deviation between seeds; None of one seed."""
+        """Sample standard deviation between seeds; None for one seed."""
         return sample_std(self.scores)
 
 
 def select_costs(meta: Mapping[str, Any], records: Sequence[Record],
                  requested: Iterable[str] = ()) -> tuple[str, ...]:
-    """The costs that scores are drawn against: params and MACs, the budget's, and what is ``requested``.
+    """Select the costs that measure the size: params, MACs, limited and requested costs.
+
+    Args:
+        meta: study.json.
+        records: all records of the study.
+        requested: names of further costs.
 
     Raises:
-        UserError: no record has one that is requested.
+        UserError: a requested cost is not a size, or no record has it.
     """
-    billed = [record for record in records if record.get("costs")]
+    records_with_costs = [record for record in records if record.get("costs")]
 
     def is_size(name: str) -> bool:
         return name.partition(".")[0] in SIZE_COST_GROUPS and (
-            not billed or any(get_cost(record, name) for record in billed))
+            not records_with_costs or any(get_cost(record, name) for record in records_with_costs))
 
-    wrong = [name for name in requested if not is_size(name)]
-    if wrong:
-        raise UserError(f"--at {wrong[0]}: no size that a score can be drawn against; take "
+    invalid = [name for name in requested if not is_size(name)]
+    if invalid:
+        raise UserError(f"--at {invalid[0]}: not a size of the study's architectures; use "
                         "params.total, params.non_embedding, macs.total or another cost of these "
                         "groups", code="unknown-cost")
     limited = [name for name in meta.get("bounds") or {} if is_size(name)]
@@ -83,40 +89,48 @@ def select_costs(meta: Mapping[str, Any], records: Sequence[Record],
 def collect_architectures(records: Sequence[Record], labels: Iterable[str], metric: str,
                           costs: Sequence[str],
                           excluded: Mapping[str, str]) -> list[ScaledArchitecture]:
-    """The rows ``labels``, in their order; ``excluded``: those not to be trained, and the constraints they violate.
+    """Collect the architectures with the given labels, in the order of ``labels``.
+
+    Args:
+        costs: names of the costs to read.
+        excluded: label of an untrained architecture to the constraint that it violates.
 
     Raises:
-        UserError: trainings are finished and none has that metric.
+        UserError: training runs are finished, and none of them has the metric.
     """
-    done = [record for record in records if record["state"] == "complete"]
-    if done and all(get_score(record, metric) is None for record in done):
-        raise UserError(f"--metric {metric}: no finished training has that score; they have "
-                        f"{', '.join(score_names(done[0]))}", code="unknown-metric")
-    found = labeled_records(records)
-    return [_row(label, found.get(label), records, metric, costs, excluded.get(label))
+    complete = [record for record in records if record["state"] == "complete"]
+    if complete and all(get_score(record, metric) is None for record in complete):
+        raise UserError(f"--metric {metric}: no finished training run has that score; use one of "
+                        f"{', '.join(score_names(complete[0]))}", code="unknown-metric")
+    records_by_label = labeled_records(records)
+    return [_build_architecture(label, records_by_label.get(label), records, metric, costs,
+                                excluded.get(label))
             for label in labels]
 
 
-def _row(label: str, record: Record | None, records: Sequence[Record], metric: str,
-         costs: Sequence[str], left_out: str | None) -> ScaledArchitecture:
-    why = f"not trained: {left_out}" if left_out else _missing_reason(record, records, metric)
+def _build_architecture(label: str, record: Record | None, records: Sequence[Record], metric: str,
+                        costs: Sequence[str],
+                        violated_constraint: str | None) -> ScaledArchitecture:
+    reason = (f"not trained: {violated_constraint}" if violated_constraint
+              else _missing_reason(record, records, metric))
     if record is None:
-        return ScaledArchitecture(label, {}, missing_reason=why)
-    cost = {name: value for name in costs if (value := get_cost(record, name))}
+        return ScaledArchitecture(label, {}, missing_reason=reason)
+    values = {name: get_cost(record, name) for name in costs}
     trial = training_trial(record)
     scores = tuple(scores_over_seeds(record, records, metric))
-    missing = sum(one["state"] != "complete" or get_score(one, metric) is None
-                  for one in find_replicates(trial, records))
-    return ScaledArchitecture(label, cost, trial, scores, missing, "" if scores else why)
+    n_missing = sum(replicate["state"] != "complete" or get_score(replicate, metric) is None
+                    for replicate in find_replicates(trial, records))
+    return ScaledArchitecture(label, {name: value for name, value in values.items() if value},
+                              trial, scores, n_missing, "" if scores else reason)
 
 
 def _missing_reason(record: Record | None, records: Sequence[Record], metric: str) -> str:
-    """Why a record's architecture has no score."""
+    """The reason why a record's architecture has no score."""
     if record is None:
-        return "not begun"
+        return "not started"
     if record["state"] == "duplicate":
-        return _missing_reason(next((one for one in records if one["trial"] == record["original"]), None),
-                               records, metric)
+        original = next((other for other in records if other["trial"] == record["original"]), None)
+        return _missing_reason(original, records, metric)
     if record["state"] == "failed":
         reason = (str(record.get("reason") or "").splitlines() or [""])[0][:MAX_REASON_LENGTH]
         return f"failed ({reason})" if reason else "failed"
@@ -126,7 +140,7 @@ def _missing_reason(record: Record | None, records: Sequence[Record], metric: st
 
 @dataclass(frozen=True)
 class Slope:
-    """Score a million parameters, and ``half_width`` its interval; None where the noise between seeds is unknown."""
+    """Score per million parameters, with half its interval (None if the noise is unknown)."""
 
     value: float
     half_width: float | None
@@ -135,16 +149,27 @@ class Slope:
 def slope_per_million(params: tuple[float, float], scores: tuple[float, float],
                       noise: Noise | None = None, seeds: tuple[int, int] = (1, 1),
                       confidence: float = CONFIDENCE) -> Slope | None:
-    """(score₂ - score₁) / (params₂ - params₁) in millions (PartialFormer, section 6.2); None of equal params."""
+    """Slope (scores[1] - scores[0]) / (params[1] - params[0]) per million parameters.
+
+    Source: PartialFormer, section 6.2.
+
+    Args:
+        noise: noise between seeds; without it, the slope has no interval.
+        seeds: number of seeds of each score.
+
+    Returns:
+        None if both numbers of parameters are equal.
+    """
     millions = (params[1] - params[0]) / 1e6
     if millions == 0:
         return None
-    half = None
+    half_width = None
     if noise is not None and noise.is_known:
-        half = noise.interval_half_width(confidence, *seeds) / abs(millions)
-    return Slope((scores[1] - scores[0]) / millions, half)
+        half_width = noise.interval_half_width(confidence, *seeds) / abs(millions)
+    return Slope((scores[1] - scores[0]) / millions, half_width)
 
 
 def pool_seed_noise(architectures: Iterable[ScaledArchitecture]) -> Noise:
-    """Noise between seeds, pooled over all rows; rows of one architecture count once."""
-    return pool_noise({row.trial: row.scores for row in architectures}.values())
+    """Noise between seeds, pooled over all architectures; equal architectures count once."""
+    scores_by_trial = {architecture.trial: architecture.scores for architecture in architectures}
+    return pool_noise(scores_by_trial.values())

@@ -1,106 +1,124 @@
-"""Numbers and sentences of a scaling study."""
+"""Formatting of the numbers of a scaling study, and sentences on its rankings."""
 
 import math
 
 from scalesearch.pareto.noise import decimals_for_interval, format_percent
 from scalesearch.report.scaling.architectures import Slope
 from scalesearch.report.scaling.laws import LawPrediction
-from scalesearch.report.scaling.study import SIZE_OF_BUDGET, SIZE_REACHED, SIZE_REQUESTED, Ranking, ScalingStudy
+from scalesearch.report.scaling.study import (
+    SIZE_OF_BUDGET,
+    SIZE_REACHED,
+    SIZE_REQUESTED,
+    Ranking,
+    ScalingStudy,
+)
 from scalesearch.tasks import METRICS
 
 MISSING_CELL = "–"
 SIZE_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 SIZE_SOURCE_LABELS = {SIZE_REQUESTED: "as requested", SIZE_OF_BUDGET: "the budget",
-        SIZE_REACHED: "the largest size that every rule with a law has reached"}
-MAX_DECIMALS = 4  # of any score
+                      SIZE_REACHED: "the largest size that every rule with a law has reached"}
+MAX_DECIMALS = 4  # of a score
+MAX_PERCENT_DECIMALS = 2  # of a score up to 100
 COST_NAMES = {"params.total": "params", "macs.total": "MACs"}
 
 
 def cost_name(cost: str) -> str:
-    """``params``, ``MACs``, or another cost's own name."""
+    """Name of a cost for display: ``params``, ``MACs``, or the unchanged name."""
     return COST_NAMES.get(cost, cost)
 
 
 def format_size(size: float) -> str:
-    """A size to three digits: ``1.23M``, ``2M``."""
+    """Format a size to three digits: ``1.23M``, ``2M``."""
     unit, letter = next(((unit, letter) for unit, letter in SIZE_UNITS if size >= 0.9995 * unit),
                         (1.0, ""))
     return f"{size / unit:.3g}{letter}"
 
 
 def score_decimals(metric: str, half_width: float) -> int:
-    """Decimals of a score with ``half_width`` an interval: two at most of a score up to 100."""
-    known = METRICS.get(metric.removeprefix("test."))
-    most = 2 if known is None or known.best_value == 100 or known.label.startswith(
-        "Perplexity") else MAX_DECIMALS
-    return min(most, decimals_for_interval(half_width))
+    """Number of decimals of a score with the given half-width of its interval."""
+    definition = METRICS.get(metric.removeprefix("test."))
+    is_percent = (definition is None or definition.best_value == 100
+                  or definition.label.startswith("Perplexity"))
+    return min(MAX_PERCENT_DECIMALS if is_percent else MAX_DECIMALS,
+               decimals_for_interval(half_width))
 
 
 def format_score(metric: str, value: float, half_width: float) -> str:
-    """A score to the digits that half its interval leaves it."""
-    return f"{value:z.{score_decimals(metric, half_width)}f}"  # z: no -0.00
+    """Format a score to the digits that are certain by half its interval."""
+    return f"{value:z.{score_decimals(metric, half_width)}f}"  # z: 0.00 instead of -0.00
 
 
 def format_interval(metric: str, low: float, high: float) -> str:
-    """``30.1 to 31.4``."""
-    half = (high - low) / 2
-    return f"{format_score(metric, low, half)} to {format_score(metric, high, half)}"
+    """Format an interval: ``30.1 to 31.4``."""
+    half_width = (high - low) / 2
+    return f"{format_score(metric, low, half_width)} to {format_score(metric, high, half_width)}"
 
 
 def format_estimate(metric: str, value: float, low: float, high: float) -> str:
-    """``30.7 (30.1 to 31.4)``."""
+    """Format an estimate and its interval: ``30.7 (30.1 to 31.4)``."""
     return f"{format_score(metric, value, (high - low) / 2)} ({format_interval(metric, low, high)})"
 
 
 def format_prediction(metric: str, prediction: LawPrediction) -> str:
-    """A law's score at a size, and its interval."""
+    """Format the prediction of a law and the interval of the law."""
     return format_estimate(metric, prediction.score, prediction.low, prediction.high)
 
 
 def format_slope(slope: Slope | None) -> str:
-    """``+0.053 ± 0.011``; what is not known is a dash."""
+    """Format a slope: ``+0.053 ± 0.011``; unknown numbers are dashes."""
     if slope is None:
         return MISSING_CELL
     if slope.half_width is None:
         return f"{slope.value:+z.3g} ± {MISSING_CELL}"
-    digits = min(MAX_DECIMALS, decimals_for_interval(slope.half_width))
-    return f"{slope.value:+z.{digits}f} ± {slope.half_width:.{digits}f}"
+    decimals = min(MAX_DECIMALS, decimals_for_interval(slope.half_width))
+    return f"{slope.value:+z.{decimals}f} ± {slope.half_width:.{decimals}f}"
 
 
 def format_share(share: float) -> str:
-    """A share of draws, which are too few to say all or none; rounded down, so that 95 % is never less than that."""
-    return ("< 1 %" if share < 0.01 else "> 99 %" if share > 0.99
-            else f"{math.floor(100 * share + 1e-9)} %")
+    """Format a share of resamples, rounded down to percent, between ``< 1 %`` and ``> 99 %``.
+
+    It is rounded down so that a share below a threshold is not shown as the threshold.
+    """
+    if share < 0.01:
+        return "< 1 %"
+    return "> 99 %" if share > 0.99 else f"{math.floor(100 * share + 1e-9)} %"
 
 
 def ranking_sentences(study: ScalingStudy, ranking: Ranking) -> list[str]:
-    """Which rule to follow at a size, and what speaks against believing it."""
+    """Sentences on the best rule at a size, followed by caveats."""
     return [_verdict(study, ranking), *_caveats(ranking)]
 
 
 def _verdict(study: ScalingStudy, ranking: Ranking) -> str:
-    where = (f"At {format_size(ranking.size)} {cost_name(ranking.cost)} "
+    place = (f"At {format_size(ranking.size)} {cost_name(ranking.cost)} "
              f"({SIZE_SOURCE_LABELS[ranking.size_source]})")
-    first = ranking.best_rule
-    reach = f"its law says {study.metric} {format_prediction(study.metric, first.prediction)}"
+    best = ranking.best_rule
+    prediction = (f"its law predicts {study.metric} "
+                  f"{format_prediction(study.metric, best.prediction)}")
     if len(ranking.ranked_rules) == 1:
-        return f"{where} there is nothing to choose: only {first.rule} has a law; {reach}."
+        return f"{place} only {best.rule} has a law, so rules cannot be compared; {prediction}."
     if ranking.is_decided:
-        return (f"{where} follow {first.rule}: {reach}, the best of {len(ranking.ranked_rules)} "
-                f"rules in {format_share(first.best_share)} of draws.")
-    some = sorted((choice for choice in ranking.ranked_rules if choice.best_share >= 0.01),
-                  key=lambda choice: -choice.best_share)
-    shares = ", ".join(f"{choice.rule} in {format_share(choice.best_share)}" for choice in some)
-    return (f"{where} no rule can be called best, which takes "
-            f"{format_percent(ranking.best_share_threshold)} of draws: {shares}.")
+        return (f"{place} use {best.rule}: {prediction}, the best of {len(ranking.ranked_rules)} "
+                f"rules in {format_share(best.best_share)} of bootstrap resamples.")
+    candidates = sorted((ranked for ranked in ranking.ranked_rules if ranked.best_share >= 0.01),
+                        key=lambda ranked: -ranked.best_share)
+    shares = ", ".join(f"{ranked.rule} in {format_share(ranked.best_share)}"
+                       for ranked in candidates)
+    return (f"{place} no rule is significantly better than the others, which takes "
+            f"{format_percent(ranking.best_share_threshold)} of bootstrap resamples. Best rules: "
+            f"{shares}.")
 
 
 def _caveats(ranking: Ranking) -> list[str]:
-    beyond = [f"{rule} ({'largest' if ranking.size > end else 'smallest'} {format_size(end)})"
-              for rule, end in ranking.extrapolated_rules.items()]
-    doubts = {
-        "Extrapolated, since nothing of that size was trained": beyond,
-        f"Doubtful, since their laws against {cost_name(ranking.cost)} failed the check by "
-        "their largest size": ranking.failed_check_rules,
-        f"Not ranked, without a law against {cost_name(ranking.cost)}": ranking.unranked_rules}
-    return [f"{reason}: {', '.join(rules)}." for reason, rules in doubts.items() if rules]
+    extrapolated = [
+        f"{rule} ({'largest' if ranking.size > trained_size else 'smallest'} "
+        f"{format_size(trained_size)})"
+        for rule, trained_size in ranking.extrapolated_rules.items()]
+    cost = cost_name(ranking.cost)
+    rules_by_caveat = {
+        "Extrapolated, since no architecture of that size was trained": extrapolated,
+        f"Unreliable, since their laws against {cost} failed the check by their largest size":
+            ranking.failed_check_rules,
+        f"Not ranked, since they have no law against {cost}": ranking.unranked_rules}
+    return [f"{caveat}: {', '.join(rules)}." for caveat, rules in rules_by_caveat.items() if rules]
