@@ -1,6 +1,6 @@
 """Power laws of scores over sizes: fits, intervals, predictions and rankings of rules.
 
-    score(N) = a - b N^-c,  b ≥ 0, c > 0        (a + b N^-c if a lower score is better, such as loss)
+    score(N) = a - b N^-c,  b ≥ 0, c > 0     (a + b N^-c if a lower score is better)
 
 Notation:
     N: size (parameters, MACs).  a: limit of the score.  b: scale.  c: exponent.
@@ -8,9 +8,9 @@ Notation:
 
 The law is fitted by least squares to all training runs; each seed is a data point. Intervals come
 from a residual bootstrap. Residuals are scaled by √(n / df), resampled with replacement and added
-to the fitted curve; then the law is fitted again. The residuals of each resample are also scaled by
-√(df / χ²), because the variance is estimated from few runs. Without this factor, intervals of small
-studies are too narrow.
+to the fitted curve; then the law is fitted again. The residuals of each resample are also scaled
+by √(df / χ²), because the variance is estimated from few runs. Without this factor, intervals of
+small studies are too narrow.
 
 In simulations, 90 % intervals contain the law, the next size and a new run in 88 % to 92 % of cases
 (200 synthetic studies for each setting: 4 sizes with 1 or 3 seeds, 6 sizes with 2 seeds). Intervals

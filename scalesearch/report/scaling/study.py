@@ -1,9 +1,9 @@
-"""A scaling study's results: a power law by rule, its check, the next size, score a million, and a ranking of rules.
+"""Results of a scaling study: a law per rule and cost, checks, slopes and rankings.
 
-A rule (deeper, wider, more heads, …) is a curve of sizes that begins with the base. Its law is
-fitted to all trainings on it (see :mod:`scalesearch.report.scaling.laws`); where the study says so,
-the largest size is left out once to check what the others predict of it. Score a million parameters
-is that of PartialFormer's section 6.2.
+A rule (deeper, wider, more heads, …) is a sequence of sizes that starts with the base. Its law is
+fitted to all of its training runs (see :mod:`scalesearch.report.scaling.laws`). Unless the study
+file disables it, the law is checked: a second fit without the largest size predicts that size. The
+score per million parameters is defined in PartialFormer, section 6.2.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,22 +37,24 @@ from scalesearch.report.scaling.laws import (
 SCALING_TYPE = "scaling"
 HELD_OUT_LARGEST = "largest"
 TOTAL_PARAMS = "params.total"
-MIN_RUNS_TEXT = f"a law takes at least {N_LAW_PARAMETERS + 1} of {N_LAW_PARAMETERS}"
+MIN_RUNS_TEXT = f"but a law needs at least {N_LAW_PARAMETERS + 1} runs of {N_LAW_PARAMETERS} sizes"
+# sources of the sizes at which rules are ranked
 SIZE_REQUESTED = "requested"
 SIZE_OF_BUDGET = "budget"
-SIZE_REACHED = "reached"  # where a size comes from that rules are ranked at
+SIZE_REACHED = "reached"
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One rule against one cost.
+    """Scores of one rule over one cost.
 
     Attributes:
-        architectures: with a score, the base first, then in the order of the study file.
-        fit: to all their trainings; None where there are too few, and ``no_fit_reason`` says so.
-        holdout_check: the check by the largest size; None where there is none, and
-            ``no_check_reason`` says why.
-        next_prediction: forecast for the next size (:func:`next_size`).
+        architectures: those with a score; the base first, then in the order of the study file.
+        fit: law of all their training runs; None if they are too few.
+        no_fit_reason: the reason if ``fit`` is None, else empty.
+        holdout_check: check of the law with the largest size; None if it is not possible.
+        no_check_reason: the reason if ``holdout_check`` is None, else empty.
+        next_prediction: prediction for the next size (see :func:`next_size`).
     """
 
     rule: str
@@ -66,22 +68,26 @@ class Curve:
 
     @property
     def size_score_pairs(self) -> list[tuple[float, float]]:
-        """(size, score) of every training; those of rows with one architecture once."""
-        apart = {row.trial: row for row in reversed(self.architectures)}
-        return [(row.costs[self.cost], score)
-                for row in self.architectures if apart[row.trial] is row for score in row.scores]
+        """(size, score) of each training run; equal architectures count once."""
+        first_by_trial = {architecture.trial: architecture
+                          for architecture in reversed(self.architectures)}
+        return [(architecture.costs[self.cost], score)
+                for architecture in self.architectures
+                if first_by_trial[architecture.trial] is architecture
+                for score in architecture.scores]
 
     @property
     def sizes(self) -> list[float]:
-        """The size of every training."""
+        """Size of each training run."""
         return [size for size, _ in self.size_score_pairs]
 
 
 @dataclass(frozen=True)
 class SlopesPerMillion:
-    """Score per million parameters of a row, since the base and since the row ``previous_label`` it on its curve.
+    """Score per million parameters, from the base and from the previous architecture of a rule.
 
-    A slope is None where both have as many parameters, or the base is not finished.
+    A slope is None if both architectures have the same number of parameters, or if the base is not
+    finished.
     """
 
     rule: str
@@ -93,14 +99,16 @@ class SlopesPerMillion:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The rules at one size of one cost, the best first.
+    """Ranking of rules at one size.
 
     Attributes:
-        size_source: where the size comes from: ``requested``, ``budget``, or ``reached`` by every
-            rule with a law.
-        extrapolated_rules: rules for which the size lies outside of what was trained, and the end
-            that it lies beyond.
-        failed_check_rules: rules whose law failed its check. unranked: rules without a law.
+        cost: the cost that measures the size.
+        size_source: ``requested``, ``budget``, or ``reached`` by every rule with a law.
+        ranked_rules: the best predicted score first.
+        extrapolated_rules: rule to the closest trained size, if ``size`` is outside its range.
+        failed_check_rules: rules whose law failed its check.
+        unranked_rules: rules without a law.
+        confidence: confidence level of the intervals.
     """
 
     cost: str
@@ -114,30 +122,33 @@ class Ranking:
 
     @property
     def best_rule(self) -> RankedRule:
-        """The rule that is best in most draws."""
-        return max(self.ranked_rules, key=lambda choice: choice.best_share)
+        """The rule that is best in most resamples."""
+        return max(self.ranked_rules, key=lambda ranked: ranked.best_share)
 
     @property
     def best_share_threshold(self) -> float:
-        """Share of draws that makes a rule the best: 0 is then outside the interval of the difference."""
+        """Share of resamples above which the interval of a difference excludes 0."""
         return 0.5 + self.confidence / 2
 
     @property
     def is_decided(self) -> bool:
-        """Whether one rule can be called the best."""
+        """Whether one rule is significantly better than the others."""
         return len(self.ranked_rules) > 1 and self.best_rule.best_share >= self.best_share_threshold
 
 
 @dataclass(frozen=True)
 class ScalingStudy:
-    """All results.
+    """Results of a scaling study.
 
     Attributes:
-        costs: that scores are drawn against.
-        rules: rule to its labels, without the base's.
-        finished, unfinished: those with a score and the others, in the order of the study file.
-        curves, slopes, rankings: by cost, then by rule.
-        meta: study.json. teacher: whom the rows learned from, in words; empty without.
+        costs: costs that measure the size.
+        rules: rule to its labels, without that of the base.
+        finished, unfinished: architectures with and without a score, in the order of the study
+            file.
+        curves, slopes, rankings: sorted by cost, then by rule.
+        meta: study.json.
+        signature: signature of the metric.
+        teacher: description of the teacher; empty without a teacher.
     """
 
     name: str
@@ -162,53 +173,70 @@ class ScalingStudy:
         return {curve.rule: curve for curve in self.curves if curve.cost == cost}
 
     def rules_containing(self, label: str) -> tuple[str, ...]:
-        """The rules that a row belongs to; none of the base."""
+        """The rules that contain a label; empty for the base."""
         return tuple(rule for rule, labels in self.rules.items() if label in labels)
 
 
 def analyze_scaling(records: Iterable[Record], meta: Mapping[str, Any], metric: str, direction: str,
                     confidence: float = CONFIDENCE, ranking_sizes: Sequence[tuple[str, float]] = (),
                     signature: str = "", teacher: str = "") -> ScalingStudy:
-    """Results of a study's records by its rules; the study may be unfinished.
+    """Analyze the records of a scaling study, which may be unfinished.
 
     Args:
-        meta: its study.json.
-        metric: the score, such as ``bleu`` or ``test.bleu``.
-        ranking_sizes: costs and sizes to rank the rules at; the budget's, or what all rules have
-            reached, unless given.
+        records: all records of the study.
+        meta: study.json.
+        metric: name of the score, such as ``bleu`` or ``test.bleu``.
+        direction: ``min`` or ``max`` of the metric.
+        confidence: confidence level of all intervals.
+        ranking_sizes: (cost, size) at which rules are ranked. By default, it is the budget, or
+            the largest size that all rules with a law have reached.
+        signature: signature of the metric.
+        teacher: description of the teacher.
 
     Raises:
-        UserError: it is no scaling study, or there is no such metric or cost.
+        UserError: the study has another type, or the metric or a cost is unknown.
     """
     plan = read_scaling_plan(meta)
     base = str(plan["base"])
     rules = {str(rule): tuple(labels) for rule, labels in plan["rules"].items()}
-    every = list(records)
-    costs = select_costs(meta, every, [cost for cost, _ in ranking_sizes])
+    records = list(records)
+    costs = select_costs(meta, records, [cost for cost, _ in ranking_sizes])
     labels = dict.fromkeys([base, *meta.get("architectures", ()),
-                            *(label for steps in rules.values() for label in steps)])
-    rows = collect_architectures(every, labels, metric, costs, meta.get("excluded") or {})
-    done = {row.label: row for row in rows if row.scores}
-    noise = pool_seed_noise(done.values())
-    paths = {rule: [done[label] for label in (base, *steps) if label in done]
-             for rule, steps in rules.items()}
-    check = plan.get("held_out", HELD_OUT_LARGEST) == HELD_OUT_LARGEST
-    curves = tuple(_fitted(Curve(rule, cost, tuple(row for row in path if cost in row.costs)),
-                           direction, confidence, check) for cost in costs
-                   for rule, path in paths.items())
-    gains = tuple(gain for rule, path in paths.items()
-                  for gain in _gains(rule, path, base, noise, confidence))
+                            *(label for rule_labels in rules.values() for label in rule_labels)])
+    architectures = collect_architectures(records, labels, metric, costs,
+                                          meta.get("excluded") or {})
+    finished = {architecture.label: architecture
+                for architecture in architectures if architecture.scores}
+    unfinished = tuple(architecture for architecture in architectures if not architecture.scores)
+    noise = pool_seed_noise(finished.values())
+    finished_by_rule = {rule: [finished[label] for label in (base, *rule_labels)
+                               if label in finished]
+                        for rule, rule_labels in rules.items()}
+    is_checked = plan.get("held_out", HELD_OUT_LARGEST) == HELD_OUT_LARGEST
+    curves = []
+    for cost in costs:
+        for rule, rule_architectures in finished_by_rule.items():
+            with_cost = tuple(architecture for architecture in rule_architectures
+                              if cost in architecture.costs)
+            curves.append(_fit_curve(Curve(rule, cost, with_cost), direction, confidence,
+                                     is_checked))
+    slopes = tuple(slopes for rule, rule_architectures in finished_by_rule.items()
+                   for slopes in _slopes(rule, rule_architectures, base, noise, confidence))
     rankings = tuple(
         ranking for cost in costs
         for ranking in _rankings(cost, [curve for curve in curves if curve.cost == cost],
                                  meta.get("bounds") or {}, ranking_sizes, confidence))
     return ScalingStudy(str(meta.get("name", "")), metric, direction, base, costs, rules,
-                        tuple(done.values()), tuple(row for row in rows if not row.scores), noise,
-                        curves, gains, rankings, confidence, meta, signature, teacher)
+                        tuple(finished.values()), unfinished, noise, tuple(curves), slopes,
+                        rankings, confidence, meta, signature, teacher)
 
 
 def read_scaling_plan(meta: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Base, rules and check. Raises UserError where it is another kind of study."""
+    """Read base, rules and check of a scaling study from study.json.
+
+    Raises:
+        UserError: the study has another type.
+    """
     if meta.get("type") != SCALING_TYPE or not meta.get("scaling"):
         raise UserError(f"{meta.get('name', 'the study')}: this study has the type "
                         f"{meta.get('type', 'search')}, not scaling",
@@ -219,64 +247,70 @@ def read_scaling_plan(meta: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def next_size(sizes: Iterable[float]) -> float:
-    """The largest size times the ratio of the two largest different ones."""
-    last, before = sorted(set(sizes), reverse=True)[:2]
-    return last * last / before
+    """The largest size times the ratio of the two largest different sizes."""
+    largest, second = sorted(set(sizes), reverse=True)[:2]
+    return largest * largest / second
 
 
-def _fitted(bare: Curve, direction: str, confidence: float, check: bool) -> Curve:
-    """``bare`` with its law, check and forecast, or the reasons why there are none."""
-    sizes = bare.sizes
-    scores = [score for _, score in bare.size_score_pairs]
-    if few := describe_shortage(sizes):
-        return replace(bare, no_fit_reason=f"there are {few}, where {MIN_RUNS_TEXT}",
+def _fit_curve(curve: Curve, direction: str, confidence: float, is_checked: bool) -> Curve:
+    """Add law, check and prediction to a curve, or the reasons why they are missing."""
+    sizes = curve.sizes
+    scores = [score for _, score in curve.size_score_pairs]
+    shortage = describe_shortage(sizes)
+    if shortage:
+        return replace(curve, no_fit_reason=f"there are {shortage}, {MIN_RUNS_TEXT}",
                        no_check_reason="there is no law")
     law = fit_power_law(sizes, scores, direction, confidence)
-    left = describe_shortage([size for size in sizes if size < max(sizes)])
-    unchecked = "the study file asks for no check" if not check else \
-        f"{left} are left without the largest, where {MIN_RUNS_TEXT}" if left else ""
-    held = None if unchecked else check_largest_size(
+    shortage = describe_shortage([size for size in sizes if size < max(sizes)])
+    no_check_reason = ""
+    if not is_checked:
+        no_check_reason = "the study file disables the check"
+    elif shortage:
+        no_check_reason = f"{shortage} remain without the largest size, {MIN_RUNS_TEXT}"
+    holdout_check = None if no_check_reason else check_largest_size(
         sizes, scores, direction=direction, confidence=confidence)
-    return replace(bare, fit=law, holdout_check=held, no_check_reason=unchecked,
+    return replace(curve, fit=law, holdout_check=holdout_check, no_check_reason=no_check_reason,
                    next_prediction=law.predict(next_size(sizes)))
 
 
-def _gains(rule: str, path: Sequence[ScaledArchitecture], base: str, noise: Noise,
-           confidence: float) -> list[SlopesPerMillion]:
-    def slope(first: ScaledArchitecture, last: ScaledArchitecture) -> Slope | None:
-        return slope_per_million((first.costs[TOTAL_PARAMS], last.costs[TOTAL_PARAMS]),
-                                 (first.mean_score, last.mean_score), noise,
-                                 (len(first.scores), len(last.scores)), confidence)
+def _slopes(rule: str, architectures: Sequence[ScaledArchitecture], base_label: str, noise: Noise,
+            confidence: float) -> list[SlopesPerMillion]:
+    def slope(first: ScaledArchitecture, second: ScaledArchitecture) -> Slope | None:
+        return slope_per_million((first.costs[TOTAL_PARAMS], second.costs[TOTAL_PARAMS]),
+                                 (first.mean_score, second.mean_score), noise,
+                                 (len(first.scores), len(second.scores)), confidence)
 
-    start = path[0] if path and path[0].label == base else None
-    return [SlopesPerMillion(rule, row.label, before.label, slope(start, row) if start else None,
-                             slope(before, row)) for before, row in pairwise(path)]
+    has_base = bool(architectures) and architectures[0].label == base_label
+    return [SlopesPerMillion(rule, architecture.label, previous.label,
+                             slope(architectures[0], architecture) if has_base else None,
+                             slope(previous, architecture))
+            for previous, architecture in pairwise(architectures)]
 
 
 def _rankings(cost: str, curves: Sequence[Curve], bounds: Mapping[str, float],
-              at: Sequence[tuple[str, float]], confidence: float) -> list[Ranking]:
-    """Rankings against one cost; none where no rule has a law against it."""
+              requested_sizes: Sequence[tuple[str, float]], confidence: float) -> list[Ranking]:
+    """Rank the rules by one cost; empty if there are no laws."""
     fits = {curve.rule: curve.fit for curve in curves if curve.fit is not None}
     if not fits:
         return []
-    if at:
-        places = [(size, SIZE_REQUESTED) for name, size in at if name == cost]
+    if requested_sizes:
+        sizes = [(size, SIZE_REQUESTED) for name, size in requested_sizes if name == cost]
     elif cost in bounds:
-        places = [(float(bounds[cost]), SIZE_OF_BUDGET)]
+        sizes = [(float(bounds[cost]), SIZE_OF_BUDGET)]
     else:
-        places = [(min(float(found.sizes.max()) for found in fits.values()), SIZE_REACHED)]
-    missed = tuple(curve.rule
-                   for curve in curves
-                   if curve.holdout_check is not None
-                   and not curve.holdout_check.is_inside_interval)
+        sizes = [(min(float(fit.sizes.max()) for fit in fits.values()), SIZE_REACHED)]
+    failed_check = tuple(curve.rule
+                         for curve in curves
+                         if curve.holdout_check is not None
+                         and not curve.holdout_check.is_inside_interval)
     unranked = tuple(curve.rule for curve in curves if curve.fit is None)
-    ends = {rule: (float(found.sizes.min()), float(found.sizes.max()))
-            for rule, found in fits.items()}
-
-    def ranking(size: float, by: str) -> Ranking:
-        beyond = {rule: min(max(size, low), high)
-                  for rule, (low, high) in ends.items() if not low <= size <= high}
-        return Ranking(cost, size, by, tuple(rank_rules(fits, size)), beyond, missed, unranked,
-                       confidence)
-
-    return [ranking(size, by) for size, by in places]
+    trained_ranges = {rule: (float(fit.sizes.min()), float(fit.sizes.max()))
+                      for rule, fit in fits.items()}
+    rankings = []
+    for size, source in sizes:
+        extrapolated = {rule: min(max(size, smallest), largest)
+                        for rule, (smallest, largest) in trained_ranges.items()
+                        if not smallest <= size <= largest}
+        rankings.append(Ranking(cost, size, source, tuple(rank_rules(fits, size)), extrapolated,
+                                failed_check, unranked, confidence))
+    return rankings

@@ -1,4 +1,4 @@
-"""The tables of a scaling study: text for terminal and Markdown, a data frame, and JSON."""
+"""Tables of a scaling study: text for terminal and Markdown, data frame, and JSON."""
 
 import math
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ from scalesearch.report.scaling.formatting import (
     ranking_sentences,
     score_decimals,
 )
-from scalesearch.report.scaling.laws import N_RESAMPLES, LawFit
+from scalesearch.report.scaling.laws import N_RESAMPLES, HoldoutCheck, LawFit, LawPrediction
 from scalesearch.report.scaling.study import Curve, Ranking, ScalingStudy
 from scalesearch.report.text_tables import to_markdown as markdown_table
 
 
 @dataclass(frozen=True)
 class TitledTable:
-    """One table of text: title, cells, the number of columns set to the left, and sentences ``footnotes`` it."""
+    """Table of text cells with a title, the number of left-aligned columns, and footnotes."""
 
     title: str
     cells: pd.DataFrame
@@ -40,87 +40,95 @@ class TitledTable:
 
 
 def scaling_tables(study: ScalingStudy) -> list[TitledTable]:
-    """Sizes, laws, checks, next sizes, score a million, and the rules at each size; no empty ones."""
+    """Text tables of sizes, laws, checks, next sizes, slopes and rankings, without empty tables."""
     metric = study.metric
     curves = study.curves
-    found = [
-        TitledTable("Sizes", pd.DataFrame([_size(study, row) for row in study.finished])),
-        TitledTable("Laws", pd.DataFrame([_law(metric, curve) for curve in curves])),
-        TitledTable("Checks: the largest size, predicted from the others", pd.DataFrame([
-            _against(curve, curve.holdout_check.prediction.size) | _check(metric, curve) for curve in curves if curve.holdout_check])),  # noqa: E501
-        TitledTable("The next size", pd.DataFrame([
-            _against(curve, curve.next_prediction.size) | {"law": format_prediction(metric, curve.next_prediction), "one training": format_interval(  # noqa: E501
-                metric, curve.next_prediction.training_low, curve.next_prediction.training_high)} for curve in curves if curve.next_prediction])),  # noqa: E501
-        TitledTable(f"{metric} per million parameters", pd.DataFrame([
-            {"rule": gain.rule, "row": gain.label, "since the base": format_slope(gain.slope_from_base),
-             "since the size before": format_slope(gain.slope_from_previous)} for gain in study.slopes])),
-        *(_ranked(study, ranking) for ranking in study.rankings)]
-    return [sheet for sheet in found if len(sheet.cells)]
+    rows_by_title = {
+        "Sizes": [_size_row(study, architecture) for architecture in study.finished],
+        "Laws": [_law_row(metric, curve) for curve in curves],
+        "Checks: the largest size, predicted from the others":
+            [_check_row(metric, curve, curve.holdout_check)
+             for curve in curves if curve.holdout_check],
+        "Next size": [_next_size_row(metric, curve, curve.next_prediction)
+                      for curve in curves if curve.next_prediction],
+        f"{metric} per million parameters":
+            [{"rule": slopes.rule, "label": slopes.label,
+              "from the base": format_slope(slopes.slope_from_base),
+              "from the previous size": format_slope(slopes.slope_from_previous)}
+             for slopes in study.slopes]}
+    tables = [TitledTable(title, pd.DataFrame(rows)) for title, rows in rows_by_title.items()]
+    tables += [_ranking_table(study, ranking) for ranking in study.rankings]
+    return [table for table in tables if len(table.cells)]
 
 
-def _against(curve: Curve, size: float | None = None) -> dict[str, str]:
-    return {"rule": curve.rule,
-            "against": cost_name(curve.cost)} | ({"size": format_size(size)} if size else {})
+def _curve_cells(curve: Curve) -> dict[str, str]:
+    return {"rule": curve.rule, "cost": cost_name(curve.cost)}
 
 
-def _size(study: ScalingStudy, row: ScaledArchitecture) -> dict[str, str]:
-    digits = score_decimals(study.metric,
-                            study.noise.standard_error(len(row.scores)) if study.noise.is_known
-                            else math.inf)
-    costs = {cost_name(cost): f"{row.costs[cost]:,.0f}" if cost in row.costs else MISSING_CELL
+def _size_row(study: ScalingStudy, architecture: ScaledArchitecture) -> dict[str, str]:
+    n_seeds = len(architecture.scores)
+    standard_error = study.noise.standard_error(n_seeds) if study.noise.is_known else math.inf
+    decimals = score_decimals(study.metric, standard_error)
+    costs = {cost_name(cost): (f"{architecture.costs[cost]:,.0f}" if cost in architecture.costs
+                               else MISSING_CELL)
              for cost in study.costs}
-    mean = f"{row.mean_score:z.{digits}f}" + (
-        f" ± {row.sd:.{digits}f}" if row.sd is not None else "")
-    return {"row": row.label, "rules": ", ".join(study.rules_containing(row.label)) or "base",
-            **costs, study.metric: mean, "seeds": str(len(row.scores))}
+    sd = f" ± {architecture.sd:.{decimals}f}" if architecture.sd is not None else ""
+    rules = ", ".join(study.rules_containing(architecture.label)) or "base"
+    return {"label": architecture.label, "rules": rules, **costs,
+            study.metric: f"{architecture.mean_score:z.{decimals}f}{sd}", "seeds": str(n_seeds)}
 
 
-def _law(metric: str, curve: Curve) -> dict[str, str]:
-    counts = _against(curve) | {"trainings": str(len(curve.sizes)),
-                                "sizes": str(len(set(curve.sizes)))}
+def _law_row(metric: str, curve: Curve) -> dict[str, str]:
+    cells = _curve_cells(curve) | {"runs": str(len(curve.sizes)),
+                                   "sizes": str(len(set(curve.sizes)))}
     if curve.fit is None:
-        return counts | dict.fromkeys(("exponent", "sd", "identified"), MISSING_CELL)
+        return cells | dict.fromkeys(("exponent", "sd", "identified"), MISSING_CELL)
     low, high = curve.fit.exponent_interval
-    return counts | {"exponent": f"{curve.fit.law.c:.2f} ({low:.2f} to {high:.2f})",
-                     "sd": format_score(metric, curve.fit.sd, curve.fit.sd),
-                     "identified": _yes(curve.fit.is_identified)}
+    return cells | {"exponent": f"{curve.fit.law.c:.2f} ({low:.2f} to {high:.2f})",
+                    "sd": format_score(metric, curve.fit.sd, curve.fit.sd),
+                    "identified": _yes_or_no(curve.fit.is_identified)}
 
 
-def _check(metric: str, curve: Curve) -> dict[str, str]:
-    assert curve.holdout_check is not None
-    found = curve.holdout_check.prediction
-    measured = curve.holdout_check.measured_score
-    low = found.training_low
-    high = found.training_high
-    return {"predicted": format_estimate(metric, found.score, low, high),
-            "measured": format_score(metric, measured, (high - low) / 2),
-            "inside": _yes(curve.holdout_check.is_inside_interval)}
+def _check_row(metric: str, curve: Curve, check: HoldoutCheck) -> dict[str, str]:
+    prediction = check.prediction
+    low = prediction.training_low
+    high = prediction.training_high
+    return {**_curve_cells(curve), "size": format_size(prediction.size),
+            "predicted": format_estimate(metric, prediction.score, low, high),
+            "measured": format_score(metric, check.measured_score, (high - low) / 2),
+            "inside": _yes_or_no(check.is_inside_interval)}
 
 
-def _yes(holds: bool) -> str:
-    return "yes" if holds else "NO"
+def _next_size_row(metric: str, curve: Curve, prediction: LawPrediction) -> dict[str, str]:
+    return {**_curve_cells(curve), "size": format_size(prediction.size),
+            "law": format_prediction(metric, prediction),
+            "one run": format_interval(metric, prediction.training_low, prediction.training_high)}
 
 
-def _ranked(study: ScalingStudy, ranking: Ranking) -> TitledTable:
+def _yes_or_no(condition: bool) -> str:
+    return "yes" if condition else "NO"
+
+
+def _ranking_table(study: ScalingStudy, ranking: Ranking) -> TitledTable:
     curves = study.curves_for(ranking.cost)
-    texts = pd.DataFrame([{"rule": choice.rule,
-                           "law": format_prediction(study.metric, choice.prediction),
-                           "best in": format_share(choice.best_share),
-                           "trained up to": format_size(max(curves[choice.rule].sizes))}
-                          for choice in ranking.ranked_rules])
-    title = (f"The rules at {format_size(ranking.size)} {cost_name(ranking.cost)} "
+    cells = pd.DataFrame([{"rule": ranked.rule,
+                           "law": format_prediction(study.metric, ranked.prediction),
+                           "best in": format_share(ranked.best_share),
+                           "trained up to": format_size(max(curves[ranked.rule].sizes))}
+                          for ranked in ranking.ranked_rules])
+    title = (f"Rules at {format_size(ranking.size)} {cost_name(ranking.cost)} "
              f"({SIZE_SOURCE_LABELS[ranking.size_source]})")
-    return TitledTable(title, texts, 1, tuple(ranking_sentences(study, ranking)))
+    return TitledTable(title, cells, 1, tuple(ranking_sentences(study, ranking)))
 
 
 def notes(study: ScalingStudy) -> list[str]:
-    """What the numbers mean, under which conditions they were measured, and what is missing."""
-    return [*_conditions(study), *_meaning(study), *_missing(study)]
+    """Sentences on the setup, the meaning of the numbers, and missing results."""
+    return [*_setup_notes(study), *_definitions(study), *_missing_results(study)]
 
 
-def _conditions(study: ScalingStudy) -> list[str]:
+def _setup_notes(study: ScalingStudy) -> list[str]:
     data = study.meta["data"]
-    synthetic = (" (a synthetic corpus: scores on it compare architectures, and say nothing of "
+    synthetic = (" (a synthetic corpus: scores compare architectures, but do not transfer to "
                  "real text)")
     return [describe_costs(study.meta["protocol"]),
             f"Data: {data['name']}, hash "
@@ -129,100 +137,118 @@ def _conditions(study: ScalingStudy) -> list[str]:
             *([f"{study.metric}: {study.signature}"] if study.signature else [])]
 
 
-def _meaning(study: ScalingStudy) -> list[str]:
+def _definitions(study: ScalingStudy) -> list[str]:
     noise = study.noise
-    sure = format_percent(study.confidence)
-    seeds = (f"Noise between seeds: standard deviation {noise.sd:.2g}, pooled over "
-             f"{noise.n_candidates} rows, {noise.df} degrees of freedom." if noise.is_known
-             else "No row has a second seed, so nothing per million parameters has an interval.")
+    confidence = format_percent(study.confidence)
+    sentences = [
+        "The ± of a score is the standard deviation between its seeds. The ± of a score per "
+        f"million parameters is half its {confidence} interval, by the noise between seeds.",
+        (f"Noise between seeds: standard deviation {noise.sd:.2g}, pooled over "
+         f"{noise.n_candidates} architectures, {noise.df} degrees of freedom." if noise.is_known
+         else "No architecture has a second seed, so scores per million parameters have no "
+              "interval.")]
+    if not any(curve.fit for curve in study.curves):
+        return sentences
     sign = "-" if study.direction == "max" else "+"
-    laws = [f"A law is {study.metric} = a {sign} b · size^-c, c the exponent, by least squares "
-            "over all trainings of a rule, the base's among them. That scores follow a power law "
-            "is an assumption; only the checks test it, and no interval holds what lies beyond it, "
-            "such as data that runs out.",
-            f"Intervals of a law: {N_RESAMPLES:,} bootstrap draws of its trainings, {sure}, each "
-            "for itself. They are of the law, and where it says so of one training; of the mean "
-            "of as many as were left out in a check, which a law that holds fails in "
-            f"{format_percent(1 - study.confidence)} of studies.",
-            "The next size is the largest one times the ratio of the two largest.",
-            "\"Best in\" is the share of draws in which a rule's law is the best of all; rules "
-            "that share trainings, such " "as the base's, are drawn as if they did not."] if any(
-        curve.fit for curve in study.curves) else []
-    return ["The ± of a score is the standard deviation between its seeds; that of a score per "
-            f"million parameters is half its {sure} interval, by the noise between seeds.", seeds,
-            *laws]
+    return [
+        *sentences,
+        f"A law is {study.metric} = a {sign} b · size^-c with the exponent c. It is fitted by "
+        "least squares to all training runs of a rule, including the base. The power law is an "
+        "assumption, which only the checks test. Intervals do not include deviations from it, for "
+        "example because the data are exhausted.",
+        f"Intervals of a law are {confidence} intervals from {N_RESAMPLES:,} bootstrap resamples, "
+        "without a correction for multiple comparisons. The column \"one run\" is the prediction "
+        "interval of one training run. The interval of a check is that of the mean of the held-out "
+        f"runs; a correct law fails its check in {format_percent(1 - study.confidence)} of "
+        "studies.",
+        "The next size is the largest size times the ratio of the two largest sizes.",
+        "\"Best in\" is the share of resamples in which the law of a rule is the best. Rules are "
+        "resampled independently, although they share the runs of the base."]
 
 
-def _missing(study: ScalingStudy) -> list[str]:
-    """What is not known and why, curves of one reason together."""
-    reasons: dict[str, list[str]] = {}
+def _missing_results(study: ScalingStudy) -> list[str]:
+    """Sentences on missing results and their reasons; curves with equal reasons are merged."""
+    curves_by_reason: dict[str, list[str]] = {}
     for curve in study.curves:
-        for reason in _reasons(curve):
-            reasons.setdefault(reason, []).append(f"{curve.rule} against {cost_name(curve.cost)}")
-    undone = [f"{row.label}: {row.missing_reason}" for row in study.unfinished]
-    again = [f"{row.label} ({row.n_missing_replicates})"
-             for row in study.finished if row.n_missing_replicates]
-    return [*(f"{reason}: {', '.join(curves)}." for reason, curves in reasons.items()),
-            *([f"Without a score, and so in no law: {'; '.join(undone)}."] if undone else []),
-            *([f"Replicates without a score: {', '.join(again)}."] if again else [])]
+        for reason in _curve_caveats(curve):
+            name = f"{curve.rule} against {cost_name(curve.cost)}"
+            curves_by_reason.setdefault(reason, []).append(name)
+    unfinished = [f"{architecture.label}: {architecture.missing_reason}"
+                  for architecture in study.unfinished]
+    replicates = [f"{architecture.label} ({architecture.n_missing_replicates})"
+                  for architecture in study.finished if architecture.n_missing_replicates]
+    return [*(f"{reason}: {', '.join(curves)}." for reason, curves in curves_by_reason.items()),
+            *([f"Without a score, and therefore not part of a law: {'; '.join(unfinished)}."]
+              if unfinished else []),
+            *([f"Replicates without a score: {', '.join(replicates)}."] if replicates else [])]
 
 
-def _reasons(curve: Curve) -> list[str]:
-    """Why there is no law, or it says little."""
+def _curve_caveats(curve: Curve) -> list[str]:
+    """Reasons for a missing law, exponent or check."""
     if curve.fit is None:
         return [f"No law, since {curve.no_fit_reason}"]
-    return [*([] if curve.fit.is_identified
-              else ["Exponent not identified, since " f"{_unidentified(curve.fit)}"]),
-            *([f"Not checked, since {curve.no_check_reason}"] if curve.no_check_reason else [])]
+    caveats = []
+    if not curve.fit.is_identified:
+        caveats.append(f"Exponent not identified, since {_unidentified_reason(curve.fit)}")
+    if curve.no_check_reason:
+        caveats.append(f"Not checked, since {curve.no_check_reason}")
+    return caveats
 
 
-def _unidentified(fit: LawFit) -> str:
+def _unidentified_reason(fit: LawFit) -> str:
     if fit.law.is_identified:
-        return ("its interval reaches an end of what is tried, where scores grow like a logarithm "
-                "or level off at once")
+        return ("its interval reaches an end of the exponent grid, where scores grow like a "
+                "logarithm or are constant after the smallest size")
     if fit.law.b <= 0:
-        return "scores do not get better with size"
+        return "scores do not improve with size"
     return ("scores grow like a logarithm of the size, or faster" if fit.law.c < 1
-            else "scores level off at once")
+            else "scores are constant after the smallest size")
 
 
 def to_markdown(study: ScalingStudy) -> str:
-    """All tables and notes."""
+    """Format all tables and notes as Markdown."""
     parts = [f"# {study.name}: {study.metric} by size"]
     if study.unfinished:
         parts.append(f"{len(study.unfinished)} of {len(study.finished) + len(study.unfinished)} "
-                     "rows have no score; see the notes.")
-    for sheet in scaling_tables(study):
-        parts += [f"## {sheet.title}", markdown_table(sheet.cells, sheet.n_left_aligned),
-                  *sheet.footnotes]
+                     "architectures have no score; see the notes.")
+    for table in scaling_tables(study):
+        parts += [f"## {table.title}", markdown_table(table.cells, table.n_left_aligned),
+                  *table.footnotes]
     return "\n\n".join([*parts, "## Notes", "\n".join(f"- {note}" for note in notes(study))]) + "\n"
 
 
 def scaling_frame(study: ScalingStudy) -> pd.DataFrame:
-    """One row a (cost, rule, row), the base in each, with what the law says there; the unfinished without a score."""
-    rows = [_point(curve, row) for curve in study.curves for row in curve.architectures]
-    rows += [{"cost": cost, "rule": rule, "label": row.label, "size": row.costs.get(cost),
-              "seeds": 0, "note": row.missing_reason} for cost in study.costs
-             for rule, steps in study.rules.items()
-             for row in study.unfinished if row.label in (study.base, *steps)]
+    """Data frame with a row per cost, rule and label, with score and law.
+
+    The base has a row for each rule. Unfinished architectures have rows without a score.
+    """
+    rows = [_frame_row(curve, architecture)
+            for curve in study.curves for architecture in curve.architectures]
+    rows += [{"cost": cost, "rule": rule, "label": architecture.label,
+              "size": architecture.costs.get(cost), "seeds": 0,
+              "note": architecture.missing_reason}
+             for cost in study.costs
+             for rule, labels in study.rules.items()
+             for architecture in study.unfinished if architecture.label in (study.base, *labels)]
     columns = ["cost", "rule", "label", "trial", "size", "seeds", "score", "sd", "law", "law_low",
                "law_high", "note"]
     table = pd.DataFrame(rows, columns=columns)
     return table.astype({"trial": "Int64"})
 
 
-def _point(curve: Curve, row: ScaledArchitecture) -> dict[str, Any]:
-    size = row.costs[curve.cost]
-    found = {"cost": curve.cost, "rule": curve.rule, "label": row.label, "trial": row.trial,
-             "size": size, "seeds": len(row.scores), "score": row.mean_score, "sd": row.sd}
+def _frame_row(curve: Curve, architecture: ScaledArchitecture) -> dict[str, Any]:
+    size = architecture.costs[curve.cost]
+    row = {"cost": curve.cost, "rule": curve.rule, "label": architecture.label,
+           "trial": architecture.trial, "size": size, "seeds": len(architecture.scores),
+           "score": architecture.mean_score, "sd": architecture.sd}
     if curve.fit is None:
-        return found
+        return row
     low, high = curve.fit.interval_at(size)[:, 0].tolist()
-    return found | {"law": float(curve.fit.law(size)), "law_low": low, "law_high": high}
+    return row | {"law": float(curve.fit.law(size)), "law_low": low, "law_high": high}
 
 
 def to_json(study: ScalingStudy) -> dict[str, Any]:
-    """All of it as JSON values; what is not known is null."""
+    """Convert all results to JSON values; unknown values are null."""
     noise = study.noise
     meta = study.meta
     return {"study": study.name, "metric": study.metric, "direction": study.direction,
@@ -238,7 +264,7 @@ def to_json(study: ScalingStudy) -> dict[str, Any]:
             "unfinished": [{"label": row.label, "why": row.missing_reason, "cost": dict(row.costs)}
                            for row in study.unfinished],
             "curves": [_curve_json(curve) for curve in study.curves],
-            "per_million": [asdict(gain) for gain in study.slopes],
+            "per_million": [asdict(slopes) for slopes in study.slopes],
             "rankings": [asdict(ranking)
                          | {"decided": ranking.is_decided, "first": ranking.best_rule.rule,
                             "sentences": ranking_sentences(study, ranking)}
@@ -249,11 +275,11 @@ def _curve_json(curve: Curve) -> Mapping[str, Any]:
     law = curve.fit and {
         **curve.fit.law.to_json(), "exponent_interval": list(curve.fit.exponent_interval),
         "identified": curve.fit.is_identified, "sd": curve.fit.sd, "df": curve.fit.df}
-    held = curve.holdout_check and {**asdict(curve.holdout_check),
-                                    "error": curve.holdout_check.error,
-                                    "inside": curve.holdout_check.is_inside_interval}
+    check = curve.holdout_check and {**asdict(curve.holdout_check),
+                                     "error": curve.holdout_check.error,
+                                     "inside": curve.holdout_check.is_inside_interval}
     return {"rule": curve.rule, "cost": curve.cost,
             "labels": [row.label for row in curve.architectures], "sizes": curve.sizes,
             "scores": [score for _, score in curve.size_score_pairs], "why": curve.no_fit_reason,
-            "unchecked": curve.no_check_reason, "law": law, "held_out": held,
+            "unchecked": curve.no_check_reason, "law": law, "held_out": check,
             "next": curve.next_prediction and asdict(curve.next_prediction)}
