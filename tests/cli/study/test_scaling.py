@@ -88,7 +88,7 @@ def test_json_says_the_same_as_the_files(finished, tmp_path):
 def test_a_study_that_is_half_finished_says_what_is_missing(tmp_path):
     make_study(tmp_path / "half", ("base", "deeper: 2", "wider: 24", "wider: 32"), seeds=2)
     output = call(tmp_path / "half")
-    assert "deeper: 8: not begun" in output and "hybrid: 2, 32: not begun" in output
+    assert "deeper: 8: not started" in output and "hybrid: 2, 32: not started" in output
     assert "4 trainings of 2 sizes, where a law takes at least 4 of 3: deeper against params" in output
     assert "only wider has a law" in output
     make_study(tmp_path / "begun", (), seeds=1)
