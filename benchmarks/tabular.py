@@ -206,16 +206,16 @@ class Replay:
         spec: of the sampler; None: cheapest first.
         rungs: where training pauses.
         workers: candidates in training at once.
-        asks: proposals in a row that bring nothing new, after which there is nothing more.
+        max_repeats: stop after this number of consecutive proposals without a new row.
         priced: whether the search is told what each training took.
     """
 
     def __init__(self, table: Table, spec: SamplerSpec | None, rungs: Rungs, workers: int = 1,
-                 asks: int = 1000, priced: bool = False) -> None:
+                 max_repeats: int = 1000, priced: bool = False) -> None:
         self.table = table
         self.workers = workers
         self.rungs = rungs
-        self.asks = asks
+        self.max_repeats = max_repeats
         self.priced = priced
         self.define = partial(suggest_params, table.space)
         self.known = FactsCache(table.known)
@@ -280,7 +280,7 @@ class Replay:
 
     def _new(self) -> optuna.Trial | None:
         """A new trial of a row that was not begun yet; None where there is none."""
-        for _ in range(self.asks):
+        for _ in range(self.max_repeats):
             trial = self.study.ask()
             try:
                 self.define(trial)

@@ -10,7 +10,7 @@ import torch
 
 from gpu_kit.kit import (
     FAMILIES,
-    SECOND_TIER,
+    OTHER_PUBLISHED,
     Figures,
     Kit,
     Wrong,
@@ -68,7 +68,7 @@ def _compared(kit: Kit, names: tuple[str, ...], limit: float, bf16: bool = False
 def forward_and_backward(kit: Kit) -> Figures:
     """Losses and gradients of every family and second-tier block, fp32 beside the CPU's."""
     with kit.exact():
-        return _compared(kit, FAMILIES + (SECOND_TIER[2:4] if kit.quick else SECOND_TIER), FP32)
+        return _compared(kit, FAMILIES + (OTHER_PUBLISHED[2:4] if kit.quick else OTHER_PUBLISHED), FP32)
 
 
 @check()

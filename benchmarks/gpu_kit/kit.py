@@ -103,7 +103,7 @@ class Kit:
 
 
 FAMILIES = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer")
-SECOND_TIER = ("reference/subformer-waist", "reference/evolved", "reference/delight-d128",
+OTHER_PUBLISHED = ("reference/subformer-waist", "reference/evolved", "reference/delight-d128",
                "reference/lite-d200", "reference/mega", "reference/dman", "reference/multi-path",
                "small/plain with matrices.ffn=kronecker and matrices.attention=low_rank",
                "small/plain with matrices.ffn=group and matrices.attention=group")

@@ -1,4 +1,4 @@
-"""The GPU kit where there is no GPU: what it can it runs, what it cannot it says, and a fault is found."""
+"""The GPU kit on a machine without a GPU: checks run, are skipped, or report faults."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ import gpu
 from gpu_kit import correctness, studies, timings
 from gpu_kit.kit import CHECKS, Kit, Wrong
 
-BESIDE_THE_CPU = ("attention_kernels", "updates", "decoding", "soft_targets")
+COMPARED_WITH_CPU = ("attention_kernels", "updates", "decoding", "soft_targets")
 
 
 @pytest.fixture
@@ -22,41 +22,41 @@ def kit(tmp_path):
     return Kit(tmp_path, quick=True, device=torch.device("cpu"))
 
 
-def made(name, run):
-    """A check that runs ``run`` wherever it is."""
-    run.__doc__ = f"Of {name}."
+def make_check(name, run):
+    """A check that calls ``run`` on any device."""
+    run.__doc__ = f"Check {name}."
     return gpu.Check(name, run, 0)
 
 
-@pytest.mark.parametrize("name", BESIDE_THE_CPU)
-def test_what_is_compared_with_the_cpu_agrees_with_itself(kit, name):
+@pytest.mark.parametrize("name", COMPARED_WITH_CPU)
+def test_checks_against_cpu_pass_on_cpu(kit, name):
     assert CHECKS[name].run(kit)
 
 
-def test_a_device_that_computes_something_else_is_found(kit, monkeypatch):
+def test_device_with_other_gradients_is_wrong(kit, monkeypatch):
     monkeypatch.setattr(correctness, "FAMILIES", ("small/plain",))
-    monkeypatch.setattr(correctness, "SECOND_TIER", ())
+    monkeypatch.setattr(correctness, "OTHER_PUBLISHED", ())
     assert max(CHECKS["forward_and_backward"].run(kit)["small/plain"].values()) == 0
     true = correctness.gradients
     off = iter([1.01, 1.0])  # the device comes first, then the CPU
 
-    def wrong(*given):
+    def wrong(*arguments):
         factor = next(off)
-        return tuple(one * factor for one in true(*given))
+        return tuple(gradient * factor for gradient in true(*arguments))
 
     monkeypatch.setattr(correctness, "gradients", wrong)
-    found = gpu.run(gpu.Check("forward_and_backward", CHECKS["forward_and_backward"].run, 0), kit)
-    assert found["state"] == "wrong" and "small/plain" in found["why"]
-    assert found["reproduce"] == "python benchmarks/gpu.py --only forward_and_backward"
+    result = gpu.run(gpu.Check("forward_and_backward", CHECKS["forward_and_backward"].run, 0), kit)
+    assert result["state"] == "wrong" and "small/plain" in result["why"]
+    assert result["reproduce"] == "python benchmarks/gpu.py --only forward_and_backward"
 
 
 @pytest.mark.parametrize("spoil", [lambda weight: weight * 100, lambda weight: weight + 1e-3])
-def test_weights_that_end_elsewhere_are_found(kit, spoil, monkeypatch):
+def test_device_with_other_final_weights_is_wrong(kit, spoil, monkeypatch):
     true = correctness._end
     ends = []
 
-    def wrong(*given):
-        ends.append(true(*given))
+    def wrong(*arguments):
+        ends.append(true(*arguments))
         return spoil(ends[-1]) if len(ends) == 1 else ends[-1]
 
     monkeypatch.setattr(correctness, "_end", wrong)
@@ -64,31 +64,33 @@ def test_weights_that_end_elsewhere_are_found(kit, spoil, monkeypatch):
         CHECKS["updates"].run(kit)
 
 
-def test_a_check_leaves_the_precision_as_it_was(kit, monkeypatch):
+def test_check_restores_matmul_precision(kit, monkeypatch):
     monkeypatch.setattr(correctness, "FAMILIES", ("small/plain",))
     before = torch.get_float32_matmul_precision()
     CHECKS["tf32"].run(kit)
     assert torch.get_float32_matmul_precision() == before
 
 
-def test_a_check_that_fails_on_the_way_keeps_its_figures_and_names_every_excess(kit, monkeypatch):
+def test_failed_check_keeps_figures_and_lists_all_excesses(kit, monkeypatch):
     monkeypatch.setattr(correctness, "FAMILIES", ("small/plain", "small/anthe"))
-    found = gpu.run(made("bf16",
+    result = gpu.run(make_check("bf16",
                          lambda kit: correctness._compared(kit, correctness.FAMILIES, -1.0)), kit)
-    assert found["state"] == "wrong" and set(found["figures"]) == {"small/plain", "small/anthe"}
-    assert found["why"].count("above") == 4
+    assert result["state"] == "wrong" and set(result["figures"]) == {"small/plain", "small/anthe"}
+    assert result["why"].count("above") == 4
 
 
-def test_a_check_finds_what_it_finds_alone_whatever_ran_before(kit, monkeypatch):
-    seen = []
-    leaves = made("first", lambda kit: torch.set_float32_matmul_precision("high") or {})
-    asks = made("second", lambda kit: seen.append(torch.get_float32_matmul_precision()) or {})
-    gpu.run(leaves, kit)
-    gpu.run(asks, kit)
-    assert seen == ["highest"]
+def test_check_does_not_depend_on_earlier_checks(kit, monkeypatch):
+    precisions = []
+    first = make_check("first", lambda kit: torch.set_float32_matmul_precision("high") or {})
+    second = make_check(
+        "second", lambda kit: precisions.append(torch.get_float32_matmul_precision()) or {}
+    )
+    gpu.run(first, kit)
+    gpu.run(second, kit)
+    assert precisions == ["highest"]
 
 
-def test_a_process_that_has_lost_its_device_gives_way_to_another(kit, monkeypatch, tmp_path):
+def test_process_with_broken_device_is_replaced(kit, monkeypatch, tmp_path):
     class Away(BaseException):
         pass
 
@@ -97,22 +99,22 @@ def test_a_process_that_has_lost_its_device_gives_way_to_another(kit, monkeypatc
 
     monkeypatch.setattr(gpu.os, "execv", replaced)
     monkeypatch.setattr(gpu, "broken", lambda device: True)
-    monkeypatch.setitem(CHECKS, "causality", made("causality", lambda kit: 1 / 0))
-    given = ["gpu.py", "--quick", "--only", "causality", "one_on_two_devices", "--out",
+    monkeypatch.setitem(CHECKS, "causality", make_check("causality", lambda kit: 1 / 0))
+    arguments = ["gpu.py", "--quick", "--only", "causality", "one_on_two_devices", "--out",
              str(tmp_path / "out")]
-    monkeypatch.setattr(sys, "argv", given)
+    monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(Away) as again:
         gpu.main()
     *others, option, minutes = again.value.args[0][1:]
-    assert [*others, option] == [*given, "--go-on", "--minutes"] and 9 < float(minutes) <= 10
+    assert [*others, option] == [*arguments, "--go-on", "--minutes"] and 9 < float(minutes) <= 10
     monkeypatch.setattr(sys, "argv", again.value.args[0][1:])
     with pytest.raises(SystemExit) as end:
         gpu.main()
     checks = json.loads((tmp_path / "out/report.json").read_text("utf-8"))["checks"]
-    assert end.value.code == 1 and [one["state"] for one in checks] == ["wrong", "skipped"]
+    assert end.value.code == 1 and [check["state"] for check in checks] == ["wrong", "skipped"]
 
 
-def test_a_candidate_among_several_that_fails_is_told_and_none_is_left(tmp_path):
+def test_failed_process_is_reported_and_others_end(tmp_path):
     code = "import sys; sys.exit('no memory')"
     with pytest.raises(Wrong, match="2 processes: 2 failed: no memory"):
         timings._together([sys.executable, "-c", code], 2, 60)
@@ -121,7 +123,7 @@ def test_a_candidate_among_several_that_fails_is_told_and_none_is_left(tmp_path)
     assert timings._together([sys.executable, "-c", "print(7)"], 2, 60) == ["7\n", "7\n"]
 
 
-def test_a_study_whose_trainings_failed_is_wrong(tmp_path):
+def test_study_with_failed_trials_is_wrong(tmp_path):
     with pytest.raises(Wrong, match="nothing"):
         studies.ended(tmp_path)
     record = {"state": "complete", "reason": "", "device": "cpu", "seconds": 1.0}
@@ -132,24 +134,24 @@ def test_a_study_whose_trainings_failed_is_wrong(tmp_path):
         if not number:
             assert studies.ended(tmp_path) == {
                 "trained": 1, "devices": ["cpu"], "wall seconds": [1.0]}
-    with pytest.raises(Wrong, match="1 of 2 trainings failed, the first with: out of memory"):
+    with pytest.raises(Wrong, match="failed, the first with: out of memory"):
         studies.ended(tmp_path)
 
 
-def test_what_is_timed_runs_as_trainings_do(kit):
+def test_timed_engine_uses_kernel_of_training(kit):
     engine, _ = timings._engine(kit, "small", compiled=False)
     kernels = {node.attention_kernel
                for node in engine.model.modules() if hasattr(node, "attention_kernel")}
     assert kernels == {engine.hardware.attention_kernel}
 
 
-def test_what_cannot_run_says_what_it_needs(kit, monkeypatch):
+def test_skipped_check_reports_requirements(kit, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    found = gpu.run(CHECKS["one_on_two_devices"], kit)
-    assert (found["state"], found["why"]) == ("skipped", "needs 2 GPUs, and there are 1")
+    result = gpu.run(CHECKS["one_on_two_devices"], kit)
+    assert (result["state"], result["why"]) == ("skipped", "needs 2 GPUs, and there are 1")
 
 
-def test_a_report_has_every_check_and_its_figures(kit, monkeypatch, tmp_path):
+def test_report_has_all_checks_and_figures(kit, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv",
                         ["gpu.py", "--quick", "--only", "causality", "one_on_two_devices", "--out",
                          str(tmp_path / "out")])
@@ -157,18 +159,18 @@ def test_a_report_has_every_check_and_its_figures(kit, monkeypatch, tmp_path):
         gpu.main()
     report = json.loads((tmp_path / "out/report.json").read_text("utf-8"))
     assert ended.value.code == 0 and [
-        one["name"] for one in report["checks"]] == ["causality", "one_on_two_devices"]
+        check["name"] for check in report["checks"]] == ["causality", "one_on_two_devices"]
     page = (tmp_path / "out/report.md").read_text("utf-8")
     assert "## causality" in page and report["machine"]["torch"] in page
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_candidates_that_share_a_device_were_there_at_the_same_time(kit, monkeypatch, together):
+def test_candidates_that_share_a_device_must_overlap(kit, monkeypatch, together):
     def ran(kit, out, *changes):
         (kit.folder / out).mkdir()
         order = ("started", "started", "ended", "ended") if together else ("started", "ended") * 2
-        lines = [json.dumps({"event": event, "time": f"2026-01-01T00:00:0{at}"})
-                 for at, event in enumerate(order)]
+        lines = [json.dumps({"event": event, "time": f"2026-01-01T00:00:0{second}"})
+                 for second, event in enumerate(order)]
         (kit.folder / out / "events.jsonl").write_text("\n".join(lines))
         return {"trained": 2}
 
@@ -180,7 +182,7 @@ def test_candidates_that_share_a_device_were_there_at_the_same_time(kit, monkeyp
             CHECKS["two_on_a_device"].run(kit)
 
 
-def test_no_check_begins_when_its_time_is_over(tmp_path, monkeypatch):
+def test_no_check_starts_after_time_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv",
                         ["gpu.py", "--out", str(tmp_path), "--only", "causality", "--minutes", "0"])
     with pytest.raises(SystemExit) as ended:
@@ -190,7 +192,7 @@ def test_no_check_begins_when_its_time_is_over(tmp_path, monkeypatch):
         "why"]
 
 
-def test_candidates_share_a_device_under_mps_and_it_is_stopped(kit, tmp_path, monkeypatch):
+def test_mps_is_stopped_after_its_check(kit, tmp_path, monkeypatch):
     log = tmp_path / "log"
     fake = tmp_path / timings.MPS
     fake.write_text(f'#!/bin/sh\necho "$@" "$CUDA_MPS_PIPE_DIRECTORY" >> {log}\n[ "$1" = -d ] || '
@@ -198,9 +200,13 @@ def test_candidates_share_a_device_under_mps_and_it_is_stopped(kit, tmp_path, mo
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     ran = []
-    monkeypatch.setattr(timings, "_together",
-                        lambda command, count, seconds, given={}: ran.append((count, dict(given)))
-                        or ["ready\n2.5\n"] * count)
+    monkeypatch.setattr(
+        timings,
+        "_together",
+        lambda command, count, seconds, arguments={}: (
+            ran.append((count, dict(arguments))) or ["ready\n2.5\n"] * count
+        ),
+    )
     expected = {"2 processes": {"updates / s in all": 5.0, "each": 2.5}}
     assert CHECKS["sharing_under_mps"].run(kit) == expected
     place = str(kit.folder)
@@ -208,22 +214,23 @@ def test_candidates_share_a_device_under_mps_and_it_is_stopped(kit, tmp_path, mo
     assert log.read_text().split() == ["-d", place, place, "quit"]
 
 
-def test_without_mps_its_check_is_skipped(kit, monkeypatch):
+def test_check_without_mps_is_skipped(kit, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    found = gpu.run(gpu.Check("sharing_under_mps", CHECKS["sharing_under_mps"].run, 0), kit)
-    assert found["state"] == "skipped" and timings.MPS in found["why"]
+    result = gpu.run(gpu.Check("sharing_under_mps", CHECKS["sharing_under_mps"].run, 0), kit)
+    assert result["state"] == "skipped" and timings.MPS in result["why"]
 
 
-def test_what_runs_in_turns_is_timed_by_the_median_of_its_rounds(kit, monkeypatch):
+def test_alternating_runs_are_timed_by_median(kit, monkeypatch):
     clock = iter(range(1000))
     monkeypatch.setattr(timings.time, "perf_counter", lambda: next(clock))
     ran = []
-    found = timings.in_turns(kit, {"one": lambda: ran.append(1), "other": lambda: ran.append(2)}, 2,
-                             4)
-    assert found == {"one": 0.25, "other": 0.25} and ran == [1, 1, 1, 1, 2, 2, 2, 2] * 3
+    result = timings.in_turns(
+        kit, {"one": lambda: ran.append(1), "other": lambda: ran.append(2)}, 2, 4
+    )
+    assert result == {"one": 0.25, "other": 0.25} and ran == [1, 1, 1, 1, 2, 2, 2, 2] * 3
 
 
-def test_the_page_is_that_of_its_figures():
+def test_page_matches_figures():
     report = json.loads((ROOT / "docs/gpu-h100.json").read_text("utf-8"))
     assert gpu.markdown(report) == (ROOT / "docs/gpu-h100.md").read_text("utf-8")
-    assert {one["state"] for one in report["checks"]} == {"passed"}
+    assert {check["state"] for check in report["checks"]} == {"passed"}

@@ -1,4 +1,4 @@
-"""Other tools' searches on a table: what they are told, what they are charged, and how a script answers."""
+"""Searches of other tools on a table: observations, compute and output of scripts."""
 
 import shutil
 import sys
@@ -25,11 +25,11 @@ def table():
 
 
 def whole(count):
-    """The first rows, each trained rung by rung."""
+    """The first rows, each trained rung by rung to the full budget."""
     return np.array([(row, level) for row in range(count) for level in range(len(SHARES))])
 
 
-def test_a_training_costs_one_however_it_is_divided(table):
+def test_cost_of_a_training_run_does_not_depend_on_rungs(table):
     count = len(table.rows)
     assert left(table, SHARES, whole(count), count) == pytest.approx(0)
     assert left(table, SHARES, whole(count), 3) == left(table, SHARES, whole(3), 3) > 0
@@ -37,12 +37,12 @@ def test_a_training_costs_one_however_it_is_divided(table):
     assert left(table, SHARES, at_once, 3) == left(table, SHARES, whole(3), 3)
 
 
-def test_what_stands_at_a_rung_counts_for_nothing(table):
-    begun = np.array([(row, 0) for row in range(len(table.rows))])
-    assert left(table, SHARES, begun, len(table.rows)) == 100
+def test_trials_paused_at_a_rung_do_not_reduce_regret(table):
+    started = np.array([(row, 0) for row in range(len(table.rows))])
+    assert left(table, SHARES, started, len(table.rows)) == 100
 
 
-def test_the_task_has_every_row_by_its_options(table):
+def test_task_has_all_rows(table):
     task = as_task(table, SHARES)
     assert len({tuple(code) for code in task["codes"].tolist()}) == len(table.rows)
     assert (task["y"] == table.values(range(len(table.rows))) * [1, -1]).all()
@@ -50,7 +50,7 @@ def test_the_task_has_every_row_by_its_options(table):
                                     len(SHARES)) and (np.diff(task["losses"]) <= 0).all()
 
 
-def test_the_nearest_row_is_the_one_asked_for_and_never_one_that_was_trained(table):
+def test_nearest_row_is_exact_and_excludes_trained_rows(table):
     task = as_task(table, SHARES)
     done = []
     assert nearest(task, task["codes"][5], done) == 5
@@ -59,11 +59,16 @@ def test_the_nearest_row_is_the_one_asked_for_and_never_one_that_was_trained(tab
     assert sorted(done) == list(range(len(table.rows)))
 
 
-def test_a_script_is_run_for_every_seed(table, tmp_path, monkeypatch):
+def test_script_runs_for_each_seed(table, tmp_path, monkeypatch):
     (tmp_path / "stub_search.py").write_text(STUB)
     shutil.copy(table_search.__file__, tmp_path / "table_search.py")
     monkeypatch.setattr(table_search, "__file__", str(tmp_path / "table_search.py"))
     monkeypatch.setitem(table_search.ANCHORS, "stub", ("stub", ""))
-    found = regrets(table, SHARES, "stub", sys.executable, [2, 6], [2, 6])
-    assert found[0, 0] == found[0, 1] == found[1, 0] == left(table, SHARES, whole(2), 2)
-    assert found[1, 1] == left(table, SHARES, whole(6), 6)
+    mean_regrets = regrets(table, SHARES, "stub", sys.executable, [2, 6], [2, 6])
+    assert (
+        mean_regrets[0, 0]
+        == mean_regrets[0, 1]
+        == mean_regrets[1, 0]
+        == left(table, SHARES, whole(2), 2)
+    )
+    assert mean_regrets[1, 1] == left(table, SHARES, whole(6), 6)

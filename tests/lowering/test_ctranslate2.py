@@ -1,6 +1,7 @@
-"""Lowering for CTranslate2 without weights: populations, sections; artifacts are tested in tests/export."""
+"""Lowering to CTranslate2 without weights: populations and sections of a model."""
 
 import math
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -21,21 +22,26 @@ SHARED = {"norm": "post", "decoder.interleaved": True, "share.encoder.ffn": "cyc
           "encoder.depth": 4}
 
 
-def test_a_populations_plan_is_that_of_each_candidate():
+def shared_names(plan):
+    """Sets of names of variables that share one tensor."""
+    names = defaultdict(set)
+    for variable in plan.variables:
+        names[variable.sharing_key].add(variable.name)
+    return {frozenset(group) for group in names.values()}
+
+
+def test_population_plan_equals_plans_of_candidates():
     columns = PopulationColumns(3)
     sizes = {name: columns.variable(np.array(values, np.int64)) for name, values in SIZES.items()}
     whole = plan_variables(build_blocks(transformer_config() | SHARED | sizes)[1], 100)
-    numbers = columns.evaluate({one.name: math.prod(one.shape) for one in whole.variables})
-    for at in range(3):
-        alone = plan_variables(
-            build_blocks(transformer_config() | SHARED
-                         | {name: values[at] for name, values in SIZES.items()})[1], 100)
-        assert {one.name: math.prod(one.shape) for one in alone.variables} == {
-            name: int(values[at]) for name, values in numbers.items()}
-        groups = [{frozenset(one.name for one in made.variables if one.sharing_key == key)
-                   for key in {one.sharing_key for one in made.variables}}
-                  for made in (whole, alone)]
-        assert groups[0] == groups[1], "and they share alike"
+    numbers = columns.evaluate({variable.name: math.prod(variable.shape)
+                                for variable in whole.variables})
+    for row in range(3):
+        row_sizes = {name: values[row] for name, values in SIZES.items()}
+        alone = plan_variables(build_blocks(transformer_config() | SHARED | row_sizes)[1], 100)
+        assert {variable.name: math.prod(variable.shape) for variable in alone.variables} == {
+            name: int(values[row]) for name, values in numbers.items()}
+        assert shared_names(whole) == shared_names(alone)
 
 
 @pytest.mark.parametrize("changes", [
@@ -43,14 +49,15 @@ def test_a_populations_plan_is_that_of_each_candidate():
     {"model": "decoder-only"}, {"encoder.middle_width": 4, "encoder.depth": 3},
     {"embedding": "adaptive", "embedding.cutoffs": (20,), "embedding.factor": 2, "vocab": 60},
 ], ids=str)
-def test_refusals_of_sections_are_the_wholes_and_a_cost(changes):
-    given = transformer_config() | changes
-    whole = find_unsupported_parts(build_blocks(given)[1])
+def test_refusals_of_sections_add_up_and_are_a_cost(changes):
+    config = transformer_config() | changes
+    whole = find_unsupported_parts(build_blocks(config)[1])
     assert [reason for name in SECTION_NAMES
-            for reason in find_unsupported_parts(build_section(given, name))] == whole
+            for reason in find_unsupported_parts(build_section(config, name))] == whole
     name = "refusals.ctranslate2"
     sizes = {"encoder.ffn.hidden": np.array([8, 16])}
-    costs, built = evaluate_population_costs(given | sizes, 2, find_protocol("forward", 5, 5, 60), [name])
+    protocol = find_protocol("forward", 5, 5, 60)
+    costs, built = evaluate_population_costs(config | sizes, 2, protocol, [name])
     assert built.all() and costs[name].tolist() == [len(whole)] * 2
 
 
@@ -69,12 +76,13 @@ decoder: { depth: 1, heads: 2, head_dim: = width // 2, ffn: { relu: { hidden: 16
 """
 
 
-def test_the_share_of_a_space_that_it_takes_is_counted_exactly():
+def test_exportable_share_of_a_space_is_exact():
     space = Space.parse(SPACE)
     protocol = find_protocol("forward", 5, 5, 60)
-    found = analyze_feasibility(space, protocol, read_budgets(space, ["refusals.ctranslate2 <= 0"]),
-                                n_samples=100)
-    blocks = [space.architecture(sheet).block for sheet in space.enumerate()]
-    assert found.exact and (found.n_candidates, found.n_feasible) == (
-        len(blocks), sum(not find_unsupported_parts(one) for one in blocks))
-    assert 0 < found.n_feasible < found.n_candidates
+    report = analyze_feasibility(
+        space, protocol, read_budgets(space, ["refusals.ctranslate2 <= 0"]), n_samples=100
+    )
+    blocks = [space.architecture(params).block for params in space.enumerate()]
+    assert report.exact and (report.n_candidates, report.n_feasible) == (
+        len(blocks), sum(not find_unsupported_parts(block) for block in blocks))
+    assert 0 < report.n_feasible < report.n_candidates

@@ -1,4 +1,4 @@
-"""A study on a cluster of several Ray nodes, on one machine: nodes that differ, leave and join."""
+"""A study on several Ray nodes on one machine: nodes that differ, leave and join."""
 
 import json
 import os
@@ -31,31 +31,31 @@ SMALL = {"object_store_memory": 80 * 2**20}
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A head with one CPU, a node with a GPU that is none, and one with something rare."""
+    """A head with one CPU, a node with a fake GPU, and a node with a rare resource."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
-    found = Cluster(initialize_head=True,
+    cluster = Cluster(initialize_head=True,
                     head_node_args={"num_cpus": 1, "include_dashboard": False, **SMALL})
-    found.add_node(num_cpus=2, num_gpus=1, **SMALL)
-    found.add_node(num_cpus=2, resources={"rare": 1}, **SMALL)
-    yield found
-    found.shutdown()
+    cluster.add_node(num_cpus=2, num_gpus=1, **SMALL)
+    cluster.add_node(num_cpus=2, resources={"rare": 1}, **SMALL)
+    yield cluster
+    cluster.shutdown()
 
 
 @pytest.fixture
 def make_runner(cluster):
-    """Runners on the cluster; they end with the test."""
+    """Function that makes runners on the cluster; they stop at the end of the test."""
     from scalesearch.study.executors.ray import RayRunner
 
-    made = []
+    runners = []
 
     def make(work, workers=2, **more):
-        made.append(RayRunner(work, workers, Resources(address=cluster.address, **more)))
-        return made[-1]
+        runners.append(RayRunner(work, workers, Resources(address=cluster.address, **more)))
+        return runners[-1]
 
     yield make
-    for runner in made:
+    for runner in runners:
         runner.stop(grace=1)
 
 
@@ -66,7 +66,7 @@ def job(tmp_path, number):
 
 
 def stamped(folder):
-    """Says where and from when to when it ran."""
+    """Write node, start and end of the job to its folder."""
     import ray
 
     note = {"node": ray.get_runtime_context().get_node_id(), "from": time.time()}
@@ -75,15 +75,15 @@ def stamped(folder):
 
 
 def notes(jobs):
-    return [json.loads((one.folder / "note.json").read_text()) for one in jobs]
+    return [json.loads((job.folder / "note.json").read_text()) for job in jobs]
 
 
-def at_once(found):
-    return sum(a["from"] < b["to"] and b["from"] < a["to"] for a, b in combinations(found, 2))
+def at_once(intervals):
+    return sum(a["from"] < b["to"] and b["from"] < a["to"] for a, b in combinations(intervals, 2))
 
 
 @pytest.mark.slow
-def test_nodes_differ_and_a_worker_goes_where_it_fits(make_runner, tmp_path):
+def test_worker_runs_on_node_with_its_resources(make_runner, tmp_path):
     runner = make_runner(stamped, workers=3, custom={"rare": 0.5})
     assert runner.describe().endswith("1 CPU each; 2 fit at a time now")
     jobs = [job(tmp_path, number) for number in range(3)]
@@ -97,14 +97,14 @@ def test_nodes_differ_and_a_worker_goes_where_it_fits(make_runner, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("share", "together"), [(0.5, 1), (0.51, 0)])
-def test_two_halves_share_a_gpu_and_two_larger_parts_do_not(make_runner, tmp_path, share, together):
+def test_gpu_is_shared_by_shares_that_fit(make_runner, tmp_path, share, together):
     jobs = [job(tmp_path, number) for number in range(2)]
     ends(make_runner(stamped, gpus_per_trial=share), jobs)
     assert at_once(notes(jobs)) == together
 
 
 @pytest.mark.slow
-def test_all_nodes_are_held_against_this_machine_before_anything_starts(
+def test_nodes_are_compared_with_this_machine_before_start(
         make_runner, tmp_path, monkeypatch):
     runner = make_runner(stamped, cpus_per_trial=2)
     (tmp_path / "study.json").write_text('{"id": "1"}')
@@ -122,7 +122,9 @@ def test_all_nodes_are_held_against_this_machine_before_anything_starts(
             raise ValueError("it cannot look")
         return {}
 
-    with refuses("incompatible-nodes", "node ", f"{tmp_path}: None, and here study 1", key="ray") as error:
+    with refuses(
+        "incompatible-nodes", "node ", f"{tmp_path}: None, and here study 1", key="ray"
+    ) as error:
         runner.check(look)
     # the head has no room for a worker, and is not asked
     assert str(error.value).count("node 1") == 2
@@ -131,11 +133,11 @@ def test_all_nodes_are_held_against_this_machine_before_anything_starts(
 
 
 def elsewhere(folder):
-    """As on a machine that has the package, and not the study's folder."""
+    """Fail like a machine that has the package, but not the study's folder."""
     fake_work(folder.replace("/shared/", "/not-shared/"))
 
 
-def test_a_worker_that_does_not_see_the_folder_ends_the_study_with_the_reason_and_fails_nobody(
+def test_worker_without_study_folder_stops_the_study(
         make_runner, tmp_path):
     folder = tmp_path / "shared" / "study"
     with refuses("not-shared", "job.json"):
@@ -147,7 +149,7 @@ def test_a_worker_that_does_not_see_the_folder_ends_the_study_with_the_reason_an
 
 
 def placed(folder):
-    """Says on which node it trains; there it takes as long as the test leaves ``hold`` beside the study."""
+    """Append the node to a file; wait there until ``hold`` next to the study is deleted."""
     import ray
 
     place = Path(folder)
@@ -159,17 +161,17 @@ def placed(folder):
 
 
 class Changing(Callback):
-    """Adds a node while candidates train, then takes away the one that the first of them is on."""
+    """Add a node while candidates train, then remove the node of the first candidate."""
 
     def __init__(self, cluster, leaving, folder):
         self.cluster = cluster
         self.leaving = leaving
         self.folder = folder
         self.joined = None
-        self.said = []
+        self.messages = []
 
     def message(self, text):
-        self.said.append(text)
+        self.messages.append(text)
 
     def update(self):
         running = {file.parent.name: nodes[-1] for file in self.folder.rglob("nodes")
@@ -183,7 +185,7 @@ class Changing(Callback):
             (self.folder.parent / "hold").unlink(missing_ok=True)
 
 
-def test_a_node_that_joins_is_used_and_what_a_leaving_one_trained_goes_on_elsewhere_once(
+def test_joining_node_is_used_and_job_of_leaving_node_moves(
         cluster, make_runner, tmp_path):
     leaving = cluster.add_node(num_cpus=2, resources={"moving": 1}, **SMALL)
     folder = tmp_path / "study"
@@ -196,28 +198,31 @@ def test_a_node_that_joins_is_used_and_what_a_leaving_one_trained_goes_on_elsewh
     done = driver.trials.with_state(State.COMPLETE)
     nodes = {trial.number: (driver.study.trial_folder(trial) / "nodes").read_text().split()
              for trial in done}
-    moved, = (number for number, found in nodes.items() if leaving.node_id in found)
+    moved, = (number for number, node_ids in nodes.items() if leaving.node_id in node_ids)
     assert nodes.pop(moved) == [leaving.node_id, view.joined.node_id]
-    assert all(found == [view.joined.node_id] for found in nodes.values())
+    assert all(node_ids == [view.joined.node_id] for node_ids in nodes.values())
     attempts = {trial.number: trial.attempts for trial in done}
     assert attempts.pop(moved) == 2 and set(attempts.values()) == {1}
     assert set(trained(folder).values()) == {1}
-    assert [text for text in view.said if text.startswith(f"trial {moved}: its worker died")]
+    assert [text for text in view.messages if text.startswith(f"trial {moved}: its worker died")]
     cluster.remove_node(view.joined)
 
 
 @pytest.mark.slow
-def test_a_real_study_on_the_cluster_keeps_its_copy_in_postgresql(cluster, tmp_path):
-    """Through the command line: two of three workers have room at a time."""
+def test_study_on_cluster_exports_to_postgresql(cluster, tmp_path):
+    """On the command line: two of three workers fit at a time."""
     with running() as server:
         write_text(tmp_path)
         (tmp_path / "tiny.yaml").write_text(
             STUDY
             + (f"ray: {{ address: '{cluster.address}' " f"}}\nworkers: 3\nresources: {{ "
                f"cpus_per_trial: 2 }}\nstorage: {server.url}\n"))
-        said = call(tmp_path, "study", "run", "tiny.yaml")
-        assert "3 Ray workers on the cluster at" in said and "2 CPU each; 2 fit at a time now" in said
-        assert "2 candidates trained" in said and "secret" not in said
+        output = call(tmp_path, "study", "run", "tiny.yaml")
+        assert (
+            "3 Ray workers on the cluster at" in output
+            and "2 CPU each; 2 fit at a time now" in output
+        )
+        assert "2 candidates trained" in output and "secret" not in output
         url = server.url.replace("postgresql:", "postgresql+psycopg:")
         same(StudyDir(tmp_path / "found").load().trials,
              optuna.load_study(study_name="tiny", storage=url),

@@ -1,4 +1,4 @@
-"""One contract for every runner."""
+"""The contract that all runners meet."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ def job(tmp_path, number, what="work"):
 
 
 def work(folder):
-    """Works, or raises, or dies, as the folder says."""
+    """Finish, raise or exit, as the file ``what`` of the folder names."""
     what = (Path(folder) / "what").read_text()
     if what == "raise":
         raise RuntimeError("it broke\nin two lines")
@@ -39,17 +39,17 @@ def work(folder):
 
 
 def ends(runner, jobs):
-    """Submits the jobs and waits for as many events."""
-    for each in jobs:
-        runner.submit(each)
+    """Submit the jobs and return the final event of each."""
+    for job in jobs:
+        runner.submit(job)
     events = []
     while len(events) < len(jobs):
         events += runner.poll(0.2)
     return {event.job.trial: event for event in events}
 
 
-def hold_to_the_contract(runner, tmp_path, crashes):
-    """What every runner owes a study."""
+def check_contract(runner, tmp_path, crashes):
+    """Check jobs that finish, raise, are refused or crash."""
     assert runner.poll(5.0) == []
     kinds = ["work", "raise", "work", "refuse", *crashes, "work"]
     events = ends(runner, [job(tmp_path, number, what) for number, what in enumerate(kinds)])
@@ -63,15 +63,15 @@ def hold_to_the_contract(runner, tmp_path, crashes):
     assert runner.poll(5.0) == []
 
 
-def test_the_contract_in_process(tmp_path):
+def test_contract_in_process(tmp_path):
     runner = InProcessRunner(work)
-    hold_to_the_contract(runner, tmp_path, [])
+    check_contract(runner, tmp_path, [])
     runner.submit(job(tmp_path, 99))
     runner.stop()
     assert runner.poll(0) == [] and runner.slots == 1
 
 
-def test_an_interrupt_goes_through_the_in_process_runner(tmp_path):
+def test_interrupt_passes_the_in_process_runner(tmp_path):
     def interrupted(folder):
         raise KeyboardInterrupt
 
@@ -83,8 +83,8 @@ def test_an_interrupt_goes_through_the_in_process_runner(tmp_path):
 
 @pytest.mark.parametrize("reserves", [False, True])
 @pytest.mark.parametrize("gpus", [0.0, 0.5, 1.0])
-def test_gpus_are_hidden_from_workers_that_have_none_alone(reserves, gpus):
-    """A task that reserves for its processes has no GPU itself, and they inherit its environment."""
+def test_gpus_are_hidden_only_from_workers_without_gpus(reserves, gpus):
+    """A task that reserves for its processes has no GPU; they inherit its environment."""
     from scalesearch.study.executors.ray import RayRunner, ResourceRequest
 
     runner = object.__new__(RayRunner)
@@ -97,14 +97,14 @@ def test_gpus_are_hidden_from_workers_that_have_none_alone(reserves, gpus):
 
 
 @pytest.mark.ray
-def test_the_contract_under_ray_and_a_study_with_two_workers(tmp_path):
-    """One Ray runtime for all of it, since starting one takes seconds."""
+def test_contract_with_ray_and_study_with_two_workers(tmp_path):
+    """One Ray runtime for all checks, since its start takes seconds."""
     from scalesearch.study.executors.ray import RayRunner
 
     with refuses("too-few-resources", "1 CPU and 5 GPU", key="resources"):
         RayRunner(work, 1, Resources(gpus_per_trial=5))
     runner = RayRunner(work, 2, Resources())
-    hold_to_the_contract(runner, tmp_path, ["die"])
+    check_contract(runner, tmp_path, ["die"])
     assert ends(runner, [job(tmp_path, 50, "environment")])[50]
     assert (tmp_path / "50-environment" / "seen").read_text() == f"['1', '', {os.nice(0)}]"
     runner._task = runner._remote_task(fake_work)
@@ -115,9 +115,11 @@ def test_the_contract_under_ray_and_a_study_with_two_workers(tmp_path):
     assert len(set(pids)) == 4 and str(os.getpid()) not in "".join(pids).split()
 
 
-def test_a_worker_gives_way_to_others_as_far_as_the_file_says():
-    code = ("import os; from scalesearch.study.executors.worker import raise_niceness as s; s(7); s(3); "
-            "print(os.nice(0))")
+def test_worker_has_niceness_of_the_study_file():
+    code = (
+        "import os; from scalesearch.study.executors.worker import raise_niceness as s; "
+        "s(7); s(3); print(os.nice(0))"
+    )
     assert call([sys.executable, "-c", code]).strip() == b"7"
 
 
@@ -127,7 +129,7 @@ def test_a_worker_gives_way_to_others_as_far_as_the_file_says():
                           (({"CPU": 2, "GPU": 0}, 3), 0), (({"CPU": 2, "GPU": 0}, 3, True), 1),
                           (({"CPU": 0, "GPU": 0},), None),
                           (({"CPU": 0.1, "GPU": 0, "rare": 1},), 3), (({"CPU": 5, "GPU": 0},), 0)])
-def test_how_many_workers_the_nodes_have_room_for(monkeypatch, need, room):
+def test_number_of_workers_that_fit_on_nodes(monkeypatch, need, room):
     from scalesearch.study.executors import ray_cluster
 
     nodes = [{"CPU": 4.0, "GPU": 1.0}, {"CPU": 2.0, "rare": 3.0}, {"CPU": 99.0}]
@@ -142,7 +144,7 @@ def test_how_many_workers_the_nodes_have_room_for(monkeypatch, need, room):
         ray_cluster.check_resources(params)
 
 
-def test_a_cluster_that_does_not_answer_is_named_at_once(monkeypatch):
+def test_unreachable_cluster_is_reported_immediately(monkeypatch):
     from scalesearch.study.executors.ray import RayRunner
 
     monkeypatch.setattr("ray.init", lambda **_: pytest.fail("it would try for minutes"))

@@ -1,4 +1,4 @@
-"""Who trains a candidate: one at a time, with a sign of life; a dead one is outlived, a silent one leaves nothing."""
+"""Lease of a candidate: one worker at a time, with a heartbeat; dead and silent workers."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def folder(tmp_path):
 
 
 class Clock:
-    """A clock that goes on only where somebody sleeps; ``beat`` is then called."""
+    """A clock that advances only during ``sleep``, which calls ``beat``."""
 
     def __init__(self, beat=lambda: None):
         self.time = 0.0
@@ -39,28 +39,28 @@ class Clock:
 
 
 def foreign(folder):
-    """A lease of another machine."""
+    """Write the lease of a worker of another machine."""
     (folder
      / lease.LEASE_FILE).write_text(json.dumps({"host": "far", "machine": "other", "pid": 7}))
 
 
-def test_the_holder_says_who_it_is_and_that_it_lives(folder):
-    seen = []
+def test_lease_has_holder_and_heartbeat(folder):
+    holders = []
 
     def work(place, job):
         first = (place / lease.LEASE_FILE).stat().st_mtime_ns
         while (place / lease.LEASE_FILE).stat().st_mtime_ns <= first:
             time.sleep(0.01)
-        seen.append(lease.read_holder(place))
+        holders.append(lease.read_holder(place))
         return fake_result(place, job)
 
     finish_job(folder, work, lease.HeartbeatTiming(interval=0.01))
-    owner, = seen
+    owner, = holders
     assert (owner.pid, owner.attempt) == (os.getpid(), 2)
     assert not (folder / lease.LEASE_FILE).exists() and (folder / "result.json").exists()
 
 
-def test_a_second_worker_leaves_the_candidate_to_the_first_and_that_is_no_fault(folder):
+def test_second_worker_leaves_candidate_without_error(folder):
     hold = ("import sys, filelock; l = filelock.FileLock(sys.argv[1]); l.acquire(); "
             "print(flush=True); sys.stdin.read()")
     first = subprocess.Popen([sys.executable, "-c", hold, str(folder / lease.LOCK_FILE)],
@@ -68,7 +68,10 @@ def test_a_second_worker_leaves_the_candidate_to_the_first_and_that_is_no_fault(
     first.stdout.readline()
     with pytest.raises(lease.LeaseHeldError) as error:
         finish_job(folder, fake_result, lease.HeartbeatTiming(lock_timeout=0.0))
-    assert not error.value.was_taken_over and not pickle.loads(pickle.dumps(error.value)).was_taken_over
+    assert (
+        not error.value.was_taken_over
+        and not pickle.loads(pickle.dumps(error.value)).was_taken_over
+    )
     assert crash_of_error(TrainingJob(3, folder, 2),
                           error.value).cause == CRASH_LOST and crash_of_error(
         TrainingJob(3, folder, 2), OSError()).cause == CRASH_FAULT
@@ -78,7 +81,7 @@ def test_a_second_worker_leaves_the_candidate_to_the_first_and_that_is_no_fault(
     assert (folder / "trained").read_text().split() == [str(os.getpid())]
 
 
-def test_a_dead_worker_of_this_machine_is_outlived_at_once_and_one_of_another_after_its_silence(
+def test_lease_of_dead_worker_is_taken_over(
         folder):
     dead = {**lease.Lease(folder).content, "pid": 1}
     (folder / lease.LEASE_FILE).write_text(json.dumps(dead))
@@ -90,7 +93,7 @@ def test_a_dead_worker_of_this_machine_is_outlived_at_once_and_one_of_another_af
     assert clock.time == lease.HEARTBEAT_TIMING.timeout and (folder / "result.json").exists()
 
 
-def test_a_worker_of_another_machine_that_shows_signs_of_life_keeps_the_candidate(folder):
+def test_remote_worker_with_heartbeat_keeps_lease(folder):
     foreign(folder)
     clock = Clock(lambda: os.utime(folder / lease.LEASE_FILE, (clock.time, clock.time)))
     with pytest.raises(lease.LeaseHeldError) as error:
@@ -99,7 +102,7 @@ def test_a_worker_of_another_machine_that_shows_signs_of_life_keeps_the_candidat
     assert clock.time == lease.HEARTBEAT_TIMING.lock_timeout and not (folder / "trained").exists()
 
 
-def test_a_worker_that_was_silent_too_long_stops_and_leaves_no_result(folder):
+def test_worker_without_heartbeat_writes_no_result(folder):
     def work(place, job):
         report = ProgressFile(place, every=0)
         report({"type": "update", "step": 1})
@@ -115,7 +118,7 @@ def test_a_worker_that_was_silent_too_long_stops_and_leaves_no_result(folder):
         (folder / "progress.json").read_text())["step"] == 1
 
 
-def test_what_killed_writers_left_is_swept_by_who_writes_alone(folder, event_study):
+def test_partial_files_are_deleted_only_by_lease_holder(folder, event_study):
     for name in ("lease.json", "result.json", "checkpoint.pt", "job.json", "record.json"):
         (folder / f".{name}.abcdefgh").write_text("half")
     finish_job(folder, fake_result)
@@ -131,7 +134,7 @@ def test_what_killed_writers_left_is_swept_by_who_writes_alone(folder, event_stu
         assert [part.exists() for part in parts] == [False, False, True, True]
 
 
-def test_a_result_that_comes_after_another_took_over_is_not_written(folder):
+def test_result_after_takeover_is_not_written(folder):
     with pytest.raises(lease.LeaseHeldError) as error:
         finish_job(folder, lambda place, job: foreign(place) or fake_result(place, job))
     assert error.value.was_taken_over

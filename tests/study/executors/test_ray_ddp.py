@@ -1,4 +1,4 @@
-"""A study's candidate in two processes: by Ray Train where that is installed, else started by the worker itself."""
+"""A candidate in two processes, started by the worker or by Ray Train."""
 
 import json
 from pathlib import Path
@@ -36,34 +36,36 @@ def losses(job: TrainingJob) -> list[float]:
     return [point["validation_loss"] for point in result["curve"]]
 
 
-def test_a_worker_starts_the_processes_that_its_job_names(corpus, tmp_path) -> None:  # noqa: F811
-    one, two = (make_job(corpus, tmp_path / str(number), number) for number in (1, 2))
-    found = ends(InProcessRunner(train_job), [one, two])
-    assert all(isinstance(event, JobDone) for event in found.values()), found
-    assert losses(one) == pytest.approx(losses(two), rel=1e-6)
+def test_worker_starts_processes_of_its_job(corpus, tmp_path) -> None:  # noqa: F811
+    first, second = (make_job(corpus, tmp_path / str(number), number) for number in (1, 2))
+    events = ends(InProcessRunner(train_job), [first, second])
+    assert all(isinstance(event, JobDone) for event in events.values()), events
+    assert losses(first) == pytest.approx(losses(second), rel=1e-6)
 
 
 @pytest.mark.ray
 @pytest.mark.skipif(not has_ray_train(), reason="Ray Train is not installed")
-def test_ray_train_runs_a_candidate_and_says_what_is_wrong(corpus, tmp_path) -> None:  # noqa: F811
+def test_ray_train_runs_candidate_and_reports_errors(corpus, tmp_path) -> None:  # noqa: F811
     from scalesearch.study.executors.ray import RayRunner
     from scalesearch.study.executors.ray_ddp import RayTrainWork
 
-    one, two, bad = (make_job(corpus, tmp_path / str(number), number % 10) for number in (1, 2, 12))
+    first, second, bad = (
+        make_job(corpus, tmp_path / str(number), number % 10) for number in (1, 2, 12)
+    )
     (bad.folder / "architecture.yaml").write_text("width: 16 | 32\n")
-    train_job(str(one.folder))
+    train_job(str(first.folder))
     halves = Resources(cpus_per_trial=0.5, processes_per_trial=2)
     runner = RayRunner(RayTrainWork(halves), 1, halves)
     try:
-        assert isinstance(ends(runner, [two])[2], JobDone)
-        assert losses(one) == pytest.approx(losses(two), rel=1e-6)
+        assert isinstance(ends(runner, [second])[2], JobDone)
+        assert losses(first) == pytest.approx(losses(second), rel=1e-6)
         failed = ends(runner, [bad])[2]
         assert not failed.can_retry and "leaves width open" in failed.reason
     finally:
         runner.stop()
 
 
-def test_resources_are_those_of_all_processes(monkeypatch) -> None:
+def test_resources_cover_all_processes(monkeypatch) -> None:
     from scalesearch.study.executors import ray as module
 
     params = {}
@@ -71,7 +73,7 @@ def test_resources_are_those_of_all_processes(monkeypatch) -> None:
     monkeypatch.setattr(module.ray, "nodes",
                         lambda: [{"Alive": True, "Resources": {"CPU": 7, "GPU": 1}}])
     monkeypatch.setattr(module.ray, "remote",
-                        lambda **given: params.update(given) or (lambda function: function))
+                        lambda **options: params.update(options) or (lambda function: function))
     runner = module.RayRunner(
         train_job, 2, Resources(cpus_per_trial=3, gpus_per_trial=0.5, processes_per_trial=2))
     assert (params["num_cpus"], params["num_gpus"]) == (6, 1)

@@ -1,4 +1,4 @@
-"""A Ray of one's own: nobody else reaches it or can use it, and what dead ones have left is swept at the next start."""
+"""A local Ray: access needs its token, and files of dead runtimes are deleted."""
 
 import os
 import stat
@@ -22,24 +22,24 @@ print(len(GcsClient(address=sys.argv[1]).get_all_node_info(timeout=60)))
 
 
 def children(process):
-    """Processes that ``process`` has started, and those that they have."""
+    """Process ids of ``process`` and its descendants."""
     parents = {}
     for file in Path("/proc").glob("[0-9]*/stat"):
         try:
             parents[int(file.parent.name)] = int(file.read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
-    found = {process}
-    while more := {one for one, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
+    descendants = {process}
+    while more := {pid for pid, parent in parents.items() if parent in descendants} - descendants:
+        descendants |= more
+    return descendants
 
 
 def sockets_of(process):
-    """Sockets, as links name them, of ``process`` and its children."""
+    """Sockets of ``process`` and its descendants, as link targets."""
     sockets = set()
-    for one in children(process):
-        for link in Path(f"/proc/{one}/fd").glob("*"):
+    for pid in children(process):
+        for link in Path(f"/proc/{pid}/fd").glob("*"):
             try:
                 sockets.add(os.readlink(link))
             except OSError:
@@ -48,30 +48,30 @@ def sockets_of(process):
 
 
 def listening(sockets):
-    """Addresses, in hexadecimal, at which ``sockets`` listen."""
+    """Hexadecimal addresses at which ``sockets`` listen."""
     rows = [line.split() for name in ("tcp", "tcp6")
             for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
     return {row[1].partition(":")[0]
             for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets}
 
 
-def asked(address, **environment):
-    """What a stranger's process says that asks for the nodes."""
-    given = {key: value for key, value in os.environ.items() if not key.startswith("RAY_AUTH")}
+def ask_for_nodes(address, **environment):
+    """Output of another process that lists the nodes."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("RAY_AUTH")}
     done = subprocess.run([sys.executable, "-c", ASK, address], capture_output=True, text=True,
-                          timeout=HANG, env={**given, "HOME": "/nonexistent", **environment})
+                          timeout=HANG, env={**inherited, "HOME": "/nonexistent", **environment})
     return done.stdout.strip()
 
 
 @pytest.mark.ray
-def test_nobody_without_the_token_can_use_it_and_nothing_listens_beyond_this_machine(
+def test_local_ray_needs_token_and_listens_on_localhost(
         tmp_path, monkeypatch):
     import ray
 
     from scalesearch.study.executors.ray import RayRunner
 
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # whatever the environment says
-    before = sockets_of(os.getpid())  # those of other tests, where they run in one process
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # must be ignored
+    before = sockets_of(os.getpid())  # of other tests in this process
     runner = RayRunner(print, 1, Resources())
     try:
         folder = Path(os.environ["RAY_AUTH_TOKEN_PATH"]).parent
@@ -83,17 +83,17 @@ def test_nobody_without_the_token_can_use_it_and_nothing_listens_beyond_this_mac
         assert mine and mine <= {"0100007F", "0000000000000000FFFF00000100007F",
                                  "00000000000000000000000001000000"}
         address = ray.get_runtime_context().gcs_address
-        assert asked(address, RAY_AUTH_MODE="token",
+        assert ask_for_nodes(address, RAY_AUTH_MODE="token",
                      RAY_AUTH_TOKEN_PATH=str(folder / "auth_token")) == "1"
-        assert asked(address, RAY_AUTH_MODE="disabled") == ""
-        assert asked(address, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="a" * 64) == ""
+        assert ask_for_nodes(address, RAY_AUTH_MODE="disabled") == ""
+        assert ask_for_nodes(address, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="a" * 64) == ""
     finally:
         runner.stop()
     assert os.environ["RAY_AUTH_MODE"] == "disabled" and "RAY_AUTH_TOKEN_PATH" not in os.environ
     assert not folder.exists()
 
 
-def test_what_dead_rays_have_left_is_swept_and_a_living_one_is_not(tmp_path):
+def test_folders_of_dead_runtimes_are_deleted(tmp_path):
     pytest.importorskip("ray")
     from scalesearch.study.executors.ray_local import remove_stale_rays
 
@@ -120,22 +120,22 @@ def test_what_dead_rays_have_left_is_swept_and_a_living_one_is_not(tmp_path):
             process.communicate()
 
 
-def test_a_folder_that_somebody_else_has_made_is_not_used(tmp_path, monkeypatch):
+def test_folder_of_another_user_is_refused(tmp_path, monkeypatch):
     pytest.importorskip("ray")
     from scalesearch.study.executors import ray_local
 
     monkeypatch.setattr(ray_local.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(ray_local.tempfile, "tempdir", str(tmp_path))
-    theirs = tmp_path / f"scalesearch-{os.getuid()}"
-    theirs.mkdir(mode=0o777)
-    theirs.chmod(0o777)
+    foreign = tmp_path / f"scalesearch-{os.getuid()}"
+    foreign.mkdir(mode=0o777)
+    foreign.chmod(0o777)
     own = ray_local._root()
-    assert own != theirs and stat.S_IMODE(own.stat().st_mode) == 0o700
-    theirs.rmdir()
-    assert ray_local._root() == theirs and stat.S_IMODE(theirs.stat().st_mode) == 0o700
+    assert own != foreign and stat.S_IMODE(own.stat().st_mode) == 0o700
+    foreign.rmdir()
+    assert ray_local._root() == foreign and stat.S_IMODE(foreign.stat().st_mode) == 0o700
 
 
-def test_a_ray_that_cannot_be_started_leaves_nothing(monkeypatch):
+def test_failed_start_leaves_no_files(monkeypatch):
     pytest.importorskip("ray")
     from scalesearch.study.executors import ray_services
 

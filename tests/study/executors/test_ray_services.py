@@ -1,4 +1,4 @@
-"""Ray's own processes, killed under a runner: its jobs are lost, not hung, and the next ones are trained."""
+"""Killed processes of Ray: jobs are lost without a hang, and later jobs are trained."""
 
 import json
 import os
@@ -24,8 +24,8 @@ def make_job(folder, number, seconds):
 
 
 def started_here(name):
-    """Processes of that name that this one has started."""
-    found = []
+    """Processes with a name that are children of this process."""
+    processes = []
     for file in Path("/proc").glob("[0-9]*/stat"):
         try:
             head, _, tail = file.read_text().rpartition(")")
@@ -33,8 +33,8 @@ def started_here(name):
             continue
         if head.partition("(")[2] == name and int(
                 tail.split()[1]) == os.getpid() and tail.split()[0] not in "ZX":
-            found.append(int(file.parent.name))
-    return found
+            processes.append(int(file.parent.name))
+    return processes
 
 
 def first_event(runner):
@@ -45,7 +45,7 @@ def first_event(runner):
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_raylet_and_a_control_service_that_die_are_noticed_and_started_again(tmp_path):
+def test_dead_raylet_and_control_service_are_restarted(tmp_path):
     from scalesearch.study.executors.ray import RayRunner
 
     runner = RayRunner(slow_work.work, 2, Resources(cpus_per_trial=0.5))
@@ -69,17 +69,17 @@ def test_a_raylet_and_a_control_service_that_die_are_noticed_and_started_again(t
     assert not started_here("raylet") and not started_here("gcs_server")
 
 
-def test_a_node_that_registers_late_is_waited_for(monkeypatch):
-    """On a busy machine it took longer than the 30 seconds after which Ray gives up."""
+def test_start_waits_for_slow_node(monkeypatch):
+    """On a busy machine, registration takes longer than Ray's limit of 30 seconds."""
     from scalesearch.study.executors import ray_local
 
-    answers = [{"labels": {}}, *[RuntimeError()] * 3]
+    responses = [{"labels": {}}, *[RuntimeError()] * 3]
 
-    def ask(*_):
-        answer = answers.pop()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    def get_node(*_):
+        response = responses.pop()
+        if isinstance(response, Exception):
+            raise response
+        return response
 
     time = 0.0
 
@@ -87,14 +87,14 @@ def test_a_node_that_registers_late_is_waited_for(monkeypatch):
         nonlocal time
         time += 40.0
 
-    monkeypatch.setattr(ray_local.services, "get_node", ask)
+    monkeypatch.setattr(ray_local.services, "get_node", get_node)
     monkeypatch.setattr(ray_local, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: time))
     with ray_local.patient_start():
         assert ray_local.services.get_node("address", "node") == {"labels": {}} and time == 120.0
-        answers.extend([RuntimeError()] * 9)
+        responses.extend([RuntimeError()] * 9)
         with pytest.raises(RuntimeError):
             ray_local.services.get_node("address", "node")
-    assert ray_local.services.get_node is ask
+    assert ray_local.services.get_node is get_node
 
 
 def runner_without_ray(monkeypatch, address):
@@ -107,13 +107,13 @@ def runner_without_ray(monkeypatch, address):
     return module.RayRunner(slow_work.work, 1, Resources(address=address))
 
 
-def test_a_cluster_that_is_gone_ends_the_study_with_how_to_go_on(monkeypatch, tmp_path):
+def test_lost_cluster_stops_study_with_resume_command(monkeypatch, tmp_path):
     runner = runner_without_ray(monkeypatch, "far:1")
     with refuses("cluster-lost", "gcs_server", "--resume", key="resources"):
         runner._report_lost("gcs_server")
 
 
-def test_a_ray_that_dies_again_and_again_ends_the_study(monkeypatch, tmp_path):
+def test_repeated_deaths_of_ray_stop_the_study(monkeypatch, tmp_path):
     runner = runner_without_ray(monkeypatch, None)
     for _ in range(5):
         runner._running = {"task": TrainingJob(1, tmp_path, 1)}
@@ -122,21 +122,25 @@ def test_a_ray_that_dies_again_and_again_ends_the_study(monkeypatch, tmp_path):
         runner._report_lost("the raylet")
 
 
-def test_a_short_silence_of_a_cluster_is_waited_for():
+def test_short_outage_of_cluster_is_tolerated():
     from scalesearch.study.executors.ray_services import CHECK_INTERVAL, ClusterHealth
 
     time = 0.0
     door = socket.create_server(("127.0.0.1", 0))
     address = door.getsockname()
-    pulse = ClusterHealth(20.0, {"gcs_server": address}, lambda: time)
+    patient = ClusterHealth(20.0, {"gcs_server": address}, lambda: time)
     hasty = ClusterHealth(0.0, {"gcs_server": address}, lambda: time)
     door.close()
-    assert (pulse.lost_service(), hasty.lost_service()) == ("", "")  # nobody has looked yet
+    assert (patient.lost_service(), hasty.lost_service()) == ("", "")  # nothing was measured yet
     time = CHECK_INTERVAL
-    assert (pulse.lost_service(), hasty.lost_service(), pulse.silent_service()) == (
+    assert (patient.lost_service(), hasty.lost_service(), patient.silent_service()) == (
         "", "gcs_server", "gcs_server")
     time = 20.0
-    assert pulse.lost_service() == "gcs_server"
+    assert patient.lost_service() == "gcs_server"
     with socket.create_server(address):
         time += CHECK_INTERVAL
-        assert (pulse.lost_service(), hasty.lost_service(), pulse.silent_service()) == ("", "", "")
+        assert (patient.lost_service(), hasty.lost_service(), patient.silent_service()) == (
+            "",
+            "",
+            "",
+        )

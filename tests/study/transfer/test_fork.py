@@ -1,4 +1,4 @@
-"""A study whose space, budget or objectives changed goes on in another folder with what still counts."""
+"""Forks: a study with a changed space, budget or objectives imports comparable trials."""
 
 import json
 import shlex
@@ -35,14 +35,14 @@ out: old
 
 
 def quick(folder):
-    """Trains in no time; one architecture in the middle fails."""
+    """Write a result without training; one depth fails."""
     def run(place, job):
         (place / "trained").touch()
         space = read_space(place / "architecture.yaml")
-        answers = dict(space.resolve(lambda path, parameter: pytest.fail(f"{path} is open")))
-        if answers["encoder.depth"] == 4:
+        params = dict(space.resolve(lambda path, parameter: pytest.fail(f"{path} is open")))
+        if params["encoder.depth"] == 4:
             return {"state": "failed", "reason": "the loss is not finite"}
-        loss = 10 / (answers["width"] + answers["encoder.depth"])
+        loss = 10 / (params["width"] + params["encoder.depth"])
         return {"state": "complete", "seconds": 1.0,
                 "metrics": {"loss": loss, "bleu": 100 - loss, "split": "valid"}}
 
@@ -51,7 +51,7 @@ def quick(folder):
 
 @pytest.fixture
 def call(tmp_path, monkeypatch, capsys, cache):
-    """The command line, in a folder with the study file."""
+    """Function that runs ``study run`` in a folder with the study file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setattr("scalesearch.study.executors.factory.train_job", quick)
@@ -62,9 +62,9 @@ def call(tmp_path, monkeypatch, capsys, cache):
         monkeypatch.setattr("sys.argv", ["scalesearch", "study", "run", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
-        said = capsys.readouterr()
-        assert (ended.value.code or 0) == status, said.out + said.err
-        return said.out + said.err
+        output = capsys.readouterr()
+        assert (ended.value.code or 0) == status, output.out + output.err
+        return output.out + output.err
 
     return run
 
@@ -79,43 +79,51 @@ def state(folder):
             if file.is_file() and not file.name.startswith(".")}
 
 
-def test_a_changed_space_is_refused_with_the_command_that_forks_and_that_command_does(call):
+def test_changed_space_is_refused_with_fork_command(call):
     call("s.yaml")
     before = state("old")
     old = StudyDir(Path("old")).load()
     most = sorted(trial.costs["params.total"] for trial in old.trials.with_state(State.COMPLETE))[4]
     change = ("--set", "space.width=20 | 24 | 28 | 32", "--set", f"budget=params.total <= {most}")
-    said = call("s.yaml", "--resume", "--trials", "9", *change, status=2)
-    assert "since this study began, the space and the limits changed. Undo that" in said
-    command = shlex.split(said.strip().splitlines()[-1])
+    output = call("s.yaml", "--resume", "--trials", "9", *change, status=2)
+    assert "since this study began, the space and the limits changed. Undo that" in output
+    command = shlex.split(output.strip().splitlines()[-1])
     assert command[:3] == ["scalesearch", "study", "run"] and command[-2:] == ["--fork", "old-2"]
 
-    seen = call(*command[3:], "--dry-run")
+    dry_output = call(*command[3:], "--dry-run")
     assert not Path("old-2").exists()
-    said = call(*command[3:])
+    output = call(*command[3:])
     new = StudyDir(Path("old-2")).load()
     assert state("old") == before
-    assert set(seen.splitlines()) >= {
-        line for line in said.splitlines() if "not trial" in line or "From old" in line}
+    assert set(dry_output.splitlines()) >= {
+        line for line in output.splitlines() if "not trial" in line or "From old" in line}
 
     fit = [trial
            for trial in old.trials.with_state(State.COMPLETE)
            if trial.costs["params.total"] <= most]
-    taken = [trial for trial in new.trials if trial.source]
-    assert [trial.architecture for trial in taken] == [
+    imported = [trial for trial in new.trials if trial.source]
+    assert [trial.architecture for trial in imported] == [
         trial.architecture for trial in fit] and len(fit) >= 2
-    assert f"{len(fit)} of {len(old.trials.with_state(State.COMPLETE, State.FAILED))} candidates are taken over" in said
+    ended = old.trials.with_state(State.COMPLETE, State.FAILED)
+    assert f"{len(fit)} of {len(ended)} candidates are taken over" in output
     over = [trial for trial in old.trials.with_state(State.COMPLETE) if trial not in fit]
     failed = old.trials.with_state(State.FAILED)
     for some, why in ((over, f"not params.total <= {most} (by "),
                       (failed, "it failed: the loss is not " "finite")):
-        assert some and all(f"not trial {t.number} ({t.architecture}): {why}" in said for t in some)
+        assert some and all(
+            f"not trial {t.number} ({t.architecture}): {why}" in output for t in some
+        )
 
-    for trial, was in zip(taken, fit):
+    for trial, was in zip(imported, fit):
         record = new.record(trial)
         before_ = old.record(was)
         assert trial.values == was.values and trial.is_in_space == (trial.config["width"] == 32)
-        assert record["space_hash"] == before_["space_hash"] == old.meta.space_hash != new.meta.space_hash
+        assert (
+            record["space_hash"]
+            == before_["space_hash"]
+            == old.meta.space_hash
+            != new.meta.space_hash
+        )
         assert record["source"] == {"study": "forked", "id": old.meta.id, "trial": was.number,
                                     "folder": str(old.trial_folder(was).resolve()),
                                     "space": old.meta.space_hash}
@@ -123,10 +131,12 @@ def test_a_changed_space_is_refused_with_the_command_that_forks_and_that_command
             key: before_[key] for key in ("recipe", "seed", "data", "metrics", "versions")}
         assert (new.trial_folder(trial) / "architecture.yaml").read_text() == (
             old.trial_folder(was) / "architecture.yaml").read_text()
-    assert [t.label for t in taken if t.origin == Origin.REFERENCE] == ["small"]
+    assert [t.label for t in imported if t.origin == Origin.REFERENCE] == ["small"]
     assert sum(t.state == State.COMPLETE and t.origin == Origin.SAMPLER for t in new.trials) == 9
-    known = [trial.architecture for trial in new.trials.with_state(State.COMPLETE, State.FAILED)]
-    assert len(known) == len(set(known)) and new.meta.name == "old-2"
+    architectures = [
+        trial.architecture for trial in new.trials.with_state(State.COMPLETE, State.FAILED)
+    ]
+    assert len(architectures) == len(set(architectures)) and new.meta.name == "old-2"
     assert new.meta.forked_from["trials"] == len(fit)
     assert len(load_results(Path("old-2")).front)
 
@@ -136,18 +146,18 @@ def test_a_changed_space_is_refused_with_the_command_that_forks_and_that_command
             for t in StudyDir(Path("old-2")).load().trials.with_state(State.COMPLETE)} == {"old-2"}
 
 
-def test_replicates_go_along_with_the_trial_that_they_repeat(call):
+def test_replicates_are_imported_with_their_trial(call):
     call("s.yaml", "--trials", "4", "--set", "seeds={max_per_candidate: 2, extra_runs: 9}")
     old = StudyDir(Path("old")).load()
     firsts = {trial.original for trial in old.trials.replicates()}
     least = min(old.trials[number].costs["params.total"] for number in firsts)
     most = max(old.trials[number].costs["params.total"] for number in firsts) - 1
-    said = call("s.yaml", "--trials", "4", "--set", f"budget=params.total <= {most}", "--fork",
+    output = call("s.yaml", "--trials", "4", "--set", f"budget=params.total <= {most}", "--fork",
                 "new")
     new = StudyDir(Path("new")).load()
     again = [trial for trial in new.trials.replicates() if trial.source]
-    # the dear one misses the limit
-    assert least < most and again and "it is a replicate of trial" not in said
+    # the expensive trial misses the limit
+    assert least < most and again and "it is a replicate of trial" not in output
     for trial in again:
         was = old.trials[trial.source["trial"]]
         assert (trial.seed, trial.values) == (
@@ -158,7 +168,7 @@ def test_replicates_go_along_with_the_trial_that_they_repeat(call):
     assert len(load_results(Path("new")).seeds) == 2 * len(again)
 
 
-def test_an_objective_that_the_records_hold_already_is_taken_from_them(call):
+def test_new_objective_is_read_from_records(call):
     call("s.yaml", "--trials", "3")
     more = ("--set", "objectives={bleu: max, macs.total: min}", "--set", "protocol.source=20",
             "--trials", "3")
@@ -177,31 +187,33 @@ def test_an_objective_that_the_records_hold_already_is_taken_from_them(call):
         assert trial.costs["macs.total"] > was["costs"]["macs.total"]
 
 
-def test_what_was_not_measured_is_not_taken_over(call):
+def test_trials_without_new_objective_are_not_imported(call):
     call("s.yaml", "--trials", "2")
     latency = ("--set", "objectives.latency=min", "--trials", "2")
-    said = call("s.yaml", "--resume", *latency, status=2)
-    assert "the objectives and what the recipe measures changed" in said and "--fork old-2" in said
-    said = call("s.yaml", *latency, "--fork", "new", status=2)
-    assert "nothing can be taken over" in said and "training gave no usable latency" in said
+    output = call("s.yaml", "--resume", *latency, status=2)
+    assert (
+        "the objectives and what the recipe measures changed" in output and "--fork old-2" in output
+    )
+    output = call("s.yaml", *latency, "--fork", "new", status=2)
+    assert "nothing can be taken over" in output and "training gave no usable latency" in output
     assert not StudyDir(Path("new")).has_started()
 
 
 @pytest.mark.parametrize(("change", "what"),
                          [("recipe.steps=7", "the training recipe"),
                           ("seed=3", "the training seed"), ("data.pairs=301", "the data")])
-def test_what_changes_the_numbers_themselves_cannot_be_forked(call, change, what):
+def test_incomparable_change_cannot_be_forked(call, change, what):
     call("s.yaml", "--trials", "1")
-    said = call("s.yaml", "--resume", "--set", change, status=2)
-    assert what in said and "changed, so old and new candidates would not compare" in said
-    assert "start another study with --out" in said and "--fork" not in said
-    said = call("s.yaml", "--fork", "new", "--set", change, status=2)
-    assert what in said and "its trials cannot be compared" in said and not StudyDir(
+    output = call("s.yaml", "--resume", "--set", change, status=2)
+    assert what in output and "changed, so old and new candidates would not compare" in output
+    assert "start another study with --out" in output and "--fork" not in output
+    output = call("s.yaml", "--fork", "new", "--set", change, status=2)
+    assert what in output and "its trials cannot be compared" in output and not StudyDir(
         Path("new")).has_started()
 
 
-def test_a_field_that_the_recipe_has_had_only_since_changes_nothing(call):
-    """By its default a recipe is what it was: a study goes on, and its candidates may be taken over."""
+def test_new_recipe_field_with_default_changes_nothing(call):
+    """With its default, the study can be resumed and its candidates can be imported."""
     call("s.yaml", "--trials", "1")
     old = StudyDir(Path("old")).load()
     for file in old.folder.glob("trials/*/record.json"):
@@ -218,7 +230,7 @@ def test_a_field_that_the_recipe_has_had_only_since_changes_nothing(call):
                for trial in done) == len(old.load().trials.with_state(State.COMPLETE)) > 1
 
 
-def test_nor_does_one_of_the_teachers_recipe(call):
+def test_new_field_of_teacher_recipe_changes_nothing(call):
     call("s.yaml", "--trials", "1")
     meta = StudyDir(Path("old")).load().meta
     earlier = {key: value for key, value in meta.recipe.items() if key != "subword_dropout"}
@@ -228,8 +240,8 @@ def test_nor_does_one_of_the_teachers_recipe(call):
         before, other) == ["the teacher"]
 
 
-def test_where_a_fork_may_go(call):
-    assert "there is no study here" in call("s.yaml", "--fork", "new", status=2)
+def test_invalid_fork_folders_are_refused(call):
+    assert "no study" in call("s.yaml", "--fork", "new", status=2)
     call("s.yaml", "--trials", "1")
     assert "this is the study's own folder" in call("s.yaml", "--fork", "./old", status=2)
     call("s.yaml", "--trials", "1", "--out", "other")
@@ -237,7 +249,7 @@ def test_where_a_fork_may_go(call):
         "s.yaml", "--fork", "other", status=2)
 
 
-def test_a_fork_that_was_cut_off_is_made_again(call, monkeypatch):
+def test_interrupted_fork_is_repeated(call, monkeypatch):
     call("s.yaml", "--trials", "2")
     create = StudyDir.create
     change = ("--set", "budget=params.total <= 70k", "--trials", "3")
@@ -246,7 +258,7 @@ def test_a_fork_that_was_cut_off_is_made_again(call, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(StudyDir, "create", die)
-    assert "Go on with: the same command" in call("s.yaml", *change, "--fork", "new", status=130)
+    assert "the same command" in call("s.yaml", *change, "--fork", "new", status=130)
     monkeypatch.setattr(StudyDir, "create", create)
     assert "3 candidates trained" in call("s.yaml", *change, "--fork", "new")
     events = [json.loads(line) for line in Path("new/events.jsonl").read_text().splitlines()]
