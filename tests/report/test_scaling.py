@@ -42,7 +42,7 @@ def test_fit_of_loss_equals_fit_of_negated_score() -> None:
 
 @pytest.mark.parametrize(("sizes", "seeds"), [(SIZES, 2), (SIZES[:4], 1), (SIZES[:4], 3)])
 def test_intervals_have_nominal_coverage(sizes, seeds) -> None:
-    """Coverage is 90 of 100 studies on average; correct intervals fail the test in 0.5 % of runs."""
+    """Coverage is 90 of 100 studies on average; correct intervals fail in 0.5 % of runs."""
     inside = {"law": 0, "exponent": 0, "next": 0, "training": 0}
     for seed in range(100):
         fit = fit_power_law(*training_runs(seed, seeds=seeds, sizes=sizes), n_resamples=300,
@@ -103,7 +103,8 @@ def test_holdout_check_compares_largest_size() -> None:
 
 
 def test_rank_rules_returns_shares() -> None:
-    rules = {"wider": fit_power_law(*training_runs(1, a=38)), "deeper": fit_power_law(*training_runs(2)),
+    rules = {"wider": fit_power_law(*training_runs(1, a=38)),
+             "deeper": fit_power_law(*training_runs(2)),
              "twin": fit_power_law(*training_runs(3))}
     first = rank_rules(rules, 5e7)
     assert [ranked.rule for ranked in first][2] == "wider" and sum(
@@ -148,7 +149,8 @@ def test_figure_shows_law_outside_its_interval() -> None:
 
 
 def test_figure_shows_rules_checks_and_next_sizes(tmp_path: Path) -> None:
-    rules = {"deeper": fit_power_law(*training_runs()), "wider": fit_power_law(*training_runs(1, a=38))}
+    rules = {"deeper": fit_power_law(*training_runs()),
+             "wider": fit_power_law(*training_runs(1, a=38))}
     prediction = {rule: [1e8] for rule in rules}
     figure = plot_law_panels(rules, "Parameters", "BLEU", prediction,
                              {"deeper": check_largest_size(*training_runs())})
@@ -157,7 +159,8 @@ def test_figure_shows_rules_checks_and_next_sizes(tmp_path: Path) -> None:
     assert [axes.get_title().split("\n")[0] for axes in figure.axes] == ["deeper", "wider"]
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert figure.legends[0].get_title().get_text().startswith("Parameters\n")
-    assert {"training runs", "largest size, measured", "largest size, predicted from the others"} <= set(legend)
+    assert {"training runs", "largest size, measured",
+            "largest size, predicted from the others"} <= set(legend)
     (measured,) = [line for line in axes.lines if line.get_label() == "largest size, measured"]
     assert measured.get_ydata()[0] == check_largest_size(*training_runs()).measured_score
     assert [path.suffix for path in save_figure(figure, tmp_path / "scaling")] == [".png", ".svg"]

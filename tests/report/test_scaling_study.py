@@ -29,8 +29,8 @@ from scalesearch.report.scaling.tables import (
     to_markdown,
 )
 from tests.errors import refuses
-from tests.report.growing import BASE, RULES, STEPS, law, study, without
-from tests.report.made_up import record
+from tests.report.scaling_records import BASE, RULES, STEPS, law, study, without
+from tests.report.trial_records import record
 
 
 def analyze(records, meta, metric="bleu", direction="max", **options):
@@ -83,9 +83,9 @@ def test_ranking_is_undecided_for_equal_rules(rng):
 def test_ranking_has_nominal_error_rate():
     """At 90 %, 3 of 30 studies are decided on average; more than 8 occur in 1 of 500 runs."""
     equal = (study({"wider": 0.4, "deeper": 0.4}, rng=rng, held_out="none") for rng in range(30))
-    decided = [analyze(*records_and_meta, ranking_sizes=[("params.total", 4e6)]).rankings[0].is_decided
-               for records_and_meta in equal]
-    assert sum(decided) <= 8
+    results = (analyze(*records_and_meta, ranking_sizes=[("params.total", 4e6)])
+               for records_and_meta in equal)
+    assert sum(result.rankings[0].is_decided for result in results) <= 8
 
 
 def test_rules_are_ranked_at_budget_or_reached_size():
@@ -105,7 +105,8 @@ def test_limited_and_requested_costs_have_curves():
     result = analyze(records, meta)
     assert result.costs == ("params.total", "macs.total", "params.non_embedding")
     assert result.rankings[2].size == 2e6 and len(result.curves_for("params.non_embedding")) == 2
-    requested = analyze(records, meta, ranking_sizes=[("params.non_embedding", 3e6), ("params.non_embedding", 4e6)])
+    sizes = [("params.non_embedding", 3e6), ("params.non_embedding", 4e6)]
+    requested = analyze(records, meta, ranking_sizes=sizes)
     assert [ranking.size for ranking in requested.rankings] == [3e6, 4e6]
     for invalid in ("params.nothing", "load.mean"):
         with refuses("unknown-cost", invalid):
@@ -117,7 +118,8 @@ def test_loss_gives_mirrored_study():
     down = analyze(*study(metric="loss", sign=-1), "loss", "min")
     for curve, mirrored in zip(up.curves, down.curves):
         assert mirrored.fit.law.c == pytest.approx(curve.fit.law.c, rel=1e-6)
-        assert mirrored.next_prediction.score == pytest.approx(-curve.next_prediction.score, rel=1e-6)
+        assert mirrored.next_prediction.score == pytest.approx(
+            -curve.next_prediction.score, rel=1e-6)
     assert [ranking.best_rule.rule for ranking in down.rankings] == [
         "wider", "wider"] and down.rankings[0].is_decided
     assert "loss = a + b · size^-c" in " ".join(notes(down))
@@ -130,9 +132,11 @@ def test_check_detects_deviation_from_law():
         if trial["label"] == "wider: 4":
             trial["metrics"] = {"bleu": trial["metrics"]["bleu"] - 8}
     result = analyze(records, meta, ranking_sizes=[("params.total", 3e6)])
-    assert not result.curves_for("params.total")["wider"].holdout_check.is_inside_interval and result.curves_for(
-        "params.total")["deeper"].holdout_check.is_inside_interval
-    assert "Unreliable, since their laws against params failed the check by their largest size: wider." in sentences(result)
+    curves = result.curves_for("params.total")
+    assert not curves["wider"].holdout_check.is_inside_interval
+    assert curves["deeper"].holdout_check.is_inside_interval
+    assert ("Unreliable, since their laws against params failed the check by their largest size: "
+            "wider.") in sentences(result)
     assert "disables" in analyze(*study(held_out="none")).curves[0].no_check_reason
 
 
@@ -189,8 +193,8 @@ def test_unfinished_architectures_have_reasons():
     without_score = {**record(93, None, 9e6, 9e7, label="deeper: 3"), "metrics": {"chrf": 3.0}}
     running = {**done[1], "trial": 92, "state": "pending", "metrics": {}}
     over = analyze(done, meta | {"excluded": {"wider: 4": "not params.total <= 2M (by 3.1%)"}})
-    assert {architecture.missing_reason for architecture in over.unfinished if architecture.label == "wider: 4"} == {
-        "not trained: not params.total <= 2M (by 3.1%)"}
+    reasons = {architecture.label: architecture.missing_reason for architecture in over.unfinished}
+    assert reasons["wider: 4"] == "not trained: not params.total <= 2M (by 3.1%)"
     result = analyze([*done, failed, pending, without_score, running], meta)
     assert {architecture.label: architecture.missing_reason
             for architecture in result.unfinished} == {
@@ -218,7 +222,8 @@ def test_rule_without_base_is_analyzed():
 
 def test_architecture_with_two_labels_counts_once():
     records, meta = study()
-    twin = {**record(99, None, round(BASE), round(20 * BASE), "duplicate", label="twin"), "original": 0}
+    twin = {**record(99, None, round(BASE), round(20 * BASE), "duplicate", label="twin"),
+            "original": 0}
     more = {**meta, "architectures": [*meta["architectures"], "twin"],
             "scaling": {**meta["scaling"],
                         "rules": {**meta["scaling"]["rules"], "hybrid": ["twin", "wider: 3"]}}}
@@ -233,10 +238,12 @@ def test_architecture_with_two_labels_counts_once():
     assert curve.size_score_pairs == plain_curve.size_score_pairs
     assert curve.fit.law == plain_curve.fit.law
     assert len(curve.architectures) == len(plain_curve.architectures) + 1
-    assert next(slopes for slopes in result.slopes if slopes.label == "twin").slope_from_base is None
+    slopes = next(slopes for slopes in result.slopes if slopes.label == "twin")
+    assert slopes.slope_from_base is None
     broken = {**twin, "original": 98}
     failed = record(98, None, 5, 5, "failed", label="other") | {"reason": "no memory"}
-    assert analyze([*records, failed, broken], more).unfinished[0].missing_reason == "failed (no memory)"
+    unfinished = analyze([*records, failed, broken], more).unfinished
+    assert unfinished[0].missing_reason == "failed (no memory)"
 
 
 def test_analysis_reports_wrong_type_and_unknown_metric():
@@ -245,8 +252,9 @@ def test_analysis_reports_wrong_type_and_unknown_metric():
         analyze(records, {"name": "growth"})
     with refuses("unknown-metric", "rouge", "bleu, test.bleu"):
         analyze(records, meta, "rouge")
-    assert analyze(records, meta,
-                 "test.bleu").finished[0].mean_score == pytest.approx(analyze(records, meta).finished[0].mean_score - 1)
+    validation_score = analyze(records, meta).finished[0].mean_score
+    test_score = analyze(records, meta, "test.bleu").finished[0].mean_score
+    assert test_score == pytest.approx(validation_score - 1)
 
 
 def test_tables_are_valid_csv_json_and_markdown():
@@ -257,7 +265,8 @@ def test_tables_are_valid_csv_json_and_markdown():
     document = json.loads(json.dumps(to_json(result), allow_nan=False))
     assert document["rankings"][0]["first"] == "wider" and document["curves"][0]["held_out"][
         "inside"] is True
-    assert json.loads(json.dumps(to_json(analyze(*study(seeds=1))), allow_nan=False))["noise"] is None
+    single_seed = json.dumps(to_json(analyze(*study(seeds=1))), allow_nan=False)
+    assert json.loads(single_seed)["noise"] is None
     for table in to_markdown(result).split("\n\n"):
         lines = [line for line in table.splitlines() if line.startswith("|")]
         assert len({line.count("|") for line in lines}) <= 1

@@ -1,4 +1,4 @@
-"""Records as tables: what is on the front, in which order, and what people see of it."""
+"""Tests of tables of trials: front, order, and text cells."""
 
 import io
 
@@ -14,10 +14,10 @@ from scalesearch.report.table import (
     select_front,
     trials_frame,
 )
-from tests.report.made_up import OBJECTIVES, again, record, records
+from tests.report.trial_records import OBJECTIVES, record, records, replicate
 
 
-def test_the_front_leaves_out_what_does_not_count():
+def test_front_excludes_ineligible_trials():
     table = trials_frame([
         record(0, 20.0, 100, 1000),
         record(1, 30.0, 200, 2000),
@@ -31,36 +31,36 @@ def test_the_front_leaves_out_what_does_not_count():
     assert select_front(table, OBJECTIVES)["trial"].tolist() == [0, 1]
 
 
-def test_the_front_is_sorted_from_the_cheapest():
+def test_front_is_sorted_by_cost():
     rows = select_front(trials_frame(records(), OBJECTIVES), OBJECTIVES)
     assert rows["params.total"].is_monotonic_increasing and len(rows) > 3
-    assert rows["bleu"].is_monotonic_increasing  # costs rise together here, so quality must as well
+    assert rows["bleu"].is_monotonic_increasing  # both costs increase together
 
 
-def test_a_study_without_results_is_an_empty_table():
+def test_table_without_records_is_empty():
     table = trials_frame([], OBJECTIVES)
     assert list(table.columns)[:3] == [
         "trial", "state", "front"] and select_front(table, OBJECTIVES).empty
 
 
-def test_csv_reads_back():
+def test_csv_round_trip():
     table = trials_frame(records(), OBJECTIVES)
     back = pd.read_csv(io.StringIO(table.to_csv(index=False)))
     assert back["params.total"].tolist() == table["params.total"].tolist()
     assert back["param.width"].tolist() == table["param.width"].tolist()
 
 
-def test_columns_that_hold_nothing_are_left_out():
+def test_empty_columns_are_dropped():
     table = trials_frame([record(0, 1.0, 10, 10, depth=2),
                           record(1, None, 20, 20, state="infeasible")], OBJECTIVES)
-    left = set(table.columns) - set(drop_empty_columns(table).columns)
-    assert {"label", "reason", "memory.weights"} <= left and not {
-        "bleu", "param.depth", "is_feasible"} & left
+    dropped = set(table.columns) - set(drop_empty_columns(table).columns)
+    assert {"label", "reason", "memory.weights"} <= dropped and not {
+        "bleu", "param.depth", "is_feasible"} & dropped
     assert list(drop_empty_columns(trials_frame([], OBJECTIVES)).columns) == list(
         trials_frame([], OBJECTIVES).columns)
 
 
-def test_only_answers_that_differ_are_shown():
+def test_only_differing_params_are_shown():
     table = trials_frame([record(0, 1.0, 10, 10, depth=2), record(1, 2.0, 20, 20, depth=3)],
                          OBJECTIVES)
     assert differing_columns(table) == ["param.width", "param.depth"]
@@ -68,64 +68,66 @@ def test_only_answers_that_differ_are_shown():
 
 
 @pytest.mark.parametrize("count", [2, 40])
-def test_every_answer_of_a_member_is_shown_however_many_there_are(count):
-    made = [record(number, 20.0 + number, 10 + number, 10,
-                   **{f"key{at}": number + at for at in range(count)}) for number in range(3)]
-    lines = architecture_lines(trials_frame(made, OBJECTIVES))
+def test_all_differing_params_are_shown(count):
+    trials = [record(number, 20.0 + number, 10 + number, 10,
+                     **{f"key{index}": number + index for index in range(count)})
+              for number in range(3)]
+    lines = architecture_lines(trials_frame(trials, OBJECTIVES))
     assert [line.count("key") for line in lines] == [count] * 3 and lines[2].endswith(
-        f"key{count - 1} " f"{count + 1}")
+        f"key{count - 1} {count + 1}")
 
 
-def test_numbers_are_written_as_people_read_them():
+def test_numbers_are_formatted_by_unit():
     numbers = {"params.total": 1234567, "bleu": 27.128, "chrf": None, "wall_seconds": 3.04,
                "artifact.bytes": 605690}
     assert [format_number(value, name) for name, value in numbers.items()] == [
         "1,234,567", "27.13", "", "3.0", "605,690"]
 
 
-def test_what_test_says_stands_beside_what_was_chosen_by():
-    made = [record(1, 20.0, 100, 1000), record(2, 30.0, 200, 2000)]
-    for one, bleu in zip(made, (29.0, 21.0)):
-        one["metrics"]["test"] = {"bleu": bleu}
-    table = trials_frame(made, OBJECTIVES)
+def test_table_shows_test_score_and_front_of_validation():
+    trials = [record(1, 20.0, 100, 1000), record(2, 30.0, 200, 2000)]
+    for trial, bleu in zip(trials, (29.0, 21.0)):
+        trial["metrics"]["test"] = {"bleu": bleu}
+    table = trials_frame(trials, OBJECTIVES)
     assert list(table["test.bleu"]) == [29.0, 21.0] and list(table["bleu"]) == [20.0, 30.0]
     assert list(table["front"]) == [
-        True, True], "the front is that of validation: test would leave out the second"
+        True, True], "test scores would exclude the second trial"
     assert "test bleu" in format_trials(table, OBJECTIVES)
 
 
-def test_the_test_score_is_of_the_metric_that_the_study_chooses_by():
-    one = record(1, 20.0, 100, 1000)
-    one["metrics"] |= {"tokenized_bleu": 21.0,
+def test_shown_test_score_follows_objective():
+    trial = record(1, 20.0, 100, 1000)
+    trial["metrics"] |= {"tokenized_bleu": 21.0,
                        "test": {"bleu": 29.0, "tokenized_bleu": 30.0, "loss": 1.0}}
     for objectives, shown in (({"tokenized_bleu": "max"}, "test tokenized bleu"),
                               ({"bleu": "max"}, "test bleu"), ({"loss": "min"}, "test bleu"),
                               ({"params.total": "min"}, "test bleu")):
-        found = [name
-                 for name in format_trials(trials_frame([one], objectives), objectives)
+        columns = [name
+                 for name in format_trials(trials_frame([trial], objectives), objectives)
                  if name.startswith("test")]
-        assert found == [shown]
+        assert columns == [shown]
 
 
-def test_a_candidate_of_several_seeds_is_one_row_with_their_mean():
+def test_replicates_are_averaged():
     first = record(0, 20.0, 100, 1000)
     other = record(1, 30.0, 200, 2000)
     failed = record(2, None, 5, 5, state="failed")
-    table = trials_frame([first, other, failed, again(first, 3, 24.0),
-                          again(other, 4, None, "failed")], OBJECTIVES)
+    table = trials_frame([first, other, failed, replicate(first, 3, 24.0),
+                          replicate(other, 4, None, "failed")], OBJECTIVES)
     assert table["trial"].tolist() == [0, 1, 2] and table["bleu"].tolist()[:2] == [22.0, 30.0]
     assert table["seeds"].tolist()[:2] == [2, 1] and pd.isna(table["seeds"][2])
     assert table["bleu.sd"].tolist()[0] == pytest.approx(8**0.5) and pd.isna(table["bleu.sd"][1])
-    # One degree of freedom: Student's t is 6.314 at 90 %.
-    assert table["bleu.half_width"].tolist()[:2] == pytest.approx([6.3138 * 2, 6.3138 * 8**0.5], abs=1e-3)
+    # one degree of freedom: Student's t is 6.314 at 90 %
+    assert table["bleu.half_width"].tolist()[:2] == pytest.approx(
+        [6.3138 * 2, 6.3138 * 8**0.5], abs=1e-3)
     assert table["chrf"][0] == 32.0 and pd.isna(table["bleu.half_width"][2])
 
 
-def test_the_front_is_that_of_the_means():
-    lucky = record(0, 30.0, 100, 1000)
-    steady = record(1, 29.0, 200, 2000)
-    assert trials_frame([lucky, steady], OBJECTIVES)["front"].tolist() == [True, False]
-    table = trials_frame([lucky, steady, again(lucky, 2, 20.0)], OBJECTIVES)
+def test_front_uses_means():
+    overestimated = record(0, 30.0, 100, 1000)
+    other = record(1, 29.0, 200, 2000)
+    assert trials_frame([overestimated, other], OBJECTIVES)["front"].tolist() == [True, False]
+    table = trials_frame([overestimated, other, replicate(overestimated, 2, 20.0)], OBJECTIVES)
     assert table["front"].tolist() == [True, True]
     assert format_trials(select_front(table, OBJECTIVES),
                          OBJECTIVES)["bleu"].tolist() == ["25 ± 32 (2)", "29 ± 45 (1)"]

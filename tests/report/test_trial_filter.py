@@ -1,4 +1,4 @@
-"""Conditions over a study's rows: scores, costs and answers, and what is refused."""
+"""Tests of conditions on the rows of a table of trials."""
 
 import pandas as pd
 import pytest
@@ -14,11 +14,11 @@ ROWS = pd.DataFrame({"trial": [0, 1, 2], "bleu": [29.0, 31.0, None],
 
 @pytest.mark.parametrize(
     ("condition", "trials"),
-    [("params.total <= 2k", [0, 1]), ("bleu >= 30 or " "params.total " "== 3k", [1, 2]),
+    [("params.total <= 2k", [0, 1]), ("bleu >= 30 or params.total == 3k", [1, 2]),
      ("norm == pre", [0, 2]), ("bleu > 0", [0, 1]), ("not bleu > 30", [0]),
      ("encoder.rank >= 4", [0, 2]), ("params.total / encoder.rank < 300", [0]),
-     ("1000 <= params.total <= 2000 and norm != post", [0]), ("params.total / " "0 > 1", [])])
-def test_rows_that_meet_a_condition(condition, trials):
+     ("1000 <= params.total <= 2000 and norm != post", [0]), ("params.total / 0 > 1", [])])
+def test_filter_selects_rows(condition, trials):
     assert filter_trials(ROWS, condition)["trial"].tolist() == trials
 
 
@@ -27,17 +27,17 @@ def test_rows_that_meet_a_condition(condition, trials):
                           ("test.bleu > 1", "unknown-key", ("test.bleu",)),
                           ("norm == pots", "unknown-key", ("pots",)), ("bleu >", "bad-syntax", ()),
                           ("", "bad-syntax", ())])
-def test_what_is_no_condition_is_refused(condition, code, parts):
+def test_filter_reports_invalid_condition(condition, code, parts):
     with refuses(code, *parts, place="condition"):
         filter_trials(ROWS, condition)
 
 
-@pytest.mark.parametrize(("column", "words"), [
+@pytest.mark.parametrize(("column", "unit"), [
     ("bleu", "BLEU"), ("test.loss", "nats per token"), ("params.total", "parameters"),
     ("memory.cache", "bytes, float32"),
-    ("latency.predicted", "ms a sentence"),
+    ("latency.predicted", "ms per sentence"),
     ("loss.half_width", "nats per token"), ("cpu_seconds", "seconds"),
     ("param.width", ""), ("trial", ""), ("front", ""), ("state", ""), ("artifact.bytes", "bytes"),
 ])
-def test_units_of_columns(column, words):
-    assert column_unit(column) == words
+def test_units_of_columns(column, unit):
+    assert column_unit(column) == unit

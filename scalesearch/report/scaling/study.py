@@ -259,7 +259,7 @@ def _fit_curve(curve: Curve, direction: str, confidence: float, is_checked: bool
     shortage = describe_shortage(sizes)
     if shortage:
         return replace(curve, no_fit_reason=f"there are {shortage}, {MIN_RUNS_TEXT}",
-                       no_check_reason="there is no law")
+                       no_check_reason="the rule has no law")
     law = fit_power_law(sizes, scores, direction, confidence)
     shortage = describe_shortage([size for size in sizes if size < max(sizes)])
     no_check_reason = ""
@@ -289,7 +289,7 @@ def _slopes(rule: str, architectures: Sequence[ScaledArchitecture], base_label: 
 
 def _rankings(cost: str, curves: Sequence[Curve], bounds: Mapping[str, float],
               requested_sizes: Sequence[tuple[str, float]], confidence: float) -> list[Ranking]:
-    """Rank the rules by one cost; empty if there are no laws."""
+    """Rank the rules by one cost; empty without laws."""
     fits = {curve.rule: curve.fit for curve in curves if curve.fit is not None}
     if not fits:
         return []

@@ -1,4 +1,4 @@
-"""Figures: the same bytes for the same data, what must be in them, labels that do not cover each other."""
+"""Tests of trade-off figures: reproducible files, contents, and placement of labels."""
 
 import itertools
 from dataclasses import replace
@@ -14,28 +14,28 @@ from scalesearch.report.figures.plot import MAX_FRONT_LABELS, FigureContext, plo
 from scalesearch.report.figures.style import FRONT_COLOR, save_figure
 from scalesearch.report.labels import COST_LABELS, axis_label
 from scalesearch.report.table import trials_frame
-from tests.report.made_up import OBJECTIVES, PROTOCOL, again, record, records
+from tests.report.trial_records import OBJECTIVES, PROTOCOL, record, records, replicate
 
-PAIR = {"bleu": "max", "params.total": "min"}
-SUBJECT = FigureContext(OBJECTIVES, PROTOCOL, {"params.total": 2e6}, "grammar", synthetic=True)
-
-
-def made(*more, **options):
-    return trials_frame([*records(**options), *more], OBJECTIVES)
+OBJECTIVE_PAIR = {"bleu": "max", "params.total": "min"}
+CONTEXT = FigureContext(OBJECTIVES, PROTOCOL, {"params.total": 2e6}, "grammar", synthetic=True)
 
 
-def test_the_same_study_gives_the_same_files(tmp_path):
-    first = save_figure(plot_tradeoff(made(), SUBJECT, "params.total"), tmp_path / "a")
-    second = save_figure(plot_tradeoff(made(), SUBJECT, "params.total"), tmp_path / "b")
+def study_table(*extra_records, **options):
+    return trials_frame([*records(**options), *extra_records], OBJECTIVES)
+
+
+def test_equal_tables_give_equal_files(tmp_path):
+    first = save_figure(plot_tradeoff(study_table(), CONTEXT, "params.total"), tmp_path / "a")
+    second = save_figure(plot_tradeoff(study_table(), CONTEXT, "params.total"), tmp_path / "b")
     assert [file.suffix for file in first] == [".png", ".svg"]
-    for one, other in zip(first, second):
-        assert one.read_bytes() == other.read_bytes()
+    for file, other in zip(first, second):
+        assert file.read_bytes() == other.read_bytes()
     assert first[0].read_bytes().startswith(b"\x89PNG") and ElementTree.parse(
         first[1]).getroot().tag.endswith("svg")
 
 
-def test_axes_name_unit_protocol_and_synthetic_data():
-    axes = plot_tradeoff(made(), SUBJECT, "macs.total").axes[0]
+def test_axes_show_unit_protocol_and_synthetic_data():
+    axes = plot_tradeoff(study_table(), CONTEXT, "macs.total").axes[0]
     assert axes.get_xlabel() == ("Multiply-accumulates per sentence pair\n"
                                  "(forward: 20 source, 18 target tokens, vocabulary 1,000)")
     assert axes.get_ylabel() == "BLEU (validation)\non grammar (synthetic)"
@@ -47,74 +47,75 @@ def test_axes_name_unit_protocol_and_synthetic_data():
         COST_LABELS[name] for name in COST_LABELS if "." in name]
     fitted = {**PROTOCOL, "fit": "ctranslate2-int8, batch 1, a device; fit 12 of 40"}
     assert axis_label("latency.predicted", fitted) == \
-        "Predicted latency (ms a sentence)\n(ctranslate2-int8 on a device)"
+        "Predicted latency (ms per sentence)\n(ctranslate2-int8 on a device)"
 
 
 @pytest.mark.parametrize(("widest", "scale"), [(6.2, "linear"), (7.0, "log")])
-def test_the_axis_is_logarithmic_beyond_a_decade(widest, scale):
-    table = made(record(90, 30.0, int(10**widest), 10**8), widest=6.2)
+def test_axis_is_logarithmic_above_a_decade(widest, scale):
+    table = study_table(record(90, 30.0, int(10**widest), 10**8), widest=6.2)
     assert plot_tradeoff(table, FigureContext(OBJECTIVES),
                          "params.total").axes[0].get_xscale() == scale
 
 
-def test_the_front_steps_up_and_never_passes_under_a_candidate():
-    table = made()
-    line = next(line for line in plot_tradeoff(table, SUBJECT, "params.total").axes[0].lines
-                if line.get_label() == "front of these two")
+def test_front_steps_are_above_all_candidates():
+    table = study_table()
+    line = next(line for line in plot_tradeoff(table, CONTEXT, "params.total").axes[0].lines
+                if line.get_label() == "front of these two objectives")
     x, y = line.get_data()
     assert line.get_color() == FRONT_COLOR and list(x) == sorted(x) and list(y) == sorted(y)
     for _, row in table[table["state"] == "complete"].iterrows():
         assert row["bleu"] <= max(b for a, b in zip(x, y) if a <= row["params.total"]) + 1e-9
 
 
-def test_what_lies_beyond_the_budget_is_shaded_only_where_it_is_limited():
-    def words(x):
+def test_area_over_budget_is_shaded_for_limited_costs():
+    def annotations(x):
         return {text.get_text()
-                for text in plot_tradeoff(made(record(90, 30.0, 3_000_000, 5, feasible=False,
-                                                      label="big")), SUBJECT, x).axes[0].texts}
+                for text in plot_tradeoff(study_table(record(90, 30.0, 3_000_000, 5, feasible=False,
+                                                      label="big")), CONTEXT, x).axes[0].texts}
 
-    assert "over budget" in words("params.total") and "over budget" not in words("macs.total")
+    assert "over budget" in annotations("params.total")
+    assert "over budget" not in annotations("macs.total")
 
 
-def test_axes_of_neighboring_figures_stand_in_line():
-    """One has a label of two lines beneath it, the other of one."""
-    places = [plot_tradeoff(made(), SUBJECT, x).axes[0].get_position().bounds
+def test_axes_of_neighboring_figures_are_aligned():
+    """The labels of the x axes have one and two lines."""
+    bounds = [plot_tradeoff(study_table(), CONTEXT, x).axes[0].get_position().bounds
               for x in ("params.total", "macs.total")]
-    assert places[0] == places[1]
+    assert bounds[0] == bounds[1]
 
 
 @pytest.mark.parametrize("scores", [(36.425, 36.43), (2.4, 2.5), (36.0, 90.0)])
-def test_the_upright_label_is_within_the_figure(scores):
-    """In two lines, beside ticks of many digits."""
+def test_y_label_is_inside_figure(scores):
+    """The label has two lines, next to ticks with many digits."""
     table = trials_frame([record(number, score, 100 + number, 1000)
                           for number, score in enumerate(scores)], OBJECTIVES)
-    figure = plot_tradeoff(table, replace(SUBJECT, corpus="multi30k en-de (distilled, mixed)"),
+    figure = plot_tradeoff(table, replace(CONTEXT, corpus="multi30k en-de (distilled, mixed)"),
                            "params.total")
     figure.canvas.draw()
     assert figure.axes[0].yaxis.label.get_window_extent().x0 >= 0
 
 
 def test_references_are_labeled():
-    table = made(record(50, 30.0, 900_000, 10**7, label="base"),
+    table = study_table(record(50, 30.0, 900_000, 10**7, label="base"),
                  record(51, 20.0, 700_000, 10**7, label="tiny"))
     texts = {text.get_text()
-             for text in plot_tradeoff(table, SUBJECT, "params.total").axes[0].texts}
+             for text in plot_tradeoff(table, CONTEXT, "params.total").axes[0].texts}
     assert {"base", "tiny"} <= texts
 
 
 @pytest.mark.parametrize("count", [3, 40])
-def test_members_of_the_front_carry_their_numbers_where_these_fit(count):
+def test_small_front_has_trial_numbers(count):
     table = trials_frame([record(number, 10.0 + number, 1000 + number, 10)
-                          for number in range(count)], PAIR)
+                          for number in range(count)], OBJECTIVE_PAIR)
     for named in (True, False):
         drawn = {text.get_text()
-                 for text in plot_tradeoff(table, FigureContext(PAIR), "params.total",
+                 for text in plot_tradeoff(table, FigureContext(OBJECTIVE_PAIR), "params.total",
                                            label_front=named).axes[0].texts}
         assert drawn == ({str(number) for number in range(count)}
                          if named and count <= MAX_FRONT_LABELS else set())
 
 
-def test_labels_of_close_points_do_not_cover_each_other():
+def test_labels_of_close_points_do_not_overlap():
     figure = Figure(figsize=(5, 3.5), dpi=100)
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -126,13 +127,13 @@ def test_labels_of_close_points_do_not_cover_each_other():
                           points)
     boxes = [Text.get_window_extent(label) for label in labels]
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-    frame_ = axes.get_window_extent()
-    assert all(frame_.x0 <= box.x0 and box.x1 <= frame_.x1 for box in boxes)
+    axes_box = axes.get_window_extent()
+    assert all(axes_box.x0 <= box.x0 and box.x1 <= axes_box.x1 for box in boxes)
 
 
 def bars(table, y="bleu"):
-    """x to (low, high) of every bar in a figure, and its legend."""
-    axes = plot_tradeoff(table, SUBJECT, "params.total", y).axes[0]
+    """x to (low, high) of each error bar in a figure, limits of the y axis, and legend."""
+    axes = plot_tradeoff(table, CONTEXT, "params.total", y).axes[0]
     drawn = {}
     for container in axes.containers:
         for segment in container.lines[2][0].get_segments():
@@ -140,46 +141,47 @@ def bars(table, y="bleu"):
     return drawn, axes.get_ylim(), [text.get_text() for text in axes.get_legend().get_texts()]
 
 
-def test_means_have_bars_whose_meaning_the_legend_says():
-    cheap, dear, worse, lucky = (record(n, bleu, params, 10**7)
+def test_means_have_error_bars_with_legend():
+    cheap, expensive, worse, single_seed = (record(n, bleu, params, 10**7)
                                  for n, bleu, params in ((0, 20.0, 100_000), (1, 30.0, 300_000),
                                                          (2, 10.0, 200_000), (3, 33.0, 400_000)))
-    table = trials_frame([cheap, dear, worse, lucky, again(cheap, 4, 21.0), again(dear, 5, 28.0),
-                          again(dear, 6, 29.0)], OBJECTIVES, 0.9)
+    table = trials_frame([cheap, expensive, worse, single_seed, replicate(cheap, 4, 21.0),
+                          replicate(expensive, 5, 28.0),
+                          replicate(expensive, 6, 29.0)], OBJECTIVES, 0.9)
     drawn, (low, high), legend = bars(table)
     half = dict(zip(table["params.total"], table["bleu.half_width"]))
-    assert set(drawn) == {100_000, 300_000, 400_000}, "of one seed, those on the front alone"
+    assert set(drawn) == {100_000, 300_000, 400_000}, "bars of single seeds are only on the front"
     assert drawn[300_000] == pytest.approx((29 - half[300_000], 29 + half[300_000]))
     assert half[400_000] > half[100_000] > half[300_000] > 0
     assert low < min(a for a, _ in drawn.values()) and high > max(b for _, b in drawn.values())
     assert "90 % interval of the mean, pooled noise" in legend
 
 
-@pytest.mark.parametrize(("metric", "height", "words"), [("bleu", None, "cost alone is known"),
-                                                         ("loss", 4.5, "its loss there")])
-def test_what_stopped_at_a_rung_is_drawn_off_the_front(metric, height, words):
-    """A loss at a rung is a loss; it is no BLEU."""
+@pytest.mark.parametrize(("metric", "height", "label"), [("bleu", None, "only the cost is known"),
+                                                         ("loss", 4.5, "loss at the rung")])
+def test_stopped_trials_are_not_part_of_front(metric, height, label):
+    """The loss is measured at rungs, BLEU is not."""
     early = record(50, None, 12_000_000, 10**7,
                    "paused") | {"rungs": [{"loss": 5.5}, {"loss": 4.5}]}
-    axes = plot_tradeoff(made(early, widest=6.2), SUBJECT, "params.total", metric).axes[0]
-    drawn = next(one
-                 for one in axes.collections if one.get_label() == f"stopped at a rung: {words}")
+    axes = plot_tradeoff(study_table(early, widest=6.2), CONTEXT, "params.total", metric).axes[0]
+    drawn = next(points for points in axes.collections
+                 if points.get_label() == f"stopped at a rung: {label}")
     (x, y), = drawn.get_offsets()
     low, high = axes.get_ylim()
     assert x == 12_000_000 < axes.get_xlim()[1] and low < y < high
     assert y == height if height else y < low + 0.1 * (high - low)
-    stairs = [line for line in axes.lines if line.get_label() == "front of these two"]
+    stairs = [line for line in axes.lines if line.get_label() == "front of these two objectives"]
     assert all(max(line.get_xdata()[:-1]) < x for line in stairs)
     assert drawn.get_label() in {text.get_text() for text in axes.get_legend().get_texts()}
 
 
-def test_the_legend_covers_nothing_however_much_it_says():
+def test_full_legend_covers_nothing():
     first = record(0, 20.0, 100_000, 10**7)
     over = record(3, None, 300_000, 10**7, "infeasible", feasible=False)
     rows = [first, record(1, 30.0, 400_000, 10**7), record(2, 15.0, 300_000, 10**7), over,
-            again(first, 4, 21.0), record(5, None, 200_000, 10**7, "paused"),
+            replicate(first, 4, 21.0), record(5, None, 200_000, 10**7, "paused"),
             record(6, 25.0, 390_000, 10**7, label="base", in_space=False)]
-    axes = plot_tradeoff(trials_frame(rows, OBJECTIVES), SUBJECT, "params.total").axes[0]
+    axes = plot_tradeoff(trials_frame(rows, OBJECTIVES), CONTEXT, "params.total").axes[0]
     box = axes.figure.bbox
     legend = axes.get_legend().get_window_extent()
     assert len(axes.get_legend().get_texts()) == 7
@@ -187,13 +189,13 @@ def test_the_legend_covers_nothing_however_much_it_says():
     assert box.x0 <= legend.x0 < legend.x1 <= box.x1
 
 
-def test_without_further_seeds_there_are_no_bars():
-    drawn, _, legend = bars(made())
-    assert not drawn and not any("interval" in words for words in legend)
+def test_single_seeds_have_no_error_bars():
+    drawn, _, legend = bars(study_table())
+    assert not drawn and not any("interval" in text for text in legend)
 
 
-def test_one_candidate_alone_can_be_drawn(tmp_path):
+def test_single_candidate_is_drawn(tmp_path):
     table = trials_frame([record(0, 0.0, 100, 1000)], OBJECTIVES)
     assert all(file.stat().st_size > 1000
-               for file in save_figure(plot_tradeoff(table, SUBJECT, "params.total"),
+               for file in save_figure(plot_tradeoff(table, CONTEXT, "params.total"),
                                        tmp_path / "one"))

@@ -1,4 +1,4 @@
-"""Made-up records of a study, as ``report`` reads them."""
+"""Synthetic records of a study."""
 
 import math
 import random
@@ -9,7 +9,7 @@ PROTOCOL = {"name": "forward", "source": 20, "target": 18, "vocab": 1000}
 
 def record(number, bleu, params, macs, state="complete", label=None, in_space=True, feasible=True,
            **config):
-    """One trial's record."""
+    """Record of a trial."""
     return {"trial": number, "state": state, "label": label, "is_in_space": in_space,
             "is_feasible": feasible, "reason": "", "architecture": f"id{number}",
             "config": {"width": 8 * number, "norm": "pre", **config},
@@ -19,20 +19,21 @@ def record(number, bleu, params, macs, state="complete", label=None, in_space=Tr
 
 
 def records(count=24, seed=1, widest=6.5):
-    """A study over params from 10^5.5 to 10^widest, some over a budget of two million."""
+    """Records with 10^5.5 to 10^widest params; those over two million are infeasible."""
     rng = random.Random(seed)
-    made = []
+    trials = []
     for number in range(count):
         params = int(10 ** rng.uniform(5.5, widest))
-        over = params > 2_000_000
-        bleu = None if over else 38 * (1 - math.exp(-params / 4e5)) + rng.gauss(0, 2)
-        made.append(record(number, bleu, params, params * 25, "infeasible" if over else "complete",
-                           feasible=not over))
-    return made
+        is_infeasible = params > 2_000_000
+        bleu = None if is_infeasible else 38 * (1 - math.exp(-params / 4e5)) + rng.gauss(0, 2)
+        state = "infeasible" if is_infeasible else "complete"
+        trials.append(record(number, bleu, params, params * 25, state, feasible=not is_infeasible))
+    return trials
 
 
-def again(first, number, bleu, state="complete"):
-    """The record of another training of a candidate."""
-    made = record(number, bleu, first["costs"]["params.total"], first["costs"]["macs.total"], state)
-    return made | {"origin": "replicate", "original": first["trial"], "seed": number,
+def replicate(first, number, bleu, state="complete"):
+    """Record of a further seed of a trial."""
+    costs = first["costs"]
+    trial = record(number, bleu, costs["params.total"], costs["macs.total"], state)
+    return trial | {"origin": "replicate", "original": first["trial"], "seed": number,
                    "architecture": first["architecture"]}
