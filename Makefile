@@ -5,12 +5,17 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STUDY ?= studies/quick.yaml
 
-.PHONY: study test test-blocks lint docs gpu setup clean
+.PHONY: study test test-all test-blocks lint docs gpu setup clean
 
 study: $(VENV)/.installed
 	$(BIN)/scalesearch study run $(STUDY) --resume
 
+# At most five minutes of CPU time; some instances of every test that is quick.
 test: $(VENV)/.installed lint
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --fast $(PYTEST)
+
+# All tests and instances, as in .ci/run.
+test-all: $(VENV)/.installed lint
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile $(PYTEST)
 
 # What a new kind of block has to pass, in half a minute of CPU time.

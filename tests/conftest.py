@@ -5,7 +5,9 @@ Below ``study``, ``fakes`` has drivers without training, ``event_study`` studies
 and ``noisy`` scores with noise.
 """
 
+import hashlib
 import os
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,35 @@ from tests.corpora import write_text
 os.environ["OMP_NUM_THREADS"] = "1"
 # no forecast of studies, except in tests of forecasts
 os.environ["SCALESEARCH_MEASURE"] = "0"
+
+
+FAST_INSTANCES = 4  # of each parametrized test in `make test`
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of `make test`."""
+    parser.addoption("--fast", action="store_true",
+                     help=f"skip tests marked full, and run at most {FAST_INSTANCES} instances of "
+                          "each parametrized test")
+    parser.addoption("--instances-seed", default="0", metavar="SEED",
+                     help="which instances --fast runs")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --fast, deselect tests marked full, and all but some instances of each test."""
+    if not config.getoption("--fast"):
+        return
+    seed = config.getoption("--instances-seed")
+    instances: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        instances[item.nodeid.partition("[")[0]].append(item)
+    selected: set[pytest.Item] = set()
+    for group in instances.values():
+        ordered = sorted(group, key=lambda item: hashlib.md5(f"{seed} {item.nodeid}".encode()).digest())
+        selected.update(item for item in ordered[:FAST_INSTANCES]
+                        if item.get_closest_marker("full") is None)
+    config.hook.pytest_deselected(items=[item for item in items if item not in selected])
+    items[:] = [item for item in items if item in selected]
 
 
 @pytest.fixture(scope="module")
