@@ -44,7 +44,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         instances[item.nodeid.partition("[")[0]].append(item)
     selected: set[pytest.Item] = set()
     for group in instances.values():
-        ordered = sorted(group, key=lambda item: hashlib.md5(f"{seed} {item.nodeid}".encode()).digest())
+        ordered = sorted(group, key=lambda item: hashlib.md5(
+            f"{seed} {item.nodeid}".encode()).digest())
         selected.update(item for item in ordered[:FAST_INSTANCES]
                         if item.get_closest_marker("full") is None)
     config.hook.pytest_deselected(items=[item for item in items if item not in selected])
