@@ -1,13 +1,18 @@
-"""What a sampler and a scheduler read of Optuna's trials, and final values that they predict for paused ones.
+"""States and attributes of Optuna trials, and predicted final values of paused trials.
 
-COMPLETE was trained to its end. RUNNING is in training, or paused at a rung. PRUNED with a
-constraint above 0 was infeasible and cost nothing. FAIL failed, or repeated another trial; Optuna's
-samplers ignore it, ours do not propose it again. Every attribute may be absent, as it is in a plain
-Optuna study.
+States of trials:
 
-A sampler that learned only from trials trained to the end would learn from few. So the final value
-of a paused one is read off its loss at its last rung, by a line (Theil and Sen: the median of all
-slopes, which a diverged run cannot bend) through the trials of which both are known.
+- COMPLETE: trained to the end.
+- RUNNING: in training, or paused at a rung.
+- PRUNED with a constraint above 0: infeasible, not trained.
+- FAIL: failed, or a repetition of another trial. Optuna's samplers ignore it; the samplers of this
+  package do not propose it again.
+
+Every attribute is optional, so that plain Optuna studies can be read.
+
+Few trials are trained to the end. The final value of a paused trial is therefore predicted from its
+loss at its last rung, by a line through the trials that have both values. The slope is the median
+of all pairwise slopes (Theil-Sen), which is robust against diverged runs.
 """
 
 from __future__ import annotations
@@ -21,109 +26,127 @@ import numpy as np
 
 from scalesearch.pareto.objective import Objective
 
-if TYPE_CHECKING:  # importing Optuna takes a second, and rungs are read by commands that do without
+if TYPE_CHECKING:  # importing Optuna takes a second, and some commands that read rungs do not need it
     from optuna.trial import FrozenTrial
 
-ARCHITECTURE = "architecture"  # identity of what was trained
-COSTS = "costs"  # objective to value, of objectives known before training
-RUNGS = "rungs"  # validation loss at each rung reached, smaller being better
-# of its losses; only losses of one unit, such as nats a character, say who dominates whom
+# Attributes of trials.
+ARCHITECTURE = "architecture"  # id of the trained architecture
+COSTS = "costs"  # values of the exact objectives by name
+RUNGS = "rungs"  # validation loss at each rung that was reached
+# unit of the losses, such as nats per character; only losses of the same unit are comparable
 LOSS_UNIT = "loss_unit"
-# of a full training, by what was trained so far, in any unit; given where compute is what is short
+# compute of a full-budget run, extrapolated from the run so far; set if compute is limited
 COMPUTE = "compute"
-PAUSED = "paused"  # whether it waits at its last rung
-# final values of further trainings, which differ in nothing but their seed
-REPLICATES = "replicates"
-MIN_TRIALS = 3  # trials through which a line is drawn
+PAUSED = "paused"  # whether the trial is paused at its last rung
+REPLICATES = "replicates"  # final values of training runs with other seeds
+
+MIN_TRIALS = 3  # trials for a linear fit
 ExactValuesFunction = Callable[["FrozenTrial", Sequence[Objective]], Mapping[str, float]]
 
 
 def exact_values(trial: FrozenTrial, objectives: Sequence[Objective]) -> Mapping[str, float]:
-    """Objective to value where it is exact: the costs noted, and everything of a trial that ended."""
-    ended = {objective.name: value for objective, value in zip(objectives, trial.values or ())}
-    return {**ended, **(trial.user_attrs.get(COSTS) or {})}
+    """Return the exact values by objective: costs, and all values of a complete trial."""
+    final = {objective.name: value for objective, value in zip(objectives, trial.values or ())}
+    return {**final, **(trial.user_attrs.get(COSTS) or {})}
 
 
 def rung_losses(trial: FrozenTrial) -> Sequence[float]:
-    """The loss at each rung that ``trial`` has reached."""
+    """Return the loss at each rung that ``trial`` has reached."""
     return trial.user_attrs.get(RUNGS) or ()
 
 
 def values_by_seed(trial: FrozenTrial) -> Sequence[Sequence[float]]:
-    """Final values of every seed of a complete ``trial``, its own first."""
+    """Return the final values of a complete trial by seed, its own seed first."""
     return [trial.values, *(trial.user_attrs.get(REPLICATES) or ())]
 
 
 def is_paused(trial: FrozenTrial) -> bool:
-    """Whether ``trial`` waits at a rung."""
+    """Return whether ``trial`` is paused at a rung."""
     return trial.state.name == "RUNNING" and bool(trial.user_attrs.get(PAUSED))
 
 
 def is_complete(trial: FrozenTrial) -> bool:
-    """Whether ``trial`` has its final values."""
+    """Return whether ``trial`` was trained to the end."""
     return trial.state.name == "COMPLETE"
 
 
 def is_in_training(trial: FrozenTrial) -> bool:
-    """Whether ``trial`` is being trained."""
+    """Return whether ``trial`` is in training, not paused."""
     return trial.state.name == "RUNNING" and not is_paused(trial)
 
 
 def is_infeasible(trial: FrozenTrial) -> bool:
-    """Whether ``trial`` misses a constraint."""
+    """Return whether ``trial`` violates a constraint."""
     return any(value > 0 for value in trial.constraints.values())
 
 
 def predict_final_values(trials: Sequence[FrozenTrial], objectives: Sequence[Objective],
                          exact: ExactValuesFunction = exact_values) -> dict[int, list[float]]:
-    """Trial number to values in the order of ``objectives``: real ones where there are any, predicted for the paused.
+    """Return the final values of complete trials and predicted ones of paused trials.
 
-    As long as too few were trained to the end, every measured objective of every trial is its loss
-    at the first rung, so that all are on one scale.
+    While fewer than ``MIN_TRIALS`` trials with rungs are complete, the measured objectives of all
+    trials are replaced by their loss at the first rung, so that all are on one scale.
 
     Args:
-        exact: gives, of a trial, objective to value for those that are not measured.
+        trials: all trials.
+        objectives: the objectives of the study.
+        exact: returns the values of the exact objectives of a trial by name.
+
+    Returns:
+        Values in the order of ``objectives``, by trial number.
     """
-    ended = [trial for trial in trials if is_complete(trial)]
+    complete = [trial for trial in trials if is_complete(trial)]
     paused = [trial for trial in trials if is_paused(trial) and rung_losses(trial)]
     if not paused:
-        return {trial.number: list(trial.values) for trial in ended}
-    # a reference passes no rung
-    early = sum(bool(rung_losses(trial)) for trial in ended) < MIN_TRIALS
+        return {trial.number: list(trial.values) for trial in complete}
+    # a reference has no rungs
+    is_early = sum(bool(rung_losses(trial)) for trial in complete) < MIN_TRIALS
 
     @cache
-    def line(at: int, rung: int) -> tuple[float, float]:
-        return (0.0, float(objectives[at].sign)) if early else _theil_sen_fit(
-            ended, at, objectives[at], rung)
+    def fit_line(index: int, rung: int) -> tuple[float, float]:
+        """Return intercept and slope of an objective over the log loss at a rung."""
+        if is_early:
+            return 0.0, float(objectives[index].sign)
+        return _theil_sen_fit(complete, index, objectives[index], rung)
 
-    def predicted(trial: FrozenTrial) -> list[float]:
-        rung = 0 if early else len(rung_losses(trial)) - 1
+    def predict(trial: FrozenTrial) -> list[float]:
+        rung = 0 if is_early else len(rung_losses(trial)) - 1
         costs = exact(trial, objectives)
-        lines = [line(at, rung) if one.is_measured else None for at, one in enumerate(objectives)]
-        return [costs[objective.name] if its is None else its[0] + its[1] * log_loss(trial, rung)
-                for objective, its in zip(objectives, lines)]
+        values = []
+        for index, objective in enumerate(objectives):
+            if objective.is_measured:
+                intercept, slope = fit_line(index, rung)
+                values.append(intercept + slope * log_loss(trial, rung))
+            else:
+                values.append(costs[objective.name])
+        return values
 
-    return {trial.number: list(trial.values) if is_complete(trial) and not early
-            else predicted(trial)
-            for trial in trials
-            if (is_complete(trial) and not early)
-            or (rung_losses(trial) and (is_complete(trial) or is_paused(trial)))}
+    values_by_number: dict[int, list[float]] = {}
+    for trial in trials:
+        if is_complete(trial) and not is_early:
+            values_by_number[trial.number] = list(trial.values)
+        elif rung_losses(trial) and (is_complete(trial) or is_paused(trial)):
+            values_by_number[trial.number] = predict(trial)
+    return values_by_number
 
 
 def log_loss(trial: FrozenTrial, rung: int) -> float:
-    """The logarithm of the loss at ``rung``."""
+    """Return the logarithm of the loss at ``rung``."""
     return math.log(max(rung_losses(trial)[rung], 1e-12))
 
 
-def _theil_sen_fit(ended: Sequence[FrozenTrial], at: int, objective: Objective,
+def _theil_sen_fit(complete: Sequence[FrozenTrial], index: int, objective: Objective,
                    rung: int) -> tuple[float, float]:
-    """Start and slope of an objective over the log of the loss; a slope that says worse is better is none."""
-    there = [(log_loss(trial, rung), trial.values[at])
-             for trial in ended if len(rung_losses(trial)) > rung]
-    x, y = np.array(there, float).reshape(-1, 2).T
-    one, other = np.triu_indices(len(x), 1)
-    apart = np.abs(x[one] - x[other]) > 1e-9
-    slopes = (y[one] - y[other])[apart] / (x[one] - x[other])[apart]
+    """Return intercept and slope of an objective over the log loss at ``rung``.
+
+    The slope is 0 if the fitted one has the wrong sign: a lower loss cannot be worse.
+    """
+    points = [(log_loss(trial, rung), trial.values[index])
+              for trial in complete if len(rung_losses(trial)) > rung]
+    x, y = np.array(points, float).reshape(-1, 2).T
+    first, second = np.triu_indices(len(x), 1)
+    is_distinct = np.abs(x[first] - x[second]) > 1e-9
+    slopes = (y[first] - y[second])[is_distinct] / (x[first] - x[second])[is_distinct]
     slope = float(np.median(slopes)) if len(slopes) else 0.0
     slope = slope if slope * objective.sign > 0 else 0.0
     return float(np.median(y - slope * x)) if len(x) else 0.0, slope

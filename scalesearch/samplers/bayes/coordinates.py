@@ -1,4 +1,7 @@
-"""Coordinates of sheets for a model: numbers in their ranges, words as indicators, logarithms of known costs."""
+"""Coordinates of candidates for a surrogate.
+
+Numbers are scaled to their ranges, words are indicators, and exact costs are logarithms.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from scalesearch.samplers.candidate import Candidate
 
 Array = NDArray[np.float64]
-TREND_RANGE_STDS = 4.0  # deviations that a trend spans, as other coordinates span 1
+TREND_RANGE_STDS = 4.0  # standard deviations of a trend that have the length 1 of a coordinate
 # Share of a cost's trend in the residual of a score, if an earlier score is known; chosen by
 # benchmarks/replay.py.
 EARLIER_TREND_SHARE = 0.5
@@ -21,11 +24,14 @@ EARLIER_TREND_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Points (sheets, columns) and of each column the group (columns,) of those that have one length scale.
+    """Coordinates of n candidates.
 
-    ``trends`` (sheets, k) are what scores may rise or fall with in a line, in units of their
-    deviations: logarithms of costs, with which losses fall in every scaling law. A few trials say
-    nothing of most of many parameters, but they say that.
+    Attributes:
+        points: (n, columns) coordinates.
+        groups: (columns,) group of each column; a group has one length scale.
+        trends: (n, k) quantities on which scores depend linearly, in units of their standard
+            deviations: logarithms of costs, as in scaling laws. They can be learned from few
+            trials, unlike the effects of most parameters.
     """
 
     points: Array
@@ -34,27 +40,32 @@ class Coordinates:
 
     @classmethod
     def of(cls, candidates: Sequence[Candidate], costs: Array) -> Coordinates:
-        """A group for each parameter of ``candidates`` and each of ``costs`` (sheets, costs).
+        """Return coordinates with a group per parameter and per cost.
 
-        Two values of a word are 1 apart, two of a number at most 1. What a sheet was not asked for
-        lies in the middle: the word that decides whether it is asked tells the two apart.
+        The distance between two words is 1, between two numbers at most 1. A parameter that does
+        not exist for a candidate has the value in the middle of its range; the word on which its
+        existence depends distinguishes the two cases.
+
+        Args:
+            candidates: n candidates.
+            costs: (n, k) exact costs.
         """
         distributions: dict[str, BaseDistribution] = {}
-        for sheet in candidates:
-            distributions |= sheet.distributions
+        for candidate in candidates:
+            distributions |= candidate.distributions
         blocks = [_columns(distribution, [candidate.params.get(name) for candidate in candidates])
                   for name, distribution in distributions.items()]
-        lines = [_scale_cost(line)[:, None] for line in costs.T]
-        blocks += lines
+        scaled_costs = [_scale_cost(cost)[:, None] for cost in costs.T]
+        blocks += scaled_costs
         blocks = blocks or [np.zeros((len(candidates), 1))]
         sizes = [block.shape[1] for block in blocks]
-        trends = [(line - line.mean()) / (float(line.std()) or 1.0) for line in lines]
+        trends = [(cost - cost.mean()) / (float(cost.std()) or 1.0) for cost in scaled_costs]
         trends = trends or [np.zeros((len(candidates), 0))]
         return cls(np.concatenate(blocks, 1), np.repeat(np.arange(len(sizes)), sizes),
                    np.concatenate(trends, 1))
 
     def with_trend(self, trend: Array) -> Coordinates:
-        """These with one more trend, which is a coordinate, too: what is no line in it is learned."""
+        """Add a trend (n,), also as a coordinate, so that nonlinear effects can be learned."""
         points = np.column_stack([self.points, trend / TREND_RANGE_STDS])
         trends = np.column_stack([self.trends * EARLIER_TREND_SHARE, trend])
         return Coordinates(points, np.append(self.groups, self.groups.max() + 1), trends)
@@ -67,23 +78,24 @@ class Coordinates:
                            np.vstack([self.trends, other.trends]))
 
 
-def _scale_cost(line: Array) -> Array:
-    """A cost in its range from 0 to 1, by logarithms where it has some."""
-    line = np.log(np.maximum(line, 1e-12)) if (line > 0).any() else line
-    return np.asarray((line - line.min()) / (float(np.ptp(line)) or 1.0))
+def _scale_cost(cost: Array) -> Array:
+    """Scale a cost (n,) to the range from 0 to 1, on a log scale if any value is positive."""
+    cost = np.log(np.maximum(cost, 1e-12)) if (cost > 0).any() else cost
+    return np.asarray((cost - cost.min()) / (float(np.ptp(cost)) or 1.0))
 
 
 def _columns(distribution: Any, values: Sequence[Any]) -> Array:
-    """(values, columns) of one parameter."""
+    """Return the columns of one parameter, (values, columns)."""
     if isinstance(distribution, CategoricalDistribution):
-        places = {(type(choice), choice): at for at, choice in enumerate(distribution.choices)}
-        given = np.array([places.get((type(value), value), -1) for value in values])
-        return np.asarray((given[:, None] == np.arange(len(places))) * np.sqrt(0.5))
-    ends = np.array([distribution.low, distribution.high], float)
-    there = np.array([value is not None for value in values])
-    line = np.array([distribution.low if value is None else value for value in values], float)
+        index_by_choice = {(type(choice), choice): index
+                           for index, choice in enumerate(distribution.choices)}
+        indices = np.array([index_by_choice.get((type(value), value), -1) for value in values])
+        return np.asarray((indices[:, None] == np.arange(len(index_by_choice))) * np.sqrt(0.5))
+    bounds = np.array([distribution.low, distribution.high], float)
+    exists = np.array([value is not None for value in values])
+    numbers = np.array([distribution.low if value is None else value for value in values], float)
     if distribution.log:
-        line = np.log(line)
-        ends = np.log(ends)
-    places = (line - ends[0]) / (float(np.ptp(ends)) or 1.0)
-    return np.where(there, places, 0.5)[:, None]
+        numbers = np.log(numbers)
+        bounds = np.log(bounds)
+    scaled = (numbers - bounds[0]) / (float(np.ptp(bounds)) or 1.0)
+    return np.where(exists, scaled, 0.5)[:, None]

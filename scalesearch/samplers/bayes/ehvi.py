@@ -1,9 +1,10 @@
-"""Expected gain in hypervolume of candidates of which one objective is predicted and the others are known.
+"""Expected hypervolume improvement (EHVI) if one objective is predicted and the others are exact.
 
-Closed form. What a candidate of known costs adds, as a function of its loss z, grows by the part of
-cost space that it alone dominates among points of losses below z: a constant between two losses of
-the front. So its expectation is a sum over those intervals of that part times E[max(0, interval's
-end - z)] less that of the interval's start, of a normal z.
+Closed form. The loss z of a candidate is normally distributed, its costs are exact. Between two
+neighboring losses of the front, the improvement grows linearly as z decreases. The slope is the
+part of cost space that the candidate dominates and no point of the front with a lower loss does.
+The expectation is therefore a sum over these intervals: slope times the difference of
+E[max(0, u - z)] between the upper and the lower end u of the interval.
 """
 
 from __future__ import annotations
@@ -18,47 +19,56 @@ MAX_KNOWN_OBJECTIVES = 2
 
 def expected_hypervolume_improvement(mean: Array, std: Array, costs: Array, front: Array,
                                      reference_point: Array) -> Array:
-    """Expected gain (candidates,) in the product of the objectives' units; everything is to be minimized.
+    """Return the expected improvement (n,), in the product of the objectives' units.
+
+    All objectives are minimized.
 
     Args:
-        mean, std: (candidates,) of the predicted loss.
-        costs: (candidates, 1 or 2) known exactly.
-        front: (points, 1 + costs) losses and costs of what is there.
-        reference_point: (1 + costs,) the reference point.
+        mean, std: (n,) mean and standard deviation of the predicted losses.
+        costs: (n, k) exact costs, k = 1 or 2.
+        front: (m, 1 + k) losses and costs of the front.
+        reference_point: (1 + k,) losses and costs of the reference point.
     """
     front = front[(front < reference_point).all(1)]
     front = front[np.argsort(front[:, 0], kind="stable")]
-    alone = (_dominated_lengths if costs.shape[1] == 1 else _dominated_areas)(
-        costs, front[:, 1:], reference_point[1:])
-    # Ends of the intervals in which a constant number of points of the front dominates a candidate.
-    ends = np.append(front[:, 0], reference_point[0])
-    below = _expected_improvement_below(ends[None], mean[:, None], std[:, None])
-    return np.asarray((alone * np.diff(below, axis=1, prepend=0.0)).sum(1))
+    dominated_sizes = _dominated_lengths if costs.shape[1] == 1 else _dominated_areas
+    slopes = dominated_sizes(costs, front[:, 1:], reference_point[1:])  # (n, m + 1)
+    upper_ends = np.append(front[:, 0], reference_point[0])  # of the intervals, (m + 1,)
+    improvements = _expected_improvement_below(upper_ends[None], mean[:, None], std[:, None])
+    return np.asarray((slopes * np.diff(improvements, axis=1, prepend=0.0)).sum(1))
 
 
 def _expected_improvement_below(upper: Array, mean: Array, std: Array) -> Array:
-    """E[max(0, end - z)] of normal z."""
-    far = (upper - mean) / std
-    return np.asarray(std * (far * ndtr(far) + np.exp(-0.5 * far**2) / np.sqrt(2 * np.pi)))
+    """Return E[max(0, upper - z)] for normal z."""
+    u = (upper - mean) / std
+    return np.asarray(std * (u * ndtr(u) + np.exp(-0.5 * u**2) / np.sqrt(2 * np.pi)))
 
 
 def _dominated_lengths(costs: Array, front: Array, reference_point: Array) -> Array:
-    """(candidates, points + 1) length that a candidate dominates and none of the first so many points does."""
-    least = np.minimum.accumulate(np.append(reference_point[0], front[:, 0]))
-    return np.asarray(np.maximum(least[None] - costs, 0.0))
+    """Return the length of cost space that only a candidate dominates, for one cost.
+
+    Entry (i, j) of the result (n, m + 1) compares candidate i with the first j points of the front.
+    """
+    lowest = np.minimum.accumulate(np.append(reference_point[0], front[:, 0]))
+    return np.asarray(np.maximum(lowest[None] - costs, 0.0))
 
 
 def _dominated_areas(costs: Array, front: Array, reference_point: Array) -> Array:
-    """The same area: over strips of the first cost, up to the least second cost of those points that reach there."""
+    """Return the area of cost space that only a candidate dominates, for two costs.
+
+    As :func:`_dominated_lengths`. The first cost is divided into strips at the points of the front.
+    In a strip, the height is limited by the lowest second cost of the points that dominate it.
+    """
     edges = np.sort(front[:, 0])
     starts = np.append(-np.inf, edges)
     ends = np.append(edges, reference_point[0])
-    # (points, strips)
-    reach = np.where(front[:, :1] <= starts[None], front[:, 1:], reference_point[1])
-    # (points + 1, strips)
-    least = np.minimum.accumulate(np.vstack([np.full(len(starts), reference_point[1]), reach]))
-    # (candidates, strips)
+    # (m, strips)
+    second_costs = np.where(front[:, :1] <= starts[None], front[:, 1:], reference_point[1])
+    # (m + 1, strips)
+    lowest = np.minimum.accumulate(
+        np.vstack([np.full(len(starts), reference_point[1]), second_costs]))
+    # (n, strips)
     widths = np.maximum(ends[None] - np.maximum(starts[None], costs[:, :1]), 0.0)
-    heights = np.maximum(least[None] - costs[:, 1, None, None], 0.0)
+    heights = np.maximum(lowest[None] - costs[:, 1, None, None], 0.0)
     return np.asarray((heights * widths[:, None]).sum(2))
 

@@ -1,9 +1,9 @@
-"""Forecast of what further trainings bring to a front, with its doubt.
+"""Forecast of the hypervolume that further training runs add, with its uncertainty.
 
-The candidates of the largest expected gain are taken as if each were trained to its end: draws of
-all their final values together, from the surrogates, and the hypervolume that each draw adds. A
-search that learns on the way may bring more; one that spends compute on the rungs of others brings
-less.
+The candidates with the largest expected improvement are assumed to be trained to the end. Their
+final values are sampled jointly from the surrogates; each sample adds some hypervolume. A search
+that learns during these runs may add more. A search that also spends compute on the first rungs of
+other candidates adds less.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ CONFIDENCE = 0.9  # of the interval
 
 @dataclass(frozen=True)
 class HypervolumeForecast:
-    """Growth of the hypervolume by so many ``n_runs``, as a share of what it is, and its 90 % interval."""
+    """Growth of the hypervolume, as a share of its present value.
+
+    Attributes:
+        n_runs: number of further training runs.
+        mean: expected growth.
+        low, high: its 90 % interval.
+    """
 
     n_runs: int
     mean: float
@@ -32,15 +38,16 @@ class HypervolumeForecast:
 
 def forecast_hypervolume(acquisition: AcquisitionFunction, n_runs: int,
                          seed: int = 0) -> HypervolumeForecast | None:
-    """Forecast of the gain of ``n_runs`` more; None before final values can be foretold."""
+    """Forecast the growth by ``n_runs`` runs; None if final values cannot be predicted yet."""
     if not acquisition.predicts_final_values:
         return None
-    rows, mean, spread = acquisition.predict_final()
-    best = np.argsort(-acquisition.improvement.expected(mean, spread, acquisition.costs[rows]),
-                      kind="stable")[:n_runs]
-    drawn = acquisition.sample_final(rows[best], mean[best], spread[best], N_SAMPLES,
-                                     np.random.default_rng(seed))
-    grown = np.array([acquisition.improvement.relative_growth(one, acquisition.costs[rows[best]])
-                      for one in drawn])
-    low, high = np.quantile(grown, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return HypervolumeForecast(n_runs, float(grown.mean()), float(low), float(high))
+    improvement = acquisition.improvement
+    rows, mean, std = acquisition.predict_final()
+    expected = improvement.expected(mean, std, acquisition.costs[rows])
+    best = np.argsort(-expected, kind="stable")[:n_runs]
+    samples = acquisition.sample_final(rows[best], mean[best], std[best], N_SAMPLES,
+                                       np.random.default_rng(seed))
+    growth = np.array([improvement.relative_growth(sample, acquisition.costs[rows[best]])
+                       for sample in samples])
+    low, high = np.quantile(growth, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return HypervolumeForecast(n_runs, float(growth.mean()), float(low), float(high))

@@ -1,4 +1,4 @@
-"""Gain in hypervolume that trials may bring, for whatever mixture of measured and known objectives a study has."""
+"""Expected hypervolume improvement for any mixture of measured and exact objectives."""
 
 from __future__ import annotations
 
@@ -14,38 +14,44 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.bayes.coordinates import Array
 from scalesearch.samplers.bayes.ehvi import MAX_KNOWN_OBJECTIVES, expected_hypervolume_improvement
 
-REFERENCE_MARGIN = 0.01  # of the range, from the worst values to the reference point
-N_SAMPLES = 8  # of measured objectives, where there are several
-MAX_SAMPLED_CANDIDATES = 32  # candidates of which the gain is computed by samples
+# distance from the worst values to the reference point, as a share of the range
+REFERENCE_MARGIN = 0.01
+N_SAMPLES = 8  # per candidate, if several objectives are measured
+MAX_SAMPLED_CANDIDATES = 32  # candidates for which the improvement is computed by sampling
 
 
 class HypervolumeImprovement:
-    """Expected gains over the front of ``values`` (trials, objectives).
+    """Expected improvements over the front of the observed trials.
 
     Args:
-        costs: (candidates, objectives known exactly) of everything that may be asked of.
+        values: (trials, objectives) observed values.
+        costs: (candidates, exact objectives) costs of all candidates that may be evaluated; with
+            ``values``, they determine the reference point.
+        objectives: the objectives of the study.
     """
 
     def __init__(self, values: Array, costs: Array, objectives: Sequence[Objective]) -> None:
-        ways = [one.direction for one in objectives]
-        self.signs = np.array([-1.0 if one.direction == "max" else 1.0 for one in objectives])
-        self.measured = np.array([one.is_measured for one in objectives])
-        points = to_losses(values, ways)
-        self.front = points[pareto_front(values, ways)]
+        directions = [objective.direction for objective in objectives]
+        self.signs = np.array([-1.0 if direction == "max" else 1.0 for direction in directions])
+        self.measured = np.array([objective.is_measured for objective in objectives])
+        points = to_losses(values, directions)
+        self.front = points[pareto_front(values, directions)]
         worst = points.max(0)
-        signed = costs * self.signs[~self.measured]
-        worst[~self.measured] = np.maximum(worst[~self.measured], signed.max(0, initial=-np.inf))
+        signed_costs = costs * self.signs[~self.measured]
+        worst[~self.measured] = np.maximum(worst[~self.measured],
+                                           signed_costs.max(0, initial=-np.inf))
         best = points.min(0)
-        best[~self.measured] = np.minimum(best[~self.measured], signed.min(0, initial=np.inf))
+        best[~self.measured] = np.minimum(best[~self.measured],
+                                          signed_costs.min(0, initial=np.inf))
         self.objective_ranges = np.where(worst > best, worst - best, 1.0)
         self.reference_point = worst + REFERENCE_MARGIN * self.objective_ranges
 
     def expected(self, mean: Array, std: Array, costs: Array) -> Array:
-        """(candidates,) expected gains, the box of all values being 1.
+        """Return the expected improvements (n,), as shares of the box of all values.
 
         Args:
-            mean, std: (candidates, measured objectives), as losses.
-            costs: (candidates, others) as they are.
+            mean, std: (n, measured objectives) predicted losses.
+            costs: (n, exact objectives) costs, without a change of sign.
         """
         costs = costs * self.signs[~self.measured]
         box = float(np.prod(self.objective_ranges))
@@ -57,34 +63,41 @@ class HypervolumeImprovement:
         return self._expected_by_sampling(mean, std, costs) / box
 
     def relative_growth(self, measured: Array, costs: Array) -> float:
-        """The share by which the hypervolume grows with candidates of known values, as :meth:`of` takes them."""
+        """Return the share by which the hypervolume grows with all of n candidates.
+
+        Args:
+            measured: (n, measured objectives) losses.
+            costs: (n, exact objectives) costs.
+        """
         points = np.empty((len(measured), len(self.measured)))
-        points[:, self.measured], points[
-            :, ~self.measured] = measured, costs * self.signs[~self.measured]
+        points[:, self.measured] = measured
+        points[:, ~self.measured] = costs * self.signs[~self.measured]
         before = self._volume(self.front)
         return self._volume(np.vstack([self.front, points])) / before - 1 if before > 0 else 0.0
 
-    def _expected_by_sampling(self, mean: Array, spread: Array, costs: Array) -> Array:
-        """By samples of several measured objectives, taken as independent; of a short list, the others being 0.
+    def _expected_by_sampling(self, mean: Array, std: Array, costs: Array) -> Array:
+        """Return the expected improvements (n,), by samples of independent objectives.
 
-        The list is by the maximin improvement (Svenson & Santner 2016), which needs no volumes.
+        Only candidates with a large maximin improvement (Svenson & Santner 2016) are evaluated,
+        because it is computed without hypervolumes. The improvement of the others is 0.
         """
-        normal = np.array([NormalDist().inv_cdf((at + 0.5) / N_SAMPLES) for at in range(N_SAMPLES)])
-        drawn = np.empty((len(mean), N_SAMPLES, len(self.measured)))
-        order = np.random.default_rng(0)
-        for at, column in enumerate(np.flatnonzero(self.measured)):
-            drawn[:, :, column] = mean[:, at, None] + spread[
-                :, at, None] * order.permutation(normal)
-        drawn[:, :, ~self.measured] = costs[:, None]
-        ahead = ((self.front[None, None] - drawn[:, :, None])
-                 / self.objective_ranges).max(-1).min(-1)
-        promise = np.maximum(ahead, 0).mean(1) + 1e-9 * ahead.mean(1)
-        gains = np.zeros(len(mean))
-        base = self._volume(self.front)
-        for at in np.argsort(-promise, kind="stable")[:MAX_SAMPLED_CANDIDATES]:
-            gains[at] = np.mean([self._volume(np.vstack([self.front, one])) - base
-                                 for one in drawn[at]])
-        return gains
+        normal = np.array([NormalDist().inv_cdf((index + 0.5) / N_SAMPLES)
+                           for index in range(N_SAMPLES)])
+        samples = np.empty((len(mean), N_SAMPLES, len(self.measured)))
+        rng = np.random.default_rng(0)
+        for index, column in enumerate(np.flatnonzero(self.measured)):
+            samples[:, :, column] = mean[:, index, None] + std[:, index, None] * rng.permutation(
+                normal)
+        samples[:, :, ~self.measured] = costs[:, None]
+        maximin = ((self.front[None, None] - samples[:, :, None])
+                   / self.objective_ranges).max(-1).min(-1)
+        priority = np.maximum(maximin, 0).mean(1) + 1e-9 * maximin.mean(1)
+        improvements = np.zeros(len(mean))
+        front_volume = self._volume(self.front)
+        for index in np.argsort(-priority, kind="stable")[:MAX_SAMPLED_CANDIDATES]:
+            volumes = [self._volume(np.vstack([self.front, sample])) for sample in samples[index]]
+            improvements[index] = np.mean([volume - front_volume for volume in volumes])
+        return improvements
 
     def _volume(self, points: NDArray[np.float64]) -> float:
         return hypervolume(points, list(self.reference_point), ["min"] * len(self.reference_point))

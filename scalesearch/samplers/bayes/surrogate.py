@@ -1,9 +1,17 @@
-"""A Gaussian process over coordinates: what an untried sheet may score, and how sure that is.
+"""Gaussian process over coordinates of candidates: predicted score and its uncertainty.
 
-A Matérn 5/2 kernel with one length scale a group of coordinates, beside lines of unit variance in
-the trends. Scales and noise are those of the highest posterior density (Rasmussen & Williams 2006,
-section 5.4.1), by L-BFGS; without priors a few points fit anything. What repeated measurements say
-of the noise counts as what it is, a likelihood.
+The kernel is a Matérn 5/2 kernel with one length scale per group of coordinates, plus a linear
+kernel of unit variance in the trends. Hyperparameters maximize the posterior density (Rasmussen &
+Williams 2006, section 5.4.1), by L-BFGS-B; without priors, few points fit anything. The variance of
+repeated measurements enters as a likelihood of the noise.
+
+Notation:
+
+- X_obs: (n, d) coordinates of the observed points; y: (n,) scores with mean 0 and variance 1.
+- rates: (groups,) inverse squared length scales.
+- scale: variance of the process.
+- noise: variance of one measurement; a score that is the mean of c measurements has noise / c.
+- K: (n, n) covariance of the observed scores, with noise; L: its lower Cholesky factor.
 """
 
 from __future__ import annotations
@@ -19,25 +27,29 @@ from scipy.spatial.distance import cdist
 from scalesearch.pareto.noise import Noise
 from scalesearch.samplers.bayes.coordinates import Array, Coordinates
 
-MAX_FIT_POINTS = 128  # points that scales are found by, spread evenly over all
+MAX_FIT_POINTS = 128  # points for the fit of the hyperparameters, spread evenly over all
 MIN_NOISE = 1e-6  # share of the variance
-JITTER = 1e-6  # by which correlations may be off, for rounding
+JITTER = 1e-6  # added to the diagonal of correlations, for rounding errors
 UNKNOWN_NOISE = Noise()
-RATE_PRIOR_STRENGTH = 0.6  # strength of the belief that rates are near 1
+RATE_PRIOR_STRENGTH = 0.6  # strength of the prior that rates are near 1
+RATE_BOUND = 7.0  # of the logarithms of hyperparameters
 
 
 class Surrogate:
-    """Fitted to ``scores`` (points,) of any unit at ``observed``.
+    """Gaussian process that is fitted to ``scores`` at ``observed``.
 
     Args:
-        counts: (points,) measurements of which each score is the mean; 1 unless given.
-        noise: of measurements at one point, in the scores' unit, where some were repeated.
+        observed: coordinates of the observed points.
+        scores: (n,) scores, in any unit.
+        counts: (n,) number of measurements that each score is the mean of; by default 1.
+        noise: noise of measurements at the same point, in the unit of the scores, if some were
+            repeated.
     """
 
     def __init__(self, observed: Coordinates, scores: Array, counts: Array | None = None,
                  noise: Noise = UNKNOWN_NOISE) -> None:
-        self.known = observed
-        self.spread = noise
+        self.observed = observed
+        self.measured_noise = noise
         self.counts = np.ones(len(scores)) if counts is None else counts
         self.mean = float(scores.mean())
         self.unit = float(scores.std()) or 1.0
@@ -46,116 +58,132 @@ class Surrogate:
 
     def predict(
             self, points: Coordinates, pending: Coordinates | None = None) -> tuple[Array, Array]:
-        """Mean and standard deviation (points,) of what is measured without noise at ``points``.
+        """Predict the scores without noise at ``points``.
 
         Args:
-            pending: in training, and believed to come to what is predicted of them; they lessen
-                doubt around them.
+            points: coordinates of m points.
+            pending: coordinates of running trials. Their predicted scores are added to the
+                observations (kriging believer), which reduces the uncertainty near them.
+
+        Returns:
+            Mean and standard deviation, (m,) each.
         """
-        known = self.known
+        observed = self.observed
         scores = self.scores
         counts = self.counts
         if pending is not None and len(pending.points):
             expected = (self.predict(pending)[0] - self.mean) / self.unit
-            known = known + pending
+            observed = observed + pending
             scores = np.concatenate([scores, expected])
             counts = np.concatenate([counts, np.ones(len(expected))])
-        root = cholesky(self._kernel(known, known) + np.diag(self.noise / counts), lower=True)
-        half = solve_triangular(root, self._kernel(known, points), lower=True)
+        root = cholesky(self._kernel(observed, observed) + np.diag(self.noise / counts), lower=True)
+        half = solve_triangular(root, self._kernel(observed, points), lower=True)
         mean = half.T @ solve_triangular(root, scores, lower=True)
         variance = self.scale + (points.trends**2).sum(1) - (half**2).sum(0)
         return mean * self.unit + self.mean, np.sqrt(np.maximum(variance, 1e-12)) * self.unit
 
-    def correlation_root(self, new: Coordinates) -> Array:
-        """(points, points) lower root of the posterior's correlations, noise left out."""
-        root = cholesky(self._kernel(self.known, self.known) + np.diag(self.noise / self.counts),
-                        lower=True)
-        half = solve_triangular(root, self._kernel(self.known, new), lower=True)
-        found = self._kernel(new, new) - half.T @ half
-        scale = np.sqrt(np.maximum(np.diag(found), 1e-12))
-        correlations = found / np.outer(scale, scale)
+    def correlation_root(self, points: Coordinates) -> Array:
+        """Return the lower Cholesky factor (m, m) of the posterior correlations of ``points``.
+
+        The correlations are those of scores without noise.
+        """
+        covariance = self._kernel(self.observed, self.observed) + np.diag(self.noise / self.counts)
+        root = cholesky(covariance, lower=True)
+        half = solve_triangular(root, self._kernel(self.observed, points), lower=True)
+        posterior = self._kernel(points, points) - half.T @ half
+        std = np.sqrt(np.maximum(np.diag(posterior), 1e-12))
+        correlations = posterior / np.outer(std, std)
         np.fill_diagonal(correlations, 1 + JITTER)
         return np.asarray(cholesky(correlations, lower=True))
 
     def _kernel(self, left: Coordinates, right: Coordinates) -> Array:
-        weights = np.sqrt(self.rates[self.known.groups])
+        weights = np.sqrt(self.rates[self.observed.groups])
         squares = cdist(left.points * weights, right.points * weights, "sqeuclidean")
-        return self.scale * matern(squares) + left.trends @ right.trends.T
+        return self.scale * matern52(squares) + left.trends @ right.trends.T
 
     def _fit(self) -> tuple[Array, float, float]:
-        """Inverse squared length scale of each group, variance of the process, and noise."""
+        """Return rates, scale and noise with the highest posterior density."""
         rows = _even_indices(len(self.scores), MAX_FIT_POINTS)
-        told = (self.spread.sd / self.unit) ** 2, self.spread.df
-        found = _Posterior(self.known[rows], self.scores[rows], self.counts[rows], *told)
-        start = np.concatenate([np.zeros(found.groups), [0.0, np.log(1e-2)]])
-        best = minimize(found, start, jac=True, method="L-BFGS-B",
-                        bounds=[(-7.0, 7.0)] * len(start), options={"maxiter": 60, "ftol": 1e-5}).x
+        loss = _NegativeLogPosterior(self.observed[rows], self.scores[rows], self.counts[rows],
+                                     (self.measured_noise.sd / self.unit) ** 2,
+                                     self.measured_noise.df)
+        initial = np.concatenate([np.zeros(loss.n_groups), [0.0, np.log(1e-2)]])
+        best = minimize(loss, initial, jac=True, method="L-BFGS-B",
+                        bounds=[(-RATE_BOUND, RATE_BOUND)] * len(initial),
+                        options={"maxiter": 60, "ftol": 1e-5}).x
         return np.exp(best[:-2]), float(np.exp(best[-2])), float(np.exp(best[-1])) + MIN_NOISE
 
 
-class _Posterior:
-    """Negative log posterior density, less a constant, of the logarithms of rates, scale and noise; its gradient.
+class _NegativeLogPosterior:
+    """Negative log posterior density and its gradient, up to a constant.
 
-    ``variance`` of repeated measurements is known with ``df`` degrees of freedom.
+    It is a function of the logarithms of rates, scale and noise.
+
+    Args:
+        observed, scores, counts: see :class:`Surrogate`; the scores are standardized.
+        variance: variance of repeated measurements.
+        df: its degrees of freedom; 0 if no measurement was repeated.
     """
 
     def __init__(self, observed: Coordinates, scores: Array, counts: Array, variance: float,
                  df: int) -> None:
-        self.known = observed
+        self.observed = observed
         self.scores = scores
         self.counts = counts
         self.variance = variance
         self.df = df
-        self.groups = int(observed.groups.max()) + 1
+        self.n_groups = int(observed.groups.max()) + 1
 
     @cached_property
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        one, other = np.triu_indices(len(self.scores), 1)
-        return one, other
+        """Indices of the first and of the second point of each pair."""
+        first, second = np.triu_indices(len(self.scores), 1)
+        return first, second
 
     @cached_property
-    def squares(self) -> Array:
-        """(groups, pairs) squared distances."""
-        one, other = self.pairs
-        columns = (self.known.points[one] - self.known.points[other]) ** 2
-        return np.stack([columns[:, self.known.groups == group].sum(1)
-                         for group in range(self.groups)])
+    def squared_distances(self) -> Array:
+        """(groups, pairs) squared distances by group of coordinates."""
+        first, second = self.pairs
+        squares = (self.observed.points[first] - self.observed.points[second]) ** 2
+        return np.stack([squares[:, self.observed.groups == group].sum(1)
+                         for group in range(self.n_groups)])
 
     def __call__(self, logs: Array) -> tuple[float, Array]:
         rates = np.exp(logs[:-2])
         scale = float(np.exp(logs[-2]))
         noise = float(np.exp(logs[-1]))
-        far = np.sqrt(5 * (rates @ self.squares))
-        decay = np.exp(-far)
-        apart = scale * (1 + far + far**2 / 3) * decay
+        distances = np.sqrt(5 * (rates @ self.squared_distances))
+        decay = np.exp(-distances)
+        pair_covariances = scale * (1 + distances + distances**2 / 3) * decay
         kernel = np.diag(scale + (noise + MIN_NOISE) / self.counts)
-        kernel[self.pairs] = kernel.T[self.pairs] = apart
-        kernel += self.known.trends @ self.known.trends.T
+        kernel[self.pairs] = kernel.T[self.pairs] = pair_covariances
+        kernel += self.observed.trends @ self.observed.trends.T
         try:
             root = cholesky(kernel, lower=True, check_finite=False)
         except LinAlgError:
             return 1e10, np.zeros(len(logs))
-        weights = cho_solve((root, True), self.scores)
-        # d/dK of the negative log likelihood; each pair stands for two entries of the matrix.
-        slope = 0.5 * (cho_solve((root, True), np.eye(len(root))) - np.outer(weights, weights))
-        pairs = 2 * slope[self.pairs]
-        by_rate = rates * (self.squares @ (pairs * scale * (-5 / 6) * (1 + far) * decay))
-        by_scale = pairs @ apart + scale * np.trace(slope)
+        weights = cho_solve((root, True), self.scores)  # K⁻¹ y
+        # The gradient with respect to K; each pair stands for two entries of the matrix.
+        gradient = 0.5 * (cho_solve((root, True), np.eye(len(root))) - np.outer(weights, weights))
+        pair_gradients = 2 * gradient[self.pairs]
+        by_rate = rates * (self.squared_distances
+                           @ (pair_gradients * scale * (-5 / 6) * (1 + distances) * decay))
+        by_scale = pair_gradients @ pair_covariances + scale * np.trace(gradient)
         value = np.log(np.diag(root)).sum() + 0.5 * self.scores @ weights
-        by_noise = noise * (np.diag(slope) / self.counts).sum()
-        prior, by_prior = _prior(rates, scale, noise)
-        told = self.variance / (noise + MIN_NOISE)
-        value += self.df / 2 * (np.log(noise + MIN_NOISE) + told)
-        by_noise += self.df / 2 * (1 - told) * noise / (noise + MIN_NOISE)
+        by_noise = noise * (np.diag(gradient) / self.counts).sum()
+        prior, by_prior = _log_prior(rates, scale, noise)
+        ratio = self.variance / (noise + MIN_NOISE)
+        value += self.df / 2 * (np.log(noise + MIN_NOISE) + ratio)
+        by_noise += self.df / 2 * (1 - ratio) * noise / (noise + MIN_NOISE)
         return float(value - prior), np.concatenate([by_rate, [by_scale], [by_noise]]) - by_prior
 
 
-def _prior(rates: Array, scale: float, noise: float) -> tuple[float, Array]:
-    """Log density, less a constant, and its slope by the logarithms.
+def _log_prior(rates: Array, scale: float, noise: float) -> tuple[float, Array]:
+    """Return the log density of the prior, up to a constant, and its gradient by the logarithms.
 
-    Of Optuna's form, with rates kept nearer to 1 and more noise allowed for: Gamma(2, 1) of the
-    scale, Gamma(2, 10) of the noise. Chosen by benchmarks/calibration.py; with Optuna's own numbers
-    a few points are trusted too much.
+    The form is that of Optuna, with rates closer to 1 and more noise: Gamma(2, 1) for the scale,
+    Gamma(2, 10) for the noise. It was chosen by benchmarks/calibration.py; Optuna's own constants
+    trust few points too much.
     """
     value = -RATE_PRIOR_STRENGTH * (
         1 / rates + rates).sum() + np.log(scale) - scale + np.log(noise) - 10 * noise
@@ -163,12 +191,12 @@ def _prior(rates: Array, scale: float, noise: float) -> tuple[float, Array]:
                                          [1 - 10 * noise]])
 
 
-def _even_indices(count: int, most: int) -> NDArray[np.intp]:
-    """At most so many places among ``count``, evenly spread."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.intp))
+def _even_indices(count: int, limit: int) -> NDArray[np.intp]:
+    """Return at most ``limit`` indices below ``count``, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, limit)).round().astype(np.intp))
 
 
-def matern(squares: Array) -> Array:
-    """The Matérn 5/2 kernel of squared distances."""
-    far = np.sqrt(5 * np.maximum(squares, 0))
-    return np.asarray((1 + far + far**2 / 3) * np.exp(-far))
+def matern52(squared_distances: Array) -> Array:
+    """Return the Matérn 5/2 kernel of squared distances."""
+    distances = np.sqrt(5 * np.maximum(squared_distances, 0))
+    return np.asarray((1 + distances + distances**2 / 3) * np.exp(-distances))

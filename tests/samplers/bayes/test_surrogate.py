@@ -12,7 +12,7 @@ from scipy.optimize import approx_fprime
 from scalesearch.pareto.noise import Noise
 from scalesearch.samplers.bayes import surrogate
 from scalesearch.samplers.bayes.coordinates import Coordinates
-from scalesearch.samplers.bayes.surrogate import Surrogate, matern
+from scalesearch.samplers.bayes.surrogate import Surrogate, matern52
 from scalesearch.samplers.candidate import Candidate, sample_value
 
 SPACE = {"width": IntDistribution(16, 128, log=True), "depth": IntDistribution(1, 6),
@@ -153,5 +153,5 @@ def test_a_mean_of_many_seeds_is_trusted_more_than_one_seed():
 
 def test_the_kernel_is_one_at_no_distance_and_falls():
     line = np.linspace(0, 3, 7) ** 2
-    values = matern(line)
+    values = matern52(line)
     assert values[0] == 1 and (np.diff(values) < 0).all() and (values > 0).all()
