@@ -1,4 +1,4 @@
-"""Samplers that learn nothing: ``random`` draws, and ``grid``, every feasible sheet once in the order of the values."""
+"""Samplers without a model: ``random``, and ``grid``, which enumerates all feasible candidates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from scalesearch.samplers.sampler_state import SamplerState
 
 
 class RandomSampler(CandidateSampler):
-    """Draws every parameter uniformly, log-uniformly for log ranges; within the feasible region where it is known."""
+    """Sample every parameter uniformly, or log-uniformly for log ranges.
+
+    With a feasible region, only feasible candidates are sampled.
+    """
 
     def propose(self, state: SamplerState) -> Candidate:
         return self.sample_random(state)
@@ -23,28 +26,27 @@ class GridSampler(CandidateSampler):
     Raises :class:`~scalesearch.samplers.candidate_sampler.SpaceExhaustedError` after the last one.
 
     Raises:
-        UserError: when a trial asks, where ``define`` has a continuous range.
+        UserError: at the first proposal, if ``define`` has a continuous range.
     """
 
     is_exhaustive = True
 
     def __init__(self, define: DefineByRun, **arguments: Any) -> None:
         super().__init__(define=define, **arguments)
-        self._enumerated: list[Candidate] = []  # the feasible ones, as far as they were needed
+        self._enumerated: list[Candidate] = []  # the feasible candidates so far
         self._remaining = iter(enumerate_candidates(define))
 
     def propose(self, state: SamplerState) -> Candidate | None:
-        """The first sheet that no trial has."""
-        return next((sheet
-                     for sheet in self._sheets(state.define)
-                     if sheet.key not in state.candidate_keys), None)
+        """Return the first candidate that no trial has."""
+        return next((candidate for candidate in self._feasible_candidates(state.define)
+                     if candidate.key not in state.candidate_keys), None)
 
-    def _sheets(self, define: DefineByRun) -> Iterator[Candidate]:
+    def _feasible_candidates(self, define: DefineByRun) -> Iterator[Candidate]:
         if define is not self.define:
             yield from enumerate_candidates(define)
             return
         yield from self._enumerated
-        for sheet in self._remaining:
-            if self.facts(sheet.params).is_feasible:
-                self._enumerated.append(sheet)
-                yield sheet
+        for candidate in self._remaining:
+            if self.facts(candidate.params).is_feasible:
+                self._enumerated.append(candidate)
+                yield candidate

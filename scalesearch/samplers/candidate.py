@@ -1,7 +1,7 @@
-"""Sheets of parameters in Optuna's words: drawing, changing and listing what a define-by-run function asks for.
+"""Candidates of define-by-run functions: sample, mutate and enumerate them.
 
-Which parameters are asked for may depend on the values given, so a sheet is made by running the
-function to its end.
+The parameters of a candidate may depend on the values of other parameters. A candidate is therefore
+made by running the function to its end.
 """
 
 from __future__ import annotations
@@ -13,36 +13,46 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
 from scalesearch.errors import UserError
 
-DefineByRun = Callable[[Any], Any]  # suggests everything that it needs from the trial it is given
+DefineByRun = Callable[[Any], Any]  # suggests all parameters from the trial that is its argument
 ValueChooser = Callable[[str, BaseDistribution], Any]
-# which knows its hash, as a tuple does not; thousands of sheets are looked up for each proposal
+# a string caches its hash, unlike a tuple; a proposal looks up thousands of candidates
 CandidateKey = str
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """The parameters of one trial, external values, and what they are drawn from."""
+    """Parameters of one trial and their distributions.
+
+    Attributes:
+        params: values by name, as Optuna's ``trial.params``.
+        distributions: distributions by name.
+    """
 
     params: Mapping[str, Any]
     distributions: Mapping[str, BaseDistribution]
 
     @cached_property
     def key(self) -> CandidateKey:
-        """What equal sheets have in common."""
+        """Text that is equal for equal candidates."""
         return candidate_key(self.params)
 
 
 def candidate_key(params: Mapping[str, Any]) -> CandidateKey:
-    """What makes two sheets the same, whatever their order."""
+    """Return a text that is equal for equal parameters, in any order."""
     return "\n".join(f"{name}={value!r}" for name, value in sorted(params.items()))
 
 
 class CandidateTrial:
-    """A trial whose suggestions ``choose_value`` makes; what a define-by-run function needs of one, without a study."""
+    """Trial without a study; ``choose_value(name, distribution)`` returns each suggestion."""
 
     def __init__(self, choose_value: ValueChooser, number: int = 0) -> None:
         self.choose = choose_value
@@ -53,47 +63,47 @@ class CandidateTrial:
 
     def suggest_float(self, name: str, low: float, high: float, *, step: float | None = None,
                       log: bool = False) -> float:
-        """A real number, as Optuna's."""
+        """Suggest a real number."""
         return float(self._suggest(name, FloatDistribution(low, high, log=log, step=step)))
 
     def suggest_int(self, name: str, low: int, high: int, *, step: int = 1,
                     log: bool = False) -> int:
-        """A whole number, as Optuna's."""
+        """Suggest an integer."""
         return int(self._suggest(name, IntDistribution(low, high, log=log, step=step)))
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """One of ``choices``, as Optuna's."""
+        """Suggest one of ``choices``."""
         return self._suggest(name, CategoricalDistribution(choices))
 
     def set_user_attr(self, key: str, value: Any) -> None:
-        """Keeps an attribute, as Optuna's."""
+        """Set a user attribute."""
         self.user_attrs[key] = value
 
     def _suggest(self, name: str, distribution: BaseDistribution) -> Any:
         if name not in self.params:
-            self.params[name], self.distributions[name] = self.choose(
-                name, distribution), distribution
+            self.params[name] = self.choose(name, distribution)
+            self.distributions[name] = distribution
         return self.params[name]
 
 
 def build_candidate(define: DefineByRun, choose_value: ValueChooser) -> Candidate:
-    """The sheet that ``define`` asks for where ``choose(name, distribution)`` gives every value."""
+    """Return the candidate whose values ``choose_value(name, distribution)`` returns."""
     trial = CandidateTrial(choose_value)
     define(trial)
     return Candidate(trial.params, trial.distributions)
 
 
 def sample_candidate(define: DefineByRun, rng: random.Random) -> Candidate:
-    """A random sheet: every parameter uniform, log-uniform for log ranges."""
+    """Sample a candidate: every parameter uniformly, or log-uniformly for log ranges."""
     return build_candidate(define, lambda name, distribution: sample_value(distribution, rng))
 
 
 def mutate_candidate(define: DefineByRun, parent: Mapping[str, Any], rng: random.Random,
                      choose_value: ValueChooser | None = None) -> Candidate:
-    """The sheet of ``parent``'s values, those that it lacks or that are no longer legal being drawn.
+    """Return a candidate with the values of ``parent``; missing and invalid values are sampled.
 
     Args:
-        choose_value: what a legal value of the parent is replaced by.
+        choose_value: returns a replacement for a valid value of the parent.
     """
     def choose(name: str, distribution: BaseDistribution) -> Any:
         if name not in parent or not contains(distribution, parent[name]):
@@ -104,7 +114,7 @@ def mutate_candidate(define: DefineByRun, parent: Mapping[str, Any], rng: random
 
 
 def define_from_distributions(search_space: Mapping[str, BaseDistribution]) -> DefineByRun:
-    """The define-by-run function that asks for everything in ``search_space``."""
+    """Return the define-by-run function of all parameters in ``search_space``."""
     def define(trial: Any) -> None:
         for name, distribution in search_space.items():
             suggest_value(trial, name, distribution)
@@ -113,7 +123,11 @@ def define_from_distributions(search_space: Mapping[str, BaseDistribution]) -> D
 
 
 def suggest_value(trial: Any, name: str, distribution: BaseDistribution) -> Any:
-    """What ``trial``, Optuna's or a :class:`CandidateTrial`, suggests for a distribution."""
+    """Suggest a value of a distribution.
+
+    Args:
+        trial: a trial of Optuna or a :class:`CandidateTrial`.
+    """
     match distribution:
         case CategoricalDistribution():
             return trial.suggest_categorical(name, distribution.choices)
@@ -125,12 +139,12 @@ def suggest_value(trial: Any, name: str, distribution: BaseDistribution) -> Any:
 
 
 def enumerate_candidates(define: DefineByRun) -> Iterator[Candidate]:
-    """Every sheet, in the order of the values.
+    """Yield every candidate, in the order of the values.
 
     Raises:
-        UserError: a continuous range, of which there is no end.
+        UserError: a range is continuous.
     """
-    script: list[int] = []  # which value the first, second, … parameter has
+    script: list[int] = []  # index of the value of the first, second, … parameter
     while True:
         sizes: list[int] = []
 
@@ -153,35 +167,37 @@ def enumerate_candidates(define: DefineByRun) -> Iterator[Candidate]:
 
 
 def distribution_values(distribution: BaseDistribution) -> Sequence[Any] | None:
-    """Everything that a parameter may be; None where there is no end of it."""
+    """Return all values of a parameter; None for a continuous range."""
     match distribution:
         case CategoricalDistribution():
             return distribution.choices
         case IntDistribution(low=low, high=high, step=step):
             return range(low, high + 1, step)
         case FloatDistribution(low=low, high=high, step=step) if step is not None:
-            return [min(float(f"{low + at * step:.12g}"), high)
-                    for at in range(round((high - low) / step) + 1)]
+            return [min(float(f"{low + index * step:.12g}"), high)
+                    for index in range(round((high - low) / step) + 1)]
     return [distribution.low] if distribution.single() else None  # type: ignore[attr-defined]
 
 
 def sample_value(distribution: BaseDistribution, rng: random.Random) -> Any:
-    """A uniform draw, or a log-uniform one."""
+    """Sample a value uniformly, or log-uniformly for log ranges."""
     match distribution:
         case IntDistribution(low=low, high=high, log=True):
-            drawn = round(math.exp(rng.uniform(math.log(low - 0.5), math.log(high + 0.5))))
-            return min(max(drawn, low), high)
+            sample = round(math.exp(rng.uniform(math.log(low - 0.5), math.log(high + 0.5))))
+            return min(max(sample, low), high)
         case FloatDistribution(low=low, high=high, step=None, log=log):
-            real = math.exp(
-                rng.uniform(math.log(low), math.log(high))) if log else rng.uniform(low, high)
-            return min(max(real, low), high)
+            if log:
+                number = math.exp(rng.uniform(math.log(low), math.log(high)))
+            else:
+                number = rng.uniform(low, high)
+            return min(max(number, low), high)
     values = distribution_values(distribution)
     assert values is not None
     return values[rng.randrange(len(values))]
 
 
 def contains(distribution: BaseDistribution, value: Any) -> bool:
-    """Whether ``value`` is one of ``distribution``'s."""
+    """Return whether ``value`` is a value of ``distribution``."""
     if isinstance(distribution, CategoricalDistribution):
         return any(choice == value and type(choice) is type(value)
                    for choice in distribution.choices)
@@ -196,10 +212,10 @@ def contains(distribution: BaseDistribution, value: Any) -> bool:
 
 def sample_neighbor(distribution: BaseDistribution, value: Any, rng: random.Random,
                     step_share: float) -> Any:
-    """Another value: of numbers one near by, at least the next one; of words any other.
+    """Return another value: for numbers a near one, at least the next; for words any other.
 
     Args:
-        step_share: standard deviation of a step along a list of numbers, as a share of the list.
+        step_share: standard deviation of a step in a list of numbers, as a share of the list.
     """
     values = distribution_values(distribution)
     if values is None:
@@ -208,15 +224,17 @@ def sample_neighbor(distribution: BaseDistribution, value: Any, rng: random.Rand
         return value
     if isinstance(distribution, CategoricalDistribution):
         return rng.choice([choice for choice in values if choice is not value and choice != value])
-    at = index_of(values, value)
+    index = index_of(values, value)
     last = len(values) - 1
     step = max(1, round(abs(rng.gauss(0, step_share)) * last))
-    places = [place for place in (at - step, at + step) if 0 <= place <= last]
-    return values[rng.choice(places) if places else (0 if at > last - at else last)]
+    neighbors = [neighbor for neighbor in (index - step, index + step) if 0 <= neighbor <= last]
+    if neighbors:
+        return values[rng.choice(neighbors)]
+    return values[0 if index > last - index else last]
 
 
 def _shift_value(distribution: Any, value: float, share: float) -> float:
-    """``value`` moved by a share of its range, of the range's logarithm for log ranges."""
+    """Move ``value`` by a share of its range, or of the logarithm of a log range."""
     low = distribution.low
     high = distribution.high
     moved = value * (high / low) ** share if distribution.log else value + share * (high - low)
@@ -224,5 +242,5 @@ def _shift_value(distribution: Any, value: float, share: float) -> float:
 
 
 def index_of(values: Sequence[Any], value: float) -> int:
-    """The place of a number in an evenly spaced list that holds it."""
+    """Return the index of a number in an evenly spaced list that contains it."""
     return 0 if len(values) < 2 else round((value - values[0]) / (values[1] - values[0]))

@@ -1,4 +1,4 @@
-"""What is known of a sheet of parameters before its trial runs."""
+"""Exact facts about a candidate before its trial runs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 from scalesearch.samplers.candidate import Candidate, CandidateKey, candidate_key
 
-MAX_CACHED_FACTS = 10_000  # sheets
+MAX_CACHED_FACTS = 10_000  # candidates
 
 
 @dataclass(frozen=True)
 class CandidateFacts:
-    """What is exact before a trial runs.
+    """Exact values and constraints of a candidate.
 
     Attributes:
-        values: one an objective, in the study's order; None where only running the trial tells.
-        constraints: name to how far it is missed; 0 or less is met.
-        identity: of what the sheet describes: two sheets of one identity are one thing. None: as
-            the sheet.
-        is_buildable: whether the sheet describes anything at all.
+        values: value per objective, in the order of the study; None if it has to be measured.
+        constraints: violation per constraint; 0 or less means that it is met.
+        identity: id of the architecture; candidates with equal ids are the same network. None: each
+            candidate is a separate network.
+        is_buildable: whether the architecture can be built.
     """
 
     values: Sequence[float | None] = ()
@@ -30,12 +30,12 @@ class CandidateFacts:
 
     @property
     def is_feasible(self) -> bool:
-        """Whether nothing known forbids the trial."""
+        """Whether the candidate can be built and meets all constraints."""
         return self.is_buildable and all(value <= 0 for value in self.constraints.values())
 
     @property
     def total_violation(self) -> float:
-        """The sum of what the constraints are missed by."""
+        """Sum of the violations."""
         return sum(value for value in self.constraints.values() if value > 0)
 
 
@@ -44,7 +44,7 @@ FactsFunction = Callable[[Mapping[str, Any]], "CandidateFacts | None"]
 
 
 class FactsCache:
-    """What ``compute_facts`` says of sheets, each asked of once; it may be asked of thousands for one proposal."""
+    """Cache of the results of ``compute_facts``; a proposal may read those of thousands."""
 
     def __init__(self, compute_facts: FactsFunction | None) -> None:
         self.compute_facts = compute_facts
@@ -53,19 +53,19 @@ class FactsCache:
 
     @classmethod
     def of(cls, compute_facts: FactsFunction | None) -> FactsCache:
-        """``compute_facts`` with its memory, shared where it has one already."""
+        """Return a cache of ``compute_facts``, or the function itself if it is a cache."""
         return compute_facts if isinstance(compute_facts, FactsCache) else cls(compute_facts)
 
     def __call__(self, params: Mapping[str, Any]) -> CandidateFacts:
         return self._of(candidate_key(params), params)
 
     def for_candidate(self, candidate: Candidate) -> CandidateFacts:
-        """The same of a sheet, which knows its key; of one that was :meth:`billed` no more than its values."""
+        """Return the facts of a candidate; only the values if they were stored by a batch."""
         return self._batch_facts_by_key.get(candidate.key) or self._of(
             candidate.key, candidate.params)
 
     def store(self, candidate: Candidate, facts: CandidateFacts) -> None:
-        """Takes in what is known of a feasible sheet that was billed among many."""
+        """Store the facts of a feasible candidate from a batch."""
         if len(self._batch_facts_by_key) >= MAX_CACHED_FACTS:
             del self._batch_facts_by_key[next(iter(self._batch_facts_by_key))]
         self._batch_facts_by_key[candidate.key] = facts
@@ -80,5 +80,5 @@ class FactsCache:
         return self._facts_by_key[key]
 
     def identity(self, params: Mapping[str, Any]) -> str:
-        """What the sheet describes; a text of the sheet itself where nothing is known of it."""
+        """Return the id of the architecture, or the key of the candidate if it has none."""
         return self(params).identity or candidate_key(params)

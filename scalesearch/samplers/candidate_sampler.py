@@ -1,6 +1,7 @@
-"""Base class of the samplers: whole candidates, proposed as a function of history, trial number and seed only.
+"""Base class of the samplers.
 
-An interrupted study therefore proposes the same candidates after a resume, in any process.
+A proposal is a whole candidate. It only depends on the history, the trial number and the seed. An
+interrupted study therefore proposes the same candidates after a resume, in any process.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class CandidateSampler(BaseSampler):
                  rung_shares: Sequence[float] = (1.0,)) -> None:
         self.define = define
         self.region = region
-        self.facts = FactsCache.of(facts if facts is not None or region is None else region.known)
+        self.facts = FactsCache.of(facts if facts is not None or region is None else region.facts)
         self.objectives = None if objectives is None else tuple(objectives)
         self.seed = secrets.randbits(32) if seed is None else seed
         self.n_startup_trials = type(
@@ -154,8 +155,7 @@ class CandidateSampler(BaseSampler):
         if self.is_exhaustive:
             candidate = self.propose(state)
             if candidate is None:
-                raise SpaceExhaustedError("everything that the space holds and its limits allow "
-                                          "was proposed")
+                raise SpaceExhaustedError("all feasible candidates of the space were proposed")
             return candidate
         if self.learns_from_infeasible and state.last_is_rejected:
             repaired = self.repair(state, state.trials[-1].params)
@@ -186,12 +186,15 @@ class CandidateSampler(BaseSampler):
                              state.identities) or region.sample_feasible(state.rng)
 
     def acquisition_values(self, trials: Sequence[FrozenTrial]) -> AcquisitionValues | None:
-        """Values of paused trials and of the best new candidate; None: the scheduler promotes by losses only."""
+        """Values of paused trials and of the best new candidate.
+
+        None: the scheduler promotes by losses only.
+        """
         return None
 
     def forecast_gain(self, trials: Sequence[FrozenTrial],
                       n_runs: int) -> HypervolumeForecast | None:
-        """Growth of the hypervolume expected from ``n_runs`` more full-budget runs; None: no forecast."""
+        """Forecast the growth of the hypervolume by ``n_runs`` runs; None: no forecast."""
         return None
 
     def _region(self, state: SamplerState) -> FeasibleRegion | None:
@@ -199,7 +202,7 @@ class CandidateSampler(BaseSampler):
         return self.region if state.facts is self.facts else None
 
     def _stratified_candidate(self, state: SamplerState) -> Candidate | None:
-        """Startup candidate: the first trials are the quantiles of the costs of random feasible candidates.
+        """Startup candidate: a quantile of the costs of random feasible candidates.
 
         The startup covers the whole range of costs, from the cheapest to the most expensive
         candidates.

@@ -1,10 +1,9 @@
-"""A space's parameters as Optuna's parameters, and back.
+"""Conversion between parameters of a space and parameters of Optuna.
 
-Numbers that are listed one by one become ordinals: the position in the sorted list. Samplers then
-know that 8 lies between 4 and 16, and a list that grows at its end does not make old trials
-unreadable, as it would with categoricals. Optuna's parameter is named by the path. Where one path
-holds several parameters, depending on a condition, the later ones are ``path#2`` and so on, since a
-parameter of Optuna's has one meaning.
+A list of numbers is encoded as an integer, the index in the sorted list. Samplers can then use the
+order of the numbers, and old trials stay valid if the list grows at its end. The name of the Optuna
+parameter is the path. If a path has different parameters depending on a condition, the later ones
+are named ``path#2`` and so on, because an Optuna parameter has a single distribution.
 """
 
 import math
@@ -12,7 +11,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
 from scalesearch.blocks.sizes import is_number
 from scalesearch.samplers import candidate
@@ -22,42 +26,52 @@ Encoded = tuple[Parameter, str, BaseDistribution]
 
 
 def suggest_params(space: Any, trial: Any) -> Any:
-    """The answers of ``space`` where ``trial`` suggests every parameter; anything with ``suggest_int`` and so on does.
+    """Return the values of ``space`` that ``trial`` suggests.
 
-    ``partial(suggest, space)`` is a define-by-run function for samplers.
+    ``partial(suggest_params, space)`` is a define-by-run function for samplers.
+
+    Args:
+        space: a space.
+        trial: an object with the methods ``suggest_int``, ``suggest_float`` and
+            ``suggest_categorical``.
     """
-    def ask(path: str, parameter: Parameter) -> Any:
+    def suggest(path: str, parameter: Parameter) -> Any:
         name, distribution = encode_parameter(space, path, parameter)
         return from_param(parameter, candidate.suggest_value(trial, name, distribution))
 
-    return space.resolve(ask)
+    return space.resolve(suggest)
 
 
 def encode_params(space: Any, param_values: Any) -> tuple[
         dict[str, Any], dict[str, BaseDistribution]]:
-    """Parameters and distributions of the trial that gives ``param_values``: a sheet, or parameter to answer.
+    """Return parameters and distributions of the Optuna trial with ``param_values``.
+
+    Args:
+        space: a space.
+        param_values: values by path, or an object with such ``params``.
 
     Raises:
-        KeyError: a parameter that the space asks is not answered.
+        KeyError: the value of a parameter is missing.
     """
-    given: Mapping[str, Any] = getattr(param_values, "params", param_values)
+    values: Mapping[str, Any] = getattr(param_values, "params", param_values)
     params: dict[str, Any] = {}
     distributions: dict[str, BaseDistribution] = {}
 
     def replay(path: str, parameter: Parameter) -> Any:
-        name, its = encode_parameter(space, path, parameter)
-        params[name], distributions[name] = to_param(parameter, given[path]), its
-        return given[path]
+        name, distribution = encode_parameter(space, path, parameter)
+        params[name] = to_param(parameter, values[path])
+        distributions[name] = distribution
+        return values[path]
 
     space.resolve(replay)
     return params, distributions
 
 
 def decode_params(space: Any, params: Mapping[str, Any]) -> Any:
-    """The answers of ``space`` that Optuna's ``params`` stand for; what it does not ask for is ignored.
+    """Return the values of ``space`` for Optuna's ``params``; other parameters are ignored.
 
     Raises:
-        KeyError: a parameter that the space asks for is missing.
+        KeyError: a parameter of the space is missing.
     """
     return space.resolve(
         lambda path, parameter: from_param(parameter,
@@ -65,34 +79,35 @@ def decode_params(space: Any, params: Mapping[str, Any]) -> Any:
 
 
 def encode_parameter(space: Any, path: str, parameter: Parameter) -> tuple[str, BaseDistribution]:
-    """Name and distribution of Optuna's parameter for ``parameter``."""
-    known = _parameters(getattr(space, "parameter_space", space)).setdefault(path, [])
-    for other, name, its in known:
+    """Return name and distribution of the Optuna parameter for ``parameter``."""
+    encoded = _encoded_by_path(getattr(space, "parameter_space", space)).setdefault(path, [])
+    for other, name, distribution in encoded:
         if other is parameter or other == parameter:
-            return name, its
-    return _numbered(known, path, parameter)
+            return name, distribution
+    return _encode_next(encoded, path, parameter)
 
 
 @lru_cache(maxsize=16)
-def _parameters(space_parameters: Any) -> dict[str, list[Encoded]]:
-    """Path to its parameters, encoded, in the order of the space; comparing forms takes no time."""
-    found: dict[str, list[Encoded]] = {}
+def _encoded_by_path(space_parameters: Any) -> dict[str, list[Encoded]]:
+    """Return the encoded parameters by path, in the order of the space."""
+    encoded_by_path: dict[str, list[Encoded]] = {}
     for path, parameter in space_parameters.parameters():
-        known = found.setdefault(path, [])
-        if parameter not in [other for other, _, _ in known]:
-            _numbered(known, path, parameter)
-    return found
+        encoded = encoded_by_path.setdefault(path, [])
+        if parameter not in [other for other, _, _ in encoded]:
+            _encode_next(encoded, path, parameter)
+    return encoded_by_path
 
 
-def _numbered(
+def _encode_next(
         encoded: list[Encoded], path: str, parameter: Parameter) -> tuple[str, BaseDistribution]:
+    """Append the encoding of a further parameter of ``path``."""
     name = f"{path}#{len(encoded) + 1}" if encoded else path
     encoded.append((parameter, name, to_distribution(parameter)))
     return encoded[-1][1:]
 
 
 def to_distribution(parameter: Parameter) -> BaseDistribution:
-    """What Optuna's parameter for ``parameter`` may be."""
+    """Return the distribution of the Optuna parameter for ``parameter``."""
     match parameter:
         case Choice(options) if _is_ordinal(options):
             return IntDistribution(0, len(options) - 1)
@@ -109,20 +124,20 @@ def to_distribution(parameter: Parameter) -> BaseDistribution:
 
 
 def from_param(parameter: Parameter, param: Any) -> Any:
-    """The answer that Optuna's ``param`` stands for."""
+    """Return the value for Optuna's ``param``."""
     match parameter:
         case Choice(options) if _is_ordinal(options):
             return sorted(options, key=float)[param]
         case FloatRange(step=step) if step is not None:
             return (parameter.values() or ())[param]
         case FloatRange(low, high):
-            # exp(log(high)) may round to a hair beyond high
+            # exp(log(high)) may be slightly larger than high
             return min(max(float(param), low), high)
     return param
 
 
 def to_param(parameter: Parameter, value: Any) -> Any:
-    """Optuna's parameter for ``value``; the inverse of :func:`from_param`."""
+    """Return Optuna's parameter for ``value``; the inverse of :func:`from_param`."""
     match parameter:
         case Choice(options) if _is_ordinal(options):
             return sorted(options, key=float).index(value)

@@ -1,4 +1,4 @@
-"""Feasible draws of a space by construction; with ``encoding`` and ``bulk``, all that samplers know of spaces."""
+"""Exact sampling of feasible candidates, without rejection."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from scalesearch.space.parameters.constraints import Constraint
 
 
 class ExactFeasibleSampler:
-    """Draws of ``space`` that meet the budgets among ``limits``.
+    """Sampler of candidates that meet the budgets among ``limits``.
 
     Attributes:
-        feasible_share: of draws of the whole space that meet every limit; None where some limits do not add
-            up over a model.
+        feasible_share: share of random candidates that meet all limits; None if some limits are not
+            sums over a model.
     """
 
-    def __init__(self, space: Space, draws: BudgetSampler, limits: Sequence[Constraint]) -> None:
+    def __init__(self, space: Space, budget_sampler: BudgetSampler,
+                 limits: Sequence[Constraint]) -> None:
         self.space = space
-        self.draws = draws
-        self.feasible_share = draws.feasible_share if all(
+        self.budget_sampler = budget_sampler
+        self.feasible_share = budget_sampler.feasible_share if all(
             limit.costs or limit in space.constraints for limit in limits) else None
 
     @classmethod
     def of(cls, space: Any, protocol: Protocol,
            limits: Sequence[Any]) -> ExactFeasibleSampler | None:
-        """Takes ``space`` apart, in seconds; None where that cannot be done."""
+        """Decompose ``space``, which takes seconds; None if that is not possible."""
         if not isinstance(space,
                           Space) or not all(isinstance(limit, Constraint) for limit in limits):
             return None
@@ -44,6 +45,9 @@ class ExactFeasibleSampler:
             return None
 
     def sample(self, rng: random.Random) -> dict[str, Any] | None:
-        """The parameters of a sheet, with the chances that rejection gives; None where nothing meets the budgets."""
-        answers = self.draws.sample(rng)
-        return None if answers is None else encode_params(self.space, answers)[0]
+        """Sample parameters with the distribution of rejection sampling.
+
+        None if no candidate meets the budgets.
+        """
+        values = self.budget_sampler.sample(rng)
+        return None if values is None else encode_params(self.space, values)[0]

@@ -1,14 +1,15 @@
 """The feasible region of a space: random samples from it, and repair of candidates outside it.
 
-If a large share of the space is feasible, rejection sampling is cheapest. If the share is small, exact sampling (see
-:mod:`~scalesearch.samplers.exact_feasible_sampler`) decomposes the space once, in seconds, and then rejects nothing.
-Both have the same distribution. If a space cannot be decomposed, a walk leads from a random candidate into the region.
+If a large share of the space is feasible, rejection sampling is cheapest. If the share is small,
+exact sampling (:mod:`~scalesearch.samplers.exact_feasible_sampler`) decomposes the space once, in
+seconds, and then rejects nothing. Both have the same distribution. If a space cannot be decomposed,
+a walk leads from a random candidate into the region.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,34 +30,36 @@ if TYPE_CHECKING:
     from scalesearch.samplers.neighbor_batch import NeighborBatchSampler
 
 N_PROBES = 200
-MIN_FEASIBLE_PROBES = 5  # a region is sparse where fewer than FEW of PROBES draws are in it
-MAX_REJECTED = 1000  # draws of a region that is not sparse: one in 40 at least is in it
-MAX_EXACT = 50  # exact draws, of which constraints that do not add up may reject some
+MIN_FEASIBLE_PROBES = 5  # a region is sparse if fewer of the N_PROBES samples are in it
+MAX_REJECTED = 1000  # samples if the region is not sparse: at least one in 40 is feasible
+MAX_EXACT = 50  # exact samples; constraints that are not sums over a model may reject some
 MAX_WALKS = 5
-MAX_EVALUATIONS = 300  # sheets looked at on one walk, at some milliseconds each
-STEP_SHARE = 0.3  # of a list of numbers: the standard deviation of a step along it
-MAX_ALTERNATIVES = 3  # words tried in the place of one
+MAX_EVALUATIONS = 300  # candidates per walk, some milliseconds each
+STEP_SHARE = 0.3  # standard deviation of a step in a list of numbers, as a share of the list
+MAX_ALTERNATIVES = 3  # other words to try
 
-# nothing can be built; the sum of what is missed; it is known already
+# whether it cannot be built, the sum of violations, whether it was proposed before
 Violation = tuple[bool, float, bool]
 
 
 class FeasibleSource(Protocol):
-    """Draws by construction, of what meets the constraints that add up."""
+    """Sampler of candidates that meet all constraints that are sums over a model."""
 
     feasible_share: float | None
 
     def sample(self, rng: random.Random) -> Mapping[str, Any] | None:
-        """The parameters of a sheet; None where nothing meets them."""
+        """Sample the parameters of a candidate; None if no candidate is feasible."""
 
 
 class FeasibleRegion:
-    """The sheets of ``define`` that ``facts`` finds feasible.
+    """The candidates of ``define`` that are feasible according to ``facts``.
 
     Args:
-        exact: makes exact draws of the region; gives None where the space cannot be taken apart.
-        neighbor_sampler: makes what bills many sheets together, of so many costs; gives None where
-            that cannot be done.
+        define: define-by-run function of the space.
+        facts: exact values and constraints of a candidate.
+        exact: returns an exact sampler of the region; None if the space cannot be decomposed.
+        neighbor_sampler: returns a sampler that evaluates the costs of many candidates together;
+            None if that is not possible.
     """
 
     def __init__(self, define: DefineByRun, facts: FactsFunction,
@@ -64,17 +67,17 @@ class FeasibleRegion:
                  neighbor_sampler: Callable[[],
                                             NeighborBatchSampler | None] = lambda: None) -> None:
         self.define = define
-        self.known = FactsCache.of(facts)
-        self._exact = exact
-        self._bulk = neighbor_sampler
+        self.facts = FactsCache.of(facts)
+        self._make_exact_sampler = exact
+        self._make_neighbor_sampler = neighbor_sampler
 
     def is_feasible(self, params: Mapping[str, Any]) -> bool:
-        """Whether a sheet meets every constraint."""
-        return self.known(params).is_feasible
+        """Whether a candidate meets every constraint."""
+        return self.facts(params).is_feasible
 
     @cached_property
     def is_sparse(self) -> bool:
-        """Whether so little of the space is feasible that rejection is no way to draw."""
+        """Whether the feasible share is too small for rejection sampling."""
         rng = random.Random(0)
         feasible = 0
         for _ in range(N_PROBES):
@@ -85,90 +88,109 @@ class FeasibleRegion:
 
     @cached_property
     def exact_sampler(self) -> FeasibleSource | None:
-        """The space taken apart, or None where that cannot be done."""
-        return self._exact()
+        """Exact sampler of the region; None if the space cannot be decomposed."""
+        return self._make_exact_sampler()
 
     @cached_property
     def neighbor_sampler(self) -> NeighborBatchSampler | None:
-        """What bills many sheets together, or None where that cannot be done."""
-        return self._bulk()
+        """Sampler of neighbors with a common cost evaluation; None if it is not possible."""
+        return self._make_neighbor_sampler()
 
     @property
     def feasible_share(self) -> float | None:
-        """The chance that a draw of the whole space is feasible, exactly; None where that is not known."""
+        """Exact share of random candidates that are feasible; None if it is unknown."""
         return self.exact_sampler.feasible_share if self.exact_sampler else None
 
     def sample_feasible(self, rng: random.Random) -> Candidate | None:
-        """A random feasible sheet; None where none was found."""
+        """Sample a random feasible candidate; None if none was found."""
         if not self.is_sparse:
-            sheets = (sample_candidate(self.define, rng) for _ in range(MAX_REJECTED))
-            return next((sheet for sheet in sheets if self.is_feasible(sheet.params)), None)
+            candidates = (sample_candidate(self.define, rng) for _ in range(MAX_REJECTED))
+            return self._first_feasible(candidates)
         if self.exact_sampler is not None:
-            drawn = (self.exact_sampler.sample(rng) for _ in range(MAX_EXACT))
-            # What no constraint depends on, such as a recipe, is drawn beside it.
-            sheets = (mutate_candidate(self.define, one, rng) for one in drawn if one is not None)
-            return next((sheet for sheet in sheets if self.is_feasible(sheet.params)), None)
-        starts = (sample_candidate(self.define, rng) for _ in range(MAX_WALKS))
-        return next((end for start in starts if (end := self._walk(start, rng, ()))), None)
+            samples = (self.exact_sampler.sample(rng) for _ in range(MAX_EXACT))
+            # Parameters that no constraint depends on, such as those of a recipe, are added.
+            return self._first_feasible(mutate_candidate(self.define, params, rng)
+                                        for params in samples if params is not None)
+        for _ in range(MAX_WALKS):
+            candidate = self._walk(sample_candidate(self.define, rng), rng, ())
+            if candidate:
+                return candidate
+        return None
+
+    def _first_feasible(self, candidates: Iterable[Candidate]) -> Candidate | None:
+        return next((candidate for candidate in candidates if self.is_feasible(candidate.params)),
+                    None)
 
     def repair(self, params: Mapping[str, Any], rng: random.Random,
                excluded: Collection[str] = ()) -> Candidate | None:
-        """A feasible sheet near ``params`` whose identity is not ``excluded``; None where none was found.
+        """Find a feasible candidate near ``params``; None if none was found.
 
-        Parameter after parameter, in an order that ``rng`` decides, takes the first change that
-        misses by less. A round in which small changes do not help is followed by one of changes to
-        either end; if that does not help either, the walk ends.
+        One parameter after the other, in random order, takes the first value that reduces the
+        violation. If small changes do not help in a round, the next round tries the ends of each
+        range. If that does not help either, the walk ends.
+
+        Args:
+            excluded: identities that the candidate must not have.
         """
         return self._walk(mutate_candidate(self.define, params, rng), rng, excluded)
 
     def _walk(self, candidate: Candidate, rng: random.Random,
-              taken: Collection[str]) -> Candidate | None:
-        miss = self._violation(candidate, taken)
-        budget = iter(range(MAX_EVALUATIONS))
+              excluded: Collection[str]) -> Candidate | None:
+        violation = self._violation(candidate, excluded)
+        evaluations = iter(range(MAX_EVALUATIONS))
         wide = False
-        while any(miss):
-            before = miss
+        while any(violation):
+            before = violation
             for name in rng.sample(sorted(candidate.params), len(candidate.params)):
-                candidate, miss = self._improve(candidate, miss, name, wide, rng, taken, budget)
-                if not any(miss):
+                candidate, violation = self._improve(candidate, violation, name, wide, rng,
+                                                     excluded, evaluations)
+                if not any(violation):
                     return candidate
-            if miss == before and (wide or next(budget, None) is None):
+            if violation == before and (wide or next(evaluations, None) is None):
                 return None
-            wide = miss == before
+            wide = violation == before
         return candidate
 
-    def _improve(self, candidate: Candidate, miss: Violation, name: str, wide: bool,
-                 rng: random.Random, taken: Collection[str],
-                 budget: Iterator[int]) -> tuple[Candidate, Violation]:
-        """The first change of ``name`` that misses by less, and by how much; else the sheet as it is."""
-        if name not in candidate.params:  # an earlier change has taken the parameter away
-            return candidate, miss
+    def _improve(self, candidate: Candidate, violation: Violation, name: str, wide: bool,
+                 rng: random.Random, excluded: Collection[str],
+                 evaluations: Iterator[int]) -> tuple[Candidate, Violation]:
+        """Return the first change of ``name`` that reduces the violation, or no change.
+
+        ``evaluations`` limits the number of candidates that are evaluated.
+        """
+        if name not in candidate.params:  # an earlier change has removed the parameter
+            return candidate, violation
         for value in alternative_values(candidate.distributions[name], candidate.params[name], wide,
                                         rng):
-            if next(budget, None) is None:
+            if next(evaluations, None) is None:
                 break
             changed = mutate_candidate(self.define, {**candidate.params, name: value}, rng)
-            if (less := self._violation(changed, taken)) < miss:
-                return changed, less
-        return candidate, miss
+            changed_violation = self._violation(changed, excluded)
+            if changed_violation < violation:
+                return changed, changed_violation
+        return candidate, violation
 
-    def _violation(self, candidate: Candidate, taken: Collection[str]) -> Violation:
-        known = self.known(candidate.params)
-        repeats = known.is_feasible and self.known.identity(candidate.params) in taken
-        return not known.is_buildable, known.total_violation, repeats
+    def _violation(self, candidate: Candidate, excluded: Collection[str]) -> Violation:
+        facts = self.facts(candidate.params)
+        is_excluded = facts.is_feasible and self.facts.identity(candidate.params) in excluded
+        return not facts.is_buildable, facts.total_violation, is_excluded
 
 
 def alternative_values(distribution: BaseDistribution, value: Any, wide: bool,
                        rng: random.Random) -> list[Any]:
-    """Other values to try: of numbers one below and one above, near or (``wide``) the ends; of words some others."""
+    """Return other values to try.
+
+    For numbers, these are a smaller and a larger one: near ones, or the ends of the range if
+    ``wide``. For words, these are some others.
+    """
     values = distribution_values(distribution)
     if values is None:
         return [sample_value(distribution, rng), sample_value(distribution, rng)]
     if isinstance(distribution, CategoricalDistribution):
-        rest = [choice for choice in values if choice is not value and choice != value]
-        return rng.sample(rest, len(rest) if wide else min(MAX_ALTERNATIVES, len(rest)))
-    at = index_of(values, value)
+        others = [choice for choice in values if choice is not value and choice != value]
+        return rng.sample(others, len(others) if wide else min(MAX_ALTERNATIVES, len(others)))
+    index = index_of(values, value)
     last = len(values) - 1
     step = last if wide else max(1, round(abs(rng.gauss(0, STEP_SHARE)) * last))
-    places = {max(0, at - step), min(last, at + step)} - {at}
-    return [values[place] for place in sorted(places)]
+    neighbors = {max(0, index - step), min(last, index + step)} - {index}
+    return [values[neighbor] for neighbor in sorted(neighbors)]

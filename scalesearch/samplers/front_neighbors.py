@@ -1,6 +1,6 @@
-"""``local``: small changes to members of the front, as the evolutionary search of HAT (Wang et al.
+"""Local search (``local``): mutations of the front.
 
-2020).
+Source: evolutionary search of HAT (Wang et al. 2020).
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from scalesearch.samplers.candidate_sampler import CandidateSampler
 from scalesearch.samplers.sampler_state import SamplerState
 from scalesearch.samplers.trial_history import is_infeasible
 
-MAX_TRIES = 60  # changes tried until one is new
-SECOND_CHANGE_PROBABILITY = 0.3  # chance of each further change
-STEP_SHARE = 0.15  # of a list of numbers: the standard deviation of a step along it
-FRONT_PROBABILITY = 0.8  # parents of the first front; the others are of the second
+MAX_TRIES = 60  # mutations until one is new
+SECOND_CHANGE_PROBABILITY = 0.3  # probability of each further change
+STEP_SHARE = 0.15  # standard deviation of a step in a list of numbers, as a share of the list
+FRONT_PROBABILITY = 0.8  # probability of a parent on the first front; otherwise, the second
 
 
 class FrontNeighbors(CandidateSampler):
-    """Changes one parameter of a parent, sometimes more: a number to a near one, anything else to any."""
+    """Change one or more parameters of a trial on the front.
+
+    A number changes to a near one, a word to any other.
+    """
 
     default_n_startup_trials = 5
     has_stratified_startup = True
@@ -43,24 +46,25 @@ class FrontNeighbors(CandidateSampler):
         return self.sample_random(state)
 
     def parents(self, state: SamplerState, front_rank: int) -> list[FrozenTrial]:
-        """The trials of the first front, or of the second; feasible ones, where there are any."""
+        """Trials on the first or second front; only feasible ones, if there are any."""
         trials = ([trial for trial in state.observed_trials if not is_infeasible(trial)]
                   or state.observed_trials)
-        table = np.array([state.predicted_values[trial.number] for trial in trials])
-        rank = pareto_ranks(table, [objective.direction for objective in state.objectives])
-        return [trial
-                for trial, its in zip(trials, rank) if its == min(front_rank, int(rank.max()))]
+        values = np.array([state.predicted_values[trial.number] for trial in trials])
+        ranks = pareto_ranks(values, [objective.direction for objective in state.objectives])
+        selected = min(front_rank, int(ranks.max()))
+        return [trial for trial, rank in zip(trials, ranks) if rank == selected]
 
     def mutate(self, state: SamplerState, parent: Mapping[str, Any], min_changes: int,
                rng: random.Random) -> Candidate:
-        """A sheet with at least so many parameters of ``parent`` changed."""
+        """Change at least ``min_changes`` parameters of ``parent``."""
         count = min_changes
         while rng.random() < SECOND_CHANGE_PROBABILITY:
             count += 1
-        changing = set(rng.sample(sorted(parent), min(count, len(parent))))
+        changed = set(rng.sample(sorted(parent), min(count, len(parent))))
 
-        def new(name: str, distribution: BaseDistribution) -> Any:
-            return sample_neighbor(distribution, parent[name], rng,
-                                   STEP_SHARE) if name in changing else parent[name]
+        def choose(name: str, distribution: BaseDistribution) -> Any:
+            if name in changed:
+                return sample_neighbor(distribution, parent[name], rng, STEP_SHARE)
+            return parent[name]
 
-        return mutate_candidate(state.define, parent, rng, new)
+        return mutate_candidate(state.define, parent, rng, choose)

@@ -1,4 +1,4 @@
-"""``bayes``: Bayesian optimization by expected hypervolume improvement per compute, with exact costs.
+"""Bayesian optimization (``bayes``): expected hypervolume improvement, with exact costs.
 
 Surrogates predict only the measured objectives (:mod:`scalesearch.samplers.bayes.multi_fidelity`);
 params, MACs and other costs are exact. A sampler that has to learn the costs as well spends trials
@@ -19,7 +19,10 @@ import numpy as np
 from optuna.trial import FrozenTrial
 
 from scalesearch.samplers.bayes.acquisition import AcquisitionFunction
-from scalesearch.samplers.bayes.hypervolume_forecast import HypervolumeForecast, forecast_hypervolume
+from scalesearch.samplers.bayes.hypervolume_forecast import (
+    HypervolumeForecast,
+    forecast_hypervolume,
+)
 from scalesearch.samplers.bayes.multi_fidelity import MIN_OBSERVATIONS
 from scalesearch.samplers.candidate import Candidate
 from scalesearch.samplers.front_neighbors import FRONT_PROBABILITY, FrontNeighbors
@@ -47,14 +50,22 @@ ParentSelector = Callable[[str], FrozenTrial]
 
 @dataclass(frozen=True)
 class AcquisitionValues:
-    """Expected gain in hypervolume for a full training's compute: of the best new candidate, and of paused trials."""
+    """Expected hypervolume improvement per compute of a full-budget run.
+
+    Attributes:
+        new: value of the best new candidate.
+        paused: values of paused trials by number.
+    """
 
     new: float
     paused: Mapping[int, float]
 
 
 class HypervolumeGP(FrontNeighbors):
-    """Takes the most promising of changes to the front and random draws."""
+    """Propose the candidate with the largest acquisition value in a pool.
+
+    The pool consists of mutations of the front and random candidates.
+    """
 
     default_n_startup_trials = 6
 
@@ -66,7 +77,7 @@ class HypervolumeGP(FrontNeighbors):
         self._cached_acquisition: tuple[Any, AcquisitionFunction, list[Candidate]] | None = None
 
     def propose(self, state: SamplerState) -> Candidate | None:
-        """As :meth:`CandidateSampler.propose`; also None if no candidate of the pool is new and feasible."""
+        """Propose a candidate; None if no candidate of the pool is new and feasible."""
         if len(state.observed_trials) < max(self.n_startup_trials, MIN_OBSERVATIONS):
             return super().propose(state)
         acquisition, pool = self._acquisition(state)
@@ -74,7 +85,7 @@ class HypervolumeGP(FrontNeighbors):
         return next((pool[row] for row in best_first if self._is_new(state, pool[row])), None)
 
     def acquisition_values(self, trials: Sequence[FrozenTrial]) -> AcquisitionValues | None:
-        """Acquisition values of paused trials and of the best new candidate; None before there is a model."""
+        """Acquisition values after ``trials``; None before there is a model."""
         after = self.acquisition_after(trials)
         if after is None:
             return None
@@ -86,7 +97,10 @@ class HypervolumeGP(FrontNeighbors):
 
     def forecast_gain(self, trials: Sequence[FrozenTrial],
                       n_runs: int) -> HypervolumeForecast | None:
-        """Growth of the hypervolume expected from ``n_runs`` more full-budget runs; None before there is a model."""
+        """Forecast the growth of the hypervolume by ``n_runs`` more full-budget runs.
+
+        None before there is a model.
+        """
         after = self.acquisition_after(trials)
         return after and forecast_hypervolume(after[0], n_runs)
 
@@ -116,7 +130,7 @@ class HypervolumeGP(FrontNeighbors):
         keys = set(state.candidate_keys)
         identities = set(state.identities)
         pool: list[Candidate] = []
-        select_parent = self._chooser(state)
+        select_parent = self._parent_selector(state)
         region = self._region(state)
         batches = region.neighbor_sampler if region else None
         n_children = N_CHILDREN_WITH_BATCHES if batches else N_CHILDREN
@@ -134,7 +148,10 @@ class HypervolumeGP(FrontNeighbors):
         return pool
 
     def _is_new(self, state: SamplerState, candidate: Candidate) -> bool:
-        """Whether a candidate is feasible and its architecture new; batches of neighbors are checked only here."""
+        """Whether a candidate is feasible and its architecture new.
+
+        Batches of neighbors are checked only here.
+        """
         facts = state.facts(candidate.params)
         return facts.is_feasible and facts.identity not in state.identities
 
@@ -146,7 +163,7 @@ class HypervolumeGP(FrontNeighbors):
             yield self._make_once(state, ("child", name, parent.number),
                                   partial(self._child, state, parent))
 
-    def _chooser(self, state: SamplerState) -> ParentSelector:
+    def _parent_selector(self, state: SamplerState) -> ParentSelector:
         """Select a parent on the front for each name, by rendezvous hashing.
 
         A new member of the front takes over few names, so most costs of the previous proposal can
@@ -187,7 +204,7 @@ class HypervolumeGP(FrontNeighbors):
     def _make_once(self, state: SamplerState, key: tuple[str, str, int],
                    make: Callable[[random.Random], Candidate]) -> Candidate:
         """The candidate that ``make`` returns for a generator seeded by ``key``; cached."""
-        if state.define is not self.define:  # made for this trial alone
+        if state.define is not self.define:  # it is only valid for this trial
             return make(random.Random(f"{self.seed}:{key}"))
         if key not in self._candidates:
             if len(self._candidates) >= MAX_CACHED_CANDIDATES:
@@ -197,6 +214,6 @@ class HypervolumeGP(FrontNeighbors):
 
 
 def _names(number: int, per_trial: int, window: int) -> Iterator[str]:
-    """Names of ``per_trial`` random streams per trial number in a ``window``, the latest number first."""
+    """Names of ``per_trial`` random streams per trial number in a window, the latest first."""
     numbers = range(number, max(-1, number - window), -1)
     return (f"{trial_number}.{stream}" for trial_number in numbers for stream in range(per_trial))

@@ -26,7 +26,7 @@ import numpy as np
 
 from scalesearch.pareto.objective import Objective
 
-if TYPE_CHECKING:  # importing Optuna takes a second, and some commands that read rungs do not need it
+if TYPE_CHECKING:  # importing Optuna takes a second; some commands that read rungs do without
     from optuna.trial import FrozenTrial
 
 # Attributes of trials.

@@ -1,4 +1,4 @@
-"""What ``bayes`` thinks with: coordinates of sheets, surrogates, forecasts of ends, gains and what they cost.
+"""Model of ``bayes``: coordinates, surrogates, expected improvements, acquisition function.
 
-May import the samplers' histories and sheets, and ``scalesearch.pareto``.
+It may import histories and candidates of the samplers, and ``scalesearch.pareto``.
 """

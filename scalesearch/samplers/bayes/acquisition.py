@@ -1,4 +1,4 @@
-"""Acquisition function of ``bayes``: expected hypervolume improvement per compute, with rung look-ahead.
+"""Acquisition function: expected hypervolume improvement per compute, with rung look-ahead.
 
 The values of new candidates and of paused trials have one unit: expected growth of the front's
 hypervolume per compute of a full-budget run. If trials report their compute, it is the compute
@@ -48,7 +48,7 @@ N_QUADRATURE_NODES = 8  # losses that a trial may have at its next rung
 
 
 class AcquisitionFunction:
-    """Expected hypervolume improvement per compute, for a pool of new candidates and for paused trials.
+    """Expected hypervolume improvement per compute, for new candidates and for paused trials.
 
     Args:
         state: trials of the study at the time of the proposal.
@@ -76,7 +76,10 @@ class AcquisitionFunction:
 
     @cached_property
     def predicts_final_values(self) -> bool:
-        """Whether enough trials are complete to predict final values; until then losses at the first rung count."""
+        """Whether enough trials are complete to predict final values.
+
+        Until then, losses at the first rung replace the final values.
+        """
         n_rungs = len(self.rung_shares) - 1 if self._has_rungs else 0
         n_final = sum(is_complete(trial) and len(rung_losses(trial)) >= n_rungs
                       for trial in self.observed_trials)
@@ -122,7 +125,11 @@ class AcquisitionFunction:
 
     def sample_final(self, rows: NDArray[np.intp], mean: Array, std: Array, count: int,
                      rng: np.random.Generator) -> Array:
-        """Joint samples of final values, (count, rows, measured objectives); similar candidates are correlated."""
+        """Sample final values jointly; similar candidates are correlated.
+
+        Returns:
+            (count, rows, measured objectives).
+        """
         samples = np.empty((count, *mean.shape))
         for index, surrogate in enumerate(self._surrogates):
             root = surrogate.correlation_root(self.coordinates[rows])
@@ -161,12 +168,12 @@ class AcquisitionFunction:
         return np.asarray((best_gains / compute).max(0))
 
     def _ehvi_at_end(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
-        """Expected hypervolume improvement (rows,) of training points with ``loss`` at ``level`` to the end."""
+        """Expected hypervolume improvement (rows,) at the end, given ``loss`` at ``level``."""
         return self.improvement.expected(*self._predict_final(rows, level, loss), self.costs[rows])
 
     def _predict_final(
             self, rows: NDArray[np.intp], level: int, loss: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation (rows, measured) at the end, of points with ``loss`` at ``level``."""
+        """Mean and standard deviation (rows, measured) at the end, given ``loss`` at ``level``."""
         predicted = np.empty((2, len(rows), len(self._surrogates)))
         for index, surrogate in enumerate(self._surrogates):
             predicted[:, :, index] = surrogate.predict_final(self.coordinates[rows], level, loss)
@@ -178,7 +185,10 @@ class AcquisitionFunction:
 
     @cached_property
     def _relative_compute(self) -> Array:
-        """Predicted compute (points,) of a full-budget run, relative to the geometric mean of the observed ones."""
+        """Predicted compute (points,) of a full-budget run.
+
+        It is relative to the geometric mean of the observed ones.
+        """
         compute = np.array([trial.user_attrs.get(COMPUTE) or np.nan
                             for trial in self.observed_trials])
         rows = np.flatnonzero(compute > 0)
@@ -205,7 +215,10 @@ class AcquisitionFunction:
 
     @cached_property
     def _final_values(self) -> Array:
-        """Final values (trials, objectives), NaN if a trial is not complete; early on, losses at the first rung."""
+        """Final values (trials, objectives); NaN if a trial is not complete.
+
+        Before final values can be predicted, losses at the first rung replace them.
+        """
         objectives = self.state.objectives
         missing = [np.nan] * len(objectives)
         if self.predicts_final_values:
@@ -277,7 +290,11 @@ class AcquisitionFunction:
 
 def _select_training_trials(trials: list[FrozenTrial],
                             objectives: Sequence[Objective]) -> list[FrozenTrial]:
-    """All trials; of more than the maximum, the front, the latest paused ones and evenly spaced others."""
+    """Select the trials that the surrogates are fitted to.
+
+    If there are more than the maximum, these are the front, the latest paused trials, and evenly
+    spaced others.
+    """
     if len(trials) <= MAX_TRAINING_TRIALS:
         return trials
     complete = np.flatnonzero([is_complete(trial) for trial in trials])
@@ -297,7 +314,7 @@ def _restrict_to_pool(trial: FrozenTrial, names: Collection[str]) -> Candidate:
 
 
 def _clip_infinite(values: Array) -> Array:
-    """``values`` with infinities, which Optuna allows, replaced by the finite extremes of their column."""
+    """Replace infinities, which Optuna allows, by the finite extremes of their column."""
     if not np.isinf(values).any():
         return values
     finite = np.where(np.isfinite(values), values, np.nan)
