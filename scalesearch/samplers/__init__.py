@@ -1,9 +1,7 @@
-"""Samplers that work in any Optuna study, by name.
+"""Samplers by name; they work in any Optuna study.
 
-Imports pareto, feasible and, in three files, space; never study.
-
-A new sampler is a file and a line here; the contract tests then hold for it, too. Optuna is
-imported when one is made.
+To add a sampler, add a file and a line here; the contract tests then include it. Optuna is imported
+when a sampler is made. This package may import pareto, feasible and, in three files, space.
 """
 
 from __future__ import annotations
@@ -39,23 +37,22 @@ OPTUNA_ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "gp": ("GPSampler", {"n_startup_trials": 10}),
 }
 SAMPLER_NAMES = (*BUILT_IN_SAMPLERS, *OPTUNA_ALIASES)
-_MODULE_BY_NAME = {kind: module for module, kind in BUILT_IN_SAMPLERS.values()} | {
+_MODULE_BY_NAME = {class_name: module for module, class_name in BUILT_IN_SAMPLERS.values()} | {
     "FeasibleRegion": "feasible_region", "CandidateFacts": "candidate_facts",
     "OptunaSamplerAdapter": "optuna_adapter", "decode_params": "encoding",
     "suggest_params": "encoding"}  # for studies that users create with Optuna
-# others of Optuna's rank what is infeasible last, or leave it out
+# other samplers of Optuna rank infeasible trials last, or ignore them
 LEARN_FROM_INFEASIBLE = ("TPESampler",)
-UNSUPPORTED_SAMPLERS = {"CmaEsSampler": "it keeps its state in the study, which a study that is "
-                        "resumed does not have",
-                        "QMCSampler": "it keeps its place in the study, "
-                        "which a study that is resumed does not have",
-                        "GridSampler": "take `grid`, which knows the space",
-                        "PartialFixedSampler": "fix parameters in the space"}
+UNSUPPORTED_SAMPLERS = {
+    "CmaEsSampler": "it stores its state in the Optuna study, which is lost on resume",
+    "QMCSampler": "it stores its state in the Optuna study, which is lost on resume",
+    "GridSampler": "use `grid`, which enumerates the space",
+    "PartialFixedSampler": "fix parameters in the space"}
 
 
 @dataclass(frozen=True)
 class SamplerSpec:
-    """Who proposes: a name, and what its constructor is given."""
+    """Name, arguments and seed of a sampler."""
 
     name: str = "bayes"
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -67,15 +64,16 @@ def make_sampler(spec: SamplerSpec | BaseSampler | Callable[[int], BaseSampler],
                  region: FeasibleRegion | None = None,
                  objectives: Sequence[Objective] | None = None,
                  rung_shares: Sequence[float] = (1.0,)) -> CandidateSampler:
-    """The sampler of a spec, or one of Optuna's or a user's (or what makes one from a seed) over ``define``.
+    """Make a sampler.
 
     Args:
+        spec: a spec, a sampler of Optuna or of a user, or a function from a seed to a sampler.
         define, facts, region, objectives, rung_shares: see
             :class:`scalesearch.samplers.candidate_sampler.CandidateSampler`.
 
     Raises:
-        UserError: there is none of that name, it lacks a library, or an argument is unknown or
-            wrong.
+        UserError: the name or an argument is unknown, an argument is invalid, or a package is
+            missing.
     """
     from optuna.samplers import BaseSampler
 
@@ -88,96 +86,109 @@ def make_sampler(spec: SamplerSpec | BaseSampler | Callable[[int], BaseSampler],
     if not isinstance(spec, SamplerSpec):
         make = (lambda seed: spec) if isinstance(spec, BaseSampler) else spec
         return _make_adapter(make, type(spec).__name__, {}, context)
-    kind, context["seed"] = _find_sampler(spec.name), spec.seed
-    given = {**(OPTUNA_ALIASES[spec.name][1] if spec.name in OPTUNA_ALIASES else {}),
-             **spec.arguments}
-    if isinstance(kind, type) and issubclass(kind, CandidateSampler):
-        check_arguments(spec.name, kind, given, context)
-        return kind(**context, **given)
-    check_arguments(spec.name, kind, given, ("seed",))
-    return _make_adapter(partial(_make_inner, kind, given), kind.__name__, given, context)
+    sampler_class = _find_sampler(spec.name)
+    context["seed"] = spec.seed
+    defaults = OPTUNA_ALIASES[spec.name][1] if spec.name in OPTUNA_ALIASES else {}
+    arguments = {**defaults, **spec.arguments}
+    if isinstance(sampler_class, type) and issubclass(sampler_class, CandidateSampler):
+        check_arguments(spec.name, sampler_class, arguments, context)
+        return sampler_class(**context, **arguments)
+    check_arguments(spec.name, sampler_class, arguments, ("seed",))
+    return _make_adapter(partial(_make_inner, sampler_class, arguments), sampler_class.__name__,
+                         arguments, context)
 
 
-def _make_inner(kind: Callable[..., BaseSampler], given: Mapping[str, Any],
+def _make_inner(sampler_class: Callable[..., BaseSampler], arguments: Mapping[str, Any],
                 seed: int) -> BaseSampler:
-    """A sampler of Optuna's or a user's, with ``seed`` where it takes one."""
-    # what is conditional is sampled so on purpose
-    own = {"seed": seed, "warn_independent_sampling": False}
-    takes = inspect.signature(kind).parameters
+    """Make a sampler of Optuna or of a user, with ``seed`` if it has such an argument."""
+    # independent sampling of conditional parameters is intended
+    defaults = {"seed": seed, "warn_independent_sampling": False}
+    accepted = inspect.signature(sampler_class).parameters
+    defaults = {name: value for name, value in defaults.items() if name in accepted}
     with warnings.catch_warnings():
-        # what is experimental in Optuna is the business of whoever chose it
+        # the user has chosen an experimental sampler
         warnings.simplefilter("ignore")
-        return kind(**{**{name: value for name, value in own.items() if name in takes}, **given})
+        return sampler_class(**{**defaults, **arguments})
 
 
-def _make_adapter(make: Callable[[int], BaseSampler], name: str, given: Mapping[str, Any],
+def _make_adapter(make: Callable[[int], BaseSampler], name: str, arguments: Mapping[str, Any],
                   context: Mapping[str, Any]) -> CandidateSampler:
     from scalesearch.samplers.optuna_adapter import OptunaSamplerAdapter
 
     try:
         return OptunaSamplerAdapter(make, learns_from_infeasible=name in LEARN_FROM_INFEASIBLE,
-                       n_startup_trials=given.get("n_startup_trials"), **context)
+                                    n_startup_trials=arguments.get("n_startup_trials"), **context)
     except (TypeError, ValueError, ImportError) as error:
         raise UserError(f"sampler {name}: {error}", code="bad-argument") from None
 
 
 def _find_sampler(name: str) -> Any:
-    """The class or factory of that name: ours, Optuna's, or what an installed package registers."""
+    """Return the class or factory of a sampler: built-in, of Optuna, or of an installed package."""
     from optuna import samplers
 
     if name in BUILT_IN_SAMPLERS:
-        module, kind = BUILT_IN_SAMPLERS[name]
-        return getattr(import_module(f"{__name__}.{module}"), kind)
+        module, class_name = BUILT_IN_SAMPLERS[name]
+        return getattr(import_module(f"{__name__}.{module}"), class_name)
     name = OPTUNA_ALIASES[name][0] if name in OPTUNA_ALIASES else name
     if name in UNSUPPORTED_SAMPLERS:
         raise UserError(f"sampler {name}: {UNSUPPORTED_SAMPLERS[name]}", code="sampler-unsupported")
-    theirs = [one
-              for one in samplers.__all__ if one.endswith("Sampler") and not one.startswith("Base")]
-    if name in theirs:
+    optuna_names = [optuna_name for optuna_name in samplers.__all__
+                    if optuna_name.endswith("Sampler") and not optuna_name.startswith("Base")]
+    if name in optuna_names:
         return getattr(samplers, name)
     registered = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if name in registered:
         return registered[name].load()
-    there = (*SAMPLER_NAMES, *(one for one in theirs if one not in UNSUPPORTED_SAMPLERS),
-             *registered)
-    raise UserError(f"there is no sampler `{name}`", help=_suggest_name(name, there),
+    names = [*SAMPLER_NAMES, *registered,
+             *(other for other in optuna_names if other not in UNSUPPORTED_SAMPLERS)]
+    raise UserError(f"unknown sampler `{name}`", help=_suggest_name(name, names),
                     code="unknown-sampler")
 
 
 def check_arguments(name: str, sampler_class: Callable[..., Any], arguments: Mapping[str, Any],
                     reserved: Iterable[str]) -> None:
-    """Check that ``sampler_class`` takes ``arguments``; a study file may not set ``reserved``.
+    """Check that ``sampler_class`` accepts ``arguments``.
 
-    Raises UserError.
+    Args:
+        name: name of the sampler.
+        sampler_class: its class or factory.
+        arguments: arguments in the study file.
+        reserved: names that a study file may not set.
+
+    Raises:
+        UserError: an argument is unknown, missing, or has the wrong type.
     """
-    takes = {key: parameter
-             for key, parameter in _parameters(sampler_class).items() if key not in reserved}
+    accepted = {key: parameter
+                for key, parameter in _parameters(sampler_class).items() if key not in reserved}
     for key, value in arguments.items():
-        if key not in takes:
-            raise UserError(f"sampler {name}: there is no argument `{key}`",
-                            help=_suggest_name(key, takes), code="unknown-argument")
-        if not _matches_annotation(value, wanted := str(takes[key].annotation)):
-            raise UserError(f"sampler {name}: {key} is {wanted}, not {value!r}",
+        if key not in accepted:
+            raise UserError(f"sampler {name}: unknown argument `{key}`",
+                            help=_suggest_name(key, accepted), code="unknown-argument")
+        annotation = str(accepted[key].annotation)
+        if not _matches_annotation(value, annotation):
+            raise UserError(f"sampler {name}: {key} is {annotation}, not {value!r}",
                             code="bad-argument")
-    missing = [key
-               for key, one in takes.items() if one.default is one.empty and key not in arguments]
+    missing = [key for key, parameter in accepted.items()
+               if parameter.default is parameter.empty and key not in arguments]
     if missing:
-        raise UserError(f"sampler {name}: it needs {', '.join(missing)}", code="argument-missing")
+        raise UserError(f"sampler {name}: missing argument: {', '.join(missing)}",
+                        code="argument-missing")
 
 
-def _parameters(kind: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The named parameters of a constructor, those that it passes on to its base included."""
-    found: dict[str, inspect.Parameter] = {}
-    for one in kind.__mro__ if isinstance(kind, type) else (kind,):
-        signature = inspect.signature(one)
-        found |= {key: parameter
-                  for key, parameter in signature.parameters.items()
-                  if key not in found
-                  and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)}
+def _parameters(sampler_class: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the named parameters of a constructor, including those of its base classes."""
+    parameters: dict[str, inspect.Parameter] = {}
+    classes = sampler_class.__mro__ if isinstance(sampler_class, type) else (sampler_class,)
+    for function in classes:
+        signature = inspect.signature(function)
+        parameters |= {
+            key: parameter for key, parameter in signature.parameters.items()
+            if key not in parameters
+            and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)}
         if not any(parameter.kind == parameter.VAR_KEYWORD
                    for parameter in signature.parameters.values()):
             break
-    return found
+    return parameters
 
 
 _PLAIN_TYPES: Mapping[str, Any] = {"bool": bool, "int": int, "float": (int, float), "str": str,
@@ -185,7 +196,7 @@ _PLAIN_TYPES: Mapping[str, Any] = {"bool": bool, "int": int, "float": (int, floa
 
 
 def _matches_annotation(value: Any, annotation: str) -> bool:
-    """Whether a value that a file can hold is what an annotation says; of an object nothing is said."""
+    """Return whether a value from a file has the annotated type; objects always match."""
     if "_empty" in annotation or not isinstance(value, bool | int | float | str | None):
         return True
     words = [word.strip() for word in annotation.split("|")]
@@ -195,9 +206,11 @@ def _matches_annotation(value: Any, annotation: str) -> bool:
 
 def _suggest_name(name: str, candidates: Iterable[str]) -> str:
     names = list(candidates)
-    same = [one for one in names if one.lower() == name.lower()] or difflib.get_close_matches(
-        name, names, 1)
-    return f"did you mean `{same[0]}`?" if same else f"there are {', '.join(names) or 'none'}"
+    matches = [other for other in names if other.lower() == name.lower()]
+    matches = matches or difflib.get_close_matches(name, names, 1)
+    if matches:
+        return f"did you mean `{matches[0]}`?"
+    return f"available: {', '.join(names) or 'none'}"
 
 
 def __getattr__(name: str) -> Any:

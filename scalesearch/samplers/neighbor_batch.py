@@ -1,4 +1,7 @@
-"""Many sheets around one, billed together: words are kept and numbers differ, so that one bill has all their costs."""
+"""Batches of neighbors of a candidate whose costs are evaluated together.
+
+Neighbors differ only in numbers, so that all have the same structure.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +34,16 @@ from scalesearch.space.parameters.param_values import ParameterSpace
 from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.parameters import Parameter
 
-CHANGE_PROBABILITY = 0.3  # chance of each number to be changed
-STEP_SHARE = 0.15  # of a list of numbers: the standard deviation of a step along it
-MAX_VALUES = 10_000  # of a number that is changed
+CHANGE_PROBABILITY = 0.3  # probability that a number changes
+STEP_SHARE = 0.15  # standard deviation of a step in a list of numbers, as a share of the list
+MAX_VALUES = 10_000  # of a number that may change
 
 
 class NeighborBatchSampler:
-    """Sheets of ``space`` that meet ``limits``, many at a time.
+    """Sampler of many candidates that meet ``limits``.
 
     Raises:
-        TooMany: the name of a parameter has several meanings.
+        TooManyCandidatesError: the values of a parameter depend on a condition.
     """
 
     def __init__(self, space: Space, protocol: Protocol, limits: Sequence[Constraint]) -> None:
@@ -55,7 +58,7 @@ class NeighborBatchSampler:
     @classmethod
     def of(cls, space: Any, protocol: Protocol,
            limits: Sequence[Any]) -> NeighborBatchSampler | None:
-        """As the constructor; None where sheets can only be billed one by one."""
+        """Return a sampler; None if costs can only be evaluated one by one."""
         if not isinstance(space,
                           Space) or not all(isinstance(limit, Constraint) for limit in limits):
             return None
@@ -66,72 +69,90 @@ class NeighborBatchSampler:
 
     def sample_neighbors(self, parent: Candidate | FrozenTrial, names: Sequence[str], count: int,
                          rng: np.random.Generator) -> list[tuple[Candidate, list[float]]]:
-        """Feasible sheets near ``parent``, of one structure and at most ``count``, with the costs ``names`` of each.
+        """Sample feasible neighbors of ``parent`` that have the same structure.
 
-        What has no list of values is kept as it is, and so is what is not the space's, such as a
-        recipe's.
+        Parameters without a list of values stay as they are, and so do parameters of other spaces,
+        such as a recipe.
+
+        Args:
+            parent: the candidate.
+            names: costs to evaluate.
+            count: number of samples; fewer are feasible.
+            rng: random number generator.
+
+        Returns:
+            Candidates with their costs.
         """
-        given = decode_params(self.space, parent.params).params
-        codes = {path: column.perturb(given[path], count, path in self.numeric, rng)
-                 for path, column in self.columns.items() if path in given}
-        kept = {path: answer for path, answer in given.items() if path not in self.columns}
-        answers, codes, rows = self._of_one_structure(codes, kept, count, rng)
+        values = decode_params(self.space, parent.params).params
+        codes = {path: column.perturb(values[path], count, path in self.numeric, rng)
+                 for path, column in self.columns.items() if path in values}
+        fixed = {path: value for path, value in values.items() if path not in self.columns}
+        config, codes, rows = self._largest_structure(codes, fixed, count, rng)
         if not rows:
             return []
         needed = dict.fromkeys([*names, *(name for limit in self.limits for name in limit.costs)])
         try:
-            costs, built = evaluate_population_costs(answers, rows, self.protocol, needed)
+            costs, is_buildable = evaluate_population_costs(config, rows, self.protocol, needed)
         except (CostOverflowError, OverflowError):
             return []
-        able = np.flatnonzero(built & constraints_hold(self.limits, {**answers, **costs}, rows))
-        return list(zip(self._to_candidates({path: its[able] for path, its in codes.items()},
-                                            parent),
-                        np.array([costs[name][able] for name in names], float).T.tolist()
-                        or [[]] * len(able)))
+        is_feasible = constraints_hold(self.limits, {**config, **costs}, rows)
+        feasible = np.flatnonzero(is_buildable & is_feasible)
+        candidates = self._to_candidates(
+            {path: column[feasible] for path, column in codes.items()}, parent)
+        costs_by_candidate = np.array([costs[name][feasible] for name in names], float).T.tolist()
+        return list(zip(candidates, costs_by_candidate or [[]] * len(feasible)))
 
-    def _of_one_structure(self, codes: ValueIndices, kept: Mapping[str, Any], rows: int,
-                          rng: np.random.Generator) -> tuple[dict[str, Any], ValueIndices, int]:
-        """Answers, codes of what is asked, and the number, of the most candidates that have one structure, if sound."""
+    def _largest_structure(self, codes: ValueIndices, fixed: Mapping[str, Any], rows: int,
+                           rng: np.random.Generator) -> tuple[dict[str, Any], ValueIndices, int]:
+        """Select the largest set of samples with the same structure.
+
+        Returns:
+            Configuration with arrays of values, codes of its parameters, and the number of samples;
+            0 if they are invalid.
+        """
         while True:
-            sheet = _NeighborColumns(self.space.parameter_space, codes, self.numeric, kept)
+            columns = _NeighborColumns(self.space.parameter_space, codes, self.numeric, fixed)
             try:
-                answers = {key: value
-                           for key in self.space.parameter_space.nodes_by_key
-                           if (value := sheet.value_of(key)) is not ABSENT}
-            except MissingValuesError as missing:  # what only another number has asked
+                config = {}
+                for key in self.space.parameter_space.nodes_by_key:
+                    value = columns.value_of(key)
+                    if value is not ABSENT:
+                        config[key] = value
+            except MissingValuesError as missing:  # a parameter that exists for other numbers only
                 codes = {**codes, missing.name: rng.integers(0, missing.count, rows, np.int32)}
             except PopulationSplitError as split:
                 labels, sizes = np.unique(split.labels, return_counts=True)
                 codes, rows = select_rows(codes, split.labels == labels[sizes.argmax()])
             else:
-                return answers, dict(sheet.params), 0 if sheet.infeasible else rows
+                return config, dict(columns.params), 0 if columns.infeasible else rows
 
     def _to_candidates(self, codes: ValueIndices,
                        parent: Candidate | FrozenTrial) -> list[Candidate]:
         columns = [self.columns[path] for path in codes]
-        mine = {column.name for column in self.columns.values()}
-        others = {name: value for name, value in parent.params.items() if name not in mine}
+        own_names = {column.name for column in self.columns.values()}
+        others = {name: value for name, value in parent.params.items() if name not in own_names}
         distributions = {column.name: column.distribution for column in columns}
         distributions |= {name: parent.distributions[name] for name in others}
-        values = zip(*(column.params(its) for column, its in zip(columns, codes.values())))
+        values = zip(*(column.params(indices)
+                       for column, indices in zip(columns, codes.values())))
         names = [column.name for column in columns]
         return [Candidate({**others, **dict(zip(names, row))}, distributions) for row in values]
 
 
 class _NeighborColumns(ColumnarParams):
-    """Sheet for many candidates, which agree in the answers ``kept``."""
+    """Parameter values of many candidates; the values ``fixed`` are equal for all."""
 
     def __init__(self, space_parameters: ParameterSpace, value_indices: ValueIndices,
-                 numeric: frozenset[str], kept: Mapping[str, Any]) -> None:
+                 numeric: frozenset[str], fixed: Mapping[str, Any]) -> None:
         super().__init__(space_parameters, value_indices, numeric)
-        self.kept = kept
+        self.fixed = fixed
 
     def request(self, name: str, parameter: Parameter) -> Any:
-        return self.kept[name] if name in self.kept else super().request(name, parameter)
+        return self.fixed[name] if name in self.fixed else super().request(name, parameter)
 
 
 class _ValueColumn:
-    """One parameter: the list of its values, and Optuna's name, distribution and value for each."""
+    """List of values of one parameter, with its name, distribution and values in Optuna."""
 
     def __init__(self, space: Space, path: str, parameter: Parameter) -> None:
         self.values: Sequence[Any] = list(parameter.values() or ())
@@ -140,7 +161,7 @@ class _ValueColumn:
 
     def perturb(self, value: Any, count: int, numeric: bool,
                 rng: np.random.Generator) -> NDArray[np.int32]:
-        """(count,) codes: of ``value`` itself, or of numbers near it."""
+        """Return (count,) indices of ``value`` or of numbers near it."""
         code = self.values.index(value)
         last = len(self.values) - 1
         if not numeric or not last:
@@ -152,5 +173,5 @@ class _ValueColumn:
         return np.where(rng.random(count) < CHANGE_PROBABILITY, order[moved], code).astype(np.int32)
 
     def params(self, codes: NDArray[np.int32]) -> list[Any]:
-        """Optuna's values of so many codes."""
+        """Return the values in Optuna."""
         return [self.optuna_values[code] for code in codes.tolist()]

@@ -1,9 +1,9 @@
-"""Any sampler of Optuna's as one of ours: it proposes whole feasible sheets, and hears of what was paused.
+"""Adapter of Optuna samplers: they propose whole feasible candidates and read paused trials.
 
-The study that it sees is built in memory from the history: values of Optuna's trials cannot be
-changed once told, but what a paused trial is worth changes with every other that ends. Infeasible
-trials are shown as pruned, with constraints, which teaches TPE (and FAIL would trap it); so are
-failed ones, and repetitions are left out.
+The inner sampler reads a study in memory that is built from the history. The reason: values of
+Optuna trials cannot change, but the predicted value of a paused trial changes whenever another
+trial ends. Infeasible trials have the state PRUNED, with constraints, from which TPE can learn;
+with FAIL, it would propose them again. Failed trials are also PRUNED. Repeated trials are omitted.
 """
 
 from __future__ import annotations
@@ -24,48 +24,49 @@ from scalesearch.samplers.candidate_sampler import CandidateSampler
 from scalesearch.samplers.sampler_state import SamplerState
 
 MakeInner = Callable[[int], BaseSampler]
-# a trial, and the values that the sampler is told
+# a trial, and its values for the inner sampler
 TrialWithValues = tuple[FrozenTrial, "list[float] | None"]
 
 
 class SharedFrozenTrial(FrozenTrial):
-    """A trial that is never changed again, so that a study need not copy all of it."""
+    """A trial that does not change, so that a study need not copy it deeply."""
 
     def __deepcopy__(self, memo: Any) -> SharedFrozenTrial:
         return copy.copy(self)
 
 
 class OptunaSamplerAdapter(CandidateSampler):
-    """Asks a fresh sampler of Optuna's for every trial, so that its proposals depend on history and number alone.
+    """Sampler that makes a new Optuna sampler for every trial.
+
+    Its proposals therefore depend only on the history and the trial number.
 
     Args:
-        inner: makes the sampler from a seed.
-        learns_from_infeasible: whether ``inner`` reads constraints; if not, what it proposes is
+        inner: function from a seed to an Optuna sampler.
+        learns_from_infeasible: whether ``inner`` reads constraints; otherwise, its proposals are
             repaired.
-        arguments: of :class:`~scalesearch.samplers.candidate_sampler.CandidateSampler`. With a
-            region, the number of
-            random trials at the start is the size of the inner sampler's generation, if it has
-            generations.
+        n_startup_trials: number of random trials at the start; by default the population size of a
+            genetic algorithm.
+        arguments: arguments of :class:`~scalesearch.samplers.candidate_sampler.CandidateSampler`.
     """
 
     def __init__(self, inner: MakeInner, *, learns_from_infeasible: bool = False,
                  n_startup_trials: int | None = None, **arguments: Any) -> None:
         example = inner(0)
         self.generation = example.population_size if isinstance(example, BaseGASampler) else None
-        # Which generation a trial is of has no public name in Optuna.
+        # Optuna has no public name for the generation of a trial.
         self._generation_key = example._get_generation_key() if isinstance(
             example, BaseGASampler) else ""
         super().__init__(n_startup_trials=n_startup_trials or self.generation, **arguments)
         self.inner = inner
         self.learns_from_infeasible = learns_from_infeasible
-        self._shown_trials: list[TrialWithValues] = []
+        self._inner_trials: list[TrialWithValues] = []
         self._study: Study | None = None
 
     def propose(self, state: SamplerState) -> Candidate:
         if self.region is not None and len(state.predicted_values) < self.n_startup_trials:
             return self.sample_random(state)
         with warnings.catch_warnings():
-            # what is experimental in Optuna was said when the study was read
+            # warnings about experimental samplers were shown when the study was read
             warnings.simplefilter("ignore")
             study = self.make_inner_study(state)
             study.sampler = self.inner(state.rng.getrandbits(32))
@@ -74,54 +75,61 @@ class OptunaSamplerAdapter(CandidateSampler):
                 state.define(trial)
                 return Candidate(trial.params, trial.distributions)
             finally:
-                # no sampler reads failed ones: as if it had not been asked
+                # samplers ignore failed trials: the trial has no effect on the next proposal
                 study.tell(trial, state=TrialState.FAIL)
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str,
                            param_distribution: BaseDistribution) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            shown = self.make_inner_study(
+            inner_study = self.make_inner_study(
                 self.make_state(study, trial, self.define or define_from_distributions({})))
-            shown.sampler = self.inner(self.seed_of(trial, param_name))
-            number = shown.ask().number
-            asking = shown.get_trials(deepcopy=False)[number]
-            value = shown.sampler.sample_independent(shown, asking, param_name, param_distribution)
-            shown.tell(number, state=TrialState.FAIL)
+            inner_study.sampler = self.inner(self.seed_of(trial, param_name))
+            number = inner_study.ask().number
+            inner_trial = inner_study.get_trials(deepcopy=False)[number]
+            value = inner_study.sampler.sample_independent(inner_study, inner_trial, param_name,
+                                                           param_distribution)
+            inner_study.tell(number, state=TrialState.FAIL)
             return value
 
     def make_inner_study(self, state: SamplerState) -> Study:
-        """A study of what is known; the last one, where it only has to grow.
+        """Return the study of the inner sampler; the previous one is extended if possible.
 
-        Trials that have ended without values, as those without rungs before ends can be forecast,
-        are not in it.
+        It does not contain trials that ended without values, such as trials without rungs before
+        final values can be predicted.
         """
-        facts: list[TrialWithValues] = [
+        trials: list[TrialWithValues] = [
             (trial, state.predicted_values.get(trial.number))
             for trial, is_repeated in zip(state.trials, state.is_repeated)
             if trial.params and not (is_repeated and trial.state == TrialState.FAIL)
             and (trial.number in state.predicted_values or trial.state != TrialState.COMPLETE)]
-        if self._study is None or self.generation or not _continues(self._shown_trials, facts):
-            self._shown_trials = []
+        if self._study is None or self.generation or not _extends(trials, self._inner_trials):
+            self._inner_trials = []
             self._study = optuna.create_study(
-                directions=[_DIRECTIONS[one.direction] for one in state.objectives])
-        told = sum(values is not None for _, values in self._shown_trials)
-        for trial, values in facts[len(self._shown_trials) :]:
-            self._study.add_trial(self._to_inner_trial(trial, values, told))
-            told += values is not None
-        self._shown_trials = facts
+                directions=[_DIRECTIONS[objective.direction] for objective in state.objectives])
+        n_with_values = sum(values is not None for _, values in self._inner_trials)
+        for trial, values in trials[len(self._inner_trials) :]:
+            self._study.add_trial(self._to_inner_trial(trial, values, n_with_values))
+            n_with_values += values is not None
+        self._inner_trials = trials
         return self._study
 
     def _to_inner_trial(self, trial: FrozenTrial, values: Sequence[float] | None,
                         n_trials_before: int) -> FrozenTrial:
-        """``trial`` as the inner sampler sees it, when ``n_trials_before`` others with values were shown before."""
+        """Convert a trial for the inner study.
+
+        Args:
+            trial: the trial.
+            values: its values, or None.
+            n_trials_before: number of earlier trials with values, for the generation.
+        """
         state = TrialState.COMPLETE if values is not None else _STATES.get(trial.state, trial.state)
         attributes = dict(trial.system_attrs)
         if self.generation:
             attributes[self._generation_key] = n_trials_before // self.generation
-        ended = trial.datetime_start if state.is_finished() else None
+        end = trial.datetime_start if state.is_finished() else None
         return SharedFrozenTrial(trial.number, state, None, trial.datetime_start,
-                                 trial.datetime_complete or ended, trial.params,
+                                 trial.datetime_complete or end, trial.params,
                                  trial.distributions, {}, attributes, trial.intermediate_values, -1,
                                  values=values)
 
@@ -130,8 +138,8 @@ _DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
 _STATES = {TrialState.FAIL: TrialState.PRUNED}
 
 
-def _continues(old: Sequence[TrialWithValues], new: Sequence[TrialWithValues]) -> bool:
-    """Whether ``new`` begins with all of ``old``."""
+def _extends(new: Sequence[TrialWithValues], old: Sequence[TrialWithValues]) -> bool:
+    """Return whether ``new`` starts with all of ``old``."""
     return len(old) <= len(new) and all(
         a.number == b.number and a.state == b.state and a.params == b.params and x == y
         for (a, x), (b, y) in zip(old, new))

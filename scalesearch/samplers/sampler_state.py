@@ -1,4 +1,4 @@
-"""What is known at the moment when a trial asks for its parameters."""
+"""State of a study when parameters are proposed."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrialSummary:
-    """What decides whether another trial is like this one.
+    """Values that identify the candidate of a trial.
 
     Attributes:
-        key: of its sheet.
-        identity: of what it describes; "" where it has not asked for parameters yet.
-        is_rejected: whether it missed a constraint and was not run for that.
+        key: key of the candidate.
+        identity: id of its architecture; empty if the trial has no parameters yet.
+        is_rejected: whether it violated a constraint and was therefore not run.
     """
 
     key: CandidateKey
@@ -44,17 +44,17 @@ class TrialSummary:
 
 
 class TrialSummaryCache:
-    """Summaries of trials, each made once after its trial has ended: all are read for every proposal."""
+    """Summaries of trials; those of finished trials are cached, as every proposal reads all."""
 
     def __init__(self, facts: FactsCache) -> None:
         self.facts = facts
-        # by object, which a storage never changes again
+        # by id of the object; a storage does not change finished trials
         self._cache: dict[int, tuple[FrozenTrial, TrialSummary]] = {}
 
     def __call__(self, trial: FrozenTrial) -> TrialSummary:
-        made = self._cache.get(id(trial))
-        if made is not None and made[0] is trial:
-            return made[1]
+        cached = self._cache.get(id(trial))
+        if cached is not None and cached[0] is trial:
+            return cached[1]
         identity = trial.user_attrs.get(ARCHITECTURE) or (
             self.facts.identity(trial.params) if trial.params else "")
         if not identity and is_complete(trial):  # from outside the space
@@ -67,14 +67,16 @@ class TrialSummaryCache:
 
 
 class SamplerState:
-    """One request for parameters, by trial ``number``, and all other ``trials``.
+    """State of a study when parameters are proposed for a trial.
 
     Args:
-        define: what the trial has to be told.
-        summaries: of trials, with what is known of sheets before they run.
-        objectives: in the study's order; None: read from ``study``, which is needed for nothing
-            else.
-        rng: of this proposal.
+        number: number of the trial.
+        trials: all other trials.
+        define: define-by-run function of the parameters.
+        summaries: summaries of trials, and exact facts about candidates.
+        objectives: objectives in the order of the study; None: read from ``study``.
+        study: only used if ``objectives`` is None.
+        rng: random number generator of this proposal.
     """
 
     def __init__(self, number: int, trials: Sequence[FrozenTrial], define: DefineByRun,
@@ -91,12 +93,12 @@ class SamplerState:
 
     @property
     def last_is_rejected(self) -> bool:
-        """Whether the latest trial missed a constraint and was not run."""
+        """Whether the latest trial violated a constraint and was not run."""
         return bool(self._summaries) and self._summaries[-1].is_rejected
 
     @cached_property
     def predicted_values(self) -> dict[int, list[float]]:
-        """Trial number to values, predicted ones for the paused."""
+        """Values by trial number; predicted values of paused trials."""
         return predict_final_values(self.trials, self.objectives, self.exact_values)
 
     @cached_property
@@ -112,70 +114,78 @@ class SamplerState:
 
     @cached_property
     def candidate_keys(self) -> Collection[CandidateKey]:
-        """The sheets of all trials."""
+        """Keys of the candidates of all trials."""
         return {summary.key for summary in self._summaries if summary.key}
 
     @cached_property
     def identities(self) -> Collection[str]:
-        """What the trials that were not rejected described."""
+        """Ids of the architectures of all trials that were not rejected."""
         return {summary.identity
                 for summary in self._summaries if summary.identity and not summary.is_rejected}
 
     @cached_property
     def is_repeated(self) -> list[bool]:
-        """Of each trial, whether it had been seen before, as a sheet or as what it describes."""
+        """Whether an earlier trial has the same candidate or architecture, per trial."""
         keys: set[CandidateKey] = set()
         identities: set[str] = set()
         repeated = []
-        for its in self._summaries:
-            repeated.append((its.key in keys and its.key != "")
-                            or (its.identity in identities and its.identity != ""))
-            keys.add(its.key)
-            if not its.is_rejected:
-                identities.add(its.identity)
+        for summary in self._summaries:
+            repeated.append((summary.key in keys and summary.key != "")
+                            or (summary.identity in identities and summary.identity != ""))
+            keys.add(summary.key)
+            if not summary.is_rejected:
+                identities.add(summary.identity)
         return repeated
 
     @property
     def n_recent_repeats(self) -> int:
-        """Among the trials since the last one that was new and not rejected, those that had been seen before."""
+        """Number of repeated trials since the last trial that was new and not rejected."""
         count = 0
-        for its, repeated in zip(reversed(self._summaries), reversed(self.is_repeated)):
-            if its.identity and not repeated and not its.is_rejected:
+        for summary, repeated in zip(reversed(self._summaries), reversed(self.is_repeated)):
+            if summary.identity and not repeated and not summary.is_rejected:
                 break
             count += repeated
         return count
 
-    def evaluate_candidates(self, bulk: NeighborBatchSampler, parent: FrozenTrial, count: int,
-                            rng: np.random.Generator) -> list[Candidate]:
-        """Feasible candidates near ``parent``, whose costs are cached; see :meth:`NeighborBatchSampler.around`."""
-        exact = [one.name for one in self.objectives if not one.is_measured]
-        sheets = []
-        for sheet, costs in bulk.sample_neighbors(parent, exact, count, rng):
-            told = dict(zip(exact, costs))
-            self.facts.store(sheet, CandidateFacts([told.get(one.name) for one in self.objectives]))
-            sheets.append(sheet)
-        return sheets
+    def evaluate_candidates(self, neighbor_sampler: NeighborBatchSampler, parent: FrozenTrial,
+                            count: int, rng: np.random.Generator) -> list[Candidate]:
+        """Sample feasible neighbors of ``parent``; their costs are stored in the facts.
+
+        See :meth:`NeighborBatchSampler.sample_neighbors`.
+        """
+        exact = [objective.name for objective in self.objectives if not objective.is_measured]
+        candidates = []
+        for candidate, costs in neighbor_sampler.sample_neighbors(parent, exact, count, rng):
+            cost_by_name = dict(zip(exact, costs))
+            self.facts.store(candidate, CandidateFacts([cost_by_name.get(objective.name)
+                                                        for objective in self.objectives]))
+            candidates.append(candidate)
+        return candidates
 
     def exact_values(
             self, trial: FrozenTrial, objectives: Sequence[Objective]) -> Mapping[str, float]:
-        """Objective to exact value, as noted or as known."""
-        noted = exact_values(trial, objectives)
-        if not trial.params or all(objective.is_measured or objective.name in noted
+        """Return exact values by objective: those of the trial, and computed ones."""
+        stored = exact_values(trial, objectives)
+        if not trial.params or all(objective.is_measured or objective.name in stored
                                    for objective in objectives):
-            return noted
-        values = self.facts(trial.params).values
-        return {one.name: value
-                for one, value in zip(objectives, values) if value is not None} | dict(noted)
+            return stored
+        computed = {objective.name: value
+                    for objective, value in zip(objectives, self.facts(trial.params).values)
+                    if value is not None}
+        return computed | dict(stored)
 
 
 def _objectives(study: Study | None, trials: Sequence[FrozenTrial],
                 facts: FactsCache) -> tuple[Objective, ...]:
-    """The axes of ``study``; one is measured unless ``facts`` tells it of the first sheet that can be built."""
-    assert study is not None, "somebody has to say what is searched for"
-    names = study.metric_names or [f"objective {at}" for at in range(len(study.directions))]
-    found = (facts(trial.params) for trial in trials if trial.params)
-    exact = next((one.values for one in found if one.is_buildable and one.values),
-                 [None] * len(names))
+    """Return the objectives of ``study``.
+
+    An objective is exact if ``facts`` has its value for the first trial that can be built.
+    """
+    assert study is not None, "without objectives, a study is required"
+    names = study.metric_names or [f"objective {index}" for index in range(len(study.directions))]
+    facts_of_trials = (facts(trial.params) for trial in trials if trial.params)
+    exact = next((trial_facts.values for trial_facts in facts_of_trials
+                  if trial_facts.is_buildable and trial_facts.values), [None] * len(names))
     return tuple(Objective(name, "max" if direction == StudyDirection.MAXIMIZE else "min",
                            value is None)
                  for name, direction, value in zip(names, study.directions, exact))

@@ -80,7 +80,7 @@ class Searched:
         startup = {"population_size": 6} if name == "nsga2" else {} if name in (
             "random", "grid") else {"n_startup_trials": 4}
         self.region = region_of(space, tuple(space.budgets.values()))
-        self.known = self.region.known
+        self.known = self.region.facts
         self.define = partial(suggest_params, space)
         sampler = make_sampler(SamplerSpec(name, startup | arguments, seed), self.define,
                                self.known, self.region, OBJECTIVES, shares)

@@ -160,16 +160,16 @@ def test_a_walk_ends_in_the_region_near_where_it_began(space, seed):
     candidates = iter(lambda: sample_candidate(thin.define, rng), None)
     start = next(candidate for candidate in candidates if not thin.is_feasible(candidate.params))
     count = []
-    known = thin.known
-    thin.known = FactsCache(lambda params: count.append(1) or known(params))
+    facts = thin.facts
+    thin.facts = FactsCache(lambda params: count.append(1) or facts(params))
     repaired = thin.repair(start.params, random.Random(seed))
     assert repaired is not None and thin.is_feasible(
         repaired.params) and len(count) <= MAX_EVALUATIONS + 1
     assert repaired == region("thin", space).repair(start.params, random.Random(seed))
     # the rest is as it was
     assert sum(repaired.params.get(name) == value for name, value in start.params.items()) >= 2
-    again = thin.repair(start.params, random.Random(seed), {thin.known.identity(repaired.params)})
-    assert again is not None and thin.known.identity(again.params) != thin.known.identity(
+    again = thin.repair(start.params, random.Random(seed), {thin.facts.identity(repaired.params)})
+    assert again is not None and thin.facts.identity(again.params) != thin.facts.identity(
         repaired.params)
 
 

@@ -140,7 +140,7 @@ def test_it_is_shown_what_paused_trials_may_come_to(name):
 @pytest.mark.parametrize(
     ("name", "given", "said"),
     [("TPESamplr", {}, "did you mean `TPESampler`"), ("bays", {}, "did you mean " "`bayes`"),
-     ("CmaEsSampler", {}, "resumed"), ("GridSampler", {}, "take `grid`"),
+     ("CmaEsSampler", {}, "resume"), ("GridSampler", {}, "use `grid`"),
      ("TPESampler", {"multivariat": True}, "did you mean `multivariate`"),
      ("tpe", {"n_startup_trials": "many"}, "n_startup_trials is int, not 'many'"),
      ("nsga2", {"population_size": 1}, "population_size"),
@@ -148,8 +148,8 @@ def test_it_is_shown_what_paused_trials_may_come_to(name):
      ("TPESampler", {"gamma": 3}, "gamma is Callable"),
      ("nsga2", {"crossover": "uniform"}, "crossover is BaseCrossover"),
      ("TPESampler", {"constant_liar": 1}, "constant_liar is bool"),
-     ("TPESampler", {"seed": 3}, "no argument `seed`"),
-     ("random", {"define": 3}, "no argument `define`")])
+     ("TPESampler", {"seed": 3}, "unknown argument `seed`"),
+     ("random", {"define": 3}, "unknown argument `define`")])
 def test_a_sampler_or_an_argument_that_is_none_is_told(name, given, said):
     with pytest.raises(UserError) as raised:
         make_sampler(SamplerSpec(name, given), None)

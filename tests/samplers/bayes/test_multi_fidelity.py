@@ -70,7 +70,7 @@ def test_one_that_passed_no_rung_counts_at_the_end():
 def test_too_few_are_told():
     points, early, final = candidates(10)
     losses = np.column_stack([early, np.where(np.arange(10) < MIN_OBSERVATIONS - 1, final, NAN)])
-    with pytest.raises(ValueError, match="2 trials have come to level 1"):
+    with pytest.raises(ValueError, match="2 trials have reached level 1"):
         MultiFidelitySurrogate(points, losses)
 
 

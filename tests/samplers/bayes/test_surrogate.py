@@ -67,7 +67,7 @@ def test_it_predicts_what_it_was_told_and_orders_what_it_was_not():
     known = sheets(40)
     new = sheets(30, seed=2)
     model, others = fitted(known, new)
-    mean, _ = model.predict(model.known)
+    mean, _ = model.predict(model.observed)
     assert mean == pytest.approx([score(sheet) for sheet in known], abs=0.3)
     mean, _ = model.predict(others)
     real = np.array([score(sheet) for sheet in new])
@@ -124,7 +124,7 @@ def test_equal_scores_and_two_points_are_no_trouble():
 def test_the_gradient_is_that_of_the_density(seed, logs):
     found = points(sheets(12, seed)).with_trend(np.linspace(-1, 1, 12))
     rng = np.random.default_rng(seed)
-    density = surrogate._Posterior(found, rng.normal(size=12), rng.integers(1, 4, 12), 0.2,
+    density = surrogate._NegativeLogPosterior(found, rng.normal(size=12), rng.integers(1, 4, 12), 0.2,
                                    int(seed) % 3)
     at = np.array([*logs, -2.0])
     near = approx_fprime(at, lambda one: density(one)[0], 1e-6)
