@@ -1,4 +1,4 @@
-"""``scalesearch analyze``, as a user calls it."""
+"""The command ``scalesearch analyze``."""
 
 import csv
 import json
@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 
-from scalesearch.cli import analyze as analyse_verb
+from scalesearch.cli import analyze as analyze_command
 from scalesearch.cli import train as train_verb
 from scalesearch.errors import UserError
 from tests.corpora import ENGLISH, write_text
@@ -19,7 +19,7 @@ TABLES = ("heads", "tokens", "ffn", "load", "gradients")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data file beside its text."""
+    """A data file next to its text."""
     return write_text(tmp_path_factory.mktemp("text"))
 
 
@@ -39,64 +39,75 @@ def run(verb, data: Path, *arguments: object) -> Result:
     return CliRunner(env=cache).invoke(verb.command, [str(argument) for argument in arguments])
 
 
-def test_prints_every_table(data: Path, checkpoint: Path) -> None:
-    done = run(analyse_verb, data, checkpoint, "--data", data, "--split", "test", "--sentences", 5)
+def test_all_tables_are_printed(data: Path, checkpoint: Path) -> None:
+    done = run(
+        analyze_command, data, checkpoint, "--data", data, "--split", "test", "--sentences", 5
+    )
     assert done.exit_code == 0, done.output
-    for said in ("Head diversity", "Token uniformity", "Active FFN units", "Uses of parameter groups",
-                 "Gradient of", "first 5 sentences of test", "encoder.layers.0.attention",
-                 "eta ffn with gate"):
-        assert said in done.stdout
+    for text in (
+        "Head diversity",
+        "Token uniformity",
+        "Active FFN units",
+        "Uses of parameter groups",
+        "Gradient of",
+        "first 5 sentences",
+        "encoder.layers.0.attention",
+        "eta ffn with gate",
+    ):
+        assert text in done.stdout
 
 
-def test_writes_csv_figures_and_json(data: Path, checkpoint: Path, tmp_path: Path) -> None:
+def test_csv_figures_and_json_are_written(data: Path, checkpoint: Path, tmp_path: Path) -> None:
     to = tmp_path / "deep" / "analysis"
-    done = run(analyse_verb, data, checkpoint, "--data", data, "--to", to, "--json")
+    done = run(analyze_command, data, checkpoint, "--data", data, "--to", to, "--json")
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert found == json.loads((to / "analysis.json").read_text())
-    assert (found["sentences"], found["split"], len(found["heads"])) == (8, "validation", 7)
+    report = json.loads(done.stdout)
+    assert report == json.loads((to / "analysis.json").read_text())
+    assert (report["sentences"], report["split"], len(report["heads"])) == (8, "validation", 7)
     for name in TABLES:
         rows = list(csv.DictReader((to / f"{name}.csv").open()))
-        listed = found[name] if isinstance(found[name], list) else found[name]["groups"]
+        listed = report[name] if isinstance(report[name], list) else report[name]["groups"]
         assert [list(row) for row in rows] == [list(row) for row in listed] and rows
         assert (to / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (to / f"{name}.svg").read_text()
-    for row, listed in zip(csv.DictReader((to / "heads.csv").open()), found["heads"]):
+    for row, listed in zip(csv.DictReader((to / "heads.csv").open()), report["heads"]):
         assert float(row["diversity"]) == listed["diversity"]
 
 
-def test_the_checkpoints_own_vocabulary_is_used(data: Path, checkpoint: Path) -> None:
+def test_vocabulary_of_checkpoint_is_used(data: Path, checkpoint: Path) -> None:
     other = data.parent / "other.yaml"
     other.write_text(data.read_text().replace("vocab: 60", "vocab: 50"))
-    one, two = (json.loads(run(analyse_verb, data, checkpoint, "--data", file, "--json").stdout)
-                for file in (data, other))
-    assert one["heads"] == two["heads"] and one["gradients"] == two["gradients"]
+    first, second = (
+        json.loads(run(analyze_command, data, checkpoint, "--data", file, "--json").stdout)
+        for file in (data, other)
+    )
+    assert first["heads"] == second["heads"] and first["gradients"] == second["gradients"]
 
 
-def test_bad_input_is_said(data: Path, checkpoint: Path, tmp_path: Path) -> None:
+def test_invalid_input_is_reported(data: Path, checkpoint: Path, tmp_path: Path) -> None:
     task = tmp_path / "task.yaml"
     task.write_text(data.read_text().replace("{", "{task: summarization, "))
-    for arguments, said in (
+    for arguments, text in (
         ((tmp_path, "--data", data), "no checkpoint"),
         ((checkpoint, "--data", "nowhere.yaml"), "nowhere.yaml"),
         ((checkpoint, "--data", task), "trained for translation"),
         ((checkpoint, "--data", data, "--to", data / "inside"), "--to"),
     ):
-        done = run(analyse_verb, data, *arguments)
-        assert isinstance(done.exception, UserError) and said in str(done.exception), done.exception
+        done = run(analyze_command, data, *arguments)
+        assert isinstance(done.exception, UserError) and text in str(done.exception), done.exception
 
 
-def test_a_model_that_has_diverged_is_said_to_be_one(
+def test_diverged_model_is_reported(
         data: Path, checkpoint: Path, tmp_path: Path) -> None:
-    gone = shutil.copytree(checkpoint, tmp_path / "gone")
-    weights = load_file(gone / "model.safetensors")
+    diverged = shutil.copytree(checkpoint, tmp_path / "diverged")
+    weights = load_file(diverged / "model.safetensors")
     save_file({name: value * float("nan") for name, value in weights.items()},
-              gone / "model.safetensors")
-    done = run(analyse_verb, data, gone, "--data", data)
+              diverged / "model.safetensors")
+    done = run(analyze_command, data, diverged, "--data", data)
     assert isinstance(done.exception, UserError) and "diverged" in str(done.exception)
 
 
-def test_a_language_model_is_looked_into_as_well(tmp_path: Path) -> None:
+def test_language_model_is_analyzed(tmp_path: Path) -> None:
     for split in ("train", "val", "test"):
         (tmp_path / f"{split}.txt").write_text(
             "".join(f"{line} {i}\n" for i in range(12) for line in ENGLISH))
@@ -109,6 +120,8 @@ def test_a_language_model_is_looked_into_as_well(tmp_path: Path) -> None:
                "recipe.max_tokens=200", "--set", "recipe.threads=1", "--data", file, "--out",
                tmp_path / "out")
     assert done.exit_code == 0, done.output
-    found = json.loads(run(analyse_verb, file, tmp_path / "out", "--data", file, "--json").stdout)
+    report = json.loads(
+        run(analyze_command, file, tmp_path / "out", "--data", file, "--json").stdout
+    )
     assert [row["part"]
-            for row in found["heads"]] == ["self_attention"] and found["gradients"]["norm"] > 0
+            for row in report["heads"]] == ["self_attention"] and report["gradients"]["norm"] > 0

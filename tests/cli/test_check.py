@@ -1,4 +1,4 @@
-"""``scalesearch check``."""
+"""The command ``scalesearch check``."""
 
 import json
 import re
@@ -44,7 +44,10 @@ def test_tables(file):
     assert "tiny is valid: 3 parameters, 18 configurations" in output
     assert "encoder.depth" in output
     assert "2..4" in output
-    assert "50 random candidates (seed 0), protocol forward (source 10, target 10, vocab 100)" in output
+    assert (
+        "50 random candidates (seed 0), protocol forward (source 10, target 10, vocab 100)"
+        in output
+    )
     assert "decoder.depth < encoder.depth" in output
     assert "small: params.total <= 300k" in output
 
@@ -56,12 +59,14 @@ def test_json(file):
     assert report["buildable"]["rate"] == 1.0
     assert 0.5 < report["constraints"][0]["rate"] < 0.9
     assert 0 < report["budgets"][0]["rate"] < 1
-    assert report["all_conditions"]["rate"] <= min(report["constraints"][0]["rate"], report["budgets"][0]["rate"])
+    assert report["all_conditions"]["rate"] <= min(
+        report["constraints"][0]["rate"], report["budgets"][0]["rate"]
+    )
     again = json.loads(check(file, "--samples", "200", "--json"))
     assert again == report
 
 
-def test_a_budget_that_no_sample_meets_is_pointed_to(file):
+def test_infeasible_budget_is_reported_with_position(file):
     text = FILE.replace("300k", "1k")
     with open(file, "w") as out:
         out.write(text)
@@ -69,18 +74,20 @@ def test_a_budget_that_no_sample_meets_is_pointed_to(file):
     assert isinstance(done.exception, ConfigError)
     assert "is valid" not in done.output and "small: params.total <= 1000" in done.output
     line = text.splitlines().index("    small: params.total <= 1k") + 1
-    said = str(done.exception)
-    assert f"{file}:{line}:12: none of the 20 random candidates satisfies this constraint" in said
-    assert "^" * len("params.total <= 1k") in said
+    message = str(done.exception)
+    assert (
+        f"{file}:{line}:12: none of the 20 random candidates satisfies this constraint" in message
+    )
+    assert "^" * len("params.total <= 1k") in message
     assert re.search(
         r"help: the nearest candidate has params.total = [\d,]+: [\d,]+ \([\d.,]+ %\) above 1,000",
-        said)
+        message)
     done = CliRunner().invoke(command, [file, "--samples", "20", "--json"])
     assert done.exit_code == 2
     assert json.loads(done.stdout)["problems"][0]["line"] == line
 
 
-def test_a_constraint_over_too_many_answers_to_enumerate_is_judged_by_samples(tmp_path):
+def test_constraint_over_large_space_is_estimated_by_samples(tmp_path):
     path = tmp_path / "large.yaml"
     path.write_text("width: 1000..900000\nencoder.depth: 1..900\ndecoder.depth: 1\n"
                     "where:\n  - encoder.depth > width\n  - width < 1000\n")
@@ -90,7 +97,7 @@ def test_a_constraint_over_too_many_answers_to_enumerate_is_judged_by_samples(tm
             for problem in done.exception.problems] == [(4, 4), (5, 4)]
 
 
-def test_json_of_a_bad_file_lists_its_problems(file, tmp_path):
+def test_json_of_invalid_file_lists_problems(file, tmp_path):
     done = CliRunner().invoke(command, [file, "--json", "--set", "encoder.dept=3"])
     assert done.exit_code == 2
     [problem] = json.loads(done.stdout)["problems"]
@@ -98,15 +105,15 @@ def test_json_of_a_bad_file_lists_its_problems(file, tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text("width: 3\nencoder.depth: 2\ndecoder.dept: 2\n")
     done = CliRunner().invoke(command, [str(bad), "--json"])
-    places = [(found["file"], found["line"], found["column"])
-              for found in json.loads(done.stdout)["problems"]]
+    places = [(problem["file"], problem["line"], problem["column"])
+              for problem in json.loads(done.stdout)["problems"]]
     assert (done.exit_code, (str(bad), 3, 9) in places) == (2, True)
     done = CliRunner().invoke(command, ["no-such.yaml", "--json"])
     assert (done.exit_code,
             "no such file" in json.loads(done.stdout)["problems"][0]["message"]) == (2, True)
 
 
-def test_an_architecture_has_one_sheet_and_every_share_is_all_or_nothing(file):
+def test_architecture_is_one_candidate_with_shares_0_or_1(file):
     report = json.loads(
         check(
             file,
@@ -125,7 +132,7 @@ def test_an_architecture_has_one_sheet_and_every_share_is_all_or_nothing(file):
     assert report["constraints"][0]["rate"] == 1.0
 
 
-def test_what_cannot_be_built_is_counted_with_its_reason(file):
+def test_unbuildable_candidates_are_counted_by_reason(file):
     sets = ("--set", "encoder.depth=2 | 4", "--set", "share.encoder.attention=runs(1, 3)")
     report = json.loads(check(file, "--samples", "100", "--json", *sets))
     assert 0.3 < report["buildable"]["rate"] < 0.7
@@ -139,13 +146,13 @@ def test_what_cannot_be_built_is_counted_with_its_reason(file):
       "s.yaml:2:12: the only candidate cannot be " "built: embedding:", "embedding.tie"),
      ("encoder.depth: 1 | 2\nwidth: = 64 / 0\n",
       "s.yaml:2:8: none of the 9 random candidates can be " "built: width:", "divides by zero")])
-def test_a_space_of_which_nothing_can_be_built_is_not_sound(tmp_path, text, place, reason):
+def test_space_without_buildable_candidates_is_refused(tmp_path, text, place, reason):
     (tmp_path / "s.yaml").write_text(text)
     with refuses("unbuildable", place, reason):
         check(str(tmp_path / "s.yaml"), "--samples", "9")
 
 
-def test_errors_reach_the_user_without_a_traceback(file):
+def test_errors_have_no_traceback(file):
     with refuses("unknown-key", "`encoder.depth`"):
         check(file, "--set", "encoder.dept=3")
     done = subprocess.run([sys.executable, "-m", "scalesearch.cli.main"], capture_output=True,
@@ -160,7 +167,7 @@ def test_errors_reach_the_user_without_a_traceback(file):
     assert "Traceback" not in done.stderr
 
 
-def test_nothing_heavy_is_imported(file):
+def test_torch_is_not_imported(file):
     script = (
         "import sys; sys.argv = ['scalesearch', 'check', sys.argv[1], '--samples', '5']\n"
         "from scalesearch.cli.main import app\n"
@@ -172,13 +179,15 @@ def test_nothing_heavy_is_imported(file):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_share_that_each_format_takes(file):
+def test_exportable_share_per_format(file):
     shares = json.loads(check(file, "--set", "encoder.gate=none | QgV", "--samples", "60",
                               "--exportable", "--json"))
-    taken, everything = shares["exportable"]
-    assert taken["condition"] == "exportable to ctranslate2" and 0.3 < taken["rate"] < 0.7
-    assert everything["condition"].startswith("exportable to onnx") and everything["rate"] == shares[
-        "buildable"]["rate"]
+    exportable, everything = shares["exportable"]
+    assert exportable["condition"] == "exportable to ctranslate2" and 0.3 < exportable["rate"] < 0.7
+    assert (
+        everything["condition"].startswith("exportable to onnx")
+        and everything["rate"] == shares["buildable"]["rate"]
+    )
     shown = check(file, "--exportable", "--samples", "20")
     assert re.search(r"exportable to ctranslate2 +100\.0 %", shown), shown
     assert "exportable" not in check(file, "--samples", "20")

@@ -12,7 +12,7 @@ from tests.errors import refuses
 from tests.train.conftest import recipe, sentences, tiny
 
 
-def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
+def test_student_trains_on_translations_of_teacher(tmp_path: Path) -> None:
     from scalesearch.api.files import load_data
     from scalesearch.train import train
 
@@ -24,21 +24,24 @@ def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
     data.write_text(yaml.safe_dump({"source": "en", "target": "de", "train": "train",
                                     "validation": "val", "test": "test", "vocab": 60}))
     train(tiny(), load_data(str(data)), recipe(beam=2, length_penalty=0.3), tmp_path / "teacher")
-    given = [str(tmp_path / "teacher"), "--data", str(data), "--out", str(tmp_path / "kd"),
+    arguments = [str(tmp_path / "teacher"), "--data", str(data), "--out", str(tmp_path / "kd"),
              "--json"]
-    said = CliRunner().invoke(command, given, catch_exceptions=False)
-    assert said.exit_code == 0, said.output
-    facts = json.loads(said.stdout)
+    result = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
     # as it was scored
     assert facts["pairs"] == 60 and facts["decoding"] == "beam 2, log-probability / length^0.3"
     assert (tmp_path / "kd.en").read_text() == (tmp_path / "train.en").read_text()
     student = load_data(str(tmp_path / "kd.yaml"))
     real = load_data(str(data))
-    assert student.validation.target_text == real.validation.target_text and student.tokenizer == real.tokenizer
+    assert (
+        student.validation.target_text == real.validation.target_text
+        and student.tokenizer == real.tokenizer
+    )
     assert student.content_hash != real.content_hash and student.name.endswith("(distilled)")
     assert student.train.target_text == [
         line for line in (tmp_path / "kd.de").read_text().splitlines() if line]
-    same = [str(data) if word == str(data) else word for word in given]
+    same = [str(data) if word == str(data) else word for word in arguments]
     same[same.index("--out") + 1] = str(data.with_suffix(""))
     with refuses("already-exists", data.name):  # the file with the real data, which would be lost
         raise CliRunner().invoke(app, ["distill", *same]).exception
@@ -50,18 +53,18 @@ def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
                            for split in ("train", "val", "test")}}).replace("val:", "validation:"))
     with refuses("data-conflict", "x"):
         raise CliRunner().invoke(app,
-                                 ["distill", given[0], "--data", str(tmp_path / "same.yaml"),
+                                 ["distill", arguments[0], "--data", str(tmp_path / "same.yaml"),
                                   "--out", str(tmp_path / "kd2")]).exception
-    again = CliRunner().invoke(app, ["distill", *given, "--length-penalty", "0.5"])
+    again = CliRunner().invoke(app, ["distill", *arguments, "--length-penalty", "0.5"])
     assert again.exit_code != 0 and "another decoding" in str(again.exception)
     train(tiny(), real, recipe(beam=2), tmp_path / "second", seed=2)
-    two = CliRunner().invoke(app, ["distill", str(tmp_path / "second"), *given])
+    two = CliRunner().invoke(app, ["distill", str(tmp_path / "second"), *arguments])
     # of two teachers, and with the first one's penalty
     assert "decoding, teacher" in str(two.exception)
-    other = [str(tmp_path / "both") if word == str(tmp_path / "kd") else word for word in given]
+    other = [str(tmp_path / "both") if word == str(tmp_path / "kd") else word for word in arguments]
     two = CliRunner().invoke(command, [str(tmp_path / "second"), *other], catch_exceptions=False)
     assert json.loads(two.stdout)["teacher"].endswith(
         "+" + facts["teacher"]) and json.loads(two.stdout)["pairs"] == 60
     (tmp_path / "kd.json").write_text("[3")
     with refuses("file-damaged", "kd.json"):
-        raise CliRunner().invoke(app, ["distill", *given]).exception
+        raise CliRunner().invoke(app, ["distill", *arguments]).exception

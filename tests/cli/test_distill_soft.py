@@ -17,10 +17,10 @@ from tests.train.conftest import recipe, sentences, tiny
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data file, beside its text and the folder ``teacher`` of a model that has learned it."""
+    """A data file next to its text and to the folder ``teacher`` of a trained model."""
     from scalesearch.api.files import load_data
 
-    folder = tmp_path_factory.mktemp("soften")
+    folder = tmp_path_factory.mktemp("soft")
     for split, count, seed in (("train", 60, 1), ("val", 10, 2), ("test", 10, 3)):
         for side, column in (("en", 0), ("de", 1)):
             (folder / f"{split}.{side}").write_text(
@@ -32,7 +32,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_a_student_trains_on_what_the_teacher_finds_probable(data: Path, tmp_path: Path) -> None:
+def test_student_trains_on_soft_targets(data: Path, tmp_path: Path) -> None:
     from scalesearch.api.files import load_data
 
     arguments = ["distill", "--targets", "soft", str(data.parent / "teacher"), "--data", str(data),
@@ -44,7 +44,10 @@ def test_a_student_trains_on_what_the_teacher_finds_probable(data: Path, tmp_pat
     assert facts["pairs"] == 60 and facts["tokens"] == len(
         real.train.target_ids.flat) + 60 and facts["top"] == 5
     student = load_data(facts["files"][-1])
-    assert student.content_hash != real.content_hash and student.train.target_ids == real.train.target_ids
+    assert (
+        student.content_hash != real.content_hash
+        and student.train.target_ids == real.train.target_ids
+    )
     assert any("5 most probable" in note for note in student.notes)
     results = {share: train(tiny(), student, recipe(distillation_weight=share),
                             tmp_path / f"student-{share}") for share in (0, 1)}
@@ -67,7 +70,7 @@ def test_soften_is_the_earlier_name(data: Path, tmp_path: Path) -> None:
     assert "soften" not in CliRunner().invoke(app, ["--help"]).stdout
 
 
-def test_a_softmax_in_bands_is_refused_as_a_candidate(data: Path, tmp_path: Path) -> None:
+def test_adaptive_softmax_is_refused(data: Path, tmp_path: Path) -> None:
     from scalesearch.api.files import load_data
 
     CliRunner().invoke(app, ["distill", "--targets", "soft", str(data.parent / "teacher"), "--data",
@@ -77,12 +80,18 @@ def test_a_softmax_in_bands_is_refused_as_a_candidate(data: Path, tmp_path: Path
     assert result.state == "failed" and "bands" in result.reason
 
 
-def test_another_vocabulary_and_too_many_tokens_are_refused(data: Path, tmp_path: Path) -> None:
+def test_other_vocabulary_and_large_top_k_are_refused(data: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
-    other.write_text(yaml.safe_dump(yaml.safe_load(data.read_text()) | {"vocab": 50}
-                                    | {split: str(data.parent / name)
-                                       for split, name in (("train", "train"), ("validation", "val"),
-                                                           ("test", "test"))}))
+    other.write_text(
+        yaml.safe_dump(
+            yaml.safe_load(data.read_text())
+            | {"vocab": 50}
+            | {
+                split: str(data.parent / name)
+                for split, name in (("train", "train"), ("validation", "val"), ("test", "test"))
+            }
+        )
+    )
     teacher = str(data.parent / "teacher")
     with refuses("teacher-vocab-mismatch", teacher):
         raise CliRunner().invoke(

@@ -1,4 +1,4 @@
-"""Text as it is found: every verb that reads some learns from it, or refuses it with one message, and soon."""
+"""Arbitrary text: commands train on it, or refuse it with one message within bounds."""
 
 import gzip
 import json
@@ -25,16 +25,24 @@ ODD_LINES = ["", " ", "\t", "\u2028", "\x85", "\x0b\x0c", "\0", "a\0b", "\x1b[2J
              "A 0 1|||R|||x|||REQUIRED|||-NONE-|||0", "A 9 1|||R|||x", "=1+1", "[/bold]", "⁇",
              "<s> </s> <unk>"]
 WHOLE = {  # contents of files that no line-wise strategy comes upon
-    "empty": b"", "one end": b"\n", "blank": b" \n" * 60, "no end": b"one red dog", "one line": b"the same\n" * 20_000,
-    "half a character": b"one \xed\xa0\x80 dog\n" * 60, "Latin-1": "schön\n".encode("latin-1") * 60,
-    "UTF-16": "hallo\n".encode("utf-16") * 60, "a long line": b"a" * (MAX_LINE_BYTES + 1), "20 MB": b"a" * 20_000_000,
-    "words in a line": b"red dog " * (MAX_LINE_BYTES // 8), "a model": b"\x0a\x0b\x0a\x05<pad>\x15\0\0\0\0\x18\x03",
+    "empty": b"",
+    "one end": b"\n",
+    "blank": b" \n" * 60,
+    "no end": b"one red dog",
+    "one line": b"the same\n" * 20_000,
+    "half a character": b"one \xed\xa0\x80 dog\n" * 60,
+    "Latin-1": "schön\n".encode("latin-1") * 60,
+    "UTF-16": "hallo\n".encode("utf-16") * 60,
+    "a long line": b"a" * (MAX_LINE_BYTES + 1),
+    "20 MB": b"a" * 20_000_000,
+    "words in a line": b"red dog " * (MAX_LINE_BYTES // 8),
+    "a model": b"\x0a\x0b\x0a\x05<pad>\x15\0\0\0\0\x18\x03",
     "all characters": "".join(f"{chr(code)}\n" for code in range(32, 0x5000)).encode(),
 }
 PACKED = {"bomb": gzip.compress(bytes(UNCHECKED_BYTES + 1)),
           "lines": gzip.compress(b"a\n" * (UNCHECKED_BYTES // 2 + 1)),
           "cut": gzip.compress(b"eins\n" * 60)[:-9], "plain": b"eins\n" * 60,
-          "sound": gzip.compress(b"eins\n" * 60)}
+          "valid": gzip.compress(b"eins\n" * 60)}
 PLACES = ["/dev/zero", "/dev/null", "nowhere", "."]
 OPTIONS = {"lowercase": [True], "max_length": [1, 2, 20, 10**9], "max_ratio": [1, 1.5],
            "limit": [1, 30, 10**9], "model": ["unigram"], "coverage": [0.9, 0.9995],
@@ -47,7 +55,7 @@ PAIRS = [-1, 0, 1, 60, 500, 10**9]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a parallel text and of a training on it, ``model``."""
+    """Folder of a parallel text and a model ``model`` trained on it."""
     folder = tmp_path_factory.mktemp("corpora")
     (folder / "text").mkdir()
     train(tiny(), load_data(str(write_text(folder / "text"))), recipe(), folder / "model")
@@ -66,20 +74,20 @@ changes = st.tuples(st.dictionaries(st.integers(0, 59), odd, max_size=5),
 
 @st.composite
 def damages(draw: Any) -> dict[str, Any]:
-    """What is done to files, by name: their content, a place that they link to, or some other lines."""
-    found = draw(st.dictionaries(st.sampled_from(SIDES), changes, max_size=3))
+    """Strategy: file name to new content, target of a link, or changed lines."""
+    damage = draw(st.dictionaries(st.sampled_from(SIDES), changes, max_size=3))
     if draw(st.integers(0, 2)) == 0:
-        found |= draw(st.dictionaries(st.sampled_from(SIDES),
+        damage |= draw(st.dictionaries(st.sampled_from(SIDES),
                                       st.one_of(files, st.sampled_from(PLACES)), max_size=1))
     if draw(st.integers(0, 7)) == 0:
         name = draw(st.sampled_from(SIDES))
-        found |= {name: "nowhere", f"{name}.gz": draw(st.sampled_from(sorted(PACKED)))}
-    return found
+        damage |= {name: "nowhere", f"{name}.gz": draw(st.sampled_from(sorted(PACKED)))}
+    return damage
 
 
 @st.composite
 def data_files(draw: Any) -> dict[str, Any]:
-    """What a data file says, of any task, with options that may not go together."""
+    """Strategy: keys of a data file of any task, with possibly conflicting options."""
     if draw(st.integers(0, 9)) == 0:
         return {"task": "translation", "builtin": "grammar", "pairs": draw(st.sampled_from(PAIRS)),
                 "vocab": draw(st.sampled_from(VOCABULARIES))}
@@ -87,26 +95,26 @@ def data_files(draw: Any) -> dict[str, Any]:
                                 + ["correction", "language-model", "summarization"]))
     text = task == "language-model"
     splits = {"train": "text/train", "validation": "text/val", "test": "text/test"}
-    found: dict[str, Any] = {"task": task} | {
+    data: dict[str, Any] = {"task": task} | {
         split: path + ".de" * text for split, path in splits.items()}
-    found |= {} if text else {"source": "en", "target": "de"}
+    data |= {} if text else {"source": "en", "target": "de"}
     if task == "correction" and draw(st.booleans()):
-        found |= {"test": {"source": "text/test.en", "target": ["text/test.de", "text/val.de"]}}
+        data |= {"test": {"source": "text/test.en", "target": ["text/test.de", "text/val.de"]}}
     options = OPTIONS | (OF_TEXT if text else {})
-    found |= {key: draw(st.sampled_from(options[key])) for key in draw(
+    data |= {key: draw(st.sampled_from(options[key])) for key in draw(
         st.lists(st.sampled_from(sorted(options)), max_size=2, unique=True))}
     if draw(st.integers(0, 3)) == 0:
-        return found | {"tokenizer": draw(st.sampled_from(TOKENIZERS))}
-    return found | {"vocab": draw(st.sampled_from(VOCABULARIES))}
+        return data | {"tokenizer": draw(st.sampled_from(TOKENIZERS))}
+    return data | {"vocab": draw(st.sampled_from(VOCABULARIES))}
 
 
-def content_of(found: bytes | str) -> bytes:
-    """Bytes that are given, or named: what stands in an error is short."""
-    return found if isinstance(found, bytes) else {**WHOLE, **PACKED}[found]
+def content_of(content: bytes | str) -> bytes:
+    """Bytes of a content, which can be named so that error messages are short."""
+    return content if isinstance(content, bytes) else {**WHOLE, **PACKED}[content]
 
 
 def damaged(place: Path, damage: dict[str, Any]) -> Path:
-    """A copy of the text with ``damage``, in the folder ``text`` of the working directory."""
+    """Copy the text with ``damage`` to the folder ``text`` of the working directory."""
     folder = Path("text")
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(place / "text", folder)
@@ -116,7 +124,7 @@ def damaged(place: Path, damage: dict[str, Any]) -> Path:
             lines, end, coding = content
             kept = enumerate(file.read_text().splitlines())
             content = "".join(
-                lines.get(at, line) + end for at, line in kept).encode(coding, "replace")
+                lines.get(index, line) + end for index, line in kept).encode(coding, "replace")
         file.unlink(missing_ok=True)
         file.symlink_to(content) if content in PLACES else file.write_bytes(content_of(content))
     return folder
@@ -129,7 +137,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read_by(verb: str, model: Path, damage: dict[str, Any], data: dict[str, Any]) -> int:
-    """Exit status of a verb that learns from, or looks into, the text that ``data`` describes."""
+    """Exit status of a command that reads the text that ``data`` describes."""
     folder = damaged(model.parent, damage)
     only = ["--set", "model=decoder-only"] * (data["task"] == "language-model")
     study = {"study": "s", "space": str(model / "architecture.yaml"), "data": data,
@@ -150,14 +158,14 @@ def read_by(verb: str, model: Path, damage: dict[str, Any], data: dict[str, Any]
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_sound_text_is_learned_from(place: Path, verb: str) -> None:
+def test_valid_text_is_accepted(place: Path, verb: str) -> None:
     data = {"task": "translation", "source": "en", "target": "de", "train": "text/train",
             "validation": "text/val", "test": "text/test", "vocab": 60}
     assert read_by(verb, place / "model", {}, data) == 0
 
 
 @pytest.mark.parametrize("examples", [15, pytest.param(500, marks=pytest.mark.slow)])
-def test_any_text_is_learned_from_or_refused(place: Path, examples: int) -> None:
+def test_any_text_is_accepted_or_refused(place: Path, examples: int) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(damages(), data_files(), st.sampled_from(["train", *VERBS]))
     def check(damage: dict[str, Any], data: dict[str, Any], verb: str) -> None:
@@ -167,14 +175,22 @@ def test_any_text_is_learned_from_or_refused(place: Path, examples: int) -> None
 
 
 @pytest.mark.parametrize("examples", [10, pytest.param(300, marks=pytest.mark.slow)])
-def test_any_text_is_translated_and_scored_or_refused(place: Path, examples: int) -> None:
+def test_any_text_is_translated_or_refused(place: Path, examples: int) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(damages(), files)
     def check(damage: dict[str, Any], text: bytes | str) -> None:
         folder = damaged(place, damage)
         model = place / "model"
-        invoke_bounded("score", model, "--source", folder / "test.en", "--target", folder / "test.de",
-                 "--samples", 10)
+        invoke_bounded(
+            "score",
+            model,
+            "--source",
+            folder / "test.en",
+            "--target",
+            folder / "test.de",
+            "--samples",
+            10,
+        )
         invoke_bounded("translate", model, text=content_of(text))
 
     check()

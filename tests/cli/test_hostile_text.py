@@ -1,4 +1,4 @@
-"""Text of users is data in everything that is printed, drawn or written: no markup, no formula, no escape sequence."""
+"""Text of users is printed and written without markup, formulas and escape sequences."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,12 @@ from scalesearch.report.text_tables import to_csv, to_latex, to_markdown
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.worker import finish_job
 from scalesearch.study.trials.plan import FixedArchitecture
-from scalesearch.terminal import CONTROL_CHARACTERS, escape_control_characters, open_console, print_text
+from scalesearch.terminal import (
+    CONTROL_CHARACTERS,
+    escape_control_characters,
+    open_console,
+    print_text,
+)
 from tests.study.fakes import META, architecture_of, fake_result, make_driver, make_plan
 from tests.study.pages import Page, revise
 
@@ -37,7 +42,7 @@ WIDTHS = (16, 24, 32)
 
 @settings(max_examples=100, deadline=None)
 @given(TEXTS)
-def test_nothing_that_is_printed_is_markup_or_steers_the_terminal(text):
+def test_terminal_output_has_no_markup_or_control_characters(text):
     console = open_console(width=100)
     table = Table(title=text)
     table.add_column(text)
@@ -52,15 +57,15 @@ def test_nothing_that_is_printed_is_markup_or_steers_the_terminal(text):
 
 @settings(max_examples=100, deadline=None)
 @given(TEXTS)
-def test_no_cell_is_a_formula_or_breaks_its_row(text):
+def test_csv_cells_are_no_formulas(text):
     # pandas over pyarrow holds nothing else
     assume(text.encode("utf-8", "ignore").decode() == text)
     table = pd.DataFrame({text: [text], "n": [-1.5], "m": ["-3"]})
     lines = to_csv(table)
     assert not CONTROL_CHARACTERS.search(lines)
-    found = pd.read_csv(pd.io.common.StringIO(lines), dtype=str, keep_default_na=False)
-    assert found.iloc[0].tolist()[1:] == ["-1.5", "-3"]
-    for cell in (found.columns[0], found.iloc[0, 0]):
+    cells = pd.read_csv(pd.io.common.StringIO(lines), dtype=str, keep_default_na=False)
+    assert cells.iloc[0].tolist()[1:] == ["-1.5", "-3"]
+    for cell in (cells.columns[0], cells.iloc[0, 0]):
         assert cell in (escape_control_characters(text),
                         f"'{escape_control_characters(text)}") and (
             cell[0] not in "=+-@\t" or float(cell))
@@ -70,13 +75,13 @@ def test_no_cell_is_a_formula_or_breaks_its_row(text):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_figures_draw_every_name_as_it_is(tmp_path, seed):
+def test_figures_have_names_unchanged(tmp_path, seed):
     rng = Random(seed)
     texts = ["".join(rng.choices(PARTS, k=rng.randint(1, 4))) for _ in range(20)]
     with new_figure(6, 6) as (figure, (axes,)):
-        for at, text in enumerate(texts):
-            axes.plot([0, 1], [at, at], label=figure_text(text))
-            axes.annotate(figure_text(text), (0, at))
+        for index, text in enumerate(texts):
+            axes.plot([0, 1], [index, index], label=figure_text(text))
+            axes.annotate(figure_text(text), (0, index))
         axes.set_yticks(range(len(texts)), map(figure_text, texts))
         assert len(axes.legend().get_texts()) == sum(bool(figure_text(text)) for text in texts)
     assert isinstance(figure, Figure)
@@ -86,7 +91,7 @@ def test_figures_draw_every_name_as_it_is(tmp_path, seed):
 
 
 def work(reason, folder):
-    """Trains in no time; the wide ones fail with ``reason``."""
+    """Write a result without training; wide candidates fail with ``reason``."""
     def result(place, job):
         width = json.loads((place / "architecture.yaml").read_text())["width"]
         return {"state": "failed", "reason": reason} if width == max(WIDTHS) else fake_result(
@@ -96,11 +101,11 @@ def work(reason, folder):
 
 
 def make_study(folder, texts, **changes):
-    """A study of which name, labels, reasons, corpus and signature are ``texts``."""
+    """Run a study with ``texts`` as name, labels, reason, corpus and signature."""
     name, corpus, reason, *labels = texts
-    sheets = [{"width": width, "depth": 2, "kind": "plain"} for width in WIDTHS]
-    named = tuple(FixedArchitecture(label, architecture_of(sheet), sheet)
-                  for label, sheet in zip(labels, sheets))
+    candidates = [{"width": width, "depth": 2, "kind": "plain"} for width in WIDTHS]
+    named = tuple(FixedArchitecture(label, architecture_of(params), params)
+                  for label, params in zip(labels, candidates))
     plan = make_plan(3, references=named, seeds=Seeds(1, 0, references=2))
     make_driver(folder, plan, partial(work, reason)).run()
     revise(folder, name=name, data=replace(META.data, name=corpus),
@@ -108,8 +113,8 @@ def make_study(folder, texts, **changes):
 
 
 def call(*arguments):
-    """What a verb prints; fails where it ends in anything but success or an error for users."""
-    result = CliRunner().invoke(app, [str(one) for one in arguments])
+    """Output of a command, which must succeed or end with an error for users."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exception is None or isinstance(
         result.exception, UserError | SystemExit), result.exception
     assert not CONTROL_CHARACTERS.search(result.output.replace("\r\n", "\n"))
@@ -117,35 +122,35 @@ def call(*arguments):
 
 
 def shown(text):
-    """The beginning of a name on a screen: rich drops BEL, BS, VT, FF and CR, and wraps what is long."""
+    """Start of a name on a terminal: rich drops BEL, BS, VT, FF and CR, and wraps lines."""
     word = escape_control_characters(strip_control_codes(text)).split()[0]
     return word if len(word) < 40 else word[:10]
 
 
 def through_every_verb(folder, texts):
-    one = folder / "one"
+    study = folder / "one"
     other = folder / "other"
-    make_study(one, texts)
+    make_study(study, texts)
     labels = list(texts[3:])
     rules = {"rule " + labels[1]: labels[1:2], labels[2]: labels[2:]}
     make_study(other, texts[::-1][:3] + texts[3:], type="scaling", architectures=tuple(labels),
                base=labels[0], scaling={"base": labels[0], "rules": rules, "held_out": "largest"})
     for verb in ("status", "front", "table"):
-        assert shown(texts[0]) in call("study", verb, one) or verb == "table"
-        json.loads(call("study", verb, one, "--json"))
+        assert shown(texts[0]) in call("study", verb, study) or verb == "table"
+        json.loads(call("study", verb, study, "--json"))
     for way in (["--csv"], ["--all"], ["--latex"], ["--latex", "--all"]):
-        call("study", "front", one, *way)
+        call("study", "front", study, *way)
     for number in range(len(WIDTHS) + len(labels)):
-        json.loads(call("study", "show", one, number, "--json"))
-        call("study", "show", one, number)
-    call("study", "watch", one, "--once")
-    call("study", "repair", one, "--to", folder / "repaired")
+        json.loads(call("study", "show", study, number, "--json"))
+        call("study", "show", study, number)
+    call("study", "watch", study, "--once")
+    call("study", "repair", study, "--to", folder / "repaired")
     assert shown(labels[0])[:8] in call("study", "scaling", other)  # a narrow column wraps it
-    call("study", "plot", one)
-    call("study", "compare", one, other, "--to", folder / "figures")
-    for study in (one, other):
-        call("study", "report", study)
-        assert not Page(study / "report.html").problems
+    call("study", "plot", study)
+    call("study", "compare", study, other, "--to", folder / "figures")
+    for folder_of_study in (study, other):
+        call("study", "report", folder_of_study)
+        assert not Page(folder_of_study / "report.html").problems
     for file in folder.rglob("*.svg"):
         ElementTree.parse(file)
     for file in folder.rglob("*.csv"):
@@ -156,7 +161,7 @@ def through_every_verb(folder, texts):
 
 
 def hostile(seed):
-    """Six texts, each another; files that name anything hold no halves of characters."""
+    """Six distinct texts without surrogates."""
     rng = Random(seed)
     parts = [part for part in PARTS if part != "\ud800"]
     return ([f"{number}{''.join(rng.choices(parts, k=4))}" for number in rng.sample(range(10), 4)]
@@ -165,18 +170,18 @@ def hostile(seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 36))
-def test_two_hundred_hostile_names_go_through_every_verb(tmp_path, seed):
+def test_commands_accept_hostile_names(tmp_path, seed):
     through_every_verb(tmp_path, hostile(seed))
 
 
-def test_a_name_that_ended_a_finished_study_in_a_traceback(tmp_path):
+def test_commands_accept_name_with_markup(tmp_path):
     texts = ["[/bold]", "corpus [red]", "$ [/bold] \x1b[31m \ud800", "a $ label",
              "=HYPERLINK(\"http://x\")", "_hidden"]
     through_every_verb(tmp_path, texts)
 
 
 @pytest.mark.parametrize("text", ["[/bold]", "$x", "\x1b[2J", ":smile:"])
-def test_a_space_of_any_name_can_be_looked_at(tmp_path, text):
+def test_space_with_any_name_can_be_checked(tmp_path, text):
     file = tmp_path / "space.yaml"
     file.write_text(f"space: {json.dumps(text)}\nwidth: 32 | 64\nencoder.depth: 2\ndecoder.depth: "
                     "1\n")

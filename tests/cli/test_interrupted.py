@@ -1,4 +1,4 @@
-"""``scalesearch train`` as a process of its own, stopped from outside or out of disk: it goes on to the same bits."""
+"""``scalesearch train`` interrupted by signals or a full disk, and resumed exactly."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def arguments(text: Path, out: Path, *more: str, **changes: Any) -> list[str]:
-    """Those of the command."""
+    """Arguments of the command."""
     settings = [item for key, value in (RECIPE | changes).items()
                 for item in ("--set", f"recipe.{key}={value}")]
     return ["train", "transformer", "--data", str(text / "data.yaml"), *SMALL, *settings, "--out",
@@ -40,7 +40,7 @@ def arguments(text: Path, out: Path, *more: str, **changes: Any) -> list[str]:
 
 def start(text: Path, out: Path, *more: str, most: int | None = None,
           **changes: Any) -> subprocess.Popen:
-    """The command, in a session of its own; ``most``: bytes that a file may have."""
+    """Start the command in a new session; ``most`` limits the bytes per file."""
     command = [sys.executable, "-m", "scalesearch", *arguments(text, out, *more, **changes)]
 
     def born() -> None:
@@ -55,25 +55,26 @@ def start(text: Path, out: Path, *more: str, most: int | None = None,
 
 
 def ended(process: subprocess.Popen) -> tuple[int, str]:
-    """Its exit status, and what it wrote on standard error."""
+    """Exit status and standard error of a process."""
     status, _, err = processes.ended(process)
     return status, err
 
 
 def stopped(text: Path, out: Path, *more: str, number: int = signal.SIGTERM) -> None:
-    """Starts a training, and stops all processes of its session once it has validated; it says how to go on."""
+    """Start training, and stop its session after the first validation."""
     process = start(text, out, *more)
     wait_until(lambda: list(out.glob("snapshots/*.safetensors")), process)
     os.killpg(process.pid, number)
     status, err = ended(process)
-    found = re.fullmatch(
+    match = re.fullmatch(
         rf"{signal.Signals(number).name}: saved after (\d+) updates in .*; continue with --resume\n",
-        err)
-    assert status == 128 + number and found and 10 <= int(found[1]) < RECIPE["steps"], err
+        err,
+    )
+    assert status == 128 + number and match and 10 <= int(match[1]) < RECIPE["steps"], err
 
 
 def learned(out: Path) -> dict[str, Any]:
-    """What two trainings that are the same have in common."""
+    """Files and results that equal training runs have in common."""
     result = json.loads((out / "result.json").read_text())
     curve = [{k: v for k, v in point.items() if not k.endswith("seconds")}
              for point in result["curve"]]
@@ -85,7 +86,7 @@ def learned(out: Path) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("processes", "number"),
                          [("1", signal.SIGINT), ("2", signal.SIGTERM), ("2", signal.SIGINT)])
-def test_stopped_and_resumed_is_the_uninterrupted_run_to_the_bit(
+def test_resumed_run_equals_uninterrupted_run(
         text, tmp_path, processes, number) -> None:
     several = ("--processes", processes)
     assert ended(start(text, tmp_path / "whole", *several)) == (0, "")
@@ -95,7 +96,7 @@ def test_stopped_and_resumed_is_the_uninterrupted_run_to_the_bit(
     assert learned(tmp_path / "parts") == learned(tmp_path / "whole")
 
 
-def test_after_sigterm_and_a_full_disk_it_is_the_uninterrupted_run_to_the_bit(
+def test_run_after_sigterm_and_full_disk_equals_uninterrupted_run(
         text, tmp_path) -> None:
     processes.command(text, *arguments(text, tmp_path / "whole"))
     out = tmp_path / "parts"

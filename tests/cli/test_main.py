@@ -18,7 +18,7 @@ def status(monkeypatch, *arguments):
     return stopped.value.code or 0
 
 
-def test_ctrl_c_says_so_and_exits_with_130(monkeypatch, capsys):
+def test_ctrl_c_exits_with_130(monkeypatch, capsys):
     def stop():
         raise KeyboardInterrupt
 
@@ -29,7 +29,7 @@ def test_ctrl_c_says_so_and_exits_with_130(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "text"),
     [
         (["--version"], 0, "version"),
         (["check", "--help"], 0, "Usage: scalesearch check"),
@@ -38,13 +38,13 @@ def test_ctrl_c_says_so_and_exits_with_130(monkeypatch, capsys):
         (["check", "no-such.yaml"], 2, "no-such.yaml: no such file"),
     ],
 )
-def test_exit_statuses(monkeypatch, capsys, arguments, code, said):
+def test_exit_statuses(monkeypatch, capsys, arguments, code, text):
     assert status(monkeypatch, *arguments) == code
     captured = capsys.readouterr()
-    assert said in captured.out + captured.err
+    assert text in captured.out + captured.err
 
 
-def test_a_budget_missed_by_all_exits_with_2_after_the_table(monkeypatch, capsys, tmp_path):
+def test_infeasible_budget_exits_with_2_after_table(monkeypatch, capsys, tmp_path):
     file = tmp_path / "small.yaml"
     file.write_text("width: 32\nencoder.depth: 1 | 2\ndecoder.depth: 1\ncost.budgets: { tiny: "
                     "params.total <= 1 }\n")
@@ -55,13 +55,13 @@ def test_a_budget_missed_by_all_exits_with_2_after_the_table(monkeypatch, capsys
 
 
 @pytest.mark.parametrize("verb", [["cost", "transformer"], ["cost", "transformer", "--json"]])
-def test_a_reader_that_has_enough_is_no_error(verb):
+def test_closed_output_pipe_is_not_an_error(verb):
     with Popen([sys.executable, "-m", "scalesearch", *verb], stdout=PIPE, stderr=PIPE) as verb:
         verb.stdout.close()
         assert (verb.wait(), verb.stderr.read()) == (0, b"")
 
 
-def test_another_pipe_that_breaks_is_an_error(tmp_path):
+def test_other_broken_pipe_is_an_error(tmp_path):
     code = """
 import click
 from scalesearch.cli import main

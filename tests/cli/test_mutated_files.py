@@ -1,4 +1,4 @@
-"""Files that people write, damaged: each is read or refused with a message, and none takes the machine with it."""
+"""Mutated input files are read or refused with a message, in bounded time and memory."""
 
 import random
 from pathlib import Path
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def read_and_draw(path: Path) -> None:
-    """Reads a space, writes it, and builds one of its networks."""
+    """Read a space, write it, and build one of its networks."""
     space = read_space(path)
     assert Space.parse(space.to_yaml()) == space
     space.architecture(space.sample(random.Random(0)))
@@ -29,7 +29,7 @@ READERS = {
     "recipe": lambda path: load_recipe(str(path), ()),
     "data": lambda path: read_data_spec(str(path)),
 }
-SOUND = {"space": (ROOT / "spaces" / "edge.yaml").read_text(encoding="utf-8"),
+VALID_FILES = {"space": (ROOT / "spaces" / "edge.yaml").read_text(encoding="utf-8"),
          "study": (ROOT / "studies" / "multi30k.yaml").read_text(encoding="utf-8"),
          "recipe": "recipe:\n  preset: quick\n  steps: 500\n  lr: 1e-3\n  warmup: 0\n  schedule: "
          "cosine\n  dropout: 0.1\n",
@@ -53,7 +53,7 @@ HOSTILE = {
 
 
 def invoke_bounded(kind: str, text: str | bytes, folder: Path) -> str:
-    """The code of the error with which ``text`` is refused; empty where it is read."""
+    """Code of the error that refuses ``text``, or an empty string."""
     file = folder / "file.yaml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
     try:
@@ -65,20 +65,20 @@ def invoke_bounded(kind: str, text: str | bytes, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_the_files_that_are_mutated_are_sound(kind, tmp_path) -> None:
-    assert invoke_bounded(kind, SOUND[kind], tmp_path) == ""
+def test_unmutated_files_are_valid(kind, tmp_path) -> None:
+    assert invoke_bounded(kind, VALID_FILES[kind], tmp_path) == ""
 
 
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_file_is_refused(name, kind, tmp_path) -> None:
-    """Each was a traceback in some kind of file, or took the machine's memory, or minutes."""
+def test_hostile_file_is_refused(name, kind, tmp_path) -> None:
+    """These files once led to a traceback, or needed too much memory or time."""
     assert invoke_bounded(kind, HOSTILE[name], tmp_path)
 
 
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("path", ["/dev/zero", ".", "nowhere/file.yaml", "zero\0byte", "a" * 5000])
-def test_a_file_that_cannot_be_read_is_refused(path, kind) -> None:
+def test_unreadable_file_is_refused(path, kind) -> None:
     with pytest.raises(UserError) as caught:
         READERS[kind](Path(path))
     assert caught.value.code
@@ -86,11 +86,11 @@ def test_a_file_that_cannot_be_read_is_refused(path, kind) -> None:
 
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("examples", [60, pytest.param(1000, marks=pytest.mark.slow)])
-def test_a_mutated_file_is_read_or_refused(examples, kind, tmp_path_factory) -> None:
+def test_mutated_file_is_read_or_refused(examples, kind, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp(kind)
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(st.one_of(mutated(SOUND[kind]), st.text(max_size=80)))
+    @given(st.one_of(mutated(VALID_FILES[kind]), st.text(max_size=80)))
     def check(text: str) -> None:
         invoke_bounded(kind, text, folder)
 

@@ -1,4 +1,4 @@
-"""Files that cannot be written or read: one message, and before any work."""
+"""Unwritable and unreadable files: one message before any work."""
 
 import subprocess
 import sys
@@ -22,18 +22,18 @@ FOLDERS = [["feasible", "papers", "--plot"], ["feasible", "papers", "--csv"], ["
 
 
 def read_options(words: list[str]) -> None:
-    """Reads a command line, and runs nothing of it."""
+    """Parse a command line without running the command."""
     verb: click.Command = app
     context = click.Context(app)
     while isinstance(verb, click.Group):
-        found = verb.get_command(context, words.pop(0))
-        assert found is not None
-        verb = found
+        subcommand = verb.get_command(context, words.pop(0))
+        assert subcommand is not None
+        verb = subcommand
     verb.make_context("verb", words)
 
 
 @pytest.mark.parametrize("words", FILES + FOLDERS, ids=" ".join)
-def test_what_cannot_be_written_is_found_with_the_options(words: list[str], tmp_path: Path) -> None:
+def test_unwritable_output_is_refused_by_the_option(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     bad = [tmp_path / "file" / "inside", tmp_path / ("x" * 300), tmp_path / "nul\0",
            tmp_path / "file" / "a" / "b"]
@@ -48,7 +48,7 @@ def test_what_cannot_be_written_is_found_with_the_options(words: list[str], tmp_
                          [["cost", "x" * 300], ["check", "x" * 300], ["study", "front", "x" * 300],
                           ["train", "y" * 300, "--out", "new"], ["cost", "/"],
                           ["check", "/dev/null/x"]])
-def test_what_cannot_be_read_is_one_message(arguments: list[str], tmp_path: Path) -> None:
+def test_unreadable_input_is_one_message(arguments: list[str], tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "scalesearch", *arguments], cwd=tmp_path,
                           capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "Traceback" not in done.stderr and done.stderr.strip(

@@ -1,4 +1,4 @@
-"""``scalesearch score``: the scores of a training again, on any files; ``translate`` decodes as it was scored."""
+"""``scalesearch score`` and the decoding of ``scalesearch translate``."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.train.conftest import recipe, tiny
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two trainings, scored with a beam and a penalty of their own, beside their text."""
+    """Two training runs with their own decoding options, next to their text."""
     where = tmp_path_factory.mktemp("scored")
     corpus = load_data(str(write_text(where)))
     for seed in (1, 2):
@@ -34,18 +34,26 @@ def text_of(place: Path, split: str = "test") -> list[str]:
     return ["--source", str(place / f"{split}.en"), "--target", str(place / f"{split}.de")]
 
 
-def test_the_scores_of_a_training_come_back(place: Path) -> None:
+def test_scores_of_training_are_reproduced(place: Path) -> None:
     done = run(score_verb, place / "model1", *text_of(place), "--samples", "50", "--json")
     assert done.exit_code == 0, done.exception
-    found = json.loads(done.stdout)["models"][0]
-    wanted = json.loads((place / "model1" / "result.json").read_text())["metrics"]["test"]
-    assert found["decoding"] == wanted["decoding"] == "beam 3, log-probability / length^0.3"
-    assert [found[name]["score"] for name in ("bleu", "chrf")] == [wanted["bleu"], wanted["chrf"]]
-    assert found["chrf"]["half"] > 0 and found["chrf"]["p"] is None and "bs:50" in found["bleu"][
-        "signature"]
+    model_scores = json.loads(done.stdout)["models"][0]
+    expected = json.loads((place / "model1" / "result.json").read_text())["metrics"]["test"]
+    assert (
+        model_scores["decoding"] == expected["decoding"] == "beam 3, log-probability / length^0.3"
+    )
+    assert [model_scores[name]["score"] for name in ("bleu", "chrf")] == [
+        expected["bleu"],
+        expected["chrf"],
+    ]
+    assert (
+        model_scores["chrf"]["half"] > 0
+        and model_scores["chrf"]["p"] is None
+        and "bs:50" in model_scores["bleu"]["signature"]
+    )
 
 
-def test_models_are_tested_against_the_first(place: Path) -> None:
+def test_models_are_compared_with_the_first(place: Path) -> None:
     models = [place / "model1", place / "model2", place / "model1"]
     done = run(score_verb, *models, *text_of(place), "--samples", "50", "--json")
     assert done.exit_code == 0, done.exception
@@ -58,19 +66,21 @@ def test_models_are_tested_against_the_first(place: Path) -> None:
         "\n", "")
 
 
-def test_an_ensemble_is_scored_beside_its_members(place: Path) -> None:
+def test_ensemble_is_scored_with_its_members(place: Path) -> None:
     models = [place / "model1", place / "model2"]
     done = run(score_verb, *models, *text_of(place), "--samples", "50", "--ensemble", "--json")
     *members, together = json.loads(done.stdout)["models"]
     assert [row["model"] for row in members] == list(map(str, models))
     assert together["model"] == " + ".join(map(str, models)) and together["chrf"]["p"] is not None
     shown = run(score_verb, *models, *text_of(place), "--samples", "50", "--ensemble").stdout
-    assert "1 + 2: (beam" in shown or "1 + 2: (greedy" in shown, "an ensemble decodes by its first member's settings"
+    assert "1 + 2: (beam" in shown or "1 + 2: (greedy" in shown, (
+        "an ensemble decodes by its first member's settings"
+    )
     alone = run(score_verb, models[0], *text_of(place), "--samples", "50", "--ensemble", "--json")
     assert len(json.loads(alone.stdout)["models"]) == 1
 
 
-def test_models_of_two_vocabularies_translate_apart_alone(place: Path, tmp_path: Path) -> None:
+def test_models_with_two_vocabularies_are_no_ensemble(place: Path, tmp_path: Path) -> None:
     other = (place / "data.yaml").read_text().replace("vocab: 60", "vocab: 58")
     (place / "other.yaml").write_text(other)
     train(tiny(), load_data(str(place / "other.yaml")), recipe(), tmp_path / "other")
@@ -80,7 +90,7 @@ def test_models_of_two_vocabularies_translate_apart_alone(place: Path, tmp_path:
 
 @pytest.mark.parametrize("task, metrics", [("translation", ("bleu", "chrf", "tokenized_bleu")),
                                            ("summarization", ("rougeL", "rouge1", "rouge2"))])
-def test_models_of_tokenized_text_are_scored_by_its_words(
+def test_models_of_tokenized_text_are_scored_on_tokens(
         task: str, metrics: tuple[str, ...], tmp_path: Path) -> None:
     corpus = corpus_of(TASKS[task], tmp_path, tokenized=True)
     result = train(tiny(), corpus, recipe(steps=30), tmp_path / "model")
@@ -95,24 +105,24 @@ def test_models_of_tokenized_text_are_scored_by_its_words(
 
 
 @pytest.mark.parametrize("task", ["correction", "summarization"])
-def test_other_tasks_say_why_they_have_no_intervals(task: str, tmp_path: Path) -> None:
+def test_other_tasks_report_missing_intervals(task: str, tmp_path: Path) -> None:
     train(tiny(), corpus_of(TASKS[task], tmp_path), recipe(), tmp_path / "model")
     sides = ["--source", str(tmp_path / "validation.a"), "--target", str(tmp_path / "validation.b")]
-    found = json.loads(run(score_verb, tmp_path / "model", *sides, "--json").stdout)
-    [note], [model] = found["notes"], found["models"]
+    report = json.loads(run(score_verb, tmp_path / "model", *sides, "--json").stdout)
+    [note], [model] = report["notes"], report["models"]
     assert task in note and "No intervals" in note and not any(
         "half" in model[name] for name in TASKS[task].metrics)
     assert all(model[name]["signature"] for name in TASKS[task].metrics)
-    said = run(score_verb, tmp_path / "model", *sides).stdout
-    assert "No intervals" in said and model[
-        next(iter(TASKS[task].metrics))]["signature"][:20] in said
+    output = run(score_verb, tmp_path / "model", *sides).stdout
+    assert "No intervals" in output and model[
+        next(iter(TASKS[task].metrics))]["signature"][:20] in output
 
 
-def test_translations_that_are_too_short_are_said_to_be(place: Path, tmp_path: Path) -> None:
+def test_short_translations_are_reported(place: Path, tmp_path: Path) -> None:
     lines = (place / "test.en").read_text().splitlines()
-    said = run(translate_verb, place / "model1", text="\n".join(lines)).stdout.splitlines()
+    output = run(translate_verb, place / "model1", text="\n".join(lines)).stdout.splitlines()
     # an empty reference would be refused
-    pairs = [(line, words) for line, words in zip(lines, said) if words]
+    pairs = [(line, words) for line, words in zip(lines, output) if words]
     files = {name: tmp_path / name for name in ("source", "same", "long")}
     files["source"].write_text("".join(f"{line}\n" for line, _ in pairs))
     files["same"].write_text("".join(f"{words}\n" for _, words in pairs))
@@ -131,26 +141,26 @@ def test_translations_that_are_too_short_are_said_to_be(place: Path, tmp_path: P
         "long") and "shorter" not in shown("same")
 
 
-def test_files_that_do_not_match_are_refused(place: Path, tmp_path: Path) -> None:
+def test_files_of_different_length_are_refused(place: Path, tmp_path: Path) -> None:
     short = tmp_path / "short.de"
     short.write_text("eins\n")
-    said = run(score_verb, place / "model1", "--source", str(place / "test.en"), "--target",
+    output = run(score_verb, place / "model1", "--source", str(place / "test.en"), "--target",
                str(short))
     with refuses("unequal-lines", "short.de has 1"):
-        raise said.exception
+        raise output.exception
 
 
-def test_translate_decodes_as_the_model_was_scored(place: Path, tmp_path: Path) -> None:
+def test_translate_uses_decoding_options_of_scoring(place: Path, tmp_path: Path) -> None:
     lines = (place / "test.en").read_text()
-    said = run(translate_verb, place / "model1", text=lines)
+    output = run(translate_verb, place / "model1", text=lines)
     same = run(translate_verb, place / "model1", "--beam", "3", "--length-penalty", "0.3",
                text=lines)
-    assert said.stdout == same.stdout
+    assert output.stdout == same.stdout
     done = run(translate_verb, place / "model1", "--output", tmp_path / "out.de", text=lines)
-    assert done.stdout == "" and (tmp_path / "out.de").read_text() == said.stdout
+    assert done.stdout == "" and (tmp_path / "out.de").read_text() == output.stdout
 
 
-def test_several_translations_a_line(place: Path) -> None:
+def test_n_best_translations_per_line(place: Path) -> None:
     lines = "one red dog\n\nthe old house\n"
     several = run(translate_verb, place / "model1", "--nbest", "3", text=lines).stdout
     rows = [row.split("\t") for row in several.splitlines()]
@@ -160,7 +170,10 @@ def test_several_translations_a_line(place: Path) -> None:
             rows[4][2]] == best and float(rows[0][1]) >= float(rows[1][1]) >= float(rows[2][1])
     [first, *_] = run(translate_verb, place / "model1", "--nbest", "2", "--json",
                       text=lines).stdout.splitlines()
-    assert [one["translation"] for one in json.loads(first)["nbest"]] == [rows[0][2], rows[1][2]]
+    assert [hypothesis["translation"] for hypothesis in json.loads(first)["nbest"]] == [
+        rows[0][2],
+        rows[1][2],
+    ]
     with refuses("nbest-above-beam", "beam 3"):
         raise run(translate_verb, place / "model1", "--nbest", "4", text=lines).exception
     for penalty in ("nan", "1000"):
@@ -169,21 +182,21 @@ def test_several_translations_a_line(place: Path) -> None:
                       text=lines).exception
 
 
-def test_lines_are_translated_in_lists_that_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_translated_in_bounded_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(translator, "MAX_CHARACTERS_PER_CHUNK", 10)
     monkeypatch.setattr(translator, "MAX_LINES_PER_CHUNK", 3)
-    given = ["12345", "12345", "1", "", "", "", "123456789012", "1"]
-    groups = list(translator._chunk_lines(given))
-    assert [line for group in groups for line in group] == given and list(map(len, groups)) == [
+    lines = ["12345", "12345", "1", "", "", "", "123456789012", "1"]
+    groups = list(translator._chunk_lines(lines))
+    assert [line for group in groups for line in group] == lines and list(map(len, groups)) == [
         3, 3, 1, 1]
 
 
-def test_a_line_without_an_end_is_refused(place: Path) -> None:
+def test_endless_line_is_refused(place: Path) -> None:
     with refuses("line-too-long", "line 2"):
         raise run(translate_verb, place / "model1", text="one\n" + "a" * 3_000_000).exception
 
 
-def test_empty_files_and_no_beam_are_refused(place: Path, tmp_path: Path) -> None:
+def test_empty_files_and_zero_beam_are_refused(place: Path, tmp_path: Path) -> None:
     (empty := tmp_path / "empty").write_text("")
     with refuses("nothing-to-score"):
         raise run(score_verb, place / "model1", "--source", empty, "--target", empty).exception

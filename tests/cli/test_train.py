@@ -1,4 +1,4 @@
-"""``scalesearch train`` and ``scalesearch translate``, as a user calls them."""
+"""The commands ``scalesearch train`` and ``scalesearch translate``."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ RECIPE = ["--set", "recipe.steps=6", "--set", "recipe.max_tokens=200", "--set", 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A data file beside its text."""
+    """A data file next to its text."""
     return write_text(tmp_path)
 
 
@@ -41,8 +41,16 @@ def test_train_then_translate(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = trained(data, out, "--seed", "4")
     assert done.exit_code == 0, done.output
-    for said in ("validation", "test", "tok:13a", "greedy", "tokens per CPU-second", "seed 4", "update"):
-        assert said in done.output
+    for text in (
+        "validation",
+        "test",
+        "tok:13a",
+        "greedy",
+        "tokens per CPU-second",
+        "seed 4",
+        "update",
+    ):
+        assert text in done.output
     lines = "one red dog\n\n   \nthe old house 7\n"
     for beam in ("1", "3"):
         plain = run(translate_verb, out, "--beam", beam, text=lines)
@@ -56,14 +64,14 @@ def test_train_then_translate(data: Path, tmp_path: Path) -> None:
         assert objects[1]["score"] is None and objects[0]["score"] < 0
 
 
-def test_json_is_one_object_on_standard_output(data: Path, tmp_path: Path) -> None:
+def test_json_output_is_one_object(data: Path, tmp_path: Path) -> None:
     done = trained(data, tmp_path / "out", "--json")
-    found = json.loads(done.stdout)
-    assert found["state"] == "complete" and found["steps"] == 6
-    assert found == json.loads((tmp_path / "out" / "result.json").read_text())
+    report = json.loads(done.stdout)
+    assert report["state"] == "complete" and report["steps"] == 6
+    assert report == json.loads((tmp_path / "out" / "result.json").read_text())
 
 
-def test_a_folder_is_used_again_only_on_purpose(data: Path, tmp_path: Path) -> None:
+def test_existing_run_needs_resume_or_overwrite(data: Path, tmp_path: Path) -> None:
     first = trained(data, tmp_path / "out", "--json")
     again = trained(data, tmp_path / "out")
     assert isinstance(again.exception, UserError) and "--resume" in str(again.exception)
@@ -71,7 +79,7 @@ def test_a_folder_is_used_again_only_on_purpose(data: Path, tmp_path: Path) -> N
                               "--resume").stdout) == json.loads(first.stdout)
 
 
-def test_nothing_to_resume_is_said(data: Path, tmp_path: Path) -> None:
+def test_missing_run_is_reported(data: Path, tmp_path: Path) -> None:
     done = trained(data, tmp_path / "out", "--json", "--resume")
     assert done.exit_code == 0
     assert done.stderr.startswith(f"nothing to resume in {tmp_path / 'out'}; starting from the "
@@ -82,7 +90,7 @@ def test_nothing_to_resume_is_said(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", ["-1", str(2**32)])
-def test_a_seed_that_no_generator_takes_leaves_no_folder(
+def test_invalid_seed_leaves_no_folder(
         data: Path, tmp_path: Path, seed: str) -> None:
     done = trained(data, tmp_path / "out", "--seed", seed)
     assert (done.exit_code, (tmp_path / "out").exists()) == (
@@ -90,7 +98,7 @@ def test_a_seed_that_no_generator_takes_leaves_no_folder(
 
 
 @pytest.mark.parametrize("resume", [[], ["--resume"]])
-def test_a_folder_with_other_files_is_refused(
+def test_folder_with_other_files_is_refused(
         data: Path, tmp_path: Path, resume: list[str]) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -103,7 +111,7 @@ def test_a_folder_with_other_files_is_refused(
     assert trained(data, out, *resume).exit_code == 0
 
 
-def test_a_changed_setting_is_refused_before_anything_is_written(
+def test_changed_setting_is_refused_before_writing(
         data: Path, tmp_path: Path) -> None:
     from scalesearch.train import checkpoint
 
@@ -118,7 +126,7 @@ def test_a_changed_setting_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize(
-    ("option", "text", "said"),
+    ("option", "text", "message"),
     [("--data", "data:\n  source: en\n  targt: de\n", ":3:3: unknown key `targt`"),
      ("--data", "builtin: grammar\npairs: 0\n", ":2:8: pairs: 0 is out of bounds"),
      ("--data", "data: {source: [}\n", ":1:17: not YAML"),
@@ -129,20 +137,20 @@ def test_a_changed_setting_is_refused_before_anything_is_written(
       "/data.yaml:3:8: data: train: "),
      ("--recipe", "steps: 3\nlrr: 1\n", ":2:1: unknown key `lrr`"),
      ("--recipe", "# nothing\n", ": the file is empty")])
-def test_mistakes_in_a_file_are_pointed_to(data: Path, tmp_path: Path, option: str, text: str,
-                                           said: str) -> None:
+def test_errors_in_files_have_positions(data: Path, tmp_path: Path, option: str, text: str,
+                                           message: str) -> None:
     data.write_text(text)
     done = run(train_verb, "transformer", *SMALL, option, data, "--out", tmp_path / "out")
-    assert isinstance(done.exception, UserError) and said in str(done.exception)
+    assert isinstance(done.exception, UserError) and message in str(done.exception)
 
 
-def test_a_failed_training_says_why_and_exits_with_1(data: Path, tmp_path: Path) -> None:
+def test_failed_training_exits_with_1(data: Path, tmp_path: Path) -> None:
     done = trained(data, tmp_path / "out", "--set", "recipe.lr=1e30", "--set", "recipe.warmup=0",
                    "--set", "recipe.clip_norm=0")
     assert done.exit_code == 1 and "failed: the loss is" in done.output
 
 
-def test_a_recipe_file_stands_beside_settings(data: Path, tmp_path: Path) -> None:
+def test_recipe_file_can_be_combined_with_set(data: Path, tmp_path: Path) -> None:
     file = tmp_path / "recipe.yaml"
     file.write_text("recipe: {preset: quick, steps: 3, max_tokens: 200, threads: 1}\n")
     done = run(train_verb, "transformer", "--data", data, *SMALL, "--recipe", file, "--set",
@@ -151,7 +159,7 @@ def test_a_recipe_file_stands_beside_settings(data: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "text"),
     [
         (["--recipe", "quik"], "presets are quick, short, base"),
         (["--set", "recipe.lrr=1"], "--set recipe.lrr=1: unknown key `lrr`"),
@@ -160,14 +168,14 @@ def test_a_recipe_file_stands_beside_settings(data: Path, tmp_path: Path) -> Non
         (["--set", "widht=3"], "widht"),
     ],
 )
-def test_mistakes_are_said_before_anything_is_trained(
-        data: Path, tmp_path: Path, args: list[str], said: str) -> None:
+def test_invalid_options_are_reported_before_training(
+        data: Path, tmp_path: Path, args: list[str], text: str) -> None:
     done = trained(data, tmp_path / "out", *args)
-    assert isinstance(done.exception, UserError) and said in str(done.exception)
+    assert isinstance(done.exception, UserError) and text in str(done.exception)
     assert not (tmp_path / "out" / "result.json").exists()
 
 
-def test_translate_refuses_what_is_no_checkpoint_and_no_text(data: Path, tmp_path: Path) -> None:
+def test_translate_refuses_invalid_checkpoint_and_text(data: Path, tmp_path: Path) -> None:
     missing = run(translate_verb, tmp_path / "nothing", text="x\n")
     assert isinstance(missing.exception, UserError) and "no checkpoint" in str(missing.exception)
     trained(data, tmp_path / "out")
@@ -176,7 +184,7 @@ def test_translate_refuses_what_is_no_checkpoint_and_no_text(data: Path, tmp_pat
                       UserError) and "line 2: not UTF-8 at byte 2" in str(bad.exception)
 
 
-def test_a_language_model_shows_its_perplexities_and_translates_nothing(tmp_path: Path) -> None:
+def test_language_model_has_perplexities_and_no_translations(tmp_path: Path) -> None:
     for split, count in (("train", 60), ("val", 8), ("test", 8)):
         (tmp_path
          / f"{split}.txt").write_text("".join(f"{ENGLISH[i % 5]} {i}\n" for i in range(count)))
@@ -187,8 +195,8 @@ def test_a_language_model_shows_its_perplexities_and_translates_nothing(tmp_path
     done = run(train_verb, "transformer", "--data", file, *only, *RECIPE, "--out", tmp_path / "out",
                "--set", "recipe.measure=both")
     assert done.exit_code == 0, done.output
-    for said in ("Perplexity per", "window:16|stride:8", "windows", "latency: ", "memory: "):
-        assert said in done.output
+    for text in ("Perplexity per", "window:16|stride:8", "windows", "latency: ", "memory: "):
+        assert text in done.output
     refused = run(translate_verb, tmp_path / "out", text="a\n")
     assert isinstance(refused.exception, UserError) and "language-model" in str(refused.exception)
     wrong = run(train_verb, "transformer", "--data", file, *SMALL, *RECIPE, "--out",
@@ -197,18 +205,18 @@ def test_a_language_model_shows_its_perplexities_and_translates_nothing(tmp_path
                       UserError) and "needs `model: decoder-only`" in str(wrong.exception)
 
 
-@pytest.mark.parametrize("beside", [True, False])
-def test_the_data_of_a_training_is_a_data_file(
-        data: Path, beside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_data_file", [True, False])
+def test_data_of_a_run_is_a_data_file(
+        data: Path, is_data_file: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(data.parent)
     corpus = load_data(data.name)
-    left = data.parent / "data.json" if beside else data.parent / "model/data.json"
+    left = data.parent / "data.json" if is_data_file else data.parent / "model/data.json"
     left.parent.mkdir(exist_ok=True)
     left.write_text(json.dumps(corpus.to_json()))
     assert load_data(str(left)).to_json()["hash"] == corpus.to_json()["hash"]
 
 
-def test_lines_of_standard_input_are_read_as_those_of_files_and_cut_to_the_model_s_room(
+def test_standard_input_is_read_and_truncated_like_files(
         data: Path, tmp_path: Path) -> None:
     positions = ["--set", "embedding.positions=learned", "--set", "embedding.max_length=60"]
     assert trained(data, tmp_path / "out", *positions).exit_code == 0

@@ -1,6 +1,6 @@
-"""The fenced blocks of a Markdown file, and what is to be done with each.
+"""Fenced blocks of a Markdown file and their marks.
 
-What stands in a comment on the line above a block says it::
+A comment on the line above a block is its mark::
 
     <!-- file: small.yaml -->       the block is this file
     <!-- run -->                    shell lines or Python to run; lines after `$ command` are what it prints
@@ -36,7 +36,7 @@ DRAWN = re.compile(r"[\d─-╿]|^\s*…\s*$")  # numbers, and the lines of tabl
 
 @dataclass(frozen=True)
 class Block:
-    """``mark`` is what the comment above says, empty where there is none; ``line`` is that of the fence, from 1."""
+    """A block: ``mark`` is the comment above it or empty, ``line`` the line of its fence."""
 
     document: str
     line: int
@@ -46,51 +46,59 @@ class Block:
 
     @property
     def where(self) -> str:
-        """The document and the line."""
+        """Document and line, as in error messages."""
         return f"{self.document}:{self.line}"
 
     @property
     def shell(self) -> bool:
-        """Whether it holds commands."""
+        """Whether the block contains commands."""
         return self.language in ("", "console", "sh", "bash")
 
     @property
     def steps(self) -> list[tuple[str, list[str]]]:
-        """Each command with the lines that it is shown to print."""
+        """Commands with the output that the block shows."""
         lines = self.text.replace("\\\n", " ").splitlines()
         if self.language != "console":
             return [(line, []) for line in lines if line.strip() and not line.startswith("#")]
-        found: list[tuple[str, list[str]]] = []
+        commands_found: list[tuple[str, list[str]]] = []
         for line in lines:
             if line.startswith("$ "):
-                found.append((line[2:], []))
+                commands_found.append((line[2:], []))
             else:
-                found[-1][1].append(line)
-        return found
+                commands_found[-1][1].append(line)
+        return commands_found
 
 
 def blocks(document: str) -> list[Block]:
     """The fenced blocks of ``document``, a path in the repository."""
     text = (ROOT / document).read_text(encoding="utf-8")
-    return [Block(document, text.count("\n", 0, match.start()) + 1, match["mark"] or "", match["language"],
-                  match["text"])
-            # those are Sphinx's
-            for match in FENCE.finditer(text) if not match["language"].startswith("{")]
+    return [
+        Block(
+            document,
+            text.count("\n", 0, match.start()) + 1,
+            match["mark"] or "",
+            match["language"],
+            match["text"],
+        )
+        # those are Sphinx's
+        for match in FENCE.finditer(text)
+        if not match["language"].startswith("{")
+    ]
 
 
 def commands(line: str) -> list[list[str]]:
     """The words of each command of a pipe, without comments, redirections and variables set before it."""
-    found: list[list[str]] = [[]]
+    pipe: list[list[str]] = [[]]
     for word in shlex.split(line, comments=True):
         if word == "|":
-            found.append([])
-        elif found[-1] or not re.fullmatch(r"\w+=.*", word):
-            found[-1].append(word)
-    return [words[: words.index("<")] if "<" in words else words for words in found]
+            pipe.append([])
+        elif pipe[-1] or not re.fullmatch(r"\w+=.*", word):
+            pipe[-1].append(word)
+    return [words[: words.index("<")] if "<" in words else words for words in pipe]
 
 
 def same(shown: list[str], printed: str) -> bool:
-    """Whether a command printed what is shown, up to blanks at the end of lines and what ``…`` leaves out."""
+    """Whether output equals the shown lines, up to trailing blanks and ``…``."""
     pattern = "".join(r"(?:.*\n)*?" if line.strip() == REST
                       else ".*".join(map(re.escape, line.rstrip().split(REST))) + "\n"
                       for line in _trimmed(shown))
@@ -100,11 +108,15 @@ def same(shown: list[str], printed: str) -> bool:
 
 
 def _trimmed(lines: list[str]) -> list[str]:
-    """Without the empty lines at the end."""
+    """Lines without empty lines at the end."""
     return _trimmed(lines[:-1]) if lines and not lines[-1].strip() else lines
 
 
 def missing(shown: list[str], printed: str) -> list[str]:
-    """The lines of words alone, without any number, that are shown and were not printed."""
-    said = {" ".join(line.split()) for line in printed.splitlines()}
-    return [line for line in shown if not DRAWN.search(line) and " ".join(line.split()) not in said]
+    """Shown lines without numbers that were not printed."""
+    printed_lines = {" ".join(line.split()) for line in printed.splitlines()}
+    return [
+        line
+        for line in shown
+        if not DRAWN.search(line) and " ".join(line.split()) not in printed_lines
+    ]

@@ -1,4 +1,4 @@
-"""Every command that the documents name, run or not, is one that there is: verbs, options, files, scripts, links."""
+"""Commands, options, files, scripts and links in documents exist."""
 
 import re
 import tomllib
@@ -25,7 +25,7 @@ MADE = re.compile(r"runs/|export-|[A-Z_]+$|best$")
 
 
 def _lines() -> Iterator[tuple[str, str, bool]]:
-    """Where, what, and whether it may be a part: each line of a block of shell, each command in the running text."""
+    """Place, words and completeness of each command in blocks and text."""
     for document in DOCUMENTS:
         if document == GENERATED:
             continue
@@ -44,44 +44,48 @@ WORDS = [(where, words, part) for where, line, part in LINES for words in comman
 
 
 def _of(program: str) -> list[tuple[str, list[str], bool]]:
-    return [one for one in WORDS if one[1][0] == program]
+    return [item for item in WORDS if item[1][0] == program]
 
 
-def test_there_is_something_to_look_at():
+def test_documents_have_commands():
     assert len(_of("scalesearch")) > 40 and len(_of("python")) > 10 and len(_of("make")) > 3
 
 
 @pytest.mark.parametrize(("where", "words", "open_ended"), _of("scalesearch"),
                          ids=lambda value: str(value)[:60])
-def test_the_verb_the_options_and_the_files_exist(where, words, open_ended):
+def test_commands_options_and_files_exist(where, words, open_ended):
     verb = app
-    rest = [word for word in words[1:] if word != REST]
+    arguments = [word for word in words[1:] if word != REST]
     context = click.Context(app)
     while isinstance(verb, click.Group):
-        assert rest, f"{where}: {' '.join(words)} names no verb"
-        verb = verb.get_command(context, rest[0]) if rest[0] != "--help" else click.Command("help")
-        assert verb is not None, f"{where}: there is no verb {rest[0]}"
-        name = rest[0]
-        rest = rest[1:]
+        assert arguments, f"{where}: {' '.join(words)} names no verb"
+        verb = (
+            verb.get_command(context, arguments[0])
+            if arguments[0] != "--help"
+            else click.Command("help")
+        )
+        assert verb is not None, f"{where}: unknown command {arguments[0]}"
+        name = arguments[0]
+        arguments = arguments[1:]
     try:
-        given = verb.make_context(name, rest).params
+        params = verb.make_context(name, arguments).params
     except click.MissingParameter:
         assert open_ended, f"{where}: {' '.join(words)} leaves out what must be given"
         return
     except click.ClickException as error:
         raise AssertionError(f"{where}: {' '.join(words)}: {error.message}") from None
     for key in FILES:
-        for file in _texts(given.get(key)):
+        for file in _texts(params.get(key)):
             _there(where, file, KINDS.get(key, "spaces"))
 
 
 def _texts(value: object) -> list[str]:
     return [
-        str(one) for one in value] if isinstance(value, tuple) else [str(value)] if value else []
+        str(item) for item in value] if isinstance(value, tuple) else [str(value)] if value else []
 
 
 def _there(where: str, name: str, kind: str) -> None:
-    """A file is shipped, or written by a page itself, or a word in capitals for the reader's own."""
+    """Check that a file is shipped, written by the page, or a placeholder in capitals."""
     written = {block.mark.removeprefix("file:").strip() for page in WALK for block in blocks(page)}
     if MADE.match(name) or name in written:
         return
@@ -93,41 +97,43 @@ def _there(where: str, name: str, kind: str) -> None:
 
 @pytest.mark.parametrize(("where", "words", "open_ended"), _of("python"),
                          ids=lambda value: str(value)[:60])
-def test_the_benchmarks_exist_and_know_their_options(where, words, open_ended):
+def test_benchmarks_and_their_options_exist(where, words, open_ended):
     script = ROOT / words[1]
     assert script.is_file(), f"{where}: no {words[1]}"
     text = script.read_text(encoding="utf-8")
-    beside = (script.parent / f"{name}.py"
+    files = (script.parent / f"{name}.py"
               for name in re.findall(r"^(?:from|import) (\w+)", text, re.M))
-    text += "".join(file.read_text(encoding="utf-8") for file in beside if file.is_file())
+    text += "".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
     for option in words[2:]:
         assert not option.startswith(
             "--") or f'"{option}"' in text, f"{where}: {words[1]} has no {option}"
 
 
-def test_make_and_pip_know_what_is_asked_of_them():
+def test_make_targets_and_extras_exist():
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
     assert {words[1] for _, words, _ in _of("make")} <= set(targets)
     extras = tomllib.loads(
         (ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    asked = re.findall(r"scalesearch\[([\w,-]+)\]",
+    extra_lists = re.findall(r"scalesearch\[([\w,-]+)\]",
                        "".join((ROOT / page).read_text(encoding="utf-8") for page in WALK))
-    assert asked and {extra for one in asked for extra in one.split(",")} <= set(extras)
+    assert extra_lists and {extra for names in extra_lists for extra in names.split(",")} <= set(
+        extras
+    )
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_links_and_pictures_lead_somewhere(document):
+def test_links_and_images_exist(document):
     text = (ROOT / document).read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.S)):
         path, _, anchor = target.partition("#")
-        there = (ROOT / document).parent / path if path else ROOT / document
-        assert there.is_file(), f"{document}: no {target}"
+        target = (ROOT / document).parent / path if path else ROOT / document
+        assert target.is_file(), f"{document}: no {target}"
         assert not anchor or anchor in _anchors(
-            there.read_text(encoding="utf-8")), f"{document}: no heading {target}"
+            target.read_text(encoding="utf-8")), f"{document}: no heading {target}"
 
 
 def _anchors(text: str) -> set[str]:
-    """As GitHub makes them of headings."""
+    """Anchors that GitHub generates from headings."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -136,20 +142,20 @@ def _spaces() -> str:
     return (ROOT / "docs/guides/spaces.md").read_text(encoding="utf-8")
 
 
-def test_every_word_of_the_language_is_shown():
-    known = set(re.findall(r"[\w-]+", _spaces())) | set(re.findall(r"\w+", _spaces()))
+def test_all_keys_of_spaces_are_documented():
+    documented = set(re.findall(r"[\w-]+", _spaces())) | set(re.findall(r"\w+", _spaces()))
     keys = set(_names(architecture_schema()))
-    assert keys | set(FUNCTIONS) <= known, sorted({*keys, *FUNCTIONS} - known)
+    assert keys | set(FUNCTIONS) <= documented, sorted({*keys, *FUNCTIONS} - documented)
     table = (ROOT / "docs/concepts/protocols.md").read_text(encoding="utf-8")
     assert all(f"| `{name}` |" in table for name in PROTOCOL_NAMES)
 
 
-def test_the_table_of_keys_has_every_word_and_every_kind():
+def test_table_of_keys_is_complete():
     assert undocumented(architecture_schema(), _spaces()) == []
 
 
-def test_a_kind_without_its_row_is_noticed():
-    """A new feed-forward kind, a new word and a new key of words are each missed."""
+def test_missing_row_is_reported():
+    """A new feed-forward block, a new option and a new key are reported as missing."""
     kinds = {"maxout": SchemaGroup({"pieces": SchemaField("size", default="2")}),
              "relu": SchemaGroup()}
     words = {"norm": SchemaField("word", ("pre", "post", "sandwich")),
@@ -160,14 +166,15 @@ def test_a_kind_without_its_row_is_noticed():
 
 
 def undocumented(schema: SchemaGroup, text: str) -> list[str]:
-    """Words and kinds of keys that no row of the table of keys names beside its key."""
+    """Options of keys that no row of the table of keys names next to its key."""
     table = re.search(r"^\| key \| values \|\n\|.*?\n((?:\|.*\n)+)", text, re.M)
     rows = [row.split(" | ", 1) for row in table[1].splitlines()]
     codes = [tuple(set(re.findall(r"`([^`]+)`", cell)) for cell in row) for row in rows]
     missing = []
     for path, words in _choices(schema, ""):
-        named = [right
-                 for left, right in codes if path in left or f"….{path.rpartition('.')[2]}" in left]
+        named = [
+            right for left, right in codes if path in left or f"….{path.rpartition('.')[2]}" in left
+        ]
         if "pg" in path:  # its kinds are those of feed-forward networks
             words &= {"none"}
         if lost := [word for word in sorted(words) if not any(word in right for right in named)]:
@@ -176,11 +183,11 @@ def undocumented(schema: SchemaGroup, text: str) -> list[str]:
 
 
 def _choices(group: SchemaGroup, path: str) -> Iterator[tuple[str, set[str]]]:
-    """Each key that is a choice among words, with the words; ``path`` leaves variants out."""
+    """Keys that are a choice among words, with the words; ``path`` has no variants."""
     if group.variants:
         yield path, set(group.variants)
-    inside = [(name, child) for one in (group, *group.variants.values())
-              for name, child in one.fields.items()]
+    inside = [(name, child) for child_group in (group, *group.variants.values())
+              for name, child in child_group.fields.items()]
     for name, child in inside:
         where = f"{path}.{name}" if path else name
         if isinstance(child, SchemaGroup):
@@ -190,7 +197,7 @@ def _choices(group: SchemaGroup, path: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def _names(group: SchemaGroup) -> Iterator[str]:
-    """Every key, kind, word and schedule that a space file may hold."""
+    """All keys, block names, options and schedules of space files."""
     for name, child in group.fields.items():
         yield name
         if isinstance(child, SchemaField):

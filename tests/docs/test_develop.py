@@ -1,4 +1,4 @@
-"""The pages for developers: their files are written, their Python is run, in an empty folder for each page."""
+"""Files and Python blocks of the pages for developers run in an empty folder."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ PAGES = sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs/develop").g
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_shows_runs(page: str, tmp_path: Path) -> None:
+def test_blocks_of_page_run(page: str, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
                                 "OMP_NUM_THREADS": "1"}
     for block in blocks(page):

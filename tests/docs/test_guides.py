@@ -1,4 +1,4 @@
-"""What the guides say to run does run, each block on its own."""
+"""Blocks of the guides run one by one."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ def runs():
 
 
 @pytest.mark.parametrize("block", runs())
-def test_what_a_guide_says_to_run_runs(block, tmp_path, monkeypatch):
+def test_blocks_of_guides_run(block, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     done = subprocess.run([sys.executable, "-c", block.text], cwd=tmp_path, capture_output=True,
                           text=True, timeout=600)
@@ -25,6 +25,8 @@ def test_what_a_guide_says_to_run_runs(block, tmp_path, monkeypatch):
     assert set(done.stdout.split()) == {"True"}  # what each block finds out about itself
 
 
-def test_blocks_of_guides_say_what_is_to_be_done_with_them():
-    found = [(guide, block) for guide in GUIDES for block in blocks(guide)]
-    assert found and all(block.mark.partition(":")[0] in ("run", "no run") for _, block in found)
+def test_blocks_of_guides_have_marks():
+    blocks_found = [(guide, block) for guide in GUIDES for block in blocks(guide)]
+    assert blocks_found and all(
+        block.mark.partition(":")[0] in ("run", "no run") for _, block in blocks_found
+    )

@@ -1,4 +1,4 @@
-"""The notebooks run, cell by cell, and show what they are kept with."""
+"""Notebooks run cell by cell and give their saved outputs."""
 
 import pytest
 
@@ -14,28 +14,30 @@ def wide(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_costs_and_what_fits_come_out_as_they_are_kept(wide):
+def test_outputs_of_cost_notebook_equal_saved_outputs(wide):
     notebook = read(FOLDER / "small.ipynb")
     for cell, outputs in run(notebook):
-        kept = [{key: value for key, value in one.items() if key != "execution_count"}
-                for one in cell["outputs"]]
+        kept = [{key: value for key, value in output.items() if key != "execution_count"}
+                for output in cell["outputs"]]
         assert outputs == kept, "".join(cell["source"])
 
 
 @pytest.mark.slow
-def test_a_study_comes_to_a_front_and_a_figure(wide):
-    shown = [one for _, outputs in run(read(FOLDER / "study.ipynb")) for one in outputs]
-    data = [one["data"] for one in shown if "data" in one]
+def test_study_notebook_has_front_and_figure(wide):
+    shown = [output for _, outputs in run(read(FOLDER / "study.ipynb")) for output in outputs]
+    data = [output["data"] for output in shown if "data" in output]
     assert set().union(*data) == TYPES and (wide / "runs" / "tour" / "report.html").is_file()
-    assert any("Front of tour" in "".join(one["text/plain"]) for one in data)
+    assert any("Front of tour" in "".join(output["text/plain"]) for output in data)
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.ipynb")), ids=lambda file: file.name)
-def test_every_cell_is_kept_with_what_it_shows(file):
+def test_all_cells_have_saved_outputs(file):
     notebook = read(file)
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     assert all(cell["outputs"] for cell in code) and (
         notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
-    data = [one["data"] for cell in code for one in cell["outputs"] if "data" in one]
-    assert all(set(one) <= TYPES for one in data) and any("text/html" in one for one in data)
+    data = [output["data"] for cell in code for output in cell["outputs"] if "data" in output]
+    assert all(set(output) <= TYPES for output in data) and any(
+        "text/html" in output for output in data
+    )

@@ -1,4 +1,4 @@
-"""The page on Python: its examples run, as one session in one folder, and it names everything that there is."""
+"""Examples of the page on Python run, and the page names the whole API."""
 
 import doctest
 import inspect
@@ -19,7 +19,7 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def walk(folder, monkeypatch, slow):
-    """Runs the page's examples, in order; those marked slow where ``slow``."""
+    """Run the examples of the page in order; slow examples only with ``slow``."""
     monkeypatch.chdir(folder)
     names = {}
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
@@ -34,18 +34,18 @@ def walk(folder, monkeypatch, slow):
     return runner
 
 
-def test_the_quick_examples_hold(tmp_path, monkeypatch):
+def test_quick_examples(tmp_path, monkeypatch):
     runner = walk(tmp_path, monkeypatch, slow=False)
     assert runner.tries > 30 and runner.failures == 0
 
 
 @pytest.mark.slow
-def test_all_examples_hold(tmp_path, monkeypatch):
+def test_all_examples(tmp_path, monkeypatch):
     runner = walk(tmp_path, monkeypatch, slow=True)
     assert runner.tries > 50 and runner.failures == 0
 
 
-def test_the_page_names_everything():
+def test_page_names_all_public_names():
     text = (ROOT / PAGE).read_text(encoding="utf-8")
     code = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`|```.*?```", text, flags=re.S))))
     assert [name for name in ss.__all__ if name not in code] == []

@@ -1,4 +1,4 @@
-"""The site builds without a warning, and its generated pages are current."""
+"""The site builds without warnings, and its generated pages are current."""
 
 import subprocess
 import sys
@@ -11,8 +11,8 @@ from tools.pages import stale
 WORDS = 1200
 
 
-def test_the_site_builds_without_a_warning(tmp_path):
-    """Links, headings, pictures, and that each page is in a table of contents."""
+def test_site_builds_without_warnings(tmp_path):
+    """Links, headings and images are valid, and each page is in a table of contents."""
     pytest.importorskip("myst_parser")
     pytest.importorskip("furo")
     done = subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "docs",
@@ -21,9 +21,9 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert "scalesearch" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
-def test_the_pages_that_the_package_writes_are_current():
+def test_generated_pages_are_current():
     assert stale() == [], "run `python tools/pages.py` and commit docs"
 
 
-def test_the_readme_is_short():
+def test_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= WORDS

@@ -1,13 +1,11 @@
-"""What the README and the pages after it say to type works, and prints what they show.
+"""Commands of the README and the tutorial work and print the shown output.
 
-All blocks of these pages are walked through once, in order, in one empty folder: files are written
-under their names, commands run there by bash, each by the interpreter that runs the tests, or on
-the short walk within this process where it is one of ours alone.
+All blocks run once, in order, in one empty folder. Files are written under their names. Commands
+run in bash with the interpreter of the tests, or in this process if only this package is called.
 
-So that this takes well under a minute, the walk is a short one: in the study file of the tour,
-SHORT puts fewer pairs and a handful of updates in place of the page's, and `study run` is given
-FEWER trials. `pytest -m slow tests/docs` walks at full length, with the blocks marked slow as well,
-and holds the tour to its five minutes of CPU time.
+The default is a short run: in the study file of the tour, SHORT replaces the numbers of pairs and
+updates, and `study run` gets FEWER trials. `pytest -m slow tests/docs` also runs slow blocks, and
+checks that the tour takes at most five minutes of CPU time.
 """
 
 import os
@@ -38,7 +36,7 @@ FIVE_MINUTES = 300.0
 
 @dataclass
 class Walk:
-    """A walk through the pages: what each command came to, by the place of its block."""
+    """A run of all blocks: results of commands by the position of their block."""
 
     folder: Path
     full: bool
@@ -47,7 +45,7 @@ class Walk:
         default_factory=dict)
 
     def go(self) -> "Walk":
-        """Through every block."""
+        """Run all blocks."""
         (self.folder / "bin").mkdir()
         entry = self.folder / "bin" / "scalesearch"
         entry.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m scalesearch "$@"\n')
@@ -63,7 +61,7 @@ class Walk:
         return self
 
     def write(self, block: Block) -> None:
-        """The file that a block is."""
+        """Write the file of a block."""
         name = block.mark.removeprefix("file:").strip()
         text = block.text
         for long, short in ({} if self.full else SHORT.get(name, {})).items():
@@ -72,12 +70,14 @@ class Walk:
         (self.folder / name).write_text(text, encoding="utf-8")
 
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
-        """One command, in the folder of the walk."""
+        """Run one command in the folder of the run."""
         if not self.full and "study run" in command and "--dry-run" not in command:
             command += FEWER
-        ours, *others = commands(command)
-        if not self.full and ours[0] == "scalesearch" and not others:
-            return within(self.folder, *ours[1:], XDG_CACHE_HOME=str(self.folder), COLUMNS="80")
+        arguments, *others = commands(command)
+        if not self.full and arguments[0] == "scalesearch" and not others:
+            return within(
+                self.folder, *arguments[1:], XDG_CACHE_HOME=str(self.folder), COLUMNS="80"
+            )
         path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
         names = {"PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
                  "XDG_CACHE_HOME": str(self.folder), "MPLCONFIGDIR": matplotlib.get_cachedir(),
@@ -124,31 +124,31 @@ def full(tmp_path_factory):
 
 
 @pytest.mark.parametrize("block", _runs(slow=False), ids=lambda block: block.where)
-def test_what_the_pages_say_to_type_works(short, block):
+def test_commands_of_pages_work(short, block):
     _check(short, block)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", _runs(slow=True), ids=lambda block: block.where)
-def test_it_works_at_full_length(full, block):
+def test_commands_work_at_full_length(full, block):
     _check(full, block)
 
 
 @pytest.mark.slow
-def test_the_tour_takes_five_minutes_of_one_core(full):
+def test_tour_takes_five_cpu_minutes(full):
     tour = [seconds
             for where, seconds in full.seconds.items()
             if where.startswith("docs/tutorials/first-search.md")]
     assert len(tour) > 8 and sum(tour) < FIVE_MINUTES
 
 
-def test_the_tour_leaves_what_it_says(short):
+def test_tour_writes_its_files(short):
     for name in ("figures/bleu-vs-params.png", "report.html", "best/architecture.yaml",
                  "best/record.json"):
         assert (short.folder / name).stat().st_size > 100, name
 
 
-def test_every_space_of_the_pages_is_sound(short):
+def test_spaces_of_pages_are_valid(short):
     names = [block.mark.removeprefix("file:").strip()
              for block in WALKED if block.mark.startswith("file:")]
     spaces = [
@@ -160,7 +160,7 @@ def test_every_space_of_the_pages_is_sound(short):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_block_says_what_is_to_be_done_with_it(document):
+def test_all_blocks_have_marks(document):
     for block in blocks(document):
         kind, _, reason = block.mark.partition(":")
         where = f"{document}:{block.line}"
@@ -171,32 +171,35 @@ def test_every_block_says_what_is_to_be_done_with_it(document):
             "", "results vary", "any output", "slow"), f"{where}: {reason}"
 
 
-def test_files_of_data_are_read(monkeypatch):
+def test_data_files_of_pages_are_valid(monkeypatch):
     monkeypatch.setenv("CORPUS", "text")
-    found = [block.text for block in PAGES if block.mark == "check: data"]
-    assert found
-    for text in found:
+    blocks_found = [block.text for block in PAGES if block.mark == "check: data"]
+    assert blocks_found
+    for text in blocks_found:
         for part in _apart(text, "data:"):
-            given = yaml.safe_load(part)
-            DataSpec.from_mapping(given.get("data", given))
+            keys = yaml.safe_load(part)
+            DataSpec.from_mapping(keys.get("data", keys))
 
 
-def test_parts_of_studies_are_read(tmp_path):
-    found = [block.text for block in PAGES if block.mark == "check: study"]
-    assert len(found) > 1
-    for text in found:
+def test_parts_of_studies_are_valid(tmp_path):
+    blocks_found = [block.text for block in PAGES if block.mark == "check: study"]
+    assert len(blocks_found) > 1
+    for text in blocks_found:
         for part in _apart(text, "teacher:"):
-            given = {key: value for key, value in STUDY.items() if f"\n{key}:" not in f"\n{part}"}
+            keys = {key: value for key, value in STUDY.items() if f"\n{key}:" not in f"\n{part}"}
             file = tmp_path / "study.yaml"
-            file.write_text("".join(f"{key}: {value}\n" for key, value in given.items()) + part,
+            file.write_text("".join(f"{key}: {value}\n" for key, value in keys.items()) + part,
                             encoding="utf-8")
             read_study(file)
 
 
 def _apart(text: str, key: str) -> list[str]:
-    """``text`` cut before each line that begins with ``key``, where there are several."""
-    starts = [at
-              for at in range(len(text))
-              if text.startswith(key, at) and text[at - 1 : at] in ("", "\n")]
-    return [text[at:to]
-            for at, to in zip(starts, [*starts[1:], len(text)])] if len(starts) > 1 else [text]
+    """Parts of ``text`` before each line that begins with ``key``."""
+    starts = [position
+              for position in range(len(text))
+              if text.startswith(key, position) and text[position - 1 : position] in ("", "\n")]
+    return (
+        [text[position:to] for position, to in zip(starts, [*starts[1:], len(text)])]
+        if len(starts) > 1
+        else [text]
+    )

@@ -1,4 +1,4 @@
-"""A trained model of a second, once for all tests of exports."""
+"""A model trained for a second, shared by all tests of exports."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ __all__ = ["corpus", "trained_folder"]
 
 @pytest.fixture(scope="session")
 def trained_folder(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished training."""
+    """Folder of a finished training run."""
     folder = tmp_path_factory.mktemp("trained") / "model"
     train(tiny(width=32, embedding__tie="all"), corpus, recipe(steps=40, max_tokens=400), folder)
     return folder

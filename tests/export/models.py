@@ -16,26 +16,26 @@ LONGEST = 12
 
 
 class Words:
-    """A vocabulary without a sentencepiece model."""
+    """A tokenizer without a sentencepiece model."""
 
     vocab_size = VOCAB
 
     def pieces(self) -> list[tuple[str, float]]:
-        """Entries and their scores."""
+        """Entries of the vocabulary and their scores."""
         return [(piece, 0.0)
                 for piece in ("<pad>", "<unk>", "<s>", "</s>",
-                              *(f"w{at}" for at in range(4, VOCAB)))]
+                              *(f"w{index}" for index in range(4, VOCAB)))]
 
 
 def architecture(**changes: Any) -> ModelSpec:
-    """A tiny one, whose stacks differ in sizes."""
+    """A tiny architecture whose stacks differ in size."""
     small = {"encoder__heads": 4, "encoder__score_heads": 4, "encoder__head_dim": 3,
              "decoder__ffn__hidden": 12}
     return assemble(transformer_config(**(small | changes)))
 
 
 def untrained(chosen: ModelSpec, ends: float = 4.0) -> Checkpoint:
-    """Random weights, none of them a constant, from which greedy translations differ."""
+    """A checkpoint with random, non-constant weights that gives distinct translations."""
     model = build_model(chosen.block, vocab=VOCAB).eval()
     rng = torch.Generator().manual_seed(5)
     with torch.no_grad():
@@ -48,13 +48,13 @@ def untrained(chosen: ModelSpec, ends: float = 4.0) -> Checkpoint:
 
 
 def sentences(count: int) -> list[list[int]]:
-    """Source ids, EOS last."""
+    """Random source ids that end with EOS."""
     rng = Random(3)
     return [[*rng.choices(range(4, VOCAB), k=rng.randint(1, LONGEST)), EOS] for _ in range(count)]
 
 
 def most(trained: Checkpoint, rows: list[list[int]]) -> list[int]:
-    """The limits of translations of ``rows``."""
+    """Maximum lengths of translations of ``rows``."""
     padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-    found: list[int] = length_limits(trained.model, padded).tolist()
-    return found
+    limits: list[int] = length_limits(trained.model, padded).tolist()
+    return limits

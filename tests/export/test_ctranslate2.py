@@ -1,4 +1,4 @@
-"""CTranslate2's artifacts: the same greedy tokens as the model, whatever it is made of; what is stored, and how."""
+"""Models exported to CTranslate2: equal greedy tokens, and the stored variables."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,12 @@ import pytest
 import torch
 
 from scalesearch.cost import load_protocol
-from scalesearch.cost.artifact import CONFIG_BYTES, artifact_bytes, json_piece_overhead_bytes, mean_piece_bytes
+from scalesearch.cost.artifact import (
+    CONFIG_BYTES,
+    artifact_bytes,
+    json_piece_overhead_bytes,
+    mean_piece_bytes,
+)
 from scalesearch.export.ctranslate2_ import CTranslate2Format
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.library import find_file
@@ -87,7 +92,7 @@ CASES = {
                                   "share.encoder.ffn": "one"},
     "biases on shared layers": {"adapt": "bias", "encoder.depth": 4,
                                 "share.encoder.attention": "cycle(2)"},
-    "a borrowing decoder": {"share.decoder.cross": "encoder.attention[i]",
+    "a decoder with tied attention": {"share.decoder.cross": "encoder.attention[i]",
                             "share.decoder.ffn": "encoder.ffn[1 - i]", "share.norms": "follow",
                             "decoder.heads": 4, "decoder.score_heads": 4, "decoder.head_dim": 3,
                             "decoder.ffn.hidden": 16, "decoder.interleaved": True}}
@@ -99,33 +104,33 @@ def flat(changes: dict[str, object]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
-def test_greedy_tokens_are_the_models(changes: dict[str, object], tmp_path: Path) -> None:
-    wanted = same_tokens(untrained(architecture(**flat(changes))), tmp_path)
-    assert len(set(map(tuple, wanted))) > 5 < len(
-        set(map(len, wanted))), "they say something, and end of themselves"
+def test_greedy_tokens_equal_the_model(changes: dict[str, object], tmp_path: Path) -> None:
+    expected = same_tokens(untrained(architecture(**flat(changes))), tmp_path)
+    assert len(set(map(tuple, expected))) > 5 < len(
+        set(map(len, expected))), "they say something, and end of themselves"
 
 
 @pytest.mark.parametrize("name", ["plain", "edgeformer"])
-def test_greedy_tokens_of_shipped_architectures_are_the_models(name: str, tmp_path: Path) -> None:
+def test_greedy_tokens_of_shipped_architectures_equal_the_model(name: str, tmp_path: Path) -> None:
     space = read_space(find_file(f"small/{name}", "spaces")).with_overrides({"width": "32"})
     assert len(set(map(tuple,
                        same_tokens(untrained(space.single_architecture(), ends=1), tmp_path)))) > 5
 
 
 def same_tokens(trained: Checkpoint, tmp_path: Path) -> list[list[int]]:
-    """Checks that an artifact says what its model does, which is returned."""
+    """Check that an artifact gives the tokens of its model; return these tokens."""
     format = CTranslate2Format()
     assert not format.unsupported_reasons(trained.architecture.block)
     format.write(trained, tmp_path, "none")
     limits = most(trained, ROWS)
-    wanted = TorchDecoder(trained.model).greedy(ROWS, limits)
-    assert format.open_decoder(tmp_path, 1).greedy(ROWS, limits) == wanted
-    return wanted
+    expected = TorchDecoder(trained.model).greedy(ROWS, limits)
+    assert format.open_decoder(tmp_path, 1).greedy(ROWS, limits) == expected
+    return expected
 
 
 @pytest.fixture(scope="module")
 def deep() -> object:
-    """Layers that share, interleaved."""
+    """A checkpoint with interleaved shared layers."""
     return untrained(architecture(encoder__depth=4, share__encoder__attention="one",
                                   share__encoder__ffn="cycle(2)", decoder__interleaved=True,
                                   share__decoder__ffn="one"))
@@ -133,85 +138,95 @@ def deep() -> object:
 
 @pytest.mark.parametrize("quantize", CTranslate2Format.quantizations)
 @pytest.mark.parametrize("longest", [LENGTH, 40, 1024])
-def test_a_model_file_is_as_large_as_foretold(deep, quantize, longest, tmp_path):
-    """But for the numbers beside the weights, of each of which some bytes are estimated."""
+def test_size_of_model_file_is_predicted(deep, quantize, longest, tmp_path):
+    """Up to estimated bytes of the scalars next to the weights."""
     CTranslate2Format().write(replace(deep, max_source_length=longest), tmp_path, quantize)
     protocol = load_protocol({"vocab": VOCAB, "artifact": f"ctranslate2-{quantize}",
                               "longest": longest})
     assert load_protocol(protocol.to_json()) == protocol == protocol.with_lengths(30, 30, VOCAB)
     vocabulary = round(VOCAB * (mean_piece_bytes(VOCAB) + json_piece_overhead_bytes(VOCAB)))
-    told = artifact_bytes(deep.architecture.block, protocol) - vocabulary - CONFIG_BYTES
-    assert abs(told - (tmp_path / "model.bin").stat().st_size) < 300
+    estimated = artifact_bytes(deep.architecture.block, protocol) - vocabulary - CONFIG_BYTES
+    assert abs(estimated - (tmp_path / "model.bin").stat().st_size) < 300
 
 
 @pytest.mark.parametrize("quantize", CTranslate2Format.quantizations)
-def test_stored_is_what_the_plan_says(deep, quantize, tmp_path):
-    """Of equal variables one, and of each the bytes that the plan's docstring counts; the model stays as it was."""
+def test_stored_variables_equal_the_plan(deep, quantize, tmp_path):
+    """Equal variables are stored once, with the planned bytes; the model is unchanged."""
     before = [weight.clone() for weight in deep.model.parameters()]
     CTranslate2Format().write(deep, tmp_path, quantize)
-    assert all(torch.equal(one, other) for one, other in zip(before, deep.model.parameters()))
+    assert all(torch.equal(weight, other) for weight, other in zip(before, deep.model.parameters()))
     stored: dict[object, object] = {}
-    made = plan_variables(deep.architecture.block, VOCAB, LONGEST)
-    variables = sorted(made.variables, key=lambda variable: variable.name)
+    plan = plan_variables(deep.architecture.block, VOCAB, LONGEST)
+    variables = sorted(plan.variables, key=lambda variable: variable.name)
     head = 0
     for variable in variables:
         first = stored.setdefault((variable.sharing_key, variable.shape), variable)
         head += len(variable.name) + len(first.name) + 6 if first is not variable else 0
-    scales = [("float32", one.shape[0]) if quantize == "int8" else ("float32", 1)
-              for one in stored.values() if one.is_quantized and quantize in ("int8", "int16")]
+    scales = [
+        ("float32", variable.shape[0]) if quantize == "int8" else ("float32", 1)
+        for variable in stored.values()
+        if variable.is_quantized and quantize in ("int8", "int16")
+    ]
     size = {"int8": 1, "int16": 2, "bf16": 2, "none": 4}[quantize]
-    wanted = sum(torch.Size(one.shape).numel()
-                 * (size if one.is_quantized else 2 if quantize == "bf16" else 4)
-                 for one in stored.values()) + sum(4 * count for _, count in scales)
-    head += sum(len(one.name) + 8 + 4 * len(one.shape) for one in stored.values())
+    expected = sum(torch.Size(variable.shape).numel()
+                 * (size if variable.is_quantized else 2 if quantize == "bf16" else 4)
+                 for variable in stored.values()) + sum(4 * count for _, count in scales)
+    head += sum(len(variable.name) + 8 + 4 * len(variable.shape) for variable in stored.values())
     if quantize in ("int8", "int16"):
-        head += sum(len(one.name) + 14 + 4 * (quantize == "int8")
-                    for one in stored.values() if one.is_quantized)
+        head += sum(len(variable.name) + 14 + 4 * (quantize == "int8")
+                    for variable in stored.values() if variable.is_quantized)
     whole = (tmp_path / "model.bin").stat().st_size
-    assert 0 < whole - wanted - head < 60 * (len(made.scalars)
+    assert 0 < whole - expected - head < 60 * (len(plan.scalars)
                                              + 3), "scalars, and the file's own head"
-    names = {one.name for one in stored.values()}
+    names = {variable.name for variable in stored.values()}
     assert "encoder/layer_1/self_attention/linear_0/weight" not in names
-    assert {f"encoder/layer_{at}/ffn/linear_0/weight" for at in (0, 1, 2, 3)} & names == {
-        f"encoder/layer_{at}/ffn/linear_0/weight" for at in (0, 1)}
+    assert {f"encoder/layer_{layer}/ffn/linear_0/weight" for layer in (0, 1, 2, 3)} & names == {
+        f"encoder/layer_{layer}/ffn/linear_0/weight" for layer in (0, 1)}
 
 
 @pytest.mark.parametrize("quantize", ["int8", "int16", "bf16"])
-def test_quantized_artifacts_say_nearly_the_same(deep, quantize, tmp_path):
+def test_quantized_artifacts_give_similar_tokens(deep, quantize, tmp_path):
     CTranslate2Format().write(deep, tmp_path, quantize)
     limits = most(deep, ROWS)
-    wanted, found = (decoder.greedy(ROWS, limits)
+    expected, decoded = (decoder.greedy(ROWS, limits)
                      for decoder in (TorchDecoder(deep.model),
                                      CTranslate2Format().open_decoder(tmp_path, 1)))
-    first = sum(one[:1] == other[:1] for one, other in zip(wanted, found))
+    first = sum(expected_ids[:1] == other[:1] for expected_ids, other in zip(expected, decoded))
     near = 0.7 if WIDE_SUMS or quantize == "bf16" else 0.2  # by chance, hardly any
-    assert first > len(ROWS) * near and all(len(ids) <= limit for ids, limit in zip(found, limits))
+    assert first > len(ROWS) * near and all(
+        len(ids) <= limit for ids, limit in zip(decoded, limits)
+    )
 
 
-def test_a_beam_finds_scored_translations_within_the_limits(deep, tmp_path):
+def test_beam_search_returns_scores_within_limits(deep, tmp_path):
     CTranslate2Format().write(deep, tmp_path, "none")
     limits = most(deep, ROWS)
-    found = CTranslate2Format().open_decoder(tmp_path, 1).beam_search(
+    decoded = CTranslate2Format().open_decoder(tmp_path, 1).beam_search(
         ROWS, limits, DecodingOptions(4, 1.0, n_best=2))
-    ours = TorchDecoder(deep.model).beam_search(ROWS, limits, DecodingOptions(4, 1.0, n_best=2))
-    for row, limit in zip(found, limits):
+    expected_beams = TorchDecoder(deep.model).beam_search(
+        ROWS, limits, DecodingOptions(4, 1.0, n_best=2)
+    )
+    for row, limit in zip(decoded, limits):
         (_, best), (_, second) = row
         assert best >= second and all(len(ids) <= limit and not {0, 2, 3} & set(ids)
                                       for ids, _ in row)
-    assert sum(one[0][0] == other[0][0] for one, other in zip(found, ours)) > len(ROWS) // 4
+    assert (
+        sum(hypotheses[0][0] == other[0][0] for hypotheses, other in zip(decoded, expected_beams))
+        > len(ROWS) // 4
+    )
 
 
 @pytest.mark.parametrize(("quantize", "flags", "noted"),
                          [("int8", "avx2", True), ("int8", "avx2 avx512_vnni", False),
                           ("int8", "avx_vnni", False), ("none", "avx2", False)])
-def test_int8_without_vnni_is_said_to_be_less_exact(
+def test_int8_without_vnni_has_accuracy_note(
         quantize, flags, noted, deep, tmp_path, monkeypatch):
     CTranslate2Format().write(deep, tmp_path, quantize)
     monkeypatch.setattr("scalesearch.export.ctranslate2_.read_cpuinfo", lambda: {"flags": flags})
     assert ("VNNI" in CTranslate2Format().open_decoder(tmp_path, 1).accuracy_note) == noted
 
 
-def test_tokens_beyond_the_positions_of_the_artifact_are_an_error(deep, tmp_path):
+def test_too_many_tokens_are_an_error(deep, tmp_path):
     CTranslate2Format().write(deep, tmp_path, "none")
     with refuses("too-long", "positions", "request fewer tokens"):
         CTranslate2Format().open_decoder(tmp_path, 1).decode_fixed_length(ROWS[:1], 2000, 1)
@@ -240,6 +255,6 @@ def test_tokens_beyond_the_positions_of_the_artifact_are_an_error(deep, tmp_path
      ({"embedding": "adaptive", "embedding.cutoffs": (20,), "embedding.factor": 2,
        "embedding.tie": "none", "vocab": VOCAB}, "embedding.source.table: AdaptiveEmbedding"),
      ({"model": "decoder-only"}, "decoder: the runtime's translator needs an encoder")])
-def test_what_has_no_exact_lowering_is_refused_by_its_part(changes, where):
-    found = find_unsupported_parts(architecture(**flat(changes)).block)
-    assert any(where in reason for reason in found), found
+def test_unsupported_parts_are_refused(changes, where):
+    decoded = find_unsupported_parts(architecture(**flat(changes)).block)
+    assert any(where in reason for reason in decoded), decoded

@@ -1,4 +1,4 @@
-"""Export: what is written, verified, refused; the verb; artifacts that translate."""
+"""Export: files, verification, refusals, the command, and translation by artifacts."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ LINES = "the red dog sees the house\n\none old cat runs\n"
 
 
 class Wrong(ArtifactDecoder):
-    """One that swaps the first two tokens of every ``every``-th sentence."""
+    """A decoder that returns wrong tokens for each ``every``-th sentence."""
 
     def __init__(self, inner: ArtifactDecoder, every: int) -> None:
         self.inner = inner
@@ -39,28 +39,28 @@ class Wrong(ArtifactDecoder):
         self.seen = 0
 
     def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
-        found = self.inner.greedy(source_ids, max_lengths)
-        self.seen += len(found)
-        return [[9, 9] if (self.seen + at) % self.every == 0 else row
-                for at, row in enumerate(found)]
+        decoded = self.inner.greedy(source_ids, max_lengths)
+        self.seen += len(decoded)
+        return [[9, 9] if (self.seen + index) % self.every == 0 else row
+                for index, row in enumerate(decoded)]
 
     def beam_search(self, rows: list[list[int]], limits: list[int],
                     search: object) -> list[RankedHypotheses]:
-        raise AssertionError("greedy alone is verified")
+        raise AssertionError("only greedy search is verified")
 
     def decode_fixed_length(self, rows: list[list[int]], length: int, beam: int) -> None:
-        raise AssertionError("what is verified is not timed")
+        raise AssertionError("verification measures no time")
 
 
 class Right(TorchFormat):
-    """A format whose artifacts are verified, and right."""
+    """A format whose artifacts pass verification."""
 
     name = "right"
     has_decoder = True
 
 
 class Faulty(TorchFormat):
-    """A format whose artifacts are wrong now and then."""
+    """A format whose artifacts fail verification for some sentences."""
 
     name = "faulty"
     has_decoder = True
@@ -71,7 +71,7 @@ class Faulty(TorchFormat):
         return Wrong(super().open_decoder(folder, threads), self.every)
 
 
-def test_a_language_model_is_verified_by_how_it_goes_on(tmp_path: Path) -> None:
+def test_language_model_is_verified_by_continuations(tmp_path: Path) -> None:
     task = TASKS["language-model"]
     corpus = corpus_of(task, tmp_path)
     train(model_for(task), corpus, recipe(steps=30), tmp_path / "model")
@@ -80,8 +80,8 @@ def test_a_language_model_is_verified_by_how_it_goes_on(tmp_path: Path) -> None:
                                           spec_of(task, tmp_path).with_absolute_paths(tmp_path), 5)
     assert len(
         sample.split) == 5 and 0 < sample.split.source_ids.lengths.max() <= corpus.spec.window // 2
-    said = export_model(trained, tmp_path / "out", Right(), "none", sample).verification
-    assert (said["sentences"], said["float"]) == (5, {"different": 0})
+    report = export_model(trained, tmp_path / "out", Right(), "none", sample).verification
+    assert (report["sentences"], report["float"]) == (5, {"different": 0})
     with refuses("export-differs", "5 of 5"):
         export_model(trained, tmp_path / "wrong", Faulty(), "none", sample)
 
@@ -91,27 +91,27 @@ def sample(trained_folder: Path, corpus: Corpus) -> VerificationSample:
     return VerificationSample.from_data(read_checkpoint(trained_folder), corpus.spec, 15)
 
 
-def test_a_training_is_copied_with_its_provenance_and_translates_as_before(
+def test_export_to_torch_keeps_provenance_and_translations(
         trained_folder, tmp_path):
     done = run(verb, trained_folder, "--to", "torch", "--out", tmp_path / "out", "--json")
     assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
+    report = json.loads(done.stdout)
     on_disk = json.loads((tmp_path / "out" / "artifact.json").read_text())
-    assert said == {**on_disk, "folder": str(tmp_path / "out")}
+    assert report == {**on_disk, "folder": str(tmp_path / "out")}
     result = json.loads((trained_folder / "result.json").read_text())
-    origin = said["provenance"]
+    origin = report["provenance"]
     assert (origin["architecture"], origin["seed"]) == (result["architecture_id"], result["seed"])
     assert origin["costs"]["params.total"] == result["n_params"] and origin["protocol"][
         "vocab"] == 80
     assert origin["metrics"]["test"]["bleu_signature"] and origin["data"]["hash"] == result[
         "corpus_hash"]
-    assert said["bytes"] == {file.name: file.stat().st_size for file in trained_folder.iterdir()}
-    one, other = (run(translate_verb, folder, text=LINES).stdout
+    assert report["bytes"] == {file.name: file.stat().st_size for file in trained_folder.iterdir()}
+    translation, expected = (run(translate_verb, folder, text=LINES).stdout
                   for folder in (tmp_path / "out", trained_folder))
-    assert one == other and one.count("\n") == 3
+    assert translation == expected and translation.count("\n") == 3
 
 
-def test_an_artifact_names_no_folder_of_the_machine_that_made_it(tmp_path):
+def test_artifact_has_no_local_path(tmp_path):
     train(tiny(), load_data(write_text(tmp_path)), recipe(), tmp_path / "model")
     assert str(tmp_path) in (tmp_path / "model" / "data.json").read_text()
     done = run(verb, tmp_path / "model", "--to", "ctranslate2", "--quantize", "none", "--out",
@@ -123,7 +123,7 @@ def test_an_artifact_names_no_folder_of_the_machine_that_made_it(tmp_path):
         {"a": ["/x/y/z", "no/path", "/"], "b": 3}) == {"a": ["z", "no/path", "/"], "b": 3}
 
 
-def test_a_study_gives_its_best_or_the_trial_that_is_named(trained_folder, tmp_path):
+def test_study_exports_best_or_named_trial(trained_folder, tmp_path):
     make_driver(tmp_path / "study", make_plan(4)).run()
     for place in (tmp_path / "study" / "trials").iterdir():
         shutil.copytree(trained_folder, place, dirs_exist_ok=True)
@@ -134,8 +134,18 @@ def test_a_study_gives_its_best_or_the_trial_that_is_named(trained_folder, tmp_p
     again = json.loads(run(verb, tmp_path / "study", "2", "--to", "torch", "--out",
                            tmp_path / "two", "--json").stdout)
     assert again["provenance"]["chosen"] == "trial 2, selected by number"
-    cheap = run(verb, tmp_path / "study", "--best", "params.total", "--constraint", "bleu >= 0", "--to",
-                "torch", "--out", tmp_path / "cheap")
+    cheap = run(
+        verb,
+        tmp_path / "study",
+        "--best",
+        "params.total",
+        "--constraint",
+        "bleu >= 0",
+        "--to",
+        "torch",
+        "--out",
+        tmp_path / "cheap",
+    )
     assert "best params.total of the trials with bleu >= 0 (" in cheap.output, cheap.output
     for words, code in ((["--best", "test.bleu"], "selection-on-test"),
                         (["--constraint", "bleu > 1e9"], "nothing-meets"),
@@ -148,7 +158,7 @@ def test_a_study_gives_its_best_or_the_trial_that_is_named(trained_folder, tmp_p
                       *words).exception
 
 
-def test_nothing_is_overwritten_and_nothing_is_left_of_a_failure(
+def test_export_overwrites_nothing_and_failure_leaves_no_files(
         trained_folder, sample, tmp_path, monkeypatch):
     trained = read_checkpoint(trained_folder)
     export_model(trained, tmp_path / "one", TorchFormat(), "none", None)
@@ -164,41 +174,44 @@ def test_nothing_is_overwritten_and_nothing_is_left_of_a_failure(
 
 def test_differences_are_counted_and_scored(trained_folder, sample):
     trained = read_checkpoint(trained_folder)
-    ours = TorchDecoder(trained.model)
-    said = exporting.verify_artifact(trained, sample, ours, Wrong(ours, 3))
+    decoder = TorchDecoder(trained.model)
+    report = exporting.verify_artifact(trained, sample, decoder, Wrong(decoder, 3))
     assert (
-        said["sentences"], said["float"]["different"], said["quantized"]["different"]) == (15, 0, 5)
-    assert said["float"]["chrf"] == said["model"]["chrf"] != said["quantized"]["chrf"]
-    assert said["model"]["bleu_signature"] and said["text"] == sample.name
+        report["sentences"],
+        report["float"]["different"],
+        report["quantized"]["different"],
+    ) == (15, 0, 5)
+    assert report["float"]["chrf"] == report["model"]["chrf"] != report["quantized"]["chrf"]
+    assert report["model"]["bleu_signature"] and report["text"] == sample.name
 
 
-def test_an_artifact_without_our_weights_translates_and_is_scored(
+def test_artifact_without_package_weights_translates(
         trained_folder, corpus, tmp_path, monkeypatch):
-    """By its own decoder: the description beside it has everything else, and no weight of ours is read."""
+    """The format has its own decoder, so the weights of the package are not needed."""
     monkeypatch.setattr("scalesearch.export.formats.FORMAT_CLASSES", {"other": f"{__name__}:Other"})
     monkeypatch.setattr(Other, "kept", trained_folder)
     trained = read_checkpoint(trained_folder)
-    found = export_model(trained, tmp_path / "out", Other(), "none",
+    artifact = export_model(trained, tmp_path / "out", Other(), "none",
                          VerificationSample.from_data(trained, corpus.spec, 20))
     assert not (tmp_path / "out"
-                / "model.safetensors").exists() and found.verification["float"]["different"] == 0
+                / "model.safetensors").exists() and artifact.verification["float"]["different"] == 0
     for beam in (1, 3):
         search = DecodingOptions(beam, trained.recipe.length_penalty)
         lines = LINES.splitlines()
-        wanted = translate_lines(
+        expected = translate_lines(
             trained, lines,
             lambda split, search=search: TorchDecoder(trained.model).translate(split, trained,
                                                                                search))
-        said = run(translate_verb, tmp_path / "out", "--beam", beam, text=LINES).stdout
-        assert said.splitlines() == [best for _, ((best, _), *_) in wanted]
+        report = run(translate_verb, tmp_path / "out", "--beam", beam, text=LINES).stdout
+        assert report.splitlines() == [best for _, ((best, _), *_) in expected]
     sides = ["--source", f"{corpus.spec.validation[0]}.en", "--target",
              f"{corpus.spec.validation[0]}.de", "--beam", 1, "--json"]
     model, = json.loads(run(score_verb, tmp_path / "out", *sides).stdout)["models"]
-    assert model["bleu"]["score"] == found.verification["model"]["bleu"]
+    assert model["bleu"]["score"] == artifact.verification["model"]["bleu"]
 
 
 class Other(ExportFormat):
-    """A format of one file, which names a training."""
+    """A format of one file, which contains the path of a training run."""
 
     name = "other"
     kept = Path()
@@ -213,7 +226,7 @@ class Other(ExportFormat):
         return TorchDecoder(read_checkpoint(Path((folder / "where").read_text())).model)
 
 
-def test_what_a_format_cannot_hold_is_refused_with_those_that_can(trained_folder, tmp_path):
+def test_unsupported_model_is_refused_with_other_formats(trained_folder, tmp_path):
     trained = read_checkpoint(trained_folder)
     gated = replace(trained, architecture=tiny(encoder__gate="QgV", encoder__head_dim=8))
     with refuses("not-exportable", "encoder.attention: the runtime does not support the gate QgV",
@@ -232,20 +245,20 @@ def test_summary_has_compute_type_and_accuracy_note():
         "quantized: bleu 3.14; 1 of 2 sentences differ; computed in int8_float32", "note: no VNNI"]
 
 
-def test_a_training_becomes_an_int8_artifact_beside_a_verified_float_one(trained_folder, tmp_path):
+def test_int8_artifact_and_float_artifact_are_verified(trained_folder, tmp_path):
     pytest.importorskip("ctranslate2")
     out = tmp_path / "out"
     done = run(verb, trained_folder, "--to", "ctranslate2", "--sentences", 12, "--out", out,
                "--json")
     assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
-    assert (said["format"], said["quantization"]) == (
-        "ctranslate2", "int8") and said["versions"]["ctranslate2"]
-    assert said["verification"]["float"]["different"] == 0 and 0 <= said["verification"][
+    report = json.loads(done.stdout)
+    assert (report["format"], report["quantization"]) == (
+        "ctranslate2", "int8") and report["versions"]["ctranslate2"]
+    assert report["verification"]["float"]["different"] == 0 and 0 <= report["verification"][
         "quantized"]["different"] <= 12
-    assert said["verification"]["quantized"]["compute_type"].startswith("int8") and \
-        said["verification"]["float"]["compute_type"] == "float32"
-    assert set(said["bytes"]) == {"model.bin", "config.json", "shared_vocabulary.json"}
+    assert report["verification"]["quantized"]["compute_type"].startswith("int8") and \
+        report["verification"]["float"]["compute_type"] == "float32"
+    assert set(report["bytes"]) == {"model.bin", "config.json", "shared_vocabulary.json"}
     assert not (out / "model.safetensors").exists() and run(
         translate_verb, out, text=LINES).stdout.count("\n") == 3
     (out / "model.bin").write_bytes((out / "model.bin").read_bytes()[:1000])

@@ -1,4 +1,4 @@
-"""Latency of artifacts: measured in turn, fitted, and foretold for others."""
+"""Latency of artifacts: alternating measurement, fit and prediction."""
 
 import json
 import os
@@ -12,7 +12,11 @@ from click.testing import CliRunner
 
 from scalesearch.cli.latency import command
 from scalesearch.cost import evaluate_cost, load_protocol
-from scalesearch.cost.latency_model import DecodingSetup, jackknife_plus_interval, load_latency_model
+from scalesearch.cost.latency_model import (
+    DecodingSetup,
+    jackknife_plus_interval,
+    load_latency_model,
+)
 from scalesearch.export import calibration
 from scalesearch.export.base import ArtifactDecoder
 from scalesearch.export.calibration import (
@@ -43,11 +47,11 @@ SETUP = DecodingSetup(source=6, target=4)
 
 
 class Recorder(ArtifactDecoder):
-    """Notes what it is asked for; takes a tick of the clock."""
+    """A decoder that records its calls and takes one tick of the clock."""
 
-    def __init__(self, name: str, said: list[str]) -> None:
+    def __init__(self, name: str, calls: list[str]) -> None:
         self.name = name
-        self.said = said
+        self.said = calls
 
     def greedy(self, source_ids, max_lengths):
         raise NotImplementedError
@@ -59,31 +63,31 @@ class Recorder(ArtifactDecoder):
         self.said.append(self.name)
 
 
-def test_artifacts_are_measured_in_turn_forwards_and_backwards_after_a_warm_up() -> None:
-    said: list[str] = []
+def test_artifacts_are_measured_alternately_after_warm_up() -> None:
+    calls: list[str] = []
     wall = count()
     cpu = count(0, 2)
-    decoders = {name: Recorder(name, said) for name in "abc"}
-    found = list(measure_rounds(decoders, dict.fromkeys("abc", VOCAB), SETUP, 3,
+    decoders = {name: Recorder(name, calls) for name in "abc"}
+    rounds = list(measure_rounds(decoders, dict.fromkeys("abc", VOCAB), SETUP, 3,
                                 clocks=(wall.__next__, cpu.__next__)))
     assert "".join(
-        said[3 * WARM_UP_ROUNDS :]) == "abccbaabc" and len(said) == 3 * (WARM_UP_ROUNDS + 3)
-    assert found == [dict.fromkeys("abc", (1000.0, 2000.0))] * 3
-    assert [*found[1]] == ["c", "b", "a"]
+        calls[3 * WARM_UP_ROUNDS :]) == "abccbaabc" and len(calls) == 3 * (WARM_UP_ROUNDS + 3)
+    assert rounds == [dict.fromkeys("abc", (1000.0, 2000.0))] * 3
+    assert [*rounds[1]] == ["c", "b", "a"]
     assert len(list(measure_rounds(decoders, dict.fromkeys("abc", VOCAB), SETUP, 3, n_done=2))) == 1
 
 
 @pytest.mark.parametrize(("slower", "unsteady"), [(1.029, False), (1.031, True), (0.9, True)])
-def test_halves_of_the_rounds_that_differ_are_unsteady(slower: float, unsteady: bool) -> None:
-    times = [(10 * (slower if at // 2 % 2 else 1.0), 3.0) for at in range(12)]
-    found = LatencyStatistics.from_times(times)
-    assert (found.is_unstable, found.cpu, found.n_rounds) == (unsteady, 3.0, 12)
-    assert not LatencyStatistics.from_times([(10 * (slower if at % 2 else 1.0), 3.0)
-                                             for at in range(12)]).is_unstable
-    assert found.p50 <= found.p90
+def test_measurement_with_different_halves_is_unstable(slower: float, unsteady: bool) -> None:
+    times = [(10 * (slower if round_index // 2 % 2 else 1.0), 3.0) for round_index in range(12)]
+    statistics = LatencyStatistics.from_times(times)
+    assert (statistics.is_unstable, statistics.cpu, statistics.n_rounds) == (unsteady, 3.0, 12)
+    assert not LatencyStatistics.from_times([(10 * (slower if round_index % 2 else 1.0), 3.0)
+                                             for round_index in range(12)]).is_unstable
+    assert statistics.p50 <= statistics.p90
 
 
-def test_this_process_has_its_cores_back_afterwards() -> None:
+def test_cpu_affinity_is_restored() -> None:
     if not hasattr(os, "sched_getaffinity"):
         pytest.skip("no affinities on this system")
     before = os.sched_getaffinity(0)
@@ -93,7 +97,7 @@ def test_this_process_has_its_cores_back_afterwards() -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_a_forced_translation_takes_so_many_steps_whatever_the_model_says(
+def test_fixed_length_decoding_has_given_number_of_steps(
         beam, tmp_path, monkeypatch) -> None:
     trained = untrained(architecture())
     rows = sentences(3)
@@ -104,24 +108,24 @@ def test_a_forced_translation_takes_so_many_steps_whatever_the_model_says(
     assert next(steps) == 9
     CTranslate2Format().write(trained, tmp_path, "int8")
     decoder = CTranslate2Format().open_decoder(tmp_path, 1)
-    found = []
+    events = []
     run = decoder._run
-    monkeypatch.setattr(decoder, "_run", lambda *args: found.extend(run(*args)))
+    monkeypatch.setattr(decoder, "_run", lambda *args: events.extend(run(*args)))
     decoder.decode_fixed_length(rows, 9, beam)
-    assert [len(ids) for [(ids, _)] in found] == [9] * 3
+    assert [len(ids) for [(ids, _)] in events] == [9] * 3
 
 
 # -- the fit
 
 
 def synthetic(rng: np.random.Generator, rows: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """Features of a device, and its times: linear but for relative noise."""
+    """Features and times of a device: linear with relative noise."""
     values = np.concatenate([np.ones((rows, 1)), rng.lognormal(10, 1, (rows, 5))], 1)
     truth = np.array([2.0, 1e-4, 0, 3e-5, 2e-4, 1e-5])
     return values, values @ truth * (1 + noise * rng.standard_normal(rows))
 
 
-def test_a_device_whose_time_is_linear_in_the_features_is_found_exactly() -> None:
+def test_fit_of_linear_device_is_exact() -> None:
     values, times = synthetic(np.random.default_rng(0), 30, 0)
     assert nonnegative_least_squares(values, times) == pytest.approx(
         [2, 1e-4, 0, 3e-5, 2e-4, 1e-5], abs=1e-12)
@@ -129,20 +133,20 @@ def test_a_device_whose_time_is_linear_in_the_features_is_found_exactly() -> Non
     assert predicted == pytest.approx(times) and without.shape == (30, 6)
 
 
-def test_intervals_hold_nine_of_ten_times_of_a_noisy_device() -> None:
+def test_intervals_cover_90_percent_of_noisy_times() -> None:
     inside = []
     for seed in range(12):
         rng = np.random.default_rng(seed)
         values, times = synthetic(rng, 40, 0.05)
         _, without, predicted = leave_one_out_fit(values, times)
         residuals = np.abs(times / predicted - 1)
-        for one, time in zip(*synthetic(rng, 40, 0.05)):
-            low, high = jackknife_plus_interval(without @ one, residuals)
+        for features, time in zip(*synthetic(rng, 40, 0.05)):
+            low, high = jackknife_plus_interval(without @ features, residuals)
             inside.append(low <= time <= high)
     assert 0.85 <= np.mean(inside) <= 0.96
 
 
-def test_chosen_points_lie_far_apart() -> None:
+def test_selected_points_are_spread() -> None:
     points = np.concatenate([np.random.default_rng(0).normal(size=(50, 2)),
                              [[30.0, 0.0], [-30.0, 0.0], [0.0, 30.0]]])
     assert set(farthest_points(points, 4)) >= {50, 51, 52} and len(
@@ -162,13 +166,13 @@ decoder: { depth: 1 | 2, heads: 2, ffn: { relu: { hidden: 16 | 64 } } }
 
 @pytest.fixture
 def job(tmp_path) -> CalibrationSettings:
-    """A calibration of tiny models."""
+    """A calibration job of tiny models."""
     (tmp_path / "few.yaml").write_text(SPACE)
     return CalibrationSettings("few", "abc", "ctranslate2", "int8", 9, 2, 4, 0, "cpu", SETUP,
                                load_protocol({"vocab": 60}).settings)
 
 
-def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(
+def test_calibration_resumes_and_predicts_all_candidates(
         job, tmp_path, monkeypatch) -> None:
     space = read_space(tmp_path / "few.yaml")
     protocol = load_protocol(job.protocol)
@@ -193,21 +197,23 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(
     fit = calibrate_latency(space, protocol, CTranslate2Format(), job, out)
     assert not work.exists() and fit == load_latency_model(str(out)) and len(fit.candidates) == 9
     first = [json.loads(line) for line in kept.splitlines()]
-    assert all(one["n_rounds"] == 4 and one["id"] in first[0] for one in fit.candidates)
-    held_out = np.array([one["held_out"] for one in fit.candidates])
-    measured = np.array([one["cpu"] for one in fit.candidates])
+    assert all(
+        candidate["n_rounds"] == 4 and candidate["id"] in first[0] for candidate in fit.candidates
+    )
+    held_out = np.array([candidate["held_out"] for candidate in fit.candidates])
+    measured = np.array([candidate["cpu"] for candidate in fit.candidates])
     assert fit.mean_relative_error == pytest.approx(np.abs(measured / held_out - 1).mean())
-    bill = evaluate_cost(space.architecture(space.sample(Random(1))).block,
+    costs = evaluate_cost(space.architecture(space.sample(Random(1))).block,
                 load_protocol({"vocab": 60, "latency": str(out)}))
-    assert bill["latency.predicted"] > 0
-    told = "\n".join(calibration.summarize_fit(fit))
-    assert len(fit.others) == 2 and not {one["id"] for one in fit.others} & {
-        one["id"] for one in fit.candidates}
-    assert all(one["low"] < one["held_out"] < one["high"]
-               for one in fit.others) and "2 held-out models" in told
+    assert costs["latency.predicted"] > 0
+    summary = "\n".join(calibration.summarize_fit(fit))
+    assert len(fit.others) == 2 and not {candidate["id"] for candidate in fit.others} & {
+        candidate["id"] for candidate in fit.candidates}
+    assert all(candidate["low"] < candidate["held_out"] < candidate["high"]
+               for candidate in fit.others) and "2 held-out models" in summary
 
 
-def test_too_small_a_space_cannot_be_calibrated(job, tmp_path) -> None:
+def test_small_space_cannot_be_calibrated(job, tmp_path) -> None:
     space = read_space(find_file("small/plain", "spaces"))
     with refuses("too-few-candidates", "few"):
         calibrate_latency(space, load_protocol(job.protocol), CTranslate2Format(), job,
@@ -215,21 +221,26 @@ def test_too_small_a_space_cannot_be_calibrated(job, tmp_path) -> None:
     assert not (tmp_path / "fit.json.work").exists()
 
 
-def test_a_training_is_measured_as_a_format_and_an_artifact_as_it_is(
+def test_training_run_and_artifact_are_measured(
         trained_folder, tmp_path) -> None:
     out = tmp_path / "model"
     export_model(read_checkpoint(trained_folder), out, TorchFormat(), "none", None)
     words = ["measure", str(trained_folder), str(out), "--source", "5", "--target", "4", "--rounds",
              "4", "--json"]
-    found = json.loads(CliRunner().invoke(command, words, catch_exceptions=False).stdout)
-    assert list(found["measured"]) == [str(trained_folder),
-                                       str(out)] and found["setup"]["target"] == 4
-    assert all(0 < one["p50"] <= one["p90"] and one["n_rounds"] == 4
-               for one in found["measured"].values())
-    assert [
-        one["format"] for one in found["measured"].values()] == ["ctranslate2-int8", "torch-none"]
-    assert [bool(one["computed"]) for one in found["measured"].values()] == [True, False]
-    assert found["device"]["threads"] == 1
+    report = json.loads(CliRunner().invoke(command, words, catch_exceptions=False).stdout)
+    assert list(report["measured"]) == [str(trained_folder),
+                                       str(out)] and report["setup"]["target"] == 4
+    assert all(0 < measurement["p50"] <= measurement["p90"] and measurement["n_rounds"] == 4
+               for measurement in report["measured"].values())
+    assert [measurement["format"] for measurement in report["measured"].values()] == [
+        "ctranslate2-int8",
+        "torch-none",
+    ]
+    assert [bool(measurement["computed"]) for measurement in report["measured"].values()] == [
+        True,
+        False,
+    ]
+    assert report["device"]["threads"] == 1
 
 
 def test_measure_prints_a_table(trained_folder) -> None:
@@ -248,7 +259,7 @@ def test_calibrate_checks_its_options(arguments: list[str], code: str, tmp_path)
                                            str(tmp_path / "fit.json"), *arguments]).exception
 
 
-def test_more_tokens_than_there_are_positions_are_refused(corpus, tmp_path) -> None:
+def test_more_tokens_than_positions_are_refused(corpus, tmp_path) -> None:
     train(tiny(embedding__positions="learned", embedding__max_length=64), corpus, recipe(steps=1),
           tmp_path / "model")
     for source, target, code in ((65, 4, "sentence-too-long"), (5, 65, "too-long")):
@@ -259,10 +270,10 @@ def test_more_tokens_than_there_are_positions_are_refused(corpus, tmp_path) -> N
 
 
 @pytest.mark.slow  # a process that imports everything
-def test_memory_of_decoding_is_of_a_process_of_its_own(trained_folder, tmp_path) -> None:
+def test_memory_is_measured_in_another_process(trained_folder, tmp_path) -> None:
     out = tmp_path / "model"
     export_model(read_checkpoint(trained_folder), out, TorchFormat(), "none", None)
-    found = measure_peak_memory(out, SETUP)
-    assert 0 <= found["own"] < found["peak"]
+    memory = measure_peak_memory(out, SETUP)
+    assert 0 <= memory["own"] < memory["peak"]
     with refuses("not-measured", "lost"):
         measure_peak_memory(tmp_path / "lost", SETUP)

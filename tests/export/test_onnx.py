@@ -1,4 +1,4 @@
-"""ONNX: graphs run by onnxruntime give what the model gives, whatever it is made of."""
+"""ONNX: onnxruntime gives the tokens and scores of the model."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -67,13 +67,13 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
 
 def lively(architecture: ModelSpec, seed: int = 1, vocab: int = V) -> Seq2SeqModel:
     """A random model whose next token depends clearly on source and prefix; no weight is zero."""
-    made = build_model(architecture.block, vocab=vocab, seed=seed).eval()
+    model = build_model(architecture.block, vocab=vocab, seed=seed).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for weight in made.parameters():
+        for weight in model.parameters():
             scale = 0.3 * weight.std(correction=0) + 0.05
             weight += scale * torch.randn(weight.shape, generator=generator)
-    return made
+    return model
 
 
 def exported(model: Seq2SeqModel, folder: Path, to: str = "none") -> TorchDecoder:
@@ -84,41 +84,39 @@ def exported(model: Seq2SeqModel, folder: Path, to: str = "none") -> TorchDecode
 
 
 def sources(seed: int, count: int, longest: int, vocab: int = V) -> list[list[int]]:
-    """Sentences of all lengths, the shortest EOS alone, in no order."""
+    """Random sentences of all lengths in random order; the shortest is only EOS."""
     rng = Random(seed)
     lengths = [0, longest - 1, *(rng.randrange(longest) for _ in range(count - 2))]
     return [[*(rng.randrange(4, vocab) for _ in range(length)), EOS] for length in lengths]
 
 
-def hold_to_the_contract(found: TorchDecoder, model: Seq2SeqModel) -> None:
-    """``found`` decodes as the model: several sentences at once and one alone, greedy and by beams, within limits."""
-    ours = TorchDecoder(model)
+def check_decoder(decoder: TorchDecoder, model: Seq2SeqModel) -> None:
+    """Check that greedy and beam search of a decoder equal the model."""
+    expected = TorchDecoder(model)
     rows = sources(3, 8, 12)
     limits = [3 + 2 * len(row) % 7 for row in rows]
-    assert found.greedy(rows, limits) == ours.greedy(rows, limits)
-    assert found.greedy(rows[:1], [5]) == ours.greedy(rows[:1], [5])
+    assert decoder.greedy(rows, limits) == expected.greedy(rows, limits)
+    assert decoder.greedy(rows[:1], [5]) == expected.greedy(rows[:1], [5])
     search = DecodingOptions(3, 0.6, n_best=2)
-    for one, other in zip(found.beam_search(rows, limits, search),
-                          ours.beam_search(rows, limits, search)):
-        assert [ids for ids, _ in one] == [ids for ids, _ in other]
-        assert [score for _, score in one] == pytest.approx([score for _, score in other], abs=1e-4)
+    for hypotheses, expected_hypotheses in zip(decoder.beam_search(rows, limits, search),
+                          expected.beam_search(rows, limits, search)):
+        assert [ids for ids, _ in hypotheses] == [ids for ids, _ in expected_hypotheses]
+        assert [score for _, score in hypotheses] == pytest.approx(
+            [score for _, score in expected_hypotheses], abs=1e-4)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_decodes_as_the_model(family: str, tmp_path: Path) -> None:
+def test_all_families_decode_like_the_model(family: str, tmp_path: Path) -> None:
     model = lively(assemble(transformer_config(**{"width": 8, **FAMILIES[family]})))
-    hold_to_the_contract(exported(model, tmp_path / "out"), model)
+    check_decoder(exported(model, tmp_path / "out"), model)
 
 
-def test_weights_are_stored_once_and_integers_stay_near_them(
+def test_weights_are_stored_once_and_quantized(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a table that is source, target and output; nothing of it is left in float.
-
-    Their bytes are foretold.
-    """
+    """A shared embedding is stored once and quantized completely; sizes are predicted."""
     size = {"width": 32, **both(depth=1, ffn__hidden=64, head_dim=16)}
     model = lively(assemble(transformer_config(**size)), vocab=300)
-    made = build_graphs(model)
+    graphs = build_graphs(model)
     folders = [tmp_path / "none", tmp_path / "int8"]
     sizes = []
     for name in ("ONNX_GRAPH_BYTES", "ONNX_WEIGHT_ENTRY_BYTES", "ONNX_INTEGER_MATMUL_BYTES",
@@ -127,15 +125,15 @@ def test_weights_are_stored_once_and_integers_stay_near_them(
     monkeypatch.setattr(artifact, "ONNX_LEAF_BYTES_BY_CLASS", {})
     for folder in folders:
         folder.mkdir()
-        save_graphs(made, folder)
+        save_graphs(graphs, folder)
         sizes.append((folder / WEIGHTS_FILE).stat().st_size)
-        inside = {name: value.const_value.nbytes for one in made.values()
-                  for name, value in one.graph.initializers.items()
+        inside = {name: value.const_value.nbytes for graph in graphs.values()
+                  for name, value in graph.graph.initializers.items()
                   if name.startswith("model.") and value.const_value.nbytes <= MAX_INLINE_BYTES}
         protocol = load_protocol({"vocab": 300, "artifact": f"onnx-{folder.name}"})
         assert artifact.artifact_bytes(model.block, protocol) == sizes[-1] + sum(inside.values())
-        for one in made.values():
-            quantize_model(one)
+        for graph in graphs.values():
+            quantize_model(graph)
     numbers = sum(weight.numel() for weight in model.parameters())
     vectors = sum(weight.numel() + weight.shape[0]
                   for weight in model.parameters() if weight.dim() == 2)
@@ -143,7 +141,7 @@ def test_weights_are_stored_once_and_integers_stay_near_them(
     assert 4 * (numbers - small) <= sizes[0] <= 4 * numbers + 8192
     assert sizes[1] < numbers + 4 * vectors and sizes[1] < 0.4 * sizes[0]
     floats, integers = (OnnxFormat().open_decoder(folder, 1) for folder in folders)
-    hold_to_the_contract(floats, model)
+    check_decoder(floats, model)
     rows = sources(5, 32, 9, 300)
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
     logits = [decoder.model.decode(ids[:, :1], decoder.model.encode(ids), decoder.model.new_cache())
@@ -156,20 +154,21 @@ def test_weights_are_stored_once_and_integers_stay_near_them(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["small/plain", "small/edgeformer"])
-def test_a_folder_is_as_large_as_foretold(name: str, tmp_path: Path) -> None:
-    """Within 1 %, from a million weights on."""
+def test_size_of_folder_is_predicted(name: str, tmp_path: Path) -> None:
+    """The error is less than 1 % for models of a million weights."""
     block = read_space(find_file(name, "spaces")).single_architecture().block
     words = 2000
     model = lively(SimpleNamespace(block=block), vocab=words)  # type: ignore[arg-type]
     for to in ("none", "int8"):
         exported(model, tmp_path / to, to)
-        told = artifact.artifact_bytes(block,
+        estimated = artifact.artifact_bytes(block,
                                        load_protocol({"vocab": words, "artifact": f"onnx-{to}"}))
-        assert told == pytest.approx(sum(file.stat().st_size for file in (tmp_path / to).iterdir()),
-                                     rel=0.01)
+        assert estimated == pytest.approx(
+            sum(file.stat().st_size for file in (tmp_path / to).iterdir()), rel=0.01
+        )
 
 
-def test_what_makes_a_constant_of_a_size_is_a_message() -> None:
+def test_constant_from_a_size_is_an_error() -> None:
     graph = OnnxGraph(lambda source: (source + len(source),),
                       {"source": (("batch", "source"), torch.long)}, ["sum"])
     with refuses("not-traceable"):
@@ -178,16 +177,16 @@ def test_what_makes_a_constant_of_a_size_is_a_message() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
-def test_random_networks_decode_as_the_model(seed: int, tmp_path: Path) -> None:
+def test_random_networks_decode_like_the_model(seed: int, tmp_path: Path) -> None:
     model = lively(random_architecture(Random(seed)), seed)
-    hold_to_the_contract(exported(model, tmp_path / "out"), model)
+    check_decoder(exported(model, tmp_path / "out"), model)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name",
                          sorted(path.stem for path in library_folder("spaces").glob("*.yaml")))
-def test_a_network_of_every_space_decodes_as_the_model(name: str, tmp_path: Path) -> None:
-    """At its own size, but for the vocabulary."""
+def test_networks_of_all_spaces_decode_like_the_model(name: str, tmp_path: Path) -> None:
+    """Networks have their own size, except for the vocabulary."""
     space = read_space(find_file(name, "spaces"))
     rng = Random(1)
     while True:
@@ -196,4 +195,4 @@ def test_a_network_of_every_space_decodes_as_the_model(name: str, tmp_path: Path
             break
     # at these widths noise on weights makes logits of hundreds
     model = build_model(architecture.block, vocab=V).eval()
-    hold_to_the_contract(exported(model, tmp_path / "out"), model)
+    check_decoder(exported(model, tmp_path / "out"), model)

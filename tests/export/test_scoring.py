@@ -1,4 +1,4 @@
-"""Trainings that are scored by their artifacts: equal in float, named, and refused where no artifact can be had."""
+"""Training runs scored by their artifact: equal scores in float, and refusals."""
 
 from dataclasses import replace
 
@@ -15,29 +15,31 @@ from tests.train.conftest import recipe, tiny
 
 @pytest.fixture(scope="module")
 def float32(corpus: Corpus, tmp_path_factory):
-    """A training of an instant that is scored in float32 by the model itself."""
+    """Short recipe whose model is scored in float32."""
     how = recipe(steps=30, max_tokens=400, precision="fp32", beam=1)
     return how, train(tiny(width=32), corpus, how, tmp_path_factory.mktemp("own") / "model")
 
 
 @pytest.mark.parametrize("name", ["ctranslate2-none", "onnx-none"])
-def test_a_training_is_scored_by_its_artifact_as_by_itself(corpus, float32, tmp_path, name):
+def test_score_of_artifact_equals_score_of_model(corpus, float32, tmp_path, name):
     pytest.importorskip(name.partition("-")[0].replace("onnx", "onnxruntime"))
     how, own = float32
     by_artifact = replace(how, decode_with=name)
-    found = train(tiny(width=32), corpus, by_artifact, tmp_path / "model",
+    metrics = train(tiny(width=32), corpus, by_artifact, tmp_path / "model",
                   open_artifact=artifact_decoder)
-    assert found.metrics["decoding"] == f"greedy, by {name}" == found.metrics["test"]["decoding"]
+    assert (
+        metrics.metrics["decoding"] == f"greedy, by {name}" == metrics.metrics["test"]["decoding"]
+    )
     assert own.metrics["decoding"] == "greedy"
     same = ("bleu", "bleu_signature", "loss", "validation_loss")
-    assert {key: found.metrics[key] for key in same} == {key: own.metrics[key] for key in same}
+    assert {key: metrics.metrics[key] for key in same} == {key: own.metrics[key] for key in same}
 
 
-def test_it_is_the_artifact_that_translates(corpus, float32, tmp_path, trained_folder, monkeypatch):
+def test_artifact_translates_for_the_score(corpus, float32, tmp_path, trained_folder, monkeypatch):
     pytest.importorskip("ctranslate2")
     with artifact_decoder(trained_folder, "ctranslate2-int8") as decode:
-        found = decode(corpus.validation, DecodingOptions(1))
-    assert len(found) == len(corpus.validation) and all(len(best) == 1 for best in found)
+        metrics = decode(corpus.validation, DecodingOptions(1))
+    assert len(metrics) == len(corpus.validation) and all(len(best) == 1 for best in metrics)
     called = []
     monkeypatch.setattr(scoring.ExportFormat, "package_versions",
                         lambda self: called.append(self.name))
@@ -45,13 +47,13 @@ def test_it_is_the_artifact_that_translates(corpus, float32, tmp_path, trained_f
     assert called == ["onnx"]
 
 
-def test_a_training_without_what_makes_artifacts_is_refused(corpus, tmp_path):
+def test_missing_export_package_is_refused(corpus, tmp_path):
     with refuses("exporter-missing", "onnx-int8"):
         train(tiny(), corpus, recipe(decode_with="onnx-int8"), tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
-def test_what_has_no_artifact_is_refused_before_it_is_trained(monkeypatch):
+def test_unsupported_architecture_is_refused_before_training(monkeypatch):
     how = recipe(decode_with="ctranslate2-int8")
     gated = tiny(encoder__head_dim=8, encoder__gate="QgV").block
     with refuses("not-exportable", "gate"):

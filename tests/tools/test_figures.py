@@ -1,4 +1,4 @@
-"""The figures of the code, of a repository of three files."""
+"""Figures of the code for a repository of three files."""
 
 from tools.figures import figures
 
@@ -6,14 +6,14 @@ FILES = {
     "scalesearch/study/loop.py": "from typing import Any\n\n\ndef run(plan: dict[str, Any]) -> None:\n    pass\n",
     "scalesearch/study/config/reader.py": "def read(text):\n    facts: Mapping[str, Any] = {}\n    return facts\n",
     "tests/test_loop.py": "def test_it():\n    with pytest.raises(UserError, match='wrong'):\n        run(1)\n\n"
-                          "def test_code():\n    with pytest.raises(UserError) as info:\n        run(1)\n",
+    "def test_code():\n    with pytest.raises(UserError) as info:\n        run(1)\n",
 }
 
 
 def test_figures_of_a_small_repository():
-    found = figures(FILES)
-    assert (found["lines of the package"], found["– study"], found["files of the package"]) == (
+    counts = figures(FILES)
+    assert (counts["lines of the package"], counts["– study"], counts["files of the package"]) == (
         "8", "8", "2")
-    assert found["`dict[str, Any]`, `Mapping[str, Any]` in study"] == "2"
-    assert found["longest function, lines"] == "3 (study/config/reader.py:read)"
-    assert (found["`raises` that match prose"], found["test functions"]) == ("1", "2")
+    assert counts["`dict[str, Any]`, `Mapping[str, Any]` in study"] == "2"
+    assert counts["longest function, lines"] == "3 (study/config/reader.py:read)"
+    assert (counts["`raises` that match prose"], counts["test functions"]) == ("1", "2")

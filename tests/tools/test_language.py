@@ -1,4 +1,4 @@
-"""The check of the house style finds what it forbids, and nothing in the files that are declared clean."""
+"""The check of the house style reports violations and accepts clean files."""
 
 import pytest
 
@@ -15,9 +15,9 @@ from tools import language
     ("for one in ():\n    print(one)\n", "variables are named after what they hold"),
 ])
 def test_violations_are_found_with_their_line(text, rule):
-    found = list(language.violations("scalesearch/example.py", "import math\n" + text))
-    assert rule in {name for _, _, name, _ in found}
-    assert all(line >= 2 for _, line, _, _ in found)
+    violations = list(language.violations("scalesearch/example.py", "import math\n" + text))
+    assert rule in {name for _, _, name, _ in violations}
+    assert all(line >= 2 for _, line, _, _ in violations)
 
 
 def test_plain_text_has_no_violations():

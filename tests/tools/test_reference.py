@@ -1,4 +1,4 @@
-"""The pages of every key are those that the schemas give, and no key is without its meaning."""
+"""Pages of keys are generated from the schemas, and all keys have a description."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from scalesearch.space.schema.bound_tree import build_index
 from tools.reference import ELSEWHERE, PAGES, rows, stale
 
 
-def test_the_committed_pages_are_current():
+def test_committed_pages_are_current():
     assert stale() == [], "run `python tools/reference.py` and commit docs/reference"
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_key_says_what_it_means_and_takes(name):
+def test_all_keys_have_meaning_and_values(name):
     lacking = [row[0]
                for row in rows(PAGES[name][2]())
                if not row[1] or (not row[2] and "." not in row[0])]
@@ -19,8 +19,8 @@ def test_every_key_says_what_it_means_and_takes(name):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_no_synonym_is_a_key_beside_it(name):
-    """It would never be looked up: a key is found first."""
+def test_synonyms_differ_from_keys(name):
+    """Such a synonym would never be used, because keys have precedence."""
     def clashes(group, path=""):
         inside = {**group.fields, **group.variants}
         for key, child in inside.items():
@@ -37,11 +37,11 @@ def test_no_synonym_is_a_key_beside_it(name):
      ("recipe", "learning_rate", "lr"), ("recipe", "num_epochs", "epochs"),
      ("study-file", "searcher", "sampler"), ("data-file", "vocab_size", "vocab"),
      ("study-file", "batch_size", "recipe.max_tokens")])
-def test_the_words_of_other_tools_are_known(page, word, key):
+def test_words_of_other_tools_are_synonyms(page, word, key):
     assert f"`{key}`" in (build_index(PAGES[page][2]()).describe_synonym(word) or "")
 
 
-def test_what_has_a_page_of_its_own_is_not_repeated():
+def test_sections_with_own_page_are_not_repeated():
     keys = [row[0] for row in rows(PAGES["study-file"][2]())]
     assert len(keys) == len(set(keys)) and not any(
         key.startswith(f"`{name}.") for name in ELSEWHERE for key in keys)

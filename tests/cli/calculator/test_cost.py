@@ -1,4 +1,4 @@
-"""``scalesearch cost``: the table, the JSON, what --set reaches, and what is said of bad input."""
+"""``scalesearch cost``: table, JSON, ``--set``, and errors for invalid input."""
 
 import itertools
 import json
@@ -20,27 +20,27 @@ def run(*arguments: str) -> dict:
     return json.loads(result.output)
 
 
-def test_json_holds_what_machines_read() -> None:
-    found = run("transformer", "--protocol", "edgeformer")
+def test_json_has_costs_protocol_and_architecture() -> None:
+    cost = run("transformer", "--protocol", "edgeformer")
     for quantity in ("params", "macs", "flops"):
-        assert {"total", "embedding", "encoder", "decoder", "output"} <= set(found[quantity])
-    assert found["params"]["non_embedding"] == 44_138_496
-    assert found["macs"]["total"] == 1_843_415_040 and found["flops"][
+        assert {"total", "embedding", "encoder", "decoder", "output"} <= set(cost[quantity])
+    assert cost["params"]["non_embedding"] == 44_138_496
+    assert cost["macs"]["total"] == 1_843_415_040 and cost["flops"][
         "total"] == 2 * 1_843_415_040 - 5 * 512 * 30 * 30
-    assert found["protocol"]["name"] == "edgeformer" and found["protocol"]["vocab"] == 32768
-    assert len(found["architecture"]["id"]) == 12 and found["architecture"]["config"][
+    assert cost["protocol"]["name"] == "edgeformer" and cost["protocol"]["vocab"] == 32768
+    assert len(cost["architecture"]["id"]) == 12 and cost["architecture"]["config"][
         "encoder.depth"] == 6
     assert sum(row["macs"]
-               for row in found["modules"] if "." not in row["path"]) == found["macs"]["total"]
+               for row in cost["modules"] if "." not in row["path"]) == cost["macs"]["total"]
 
 
-def test_artifacts_are_told_of_in_every_view_or_refused() -> None:
+def test_artifact_bytes_are_in_all_views_or_refused() -> None:
     small = ("small/plain", "--vocab", "500", "--artifact", "ctranslate2-int8")
     alone = run(*small)["artifact"]["bytes"]
     assert run(*small, "--sweep", "width=64 | 128")["rows"][0]["artifact.bytes"] == \
         run(*small, "--set", "width=64")["artifact"]["bytes"]
-    beside = CliRunner().invoke(command, [*small, "--against", "width=128"])
-    assert f"plain: artifact.bytes {alone:,} of ctranslate2-int8" in beside.output
+    comparison = CliRunner().invoke(command, [*small, "--against", "width=128"])
+    assert f"plain: artifact.bytes {alone:,} of ctranslate2-int8" in comparison.output
     with refuses("options-conflict", "artifact"):
         raise CliRunner().invoke(command, [*small, "--formula"]).exception
 
@@ -51,10 +51,10 @@ EDGE = ("encoder.depth=12 decoder.depth=2 decoder.interleaved=yes decoder.ffn.hi
         "share.decoder.ffn=one")
 
 
-def test_edgeformer_from_the_plain_file() -> None:
+def test_edgeformer_by_settings_of_transformer() -> None:
     settings = [part for setting in EDGE.split() for part in ("--set", setting)]
-    found = run("transformer", *settings, "--protocol", "edgeformer")
-    assert found["params"]["non_embedding"] == 8_564_352
+    cost = run("transformer", *settings, "--protocol", "edgeformer")
+    assert cost["params"]["non_embedding"] == 8_564_352
 
 
 @pytest.mark.parametrize(
@@ -70,22 +70,22 @@ def test_edgeformer_from_the_plain_file() -> None:
      ("share.encoder.ffn=6-6", "share.encoder.ffn", "load(6, 6)"),
      ("share.encoder.ffn=[0,0,1,0,0,1,0,0,1,0,0,1]", "share.encoder.ffn",
       "[0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1]"), ("share.norms=follow", "share.norms", "follow")])
-def test_set_reaches_every_size_and_kind(setting: str, path: str, value: object) -> None:
+def test_set_changes_sizes_and_types(setting: str, path: str, value: object) -> None:
     depth = ("--set", "encoder.depth=12")
     changed = run("transformer", *depth, "--set", setting)
     plain = run("transformer", *depth)
-    found = changed["architecture"]["config"][path]
-    assert found == value or str(found) == str(value)
+    value_found = changed["architecture"]["config"][path]
+    assert value_found == value or str(value_found) == str(value)
     assert changed["architecture"]["id"] != plain["architecture"]["id"] or path == "share.norms"
 
 
-def test_lengths_and_vocabulary_win_over_the_file() -> None:
-    found = run("transformer", "--source", "7", "--target", "9", "--vocab", "100")
-    assert found["macs"]["output"] == 9 * 512 * 100
-    assert found["params"]["embedding"] == 100 * 512
+def test_options_override_lengths_and_vocabulary() -> None:
+    cost = run("transformer", "--source", "7", "--target", "9", "--vocab", "100")
+    assert cost["macs"]["output"] == 9 * 512 * 100
+    assert cost["params"]["embedding"] == 100 * 512
 
 
-def test_the_table_names_its_protocol() -> None:
+def test_table_names_the_protocol() -> None:
     result = CliRunner().invoke(command,
                                 ["transformer", "--verify", "--set", "width=64", "--vocab", "64"])
     assert result.exit_code == 0
@@ -131,7 +131,7 @@ def test_costing_imports_no_torch_and_errors_exit_with_2(tmp_path: Path) -> None
                           ("edgeformer", ("in the total as well", "norm elements not doubled")),
                           ("delight", ("bias elements not doubled", "products across heads")),
                           ("decode-uncached", ("cross keys and values are kept",))])
-def test_what_is_left_out_and_what_is_counted_once_is_said(
+def test_omitted_and_shared_costs_are_reported(
         protocol: str, words: tuple[str, ...]) -> None:
     output = CliRunner().invoke(command, ["reference/anthe", "--protocol", protocol],
                                 catch_exceptions=False).output
@@ -140,19 +140,35 @@ def test_what_is_left_out_and_what_is_counted_once_is_said(
 
 ANTHE = "reference/anthe"
 PRINTS = {  # of an architecture with work on weights alone
-    "cost": ["cost", ANTHE], "compare": ["cost", ANTHE, "--against", "encoder.depth=1"],
-    "sweep": ["cost", ANTHE, "--sweep", "encoder.depth=1 | 2"], "formulas": ["cost", ANTHE, "--formula"],
+    "cost": ["cost", ANTHE],
+    "compare": ["cost", ANTHE, "--against", "encoder.depth=1"],
+    "sweep": ["cost", ANTHE, "--sweep", "encoder.depth=1 | 2"],
+    "formulas": ["cost", ANTHE, "--formula"],
     "solve": ["solve", ANTHE, "max encoder.depth", "--budget", "params.total <= 50M"],
-    "trade": ["solve", ANTHE, "--trade", "encoder.depth,decoder.depth", "--hold", "macs.total within 30%"],
-    "feasible": ["feasible", ANTHE, "--set", "encoder.depth=1 | 2", "--budget", "params.total <= 100M"],
+    "trade": [
+        "solve",
+        ANTHE,
+        "--trade",
+        "encoder.depth,decoder.depth",
+        "--hold",
+        "macs.total within 30%",
+    ],
+    "feasible": [
+        "feasible",
+        ANTHE,
+        "--set",
+        "encoder.depth=1 | 2",
+        "--budget",
+        "params.total <= 100M",
+    ],
     "reference": ["reference", "--paper", "anthe"],
 }
 
 
 @pytest.mark.parametrize("verb", PRINTS)
-def test_every_print_of_costs_says_what_is_left_out_and_what_is_counted_once(verb: str) -> None:
-    said = CliRunner().invoke(app, PRINTS[verb], catch_exceptions=False).output
-    assert "macs.once" in said and "left out: softmax" in said, said[-900:]
+def test_all_commands_report_omitted_and_shared_costs(verb: str) -> None:
+    output = CliRunner().invoke(app, PRINTS[verb], catch_exceptions=False).output
+    assert "macs.once" in output and "left out: softmax" in output, output[-900:]
     record = json.loads(CliRunner().invoke(app, [*PRINTS[verb], "--json"],
                                            catch_exceptions=False).stdout)
     assert "once" in json.dumps(record) and "left out: softmax" in record["conventions"]
@@ -161,32 +177,32 @@ def test_every_print_of_costs_says_what_is_left_out_and_what_is_counted_once(ver
         app, plain, catch_exceptions=False).output
 
 
-def test_a_space_is_costed_at_a_random_the_smallest_or_the_largest_candidate(
+def test_space_is_costed_at_random_smallest_or_largest_candidate(
         tmp_path: Path) -> None:
     file = tmp_path / "open.yaml"
     file.write_text("width: 16 | 32\nencoder: { depth: 1..3, heads: 2 }\ndecoder: { depth: 1 | 2, "
                     "heads: 2 }\nwhere: [encoder.depth + decoder.depth <= 4]\n")
-    sheets = [run(str(file), "--set", f"width={w}", "--set", f"encoder.depth={e}", "--set",
+    costs = [run(str(file), "--set", f"width={w}", "--set", f"encoder.depth={e}", "--set",
                   f"decoder.depth={d}") for w in (16, 32) for e in (1, 2, 3)
               for d in (1, 2) if e + d <= 4]
-    sizes = [sheet["params"]["total"] for sheet in sheets]
+    sizes = [candidate_costs["params"]["total"] for candidate_costs in costs]
     assert run(str(file), "--smallest")["params"]["total"] == min(sizes)
     assert run(str(file), "--largest")["params"]["total"] == max(sizes)
     drawn = [run(str(file), "--random", str(seed)) for seed in (3, 3, 4, 5, 6)]
-    assert drawn[0] == drawn[1] and len({one["architecture"]["id"] for one in drawn}) > 1
-    assert all(one["params"]["total"] in sizes for one in drawn)
+    assert drawn[0] == drawn[1] and len({item["architecture"]["id"] for item in drawn}) > 1
+    assert all(item["params"]["total"] in sizes for item in drawn)
     chosen = run(str(file), "--largest")["picked"]
-    answers = {"width": "32", "encoder.depth": "2", "decoder.depth": "2"}
-    assert chosen["params"] == answers and "largest" in chosen["how"]
+    params = {"width": "32", "encoder.depth": "2", "decoder.depth": "2"}
+    assert chosen["params"] == params and "largest" in chosen["how"]
     shown = CliRunner().invoke(command, [str(file), "--largest"],
                                catch_exceptions=False).output.splitlines()
-    assert set(answers.items()) <= {tuple(row.split()) for row in shown}
+    assert set(params.items()) <= {tuple(row.split()) for row in shown}
     for two in itertools.combinations(("--random", "--smallest", "--largest"), 2):
         with refuses("options-conflict"):
             CliRunner().invoke(command, [str(file), *two], catch_exceptions=False)
 
 
-def test_what_cannot_be_built_is_said_at_its_place(tmp_path: Path) -> None:
+def test_unbuildable_candidate_is_reported_with_position(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text("width: 100\nmatrices: { ffn: { group: { groups: 4 } } }\n")
     with refuses("unbuildable", "matrices.ffn.groups", place="--set"):

@@ -1,4 +1,4 @@
-"""``scalesearch feasible``: what it prints, writes and refuses."""
+"""``scalesearch feasible``: output, files and errors."""
 
 import csv
 import json
@@ -32,21 +32,21 @@ def run(*arguments: str, code: int = 0) -> str:
     return result.output
 
 
-def test_counts_and_tables_as_json(space: Path) -> None:
-    found = json.loads(run(str(space), "--budget", BUDGET, "--samples", "100", "--json"))
-    sound = [bill for _, bill in enumerated("edge") if bill]
+def test_json_has_counts_and_tables(space: Path) -> None:
+    report = json.loads(run(str(space), "--budget", BUDGET, "--samples", "100", "--json"))
+    valid_costs = [evaluated for _, evaluated in enumerated("edge") if evaluated]
     fitting = [b
-               for b in sound
+               for b in valid_costs
                if b[1]["params.non_embedding"] <= 70_000 and b[1]["macs.total"] <= 3_000_000]
-    assert found["exact"] and (found["candidates"], found["valid"], found["feasible"]) == (
-        len(enumerated("edge")), len(sound), len(fitting))
-    assert found["distinct_feasible"] == len({number for number, _ in fitting})
-    assert found["extremes"]["most macs.total"]["costs"]["macs.total"] == max(
+    assert report["exact"] and (report["candidates"], report["valid"], report["feasible"]) == (
+        len(enumerated("edge")), len(valid_costs), len(fitting))
+    assert report["distinct_feasible"] == len({number for number, _ in fitting})
+    assert report["extremes"]["most macs.total"]["costs"]["macs.total"] == max(
         b[1]["macs.total"] for b in fitting)
-    assert sum(row["count"] for row in found["violations"]) == len(sound)
+    assert sum(row["count"] for row in report["violations"]) == len(valid_costs)
 
 
-def test_of_a_space_with_nothing_open_there_are_no_shares_to_draw(tmp_path: Path) -> None:
+def test_closed_space_has_no_shares_to_plot(tmp_path: Path) -> None:
     (tmp_path / "closed.yaml").write_text("width: 16\nencoder: { depth: 1 }\ndecoder: { depth: "
                                           "1 " "}\n")
     run(str(tmp_path / "closed.yaml"), "--budget", "params.total <= 1M", "--plot",
@@ -55,36 +55,36 @@ def test_of_a_space_with_nothing_open_there_are_no_shares_to_draw(tmp_path: Path
         file.name for file in (tmp_path / "plots").iterdir()) == ["plane.png", "plane.svg"]
 
 
-def test_what_people_see(space: Path, tmp_path: Path) -> None:
+def test_tables_figure_and_csv(space: Path, tmp_path: Path) -> None:
     out = tmp_path / "plots"
-    said = run(str(space), "--budget", BUDGET, "--samples", "200", "--plot", str(out), "--csv",
+    output = run(str(space), "--budget", BUDGET, "--samples", "200", "--plot", str(out), "--csv",
                str(tmp_path / "csv"))
     for words in ("Configurations: ", "(exact)", "Distinct networks: ", "Violated constraints",
                   "Feasible share by parameter value (exact)", "least params.non_embedding",
                   "candidates on the front (exact)"):
-        assert words in said
+        assert words in output
     assert sorted(file.name for file in out.iterdir()) == [
         "plane.png", "plane.svg", "shares.png", "shares.svg"]
     files = "values.csv", "violations.csv", "sample.csv", "front.csv"
     assert {file.name for file in (tmp_path / "csv").iterdir()} == set(files)
     rows = list(csv.DictReader((tmp_path / "csv" / "front.csv").open()))
-    found = json.loads(run(str(space), "--budget", BUDGET, "--samples", "200", "--json"))
-    points = list(zip(found["front"], found["front_params"], strict=True))
+    report = json.loads(run(str(space), "--budget", BUDGET, "--samples", "200", "--json"))
+    points = list(zip(report["front"], report["front_params"], strict=True))
     assert [{name: value for name, value in row.items() if value}
-            for row in rows] == [{name: str(value) for name, value in (costs | answers).items()}
-                                 for costs, answers in points]
-    # Answers are written as the language, and so --set, takes them; `cycle(1..2)` alone is a
-    # parameter within one.
-    costs, answers = next(point for point in points if "(" not in "".join(point[1]))
-    closed = read_space(space).with_overrides(answers).single_architecture()
-    bill = evaluate_cost(closed.block, load_protocol(closed.protocol))
-    assert {name: bill[name] for name in costs} == costs
+            for row in rows] == [{name: str(value) for name, value in (costs | params).items()}
+                                 for costs, params in points]
+    # Parameters are written in the syntax of space files, and so --set, takes them; `cycle(1..2)` alone is a
+    # parameter inside another.
+    costs, params = next(point for point in points if "(" not in "".join(point[1]))
+    closed = read_space(space).with_overrides(params).single_architecture()
+    cost = evaluate_cost(closed.block, load_protocol(closed.protocol))
+    assert {name: cost[name] for name in costs} == costs
 
 
 @pytest.mark.parametrize("budget", ["params.total <= 1e30", "params.total >= -1e30"])
-def test_a_budget_beyond_64_bits_leaves_everything(budget: str, space: Path) -> None:
-    found = json.loads(run(str(space), "--budget", budget, "--samples", "100", "--json"))
-    assert found["exact"] and found["feasible"] == found["valid"] > 0
+def test_budget_beyond_64_bits_keeps_all_candidates(budget: str, space: Path) -> None:
+    report = json.loads(run(str(space), "--budget", budget, "--samples", "100", "--json"))
+    assert report["exact"] and report["feasible"] == report["valid"] > 0
 
 
 TWO = """
@@ -97,20 +97,20 @@ where: [encoder.depth == 2 or width == 64]
 
 
 @pytest.mark.parametrize(("most", "code", "columns"), [("1", 1, 4), ("80k", 0, 3)])
-def test_shares_say_of_what_they_are_and_no_empty_column_stands_beside_them(
+def test_shares_name_their_total_without_empty_columns(
         tmp_path, most, code, columns) -> None:
     file = tmp_path / "two.yaml"
     file.write_text(TWO)
     arguments = (str(file), "--budget", f"params.non_embedding <= {most}", "--samples", "100")
-    found = json.loads(run(*arguments, "--json", code=code))
-    said = run(*arguments, code=code).splitlines()
-    heading = next(line for line in said if line.startswith("┃ parameter"))
+    report = json.loads(run(*arguments, "--json", code=code))
+    output = run(*arguments, code=code).splitlines()
+    heading = next(line for line in output if line.startswith("┃ parameter"))
     assert "share" in heading and heading.count("┃") == columns + 1
-    assert any(row["verdict"] for row in found["values"]) == (columns == 4)
-    assert any(line.startswith("┃ violates") and "share of 3 " in line for line in said)
+    assert any(row["verdict"] for row in report["values"]) == (columns == 4)
+    assert any(line.startswith("┃ violates") and "share of 3 " in line for line in output)
 
 
-def test_the_files_own_budget_and_the_nearest(space: Path, tmp_path: Path) -> None:
+def test_budget_of_the_file_and_nearest_candidates(space: Path, tmp_path: Path) -> None:
     start = tmp_path / "big.yaml"
     start.write_text("""
 space: big
@@ -120,35 +120,37 @@ encoder: { depth: 4, heads: 3, head_dim: 16, ffn: { relu: { hidden: 192 } } }
 decoder: { depth: 2, interleaved: no, heads: 3, head_dim: 16, ffn: { relu: { hidden: 12 } } }
 share: { encoder.ffn: one }
 """)
-    found = json.loads(run(str(space), "--samples", "100", "--near", str(start), "--json"))
-    assert found["budgets"] == ["params.total <= 150k"]
-    assert found["near"] and all(near["costs"]["params.non_embedding"] > 0
-                                 for near in found["near"])
-    assert min(len(near["changes"]) for near in found["near"]) >= 1
+    report = json.loads(run(str(space), "--samples", "100", "--near", str(start), "--json"))
+    assert report["budgets"] == ["params.total <= 150k"]
+    assert report["near"] and all(near["costs"]["params.non_embedding"] > 0
+                                 for near in report["near"])
+    assert min(len(near["changes"]) for near in report["near"]) >= 1
 
 
-def test_a_space_without_an_end_is_drawn_from(tmp_path: Path) -> None:
+def test_continuous_space_is_sampled(tmp_path: Path) -> None:
     file = tmp_path / "endless.yaml"
     file.write_text(TWO + "tensor_chain: { length: 2, ffn: 0.05..0.5 log }\n")
-    found = json.loads(run(str(file), "--budget", "params.non_embedding <= 60k", "--samples", "100",
-                           "--json"))
-    assert not found["exact"] and found[
-        "feasible"] is None and "a continuous range" in found["inexact_reason"]
-    assert 0 < found["low"] <= found["share"] <= found["high"] < 1
+    report = json.loads(
+        run(str(file), "--budget", "params.non_embedding <= 60k", "--samples", "100", "--json")
+    )
+    assert not report["exact"] and report[
+        "feasible"] is None and "a continuous range" in report["inexact_reason"]
+    assert 0 < report["low"] <= report["share"] <= report["high"] < 1
 
 
 @pytest.mark.slow
-def test_a_space_that_takes_too_long_to_count_is_drawn_from() -> None:
-    found = json.loads(run("slim", "--set", "width=96..128 step 2", "--samples", "120", "--json"))
-    assert not found["exact"] and found["low"] <= found["share"] <= found["high"]
-    assert (found["feasible"] is None
-            and "combinations" in found["inexact_reason"]) or "structures" in found["inexact_reason"]
+def test_large_space_is_sampled() -> None:
+    report = json.loads(run("slim", "--set", "width=96..128 step 2", "--samples", "120", "--json"))
+    assert not report["exact"] and report["low"] <= report["share"] <= report["high"]
+    assert (
+        report["feasible"] is None and "combinations" in report["inexact_reason"]
+    ) or "structures" in report["inexact_reason"]
 
 
-def test_nothing_that_fits_says_how_far_to_relax(space: Path) -> None:
-    said = run(str(space), "--budget", "params.total <= 1k", "--samples", "100", code=1)
-    least = min(bill[1]["params.total"] for _, bill in enumerated("edge") if bill)
-    assert f"The smallest params.total of any candidate is {least:,}" in said
+def test_infeasible_budget_reports_smallest_cost(space: Path) -> None:
+    output = run(str(space), "--budget", "params.total <= 1k", "--samples", "100", code=1)
+    least = min(evaluated[1]["params.total"] for _, evaluated in enumerated("edge") if evaluated)
+    assert f"The smallest params.total of any candidate is {least:,}" in output
 
 
 @pytest.mark.parametrize(
@@ -160,29 +162,31 @@ def test_nothing_that_fits_says_how_far_to_relax(space: Path) -> None:
         ("edgy", "unknown-budget", "edgy"),
     ],
 )
-def test_budgets_that_are_wrong_are_refused(space: Path, budget: str, code: str, part: str) -> None:
+def test_invalid_budgets_are_refused(space: Path, budget: str, code: str, part: str) -> None:
     with refuses(code, part):
         CliRunner().invoke(command, [str(space), "--budget", budget], catch_exceptions=False)
 
 
-def test_no_budget_at_all_is_refused() -> None:
+def test_missing_budget_is_refused() -> None:
     with refuses("no-budget", "--budget"):
         CliRunner().invoke(command, ["transformer"], catch_exceptions=False)
 
 
-def test_an_architecture_from_outside_is_taken_at_the_nearest_answers(space: Path) -> None:
-    """The shipped transformer: its width, depths and heads are none of this space's."""
-    found = json.loads(run(str(space), "--samples", "100", "--near", "transformer", "--json"))
-    assert found["start"]["width"] == ["512", "48"] and found["start"]["encoder.depth"] == [
+def test_outside_architecture_is_mapped_to_nearest_candidate(space: Path) -> None:
+    """The shipped transformer: its width, depths and heads are not values of this space."""
+    report = json.loads(run(str(space), "--samples", "100", "--near", "transformer", "--json"))
+    assert report["start"]["width"] == ["512", "48"] and report["start"]["encoder.depth"] == [
         "6", "4"]
-    assert found["near"] and all(near["costs"]["params.non_embedding"] < 150_000
-                                 for near in found["near"])
-    said = run(str(space), "--samples", "100", "--near", "transformer").splitlines()
-    assert said[0].startswith("transformer is not in this space") and "width 512 → 48" in said[0]
+    assert report["near"] and all(near["costs"]["params.non_embedding"] < 150_000
+                                 for near in report["near"])
+    output = run(str(space), "--samples", "100", "--near", "transformer").splitlines()
+    assert (
+        output[0].startswith("transformer is not in this space") and "width 512 → 48" in output[0]
+    )
 
 
 @pytest.mark.parametrize("count", range(1, 26))
-def test_what_is_shown_of_a_front_has_both_of_its_ends_and_nothing_twice(count):
+def test_shown_part_of_front_has_both_ends(count):
     shown = select_spread_points(list(range(count)))
     assert len(shown) == len(set(shown)) == min(count, MAX_FRONT_ROWS) and shown == sorted(shown)
     assert shown[0] == 0 and (shown[-1] == count - 1 or count == 1)

@@ -1,4 +1,4 @@
-"""``scalesearch solve``, and what ``cost`` says beside one architecture: output, files, errors."""
+"""``scalesearch solve``, and comparisons and sweeps of ``cost``."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def ask(*arguments: str, of: object = solve) -> Result:
 WIDTH = ("transformer", "max width", "--budget", "params.total <= 10M and macs.total <= 2G")
 
 
-def test_an_answer_says_its_room_and_what_breaks_next() -> None:
+def test_solution_has_slack_and_next_violation() -> None:
     result = ask(*WIDTH)
     assert result.exit_code == 0
     for words in ("max width = 165", "encoder.ffn.hidden = 660", "params.total <= 10M: 47,470 left",
@@ -30,29 +30,35 @@ def test_an_answer_says_its_room_and_what_breaks_next() -> None:
         assert words in result.output, words
 
 
-def test_json_and_csv_hold_every_answer(tmp_path: Path) -> None:
+def test_json_and_csv_have_all_solutions(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     question = ("transformer", "max encoder.ffn.hidden", "--budget", "params.total <= 68M",
                 "--for", "encoder.depth=5..7")  # fmt: skip
     result = ask(*question, "--csv", str(file), "--json")
-    found = json.loads(result.output)["solutions"]
-    assert [one["for"]["encoder.depth"] for one in found] == [5, 6, 7]
-    assert [one["best"]["value"] for one in found] == [4045, 3199, 2596]
-    assert all(one["next"]["limits"][0]["slack"] < 0 and one["violates"] == ["params.total <= 68M"]
-               for one in found)
+    solutions = json.loads(result.output)["solutions"]
+    assert [solution["for"]["encoder.depth"] for solution in solutions] == [5, 6, 7]
+    assert [solution["best"]["value"] for solution in solutions] == [4045, 3199, 2596]
+    assert all(
+        solution["next"]["limits"][0]["slack"] < 0
+        and solution["violates"] == ["params.total <= 68M"]
+        for solution in solutions
+    )
     assert pd.read_csv(file)["encoder.ffn.hidden"].tolist() == [4045, 3199, 2596]
     table = ask(*question)
     assert "4,045" in table.output and "params.total <= 68M by 512" in table.output
 
 
-def test_a_range_of_the_file_is_kept() -> None:
+def test_range_of_the_file_is_kept() -> None:
     result = ask(*WIDTH, "--set", "width=64..128 step 32")
     assert "max width = 128" in result.output and "no larger value" in result.output
 
 
-def test_no_answer_exits_with_1() -> None:
+def test_no_solution_exits_with_1() -> None:
     result = ask("transformer", "max width", "--budget", "params.total <= 10k")
-    assert result.exit_code == 1 and "the nearest, 8, violates params.total <= 10k by 264,432" in result.output
+    assert (
+        result.exit_code == 1
+        and "the nearest, 8, violates params.total <= 10k by 264,432" in result.output
+    )
 
 
 def test_trades_list_pairs_and_differences() -> None:
@@ -60,8 +66,8 @@ def test_trades_list_pairs_and_differences() -> None:
                 "macs.total within 1%")
     result = ask(*question)
     assert result.exit_code == 0 and "3 trades" in result.output and "+1,843,200" in result.output
-    found = json.loads(ask(*question, "--for", "decoder.depth=1..6", "--json").output)
-    assert [(row["encoder.depth"], row["decoder.depth"]) for row in found["trades"]] == [
+    report = json.loads(ask(*question, "--for", "decoder.depth=1..6", "--json").output)
+    assert [(row["encoder.depth"], row["decoder.depth"]) for row in report["trades"]] == [
         (6, 6), (10, 3)]
     other = ask(*question, "--set", "encoder.depth=2", "--of", "transformer")
     assert "of transformer (params.total 60,915,712" in other.output
@@ -83,7 +89,7 @@ def test_trades_list_pairs_and_differences() -> None:
         (["edgeformer", "max width", "--budget", "device"], "open-parameters"),
     ],
 )  # fmt: skip
-def test_bad_questions_are_user_errors(arguments: list[str], code: str) -> None:
+def test_invalid_requests_are_user_errors(arguments: list[str], code: str) -> None:
     with refuses(code):
         ask(*arguments)
 
@@ -98,40 +104,49 @@ def test_errors_exit_with_2_and_solving_imports_no_torch() -> None:
     good = subprocess.run([*run, code.format("10M")], capture_output=True, text=True)
     assert good.returncode == 0, good.stderr
     bad = subprocess.run([*run, code.format("10Q")], capture_output=True, text=True)
-    assert bad.returncode == 2 and "`10Q` is not a number" in bad.stderr and "Traceback" not in bad.stderr
+    assert (
+        bad.returncode == 2
+        and "`10Q` is not a number" in bad.stderr
+        and "Traceback" not in bad.stderr
+    )
 
 
 # -- cost A B, --sweep, --formula
 
 
-def test_architectures_side_by_side(tmp_path: Path) -> None:
+def test_architectures_are_compared(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     result = ask("transformer", "--against", "encoder.depth=12; decoder.depth=2", "--csv",
                  str(file), of=cost)
     assert "+2,098,176" in result.output and "differences to transformer" in result.output
     assert pd.read_csv(file)["module"].iloc[-1] == "total"
-    found = json.loads(ask("transformer", "transformer", "--json", of=cost).output)
-    assert [one["name"] for one in found["architectures"]] == ["transformer (1)", "transformer (2)"]
-    assert found["modules"][-1]["differences"] == {"params": [0], "macs": [0]}
+    report = json.loads(ask("transformer", "transformer", "--json", of=cost).output)
+    assert [item["name"] for item in report["architectures"]] == [
+        "transformer (1)",
+        "transformer (2)",
+    ]
+    assert report["modules"][-1]["differences"] == {"params": [0], "macs": [0]}
 
 
-def test_a_sweep_is_a_table_and_a_figure(tmp_path: Path) -> None:
+def test_sweep_gives_table_and_figure(tmp_path: Path) -> None:
     result = ask("transformer", "--sweep", "length=10 | 5000", "--plot",
                  str(tmp_path / "curve.png"), of=cost)
     assert result.exit_code == 0 and "from S = T = 3,300 (V = 32,768)" in result.output
     assert "params.total is 60,915,712 in all rows" in result.output
     assert {path.name for path in tmp_path.iterdir()} == {"curve.png", "curve.svg"}
-    found = json.loads(ask("transformer", "--sweep", "width=64 | 128", "--sweep", "encoder.depth=1 | 2", "--json",
+    report = json.loads(ask("transformer", "--sweep", "width=64 | 128", "--sweep", "encoder.depth=1 | 2", "--json",
                            "--plot", str(tmp_path / "grid"), of=cost).output)  # fmt: skip
-    assert [(row["width"], row["encoder.depth"]) for row in found["rows"]] == [
+    assert [(row["width"], row["encoder.depth"]) for row in report["rows"]] == [
         (64, 1), (64, 2), (128, 1), (128, 2)]
-    assert (tmp_path / "grid.svg").exists() and len(found["files"]) == 2
+    assert (tmp_path / "grid.svg").exists() and len(report["files"]) == 2
 
 
-def test_formulas_are_printed_with_what_they_hold_fixed() -> None:
+def test_formulas_are_printed_with_fixed_values() -> None:
     result = ask("transformer", "--formula", "--set", "encoder.depth=12", "--set",
                  "share.encoder.ffn=6-6", of=cost)
-    assert "output = T * V * width" in result.output and "(in this file = 4 * width)" in result.output
+    assert (
+        "output = T * V * width" in result.output and "(in this file = 4 * width)" in result.output
+    )
     assert "share.encoder.ffn load(6, 6)" in result.output
     record = json.loads(ask("transformer", "--formula", "--json", of=cost).output)
     assert record["costs"]["params.total"]["value"] == 60_915_712
@@ -150,12 +165,12 @@ def test_formulas_are_printed_with_what_they_hold_fixed() -> None:
         (["transformer", "--sweep", "widht=1..3"], "unknown-key"),
     ],
 )
-def test_what_does_not_go_together_is_a_user_error(arguments: list[str], code: str) -> None:
+def test_conflicting_options_are_user_errors(arguments: list[str], code: str) -> None:
     with refuses(code):
         ask(*arguments, of=cost)
 
 
-def test_three_sweeps_are_no_plot(tmp_path: Path) -> None:
+def test_three_sweeps_cannot_be_plotted(tmp_path: Path) -> None:
     sweeps = [part for key in ("width", "source", "vocab") for part in ("--sweep", f"{key}=8 | 16")]
     with refuses("too-many-sweeps", 3):
         ask("transformer", *sweeps, "--plot", str(tmp_path / "x"), of=cost)

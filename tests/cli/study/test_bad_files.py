@@ -1,4 +1,4 @@
-"""What is wrong with a study is said before anything starts: what, where, and what would be right; exit status 2."""
+"""Invalid studies: errors with position and fix before the start, and exit status 2."""
 
 import pytest
 
@@ -20,7 +20,7 @@ FILES = "source: en, target: de, train: {0}/t, validation: {0}/v, test: {0}/w"
 
 @pytest.fixture
 def refused(tmp_path, monkeypatch, capsys):
-    """Runs a study with some keys changed; returns what was said, after looking that nothing was begun."""
+    """Run a study with changed keys; return its error after a check that no file was written."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -31,93 +31,144 @@ def refused(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr("sys.argv", ["scalesearch", "study", "run", "s.yaml", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
-        said = capsys.readouterr().err
-        assert ended.value.code == 2 and "Traceback" not in said
+        error = capsys.readouterr().err
+        assert ended.value.code == 2 and "Traceback" not in error
         assert not list(tmp_path.glob("runs/*/trials")) and not list(
             tmp_path.glob("runs/*/events.jsonl"))
-        return said
+        return error
 
     return run
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
-    [({"space": "nowhere"},
-      ["s.yaml:5:8: nowhere: no such " "file. The spaces that come " "with scalesearch: ",
-       "^^^^^^^"]), ({"space": None}, ["s.yaml:1:1: " "`space` is missing"]),
-     ({"data": "wmt"}, ["s.yaml:2:7: data: wmt is no file", "`builtin`", "data.yaml"]),
-     ({"data": f"{{ {FILES.format('/nope')} }}"},
-      ["s.yaml:2:40: data: train: " "no such file: /nope/t.en"]),
-     ({"data": "{ source: en, target: " "de, train: /nope }"},
-      ["s.yaml:2:7: " "data: `validation` " "is missing"]),
-     ({"objectives": "{ blue: max }"},
-      ["s.yaml:4:15: there is no metric or " "cost `blue`", "did you mean `bleu`?"]),
-     ({"objectives": "{ rouge1: max }"}, ["s.yaml:4:15: `rouge1` is a metric " "of summarization"]),
-     ({"objectives": "{ loss: min, loss: max }"},
-      ["s.yaml:4:26: the " "objective loss is given " "twice", "keep one of them"]),
-     ({"objectives": "{ loss: up }"},
-      ["s.yaml:4:21: " "loss: the direction is `min` or " "`max`, not `up`"]),
-     ({"budget": "params.total <= 10"},
-      ["s.yaml:9:9: budget: none of", "`params.total <= 10`",
-       "Raise the budget, or a"]),
-     ({"reference": "[{ name: open, " "set: { width: 32 } }]"},
-      ["s.yaml:9:12: " "reference open", "encoder.depth"]),
-     ({"budget": "tiny"}, ["s.yaml:9:9: the " "space has no " "budget `tiny`", "write an expression"]),
-     ({"storage": "foo"},
-      ["s.yaml:9:10: storage: not a storage: write " "`embedded`, or a URL such as postgresql://"]),
-     ({"storage": "postgres://a@h/d"},
-      ["s.yaml:9:10: storage: the scheme " "`postgres` is not known; write " "postgresql://"]),
-     ({"storage": "postgresql://nobody:pw@127.0.0.1:1/x"},
-      ["s.yaml:9:10: " "storage: postgresql://nobody:***@127.0.0.1:1/x cannot be used: "
-       "connection failed", "refused", "--set storage=embedded"]),
-     ({"ray": "{ address: 127.0.0.1:1 }"},
-      ["s.yaml:9:6: ray: no cluster " "responds at 127.0.0.1:1: ", "refused", "ray start --head"]),
-     ({"resources": "{ address: 127.0.0.1:1 }"},
-      ["s.yaml:9:12: ray: no " "cluster responds at " "127.0.0.1:1"]),
-     ({"ray": "{ address: 'a:1' }", "resources": "{ address: 'b:1' }"},
-      ["s.yaml:10:23: the " "cluster is at `b:1` here " "and at `a:1` under `ray:`", "keep one"]),
-     ({"ray": "head:6379"},
-      ["s.yaml:9:6: ray: expected a " "mapping, found `head:6379`", "`address`"]),
-     ({"resources": "{ gpus_per_trial: 1.5 }"},
-      ["s.yaml:9:30: " "resources.gpus_per_trial: " "use a whole number above 1"]),
-     ({"resources": "{ cpus_per_trial: 0.00001 }"},
-      ["s.yaml:9:30: " "resources.cpus_per_trial: 1e-05 is less"]),
-     ({"resources": "{ custom: { GPU: 1 } }"},
-      ["s.yaml:9:24: `GPU` is none " "of a cluster's own", "gpus_per_trial"]),
-     ({"resources": "{ custom: { a: much } }"},
-      ["s.yaml:9:27: a: expected a " "number of at least 0.0001"]),
-     ({"resources": "{ custom: 3 }"},
-      ["s.yaml:9:22: custom resources are a " "mapping of their names to numbers"])])
-def test_each_is_a_message_with_its_place(refused, keys, said):
-    found = refused(keys)
-    for words in said:
-        assert words in found
+    ("keys", "expected"),
+    [
+        (
+            {"space": "nowhere"},
+            [
+                "s.yaml:5:8: nowhere: no such file. The spaces that come with scalesearch: ",
+                "^^^^^^^",
+            ],
+        ),
+        ({"space": None}, ["s.yaml:1:1: `space` is missing"]),
+        ({"data": "wmt"}, ["s.yaml:2:7: data: wmt", "`builtin`", "data.yaml"]),
+        (
+            {"data": f"{{ {FILES.format('/nope')} }}"},
+            ["s.yaml:2:40: data: train: no such file: /nope/t.en"],
+        ),
+        (
+            {"data": "{ source: en, target: de, train: /nope }"},
+            ["s.yaml:2:7: data: `validation` is missing"],
+        ),
+        ({"objectives": "{ blue: max }"}, ["s.yaml:4:15: ", "did you mean `bleu`?"]),
+        ({"objectives": "{ rouge1: max }"}, ["s.yaml:4:15: `rouge1` is a metric of summarization"]),
+        (
+            {"objectives": "{ loss: min, loss: max }"},
+            ["s.yaml:4:26: the objective loss is given twice", "keep one of them"],
+        ),
+        (
+            {"objectives": "{ loss: up }"},
+            ["s.yaml:4:21: loss: the direction is `min` or `max`, not `up`"],
+        ),
+        (
+            {"budget": "params.total <= 10"},
+            ["s.yaml:9:9: budget: none of", "`params.total <= 10`", "Raise the budget, or a"],
+        ),
+        (
+            {"reference": "[{ name: open, set: { width: 32 } }]"},
+            ["s.yaml:9:12: reference open", "encoder.depth"],
+        ),
+        ({"budget": "tiny"}, ["s.yaml:9:9: the space has no budget `tiny`", "write an expression"]),
+        (
+            {"storage": "foo"},
+            [
+                "s.yaml:9:10: storage: not a storage: write "
+                "`embedded`, or a URL such as postgresql://"
+            ],
+        ),
+        (
+            {"storage": "postgres://a@h/d"},
+            ["s.yaml:9:10: storage: the scheme `postgres` is not known; write postgresql://"],
+        ),
+        (
+            {"storage": "postgresql://ann:pw@127.0.0.1:1/x"},
+            [
+                "s.yaml:9:10: "
+                "storage: postgresql://ann:***@127.0.0.1:1/x cannot be used: "
+                "connection failed",
+                "refused",
+                "--set storage=embedded",
+            ],
+        ),
+        (
+            {"ray": "{ address: 127.0.0.1:1 }"},
+            [
+                "s.yaml:9:6: ray: no cluster responds at 127.0.0.1:1: ",
+                "refused",
+                "ray start --head",
+            ],
+        ),
+        (
+            {"resources": "{ address: 127.0.0.1:1 }"},
+            ["s.yaml:9:12: ray: no cluster responds at 127.0.0.1:1"],
+        ),
+        (
+            {"ray": "{ address: 'a:1' }", "resources": "{ address: 'b:1' }"},
+            ["s.yaml:10:23: the cluster is at `b:1` here and at `a:1` under `ray:`", "keep one"],
+        ),
+        (
+            {"ray": "head:6379"},
+            ["s.yaml:9:6: ray: expected a mapping, found `head:6379`", "`address`"],
+        ),
+        (
+            {"resources": "{ gpus_per_trial: 1.5 }"},
+            ["s.yaml:9:30: resources.gpus_per_trial: use a whole number above 1"],
+        ),
+        (
+            {"resources": "{ cpus_per_trial: 0.00001 }"},
+            ["s.yaml:9:30: resources.cpus_per_trial: 1e-05 is less"],
+        ),
+        ({"resources": "{ custom: { GPU: 1 } }"}, ["s.yaml:9:24: `GPU`", "gpus_per_trial"]),
+        (
+            {"resources": "{ custom: { a: much } }"},
+            ["s.yaml:9:27: a: expected a number of at least 0.0001"],
+        ),
+        (
+            {"resources": "{ custom: 3 }"},
+            ["s.yaml:9:22: custom resources are a mapping of their names to numbers"],
+        ),
+    ],
+)
+def test_invalid_key_is_reported_with_position(refused, keys, expected):
+    error = refused(keys)
+    for words in expected:
+        assert words in error
 
 
-def test_what_a_flag_says_is_named_as_the_flag(refused):
-    found = refused({"storage": "embedded"}, "--set", "storage=postgresql://a:pw@127.0.0.1:1/x")
-    assert found.startswith("--set storage=postgresql://a:***@127.0.0.1:1/x cannot be used: "
+def test_error_in_option_names_the_option(refused):
+    error = refused({"storage": "embedded"}, "--set", "storage=postgresql://a:pw@127.0.0.1:1/x")
+    assert error.startswith("--set storage=postgresql://a:***@127.0.0.1:1/x cannot be used: "
                             "connection failed")
-    assert "pw" not in found
+    assert "pw" not in error
     assert refused({}, "--address", "127.0.0.1:1").startswith(
         "--set ray.address=127.0.0.1:1: ray: " "no cluster responds")
 
 
-def test_an_unreachable_storage_is_found_before_the_corpus_is_read(refused, monkeypatch):
+def test_unreachable_storage_is_reported_before_data_are_read(refused, monkeypatch):
     monkeypatch.setattr("scalesearch.study.engine.corpora.load_corpus",
                         lambda *_: pytest.fail("read"))
     assert "cannot be used" in refused({"storage": "sqlite:////nowhere/at/all.db"})
     assert "no cluster responds" in refused({"ray": "{ address: 127.0.0.1:1 }"})
 
 
-def test_the_password_of_a_storage_is_not_shown_by_any_message(refused):
+def test_errors_do_not_show_passwords(refused):
     for storage in ("postgresql://a:pwd@127.0.0.1:1/x", "nosuch://a:pwd@h/x",
                     "postgres://a:pwd@h/x"):
         for keys in ({"storage": storage}, {"storage": storage, "trials": "-1", "out": "[1]"}):
             assert "pwd" not in refused(keys)
 
 
-def test_a_missing_package_is_named_with_its_extra(refused, monkeypatch):
+def test_missing_package_is_reported_with_extra(refused, monkeypatch):
     find = __import__("importlib.util").util.find_spec
     monkeypatch.setattr("importlib.util.find_spec",
                         lambda name: None if name == "ray" else find(name))
@@ -126,14 +177,14 @@ def test_a_missing_package_is_named_with_its_extra(refused, monkeypatch):
 
 @pytest.mark.parametrize("verb",
                          ["run", "status", "front", "show", "plot", "report", "audit", "repair"])
-def test_without_the_extra_every_verb_says_so_and_still_explains_itself(verb, monkeypatch, capsys):
+def test_commands_without_extra_have_help_and_error(verb, monkeypatch, capsys):
     find = __import__("importlib.util").util.find_spec
     monkeypatch.setattr("importlib.util.find_spec",
                         lambda name: None if name == "moocore" else find(name))
-    for given, status, words in (("quick", 2,
+    for argument, status, words in (("quick", 2,
                                   f"moocore is not installed: {install_command('study')}"),
                                  ("--help", 0, "Usage: ")):
-        monkeypatch.setattr("sys.argv", ["scalesearch", "study", verb, given])
+        monkeypatch.setattr("sys.argv", ["scalesearch", "study", verb, argument])
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == status and words in "".join(capsys.readouterr())

@@ -26,27 +26,32 @@ def call(*arguments):
     return result.output
 
 
-def test_for_people_and_machines(folders, tmp_path):
-    said = call(*folders, "--to", tmp_path / "made")
-    assert said.startswith("fake: hypervolume 0.") and "Difference, fake less other:" in said
-    assert "90 % interval" in said and "2,000 draws (seed 1)" in said
-    assert "left out: softmax" in said and "macs.once" not in said
-    found = json.loads(call(*folders, "--json", "--to", tmp_path / "made", "--resamples", 100))
-    assert [study["name"] for study in found["studies"]] == ["fake", "other"]
-    assert found["interval"]["draws"] == 100 and found["interval"]["low"] <= found["interval"][
-        "high"]
+def test_table_and_json_of_comparison(folders, tmp_path):
+    output = call(*folders, "--to", tmp_path / "made")
+    assert output.startswith("fake: hypervolume 0.") and "Difference, fake less other:" in output
+    assert "90 % interval" in output and "2,000 resamples (seed 1)" in output
+    assert "left out: softmax" in output and "macs.once" not in output
+    comparison = json.loads(call(*folders, "--json", "--to", tmp_path / "made", "--resamples", 100))
+    assert [study["name"] for study in comparison["studies"]] == ["fake", "other"]
+    assert (
+        comparison["interval"]["draws"] == 100
+        and comparison["interval"]["low"] <= comparison["interval"]["high"]
+    )
     assert {file.name for file in (tmp_path / "made").iterdir()} == {
         "compare-bleu-vs-params.png", "compare-bleu-vs-params.svg"}
-    assert len(found["files"]) == 2
+    assert len(comparison["files"]) == 2
 
 
-def test_a_study_and_itself_are_told_apart(folders):
-    found = json.loads(call(folders[0], folders[0], "--json", "--resamples", 200))
-    assert found["difference"] == 0 and found["interval"]["low"] <= 0 <= found["interval"]["high"]
-    assert found["studies"][0]["name"].endswith("(A)") and found["files"] == []
+def test_study_compared_with_itself_has_distinct_names(folders):
+    comparison = json.loads(call(folders[0], folders[0], "--json", "--resamples", 200))
+    assert (
+        comparison["difference"] == 0
+        and comparison["interval"]["low"] <= 0 <= comparison["interval"]["high"]
+    )
+    assert comparison["studies"][0]["name"].endswith("(A)") and comparison["files"] == []
 
 
-def test_other_data_is_refused(folders, tmp_path):
+def test_studies_with_other_data_are_refused(folders, tmp_path):
     driver = make_driver(tmp_path / "far", make_plan(3))
     driver.study.update_meta(data={"name": "toy", "hash": "xyz"})
     driver.run()

@@ -1,4 +1,4 @@
-"""The study verbs, over a study that takes milliseconds."""
+"""The ``study`` commands with a study that takes milliseconds."""
 
 import json
 import subprocess
@@ -30,77 +30,85 @@ def call(*arguments):
     return result.output
 
 
-def test_one_form_at_a_time(folder):
+def test_output_formats_exclude_each_other(folder):
     with refuses("options-conflict", "use one of them"):
         call("front", folder, "--csv", "--json")
 
 
-def test_the_front_as_table_csv_and_json(folder):
+def test_front_as_table_csv_and_json(folder):
     table = call("front", folder)
     csv = call("front", folder, "--csv")
     rows = json.loads(call("front", folder, "--json"))
-    assert "trained candidates" in table and "Costs: protocol forward" in table and "synthetic" in table
+    assert (
+        "trained candidates" in table
+        and "Costs: protocol forward" in table
+        and "synthetic" in table
+    )
     assert csv.splitlines()[0].startswith("trial,state,front,id") and len(
         csv.splitlines()) == len(rows) + 1
     assert all(row["front"] for row in rows)
     assert len(json.loads(call("front", folder, "--json", "--all"))) > len(rows)
 
 
-def test_status_for_people_and_machines(folder):
-    said = call("status", folder)
+def test_status_as_table_and_json(folder):
+    output = call("status", folder)
     assert "8 of 8 candidates · 8 complete" in " · ".join(
-        said.split("\n")) and "Front so far: " in said
-    assert "Early measurements" in said
-    found = json.loads(call("status", folder, "--json"))
-    assert found["counts"]["complete"] == 8 and found["hypervolume"]["reference_point"]
-    assert found["front"] == json.loads(call("front", folder, "--json"))
-    assert found["progress"]["candidates"] == [8.0, 8.0] and found["owner"]["state"] == "unknown"
+        output.split("\n")) and "Front so far: " in output
+    assert "Early measurements" in output
+    report = json.loads(call("status", folder, "--json"))
+    assert report["counts"]["complete"] == 8 and report["hypervolume"]["reference_point"]
+    assert report["front"] == json.loads(call("front", folder, "--json"))
+    assert report["progress"]["candidates"] == [8.0, 8.0] and report["owner"]["state"] == "unknown"
 
 
-def test_plot_names_what_it_wrote(folder, tmp_path):
+def test_plot_prints_its_files(folder, tmp_path):
     files = call("plot", folder, "--to", tmp_path).split()
     assert len(files) == 4 and all((tmp_path / file).exists() for file in files)
     assert json.loads(call("plot", folder, "--to", tmp_path, "--json"))["files"] == files
 
 
-def test_a_folder_without_a_study_is_a_message_and_status_two(tmp_path):
+def test_folder_without_study_is_a_user_error(tmp_path):
     done = subprocess.run([sys.executable, "-c", "from scalesearch.cli.main import main; main()",
                            "study", "front", str(tmp_path)], capture_output=True, text=True,
                           check=False)
-    assert done.returncode == 2 and "there is no study here" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and str(tmp_path) in done.stderr
+    assert "Traceback" not in done.stderr
 
 
-def test_a_folder_in_use_is_refused_before_the_corpus_is_loaded(folder, monkeypatch):
+def test_locked_folder_is_refused_before_data_are_loaded(folder, monkeypatch):
     monkeypatch.setattr("scalesearch.study.engine.corpora.load_corpus",
                         lambda *_: pytest.fail("loaded"))
     with refuses("study-exists", "--resume"):
         call("run", "quick", "--out", folder, "--backend", "inprocess")
 
 
-def test_a_dry_run_refuses_a_folder_that_cannot_be(tmp_path):
+def test_dry_run_refuses_invalid_folder(tmp_path):
     (tmp_path / "file").touch()
     with refuses("cannot-write", tmp_path / "file"):
         call("run", "quick", "--dry-run", "--set", f"out={tmp_path / 'file' / 'inside'}")
 
 
-def test_many_workers_in_one_process_are_refused_unless_only_the_file_says_so(tmp_path):
+def test_workers_option_conflicts_with_inprocess_backend(tmp_path):
     dry = ("run", "quick", "--dry-run", "--out", tmp_path / "new", "--set", "data.pairs=500",
            "--set", "data.vocab=400", "--measure", 0)
     with refuses("one-worker-only", "--backend ray", "--workers 1", place="workers: 2"):
         call(*dry, "--backend", "inprocess", "--workers", 2)
-    said = call(*dry, "--backend", "inprocess")
-    assert "Learning rates of" in said and "Forecast" not in said
-    answer = call(*dry[:-1], 0.1, "--backend", "inprocess", "--json", "--set",
+    output = call(*dry, "--backend", "inprocess")
+    assert "Learning rates of" in output and "Forecast" not in output
+    output_json = call(*dry[:-1], 0.1, "--backend", "inprocess", "--json", "--set",
                   "recipe.optimizer=muon")
-    found = json.loads(answer[answer.index("{") :])
-    updates = found["forecast"]["efforts"]["updates"]["cpu_seconds"]
+    report = json.loads(output_json[output_json.index("{") :])
+    updates = report["forecast"]["efforts"]["updates"]["cpu_seconds"]
     assert updates == pytest.approx(8 * 0.8 * 60)  # known from the budget, unlike the rest
-    assert found["forecast"]["cpu_seconds_low"] <= sum(each["cpu_seconds"]
-                                           for each in found["forecast"]["efforts"].values())
-    first = next(row for row in found["proposals"] if row["state"] == "pending")
-    assert sum(row["params"] for row in found["learning_rates"]) == first["costs"]["params.total"]
-    assert {row["optimizer"] for row in found["learning_rates"]} == {"muon", "adamw"}
-    assert "one candidate at a time, not the file's 2" in said and "1 at a time (inprocess)" in said
+    assert report["forecast"]["cpu_seconds_low"] <= sum(effort["cpu_seconds"]
+                                           for effort in report["forecast"]["efforts"].values())
+    first = next(row for row in report["proposals"] if row["state"] == "pending")
+    assert sum(row["params"] for row in report["learning_rates"]) == first["costs"]["params.total"]
+    assert {row["optimizer"] for row in report["learning_rates"]} == {"muon", "adamw"}
+    assert (
+        "one candidate at a time, not the file's 2" in output
+        and "1 at a time (inprocess)" in output
+    )
 
 
 def test_help_loads_nothing_heavy():
@@ -118,22 +126,22 @@ def test_help_prints_the_full_summary_of_each_command():
     assert "compare Compare two studies (folders or study files) by hypervolume." in output
 
 
-def test_further_seeds_for_people_and_machines(tmp_path):
+def test_replicates_in_table_and_json(tmp_path):
     driver = make_driver(tmp_path / "fake", seeded_plan(6), work=noisy_work)
     driver.study.update_meta(seeds=driver.plan.seeds)
     driver.run()
     shown = call("front", tmp_path / "fake")
-    assert " ± " in shown and "Who is on the front is" in shown and "one seed a candidate" not in shown
-    found = json.loads(call("status", tmp_path / "fake", "--json"))
-    seeds = found["seeds"]
+    assert " ± " in shown and "one seed a candidate" not in shown
+    report = json.loads(call("status", tmp_path / "fake", "--json"))
+    seeds = report["seeds"]
     assert (seeds["max_per_candidate"], seeds["confidence"], seeds["runs"]) == (
         3, 0.9, len(driver.trials.replicates()))
-    assert found["counts"]["complete"] == 6 and seeds["noise"]["bleu"]["sd"] > 0 and seeds[
+    assert report["counts"]["complete"] == 6 and seeds["noise"]["bleu"]["sd"] > 0 and seeds[
         "comparisons"]
-    assert {"seeds", "bleu.sd", "bleu.half_width"} <= set(found["front"][0])
+    assert {"seeds", "bleu.sd", "bleu.half_width"} <= set(report["front"][0])
 
 
-def test_the_front_on_a_narrow_terminal_has_every_member_with_its_architecture(folder):
+def test_front_on_narrow_terminal_has_all_members(folder):
     rows = json.loads(call("front", folder, "--json"))
     shown = CliRunner().invoke(command, ["front", folder], env={"COLUMNS": "80"},
                                catch_exceptions=False).output
@@ -145,12 +153,12 @@ def test_the_front_on_a_narrow_terminal_has_every_member_with_its_architecture(f
     words = " ".join(shown.split())
     for row in rows:
         assert f"trial {row['trial']}: " in words
-        answers = [f"{name.removeprefix('param.')} {format_value(row[name])}"
+        shown_params = [f"{name.removeprefix('param.')} {format_value(row[name])}"
                    for name in names if format_value(row[name]) != "–"]
-        assert [answer for answer in answers if answer not in words] == []
+        assert [value for value in shown_params if value not in words] == []
 
 
-def test_the_front_as_latex_and_all_proposals_with_their_state(folder):
+def test_front_as_latex_and_all_proposals(folder):
     rows = json.loads(call("front", folder, "--json"))
     table = call("front", folder, "--latex")
     assert table.startswith(r"\begin{tabular}") and table.count(r"\\") == len(rows) + 1
@@ -158,14 +166,14 @@ def test_the_front_as_latex_and_all_proposals_with_their_state(folder):
     assert len(states) > 1 and all(state in call("front", folder, "--all") for state in states)
 
 
-def test_everything_of_one_trial(folder):
+def test_show_prints_one_trial(folder):
     row = json.loads(call("front", folder, "--json"))[0]
     shown = call("show", folder, row["trial"])
     for words in (row["id"], f"{int(row['params.total']):,}", "on the front", "yes", "complete",
                   "width", "Files: "):
         assert words in shown
-    found = json.loads(call("show", folder, row["trial"], "--json"))
-    assert found["trial"] == row["trial"] and found["record"]["metrics"]["bleu"] == pytest.approx(
+    report = json.loads(call("show", folder, row["trial"], "--json"))
+    assert report["trial"] == row["trial"] and report["record"]["metrics"]["bleu"] == pytest.approx(
         row["bleu"])
     with refuses("no-such-trial", "999"):
         call("show", folder, 999)

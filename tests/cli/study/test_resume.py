@@ -1,4 +1,4 @@
-"""``scalesearch study run FOLDER --resume``: the folder of a study is enough to go on with it."""
+"""``scalesearch study run FOLDER --resume``: resume a study from its folder only."""
 
 import json
 from pathlib import Path
@@ -19,21 +19,21 @@ def run(*arguments: str) -> Result:
 
 @pytest.fixture(scope="module")
 def folder(text_folder: Path) -> Path:
-    """A study of two rows that was run with an option and in a folder that its file does not name."""
+    """A grid study with an option, in a folder that its file does not name."""
     Path("s.yaml").write_text(f"type: grid\n{REST}{KINDS['grid']}")
     assert run("s.yaml", "--set", "recipe.steps=3", "--out", "mine").exit_code == 0
     return text_folder / "mine"
 
 
 @pytest.mark.parametrize("name", ["mine", "mine/study.yaml"])
-def test_nothing_is_trained_again(folder, name):
+def test_resume_repeats_no_training(folder, name):
     before = (folder / "events.jsonl").read_text()
     done = run(name, "--resume", "--json")
     assert json.loads(done.stdout)["counts"]["complete"] == 2 and (
         folder / "events.jsonl").read_text() == before
 
 
-def test_from_another_folder_and_with_more_asked_for(folder, tmp_path, monkeypatch):
+def test_resume_from_another_folder_with_more_seeds(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = run(str(folder), "--resume", "--set", "seeds=2", "--json")
     events = (folder / "events.jsonl").read_text().splitlines()
@@ -42,19 +42,19 @@ def test_from_another_folder_and_with_more_asked_for(folder, tmp_path, monkeypat
         (folder / "command.json").read_text())["overrides"] == ["recipe.steps=3", "seeds=2"]
 
 
-def test_without_resume_it_is_refused_and_another_recipe_too(folder):
+def test_missing_resume_and_changed_recipe_are_refused(folder):
     with refuses("study-exists", "--resume"):
         run("mine")
     with refuses("study-changed", "recipe"):
         run("mine", "--resume", "--set", "recipe.steps=4")
 
 
-def test_the_number_of_processes_is_part_of_how_candidates_are_trained(folder):
+def test_changed_number_of_processes_is_refused(folder):
     with refuses("study-changed", "processes"):
         run("mine", "--resume", "--set", "resources.processes_per_trial=2")
 
 
-def test_a_reference_that_the_file_no_longer_has_gets_its_seeds(folder):
+def test_removed_reference_gets_its_seeds(folder):
     named = "reference: { name: mine, set: { width: 16 } }\n"
     search = (f"space: {{ width: 8 | 16, encoder: {{ heads: 2 }}, decoder: {{ heads: 2 }} "
               f"}}\ntrials: 1\n{REST}")
@@ -69,6 +69,9 @@ def test_a_reference_that_the_file_no_longer_has_gets_its_seeds(folder):
                and event["state"] == "complete" for event in events)
 
 
-def test_nothing_to_resume_is_said(folder):
+def test_missing_study_is_reported(folder):
     done = run("s.yaml", "--resume", "--set", "recipe.steps=1", "--out", "typo")
-    assert done.exit_code == 0 and "nothing to resume in typo; starting from the beginning" in done.output
+    assert (
+        done.exit_code == 0
+        and "nothing to resume in typo; starting from the beginning" in done.output
+    )

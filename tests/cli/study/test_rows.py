@@ -1,4 +1,4 @@
-"""``scalesearch study run`` of studies that have rows: tables, laws and files at the end, for people and machines."""
+"""``scalesearch study run`` with fixed architectures: tables, laws, files and JSON."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ FILES = {"ablation": {"table.md", "table.csv", "table.tex"},
 
 @pytest.mark.usefixtures("text_folder")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_ends_in_what_its_kind_is_for(tmp_path, kind):
+def test_run_prints_results_of_its_type(tmp_path, kind):
     file = tmp_path / f"{kind}.yaml"
     file.write_text(f"kind: {kind}\n{REST}{KINDS[kind]}seeds: 2\n")
     folder = tmp_path / "run"
@@ -45,7 +45,7 @@ def test_a_run_ends_in_what_its_kind_is_for(tmp_path, kind):
 
     shown = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert shown.exit_code == 0, shown.output
-    rows = [one["label"] for one in promised["architectures"]]
+    rows = [row["label"] for row in promised["architectures"]]
     assert all(name.split()[0] in shown.output for name in rows) and "architectures trained" in shown.output
     written = {Path(name).name
                for name in shown.output.rpartition("Written: ")[2].replace("\n", " ").split(", ")}
@@ -53,12 +53,12 @@ def test_a_run_ends_in_what_its_kind_is_for(tmp_path, kind):
         (folder / name).is_file() for name in FILES[kind])
 
     again = CliRunner().invoke(command, [*arguments, "--resume", "--json"], catch_exceptions=False)
-    found = json.loads(again.stdout)
-    costs = {one["label"]: one["costs"]["params.total"] for one in promised["architectures"]}
-    said = found["scaling" if kind == "scaling" else "table"]["rows"]
+    report = json.loads(again.stdout)
+    costs = {row["label"]: row["costs"]["params.total"] for row in promised["architectures"]}
+    table = report["scaling" if kind == "scaling" else "table"]["rows"]
     assert {row.get("name", row.get("label")): row["params"] if "params" in row
-            else row["costs"]["params.total"] for row in said} == costs
-    assert found["counts"]["complete"] == len(rows) and len(found["front"]) >= 1
+            else row["costs"]["params.total"] for row in table} == costs
+    assert report["counts"]["complete"] == len(rows) and len(report["front"]) >= 1
 
     status = CliRunner().invoke(command, ["status", str(folder)], catch_exceptions=False)
     assert status.exit_code == 0 and f"{len(rows)}" in status.output
@@ -67,7 +67,7 @@ def test_a_run_ends_in_what_its_kind_is_for(tmp_path, kind):
                                   catch_exceptions=False).exit_code == 0
 
 
-def test_a_flag_that_a_search_has_is_refused(tmp_path):
+def test_option_of_searches_is_refused(tmp_path):
     file = tmp_path / "ablation.yaml"
     file.write_text(f"type: ablation\n{REST}{KINDS['ablation']}")
     with refuses("key-of-other-study-type", "`trials`"):

@@ -10,11 +10,11 @@ from scalesearch.study.config.fixed_architectures import FixedArchitecture
 from tests.study.fakes import architecture_of, make_driver, make_plan
 
 
-def test_the_references_of_a_study_as_a_table(tmp_path):
-    answers = {"small": {"width": 8, "depth": 1, "kind": "plain"},
+def test_table_of_references(tmp_path):
+    params_by_name = {"small": {"width": 8, "depth": 1, "kind": "plain"},
                "large": {"width": 32, "depth": 4, "kind": "plain"}}
-    named = tuple(FixedArchitecture(name, architecture_of(one), one)
-                  for name, one in answers.items())
+    named = tuple(FixedArchitecture(name, architecture_of(params), params)
+                  for name, params in params_by_name.items())
     make_driver(tmp_path / "one", make_plan(3, references=named)).run()
 
     def call(*arguments):
@@ -26,8 +26,8 @@ def test_the_references_of_a_study_as_a_table(tmp_path):
     output = call()
     assert "References of fake" in output and "No row has a second seed" in output
     assert (tmp_path / "one" / "table.tex").exists()
-    found = json.loads(call("--base", "large", "--json", "--to", str(tmp_path)))
-    assert [row["name"] for row in found["rows"]] == [
-        "large", "small"] and found["rows"][1]["difference"] < 0
+    table = json.loads(call("--base", "large", "--json", "--to", str(tmp_path)))
+    assert [row["name"] for row in table["rows"]] == [
+        "large", "small"] and table["rows"][1]["difference"] < 0
     assert pd.read_csv(tmp_path / "table.csv")["params"].tolist() == [
-        row["params"] for row in found["rows"]]
+        row["params"] for row in table["rows"]]

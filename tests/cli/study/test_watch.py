@@ -1,4 +1,4 @@
-"""``study watch`` from outside the process: once, as JSON, line by line, on a terminal, and interrupted."""
+"""``study watch`` in another process: once, as JSON, in a pipe, and on a terminal."""
 
 import fcntl
 import json
@@ -33,7 +33,7 @@ def call(*arguments, **environment):
 
 @pytest.fixture
 def running(tmp_path):
-    """A study of six, which a far machine runs; its first is in training."""
+    """A study of six trials on another machine, whose first trial is in training."""
     event_study = EventStudy(tmp_path / "study")
     event_study.write_owner(candidates=6, references=0)
     event_study.propose(0)
@@ -42,10 +42,10 @@ def running(tmp_path):
 
 
 class Watching:
-    """A watch in a process of its own, and what it says; with ``size``, on a terminal of so many lines and columns."""
+    """``study watch`` in another process; with ``size`` (lines, columns), on a terminal."""
 
     def __init__(self, event_study, size=None, *options):
-        self.said = b""
+        self.output = b""
         ends = pty.openpty() if size else os.pipe()
         if size:
             fcntl.ioctl(ends[1], termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
@@ -62,44 +62,47 @@ class Watching:
     def _read(self, end):
         try:
             while data := os.read(end, 65536):
-                self.said += data
+                self.output += data
         except OSError:  # a terminal whose other end is closed
             pass
 
     def until(self, words):
-        wait_until(lambda: words in self.said.decode(errors="replace")
+        wait_until(lambda: words in self.output.decode(errors="replace")
                    or self.process.poll() is not None)
-        assert words in self.said.decode(errors="replace")
+        assert words in self.output.decode(errors="replace")
 
     def end(self):
         status = self.process.wait(HANG)
         self.reader.join(HANG)
-        return status, self.said.decode()
+        return status, self.output.decode()
 
 
-def test_once_for_people_and_machines_writes_nothing(tmp_path):
+def test_watch_once_writes_no_files(tmp_path):
     make_driver(tmp_path, make_plan(4)).run()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     text = call(tmp_path, "--once", COLUMNS="80")
-    found = json.loads(call(tmp_path, "--json"))
+    snapshot = json.loads(call(tmp_path, "--json"))
     assert "Front so far" in text and all(len(line) <= 80 for line in text.splitlines())
-    assert found["study"] == "fake" and found["counts"]["complete"] == 4 and found["owner"][
-        "state"] == "unknown"
-    assert found["front"]["hypervolume"]["value"] > 0 and len(found["events"]) == 5
+    assert (
+        snapshot["study"] == "fake"
+        and snapshot["counts"]["complete"] == 4
+        and snapshot["owner"]["state"] == "unknown"
+    )
+    assert snapshot["front"]["hypervolume"]["value"] > 0 and len(snapshot["events"]) == 5
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
-def test_what_is_in_training_as_json(running):
-    found = json.loads(call(running.study.folder, "--json"))
-    assert found["owner"]["host"] == "far" and found["owner"]["heartbeat_age"] < 60
-    assert [(one["trial"], one["step"], one["trained_share"])
-            for one in found["running"]] == [(0, 100, 0.25)]
-    # five of them on two workers, one of which has 90 s to go
-    assert found["eta"]["seconds"] == pytest.approx(3 * 120)
-    assert found["progress"]["share"] == 0.25 / 6
+def test_json_has_running_trials(running):
+    snapshot = json.loads(call(running.study.folder, "--json"))
+    assert snapshot["owner"]["host"] == "far" and snapshot["owner"]["heartbeat_age"] < 60
+    assert [(running_trial["trial"], running_trial["step"], running_trial["trained_share"])
+            for running_trial in snapshot["running"]] == [(0, 100, 0.25)]
+    # five trials remain on two workers, one of which needs 90 s more
+    assert snapshot["eta"]["seconds"] == pytest.approx(3 * 120)
+    assert snapshot["progress"]["share"] == 0.25 / 6
 
 
-def test_status_says_who_runs_it_and_what_is_in_training(running):
+def test_status_has_owner_and_running_trials(running):
     running.study.update_meta(teacher={"architecture": "abc"})
     result = CliRunner().invoke(command, ["status", str(running.study.folder)],
                                 catch_exceptions=False)
@@ -107,19 +110,19 @@ def test_status_says_who_runs_it_and_what_is_in_training(running):
     assert "0.2 of 6 candidates" in result.output and "100 of 400" in result.output
     result = CliRunner().invoke(command, ["status", str(running.study.folder), "--json"],
                                 catch_exceptions=False)
-    found = json.loads(result.output)
-    assert (found["owner"]["pid"], found["running"][0]["trial"]) == (1, 0)
-    assert found["teacher_progress"]["stage"] == "waiting"
+    snapshot = json.loads(result.output)
+    assert (snapshot["owner"]["pid"], snapshot["running"][0]["trial"]) == (1, 0)
+    assert snapshot["teacher_progress"]["stage"] == "waiting"
 
 
-def test_before_there_is_a_study_it_says_so(tmp_path):
+def test_missing_study_is_reported(tmp_path):
     with refuses("no-study"):
         call(tmp_path / "later", "--once")
     with refuses("no-study"):
         call(tmp_path, "--once")
 
 
-def test_a_pipe_gets_a_line_a_change_and_the_end(running):
+def test_pipe_gets_one_line_per_event(running):
     watching = Watching(running)
     watching.until("in training")
     running.end(0, 90)
@@ -133,7 +136,7 @@ def test_a_pipe_gets_a_line_a_change_and_the_end(running):
 
 @pytest.mark.parametrize(("size", "options"), [((40, 100), []), (None, ["--wait"])],
                          ids=["terminal", "pipe"])
-def test_a_study_that_stops_is_watched_on_when_it_is_resumed(running, size, options):
+def test_watch_continues_after_resume(running, size, options):
     watching = Watching(running, size, *options)
     watching.until("running on far")
     running.write_owner(state=STOPPED, reason="interrupted", candidates=6, references=0)
@@ -149,7 +152,7 @@ def test_a_study_that_stops_is_watched_on_when_it_is_resumed(running, size, opti
 
 @pytest.mark.parametrize(("size", "options"), [((40, 100), ["--no-wait"]), (None, [])],
                          ids=["terminal", "pipe"])
-def test_or_the_watch_ends_where_the_study_stops(running, size, options):
+def test_watch_can_end_when_the_study_stops(running, size, options):
     watching = Watching(running, size, *options)
     watching.until("running on far")
     running.write_owner(state=STOPPED, reason="interrupted", candidates=6, references=0)
@@ -158,7 +161,7 @@ def test_or_the_watch_ends_where_the_study_stops(running, size, options):
 
 
 @pytest.mark.parametrize("size", [None, (40, 100)])
-def test_ctrl_c_ends_the_watching_alone(running, size):
+def test_ctrl_c_ends_only_the_watch(running, size):
     watching = Watching(running, size)
     watching.until("in training")
     watching.process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""One file of a model: the blocks that it needs and nothing of ours, with the same numbers to the bit."""
+"""Bundles: one file with the blocks of a model, without imports of this package."""
 
 import ast
 import importlib
@@ -32,7 +32,7 @@ ALLOWED = {"__future__", "torch", "transformers", "numpy", *sys.stdlib_module_na
 
 
 class Anything(ModuleType):
-    """A library of empty classes, where transformers is not installed: a bundle then is its blocks and the builder."""
+    """A library of empty classes in place of transformers if it is not installed."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -48,7 +48,7 @@ def without_transformers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def loaded(network: Any, folder: Path, name: str) -> Any:
-    """The bundle of ``network`` as a module, after a look at what it imports."""
+    """The bundle of ``network`` as a module, after a check of its imports."""
     file = folder / f"{name}.py"
     file.write_text(bundle_source(network, "A model."))
     nodes = list(ast.walk(ast.parse(file.read_text())))
@@ -56,57 +56,68 @@ def loaded(network: Any, folder: Path, name: str) -> Any:
     places += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     assert {str(place).split(".")[0] for place in places} <= ALLOWED
     spec = importlib.util.spec_from_file_location(name, file)
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[name] = made
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
     try:
-        spec.loader.exec_module(made)
+        spec.loader.exec_module(module)
     finally:
         del sys.modules[name]
-    return made
-
-
-def same(network: Any, folder: Path, name: str) -> Any:
-    """The bundle, whose model has given the logits of ours, all at once and step by step with reordered rows."""
-    ours = build_model(network, vocab=V, seed=3).eval()
-    module = loaded(network, folder, name)
-    theirs = module.build_model(module.ARCHITECTURE, vocab=V, seed=3).eval()
-    assert [(key, weight.tolist()) for key, weight in theirs.state_dict().items()] == [
-        (key, weight.tolist()) for key, weight in ours.state_dict().items()]
-    source, target = pairs(Random(1))
-    with torch.no_grad():
-        memory = theirs.encode(source)
-        cache = module.DecodingCache()
-        assert torch.equal(theirs.logits(theirs.decode(target, memory)), ours(source, target))
-        rows = torch.tensor([2, 0, 0])
-        mine = ours.encode(source)
-        kept = ours.new_cache()
-        for token in target.split(1, 1):
-            stepped = [model.logits(model.decode(token, states, past)) for model, states, past in
-                       ((theirs, memory, cache), (ours, mine, kept))]
-            assert torch.equal(*stepped)
-        cache.select(rows), kept.select(rows)
-        memory = memory.select(rows)
-        mine = mine.select(rows)
-        assert torch.equal(
-            *(model.logits(model.decode(token, states, past))
-              for model, states, past in ((theirs, memory, cache), (ours, mine, kept))))
     return module
 
 
-def test_random_networks_of_every_family_give_the_same_logits(tmp_path):
+def same(network: Any, folder: Path, name: str) -> Any:
+    """The bundle, after a check that it gives equal logits, also step by step."""
+    model = build_model(network, vocab=V, seed=3).eval()
+    module = loaded(network, folder, name)
+    bundled = module.build_model(module.ARCHITECTURE, vocab=V, seed=3).eval()
+    assert [(key, weight.tolist()) for key, weight in bundled.state_dict().items()] == [
+        (key, weight.tolist()) for key, weight in model.state_dict().items()]
+    source, target = pairs(Random(1))
+    with torch.no_grad():
+        memory = bundled.encode(source)
+        cache = module.DecodingCache()
+        assert torch.equal(bundled.logits(bundled.decode(target, memory)), model(source, target))
+        rows = torch.tensor([2, 0, 0])
+        model_memory = model.encode(source)
+        model_cache = model.new_cache()
+        for token in target.split(1, 1):
+            stepped = [model.logits(model.decode(token, states, past)) for network, states, past in
+                       ((bundled, memory, cache), (model, model_memory, model_cache))]
+            assert torch.equal(*stepped)
+        cache.select(rows), model_cache.select(rows)
+        memory = memory.select(rows)
+        model_memory = model_memory.select(rows)
+        assert torch.equal(
+            *(
+                model.logits(model.decode(token, states, past))
+                for model, states, past in (
+                    (bundled, memory, cache),
+                    (model, model_memory, model_cache),
+                )
+            )
+        )
+    return module
+
+
+def test_random_networks_of_all_families_give_equal_logits(tmp_path):
     rng = Random(5)
     for number, architecture in enumerate([*covering(rng, 6),
                                            random_architecture(rng, model="decoder-only")]):
         same(architecture.block, tmp_path, f"network{number}")
 
 
-def test_shared_and_borrowed_weights_stay_one(tmp_path):
-    module = same(assemble(transformer_config(**{"decoder.depth": 2, **EDGE})).block, tmp_path, "edge")
-    assert "CrossStackTie" in vars(module) and "ExplicitAttention" in vars(module) and "ChainLinear" not in vars(
-        module)
+def test_shared_and_tied_weights_are_kept(tmp_path):
+    module = same(
+        assemble(transformer_config(**{"decoder.depth": 2, **EDGE})).block, tmp_path, "edge"
+    )
+    assert (
+        "CrossStackTie" in vars(module)
+        and "ExplicitAttention" in vars(module)
+        and "ChainLinear" not in vars(module)
+    )
 
 
-def test_a_kind_of_somebody_else_comes_along(tmp_path):
+def test_registered_block_is_bundled(tmp_path):
     register_ffn("maxout")(Grouped)
     try:
         changes = {f"encoder.ffn.{key}": value
@@ -118,7 +129,7 @@ def test_a_kind_of_somebody_else_comes_along(tmp_path):
     assert "Grouped" in vars(same(network, tmp_path, "own"))
 
 
-def test_only_what_is_needed_is_there_and_reads_well(tmp_path):
+def test_bundle_has_only_needed_code(tmp_path):
     text = bundle_source(assemble(transformer_config()).block, "A model.")
     # the same file for the same architecture
     assert text == bundle_source(assemble(transformer_config()).block, "A model.")
@@ -128,10 +139,10 @@ def test_only_what_is_needed_is_there_and_reads_well(tmp_path):
 
 @block
 class DecodingCache(FFN):
-    """A kind that has the name of something else."""
+    """A block with the name of another class."""
 
 
-def test_two_definitions_of_one_name_are_refused():
+def test_two_definitions_of_a_name_are_refused():
     with refuses("name-taken", "scalesearch.nn.model"):
         bundle_source(DecodingCache(4, ("src",), DENSE), "A model.")
 
@@ -145,7 +156,7 @@ def test_two_definitions_of_one_name_are_refused():
                            "return leaves.Linear(4, 4, self.over).forward(m, x)"),
                           ("inside", "",
                            "from scalesearch.blocks.elementwise import plus; return plus(x, x)")])
-def test_imports_that_cannot_be_followed_are_refused(name, top, body, tmp_path, monkeypatch):
+def test_unresolvable_imports_are_refused(name, top, body, tmp_path, monkeypatch):
     (tmp_path / f"somebodys_{name}.py").write_text(
         "from scalesearch.blocks.core import " "block\nfrom scalesearch.blocks.ffn.base "
         f"import FFN\n{top}\n\n@block\nclass " "Own(FFN):\n    def forward(self, m, x):\n   " "  "
@@ -156,7 +167,7 @@ def test_imports_that_cannot_be_followed_are_refused(name, top, body, tmp_path, 
                       "A model.")
 
 
-def test_an_architecture_is_shown_as_the_value_that_it_is():
+def test_architecture_is_written_as_literal():
     network = assemble(transformer_config(**EDGE)).block
     assert eval(format_block(network),
                 {kind.__name__: kind for kind in bundling._block_classes(network)}) == network

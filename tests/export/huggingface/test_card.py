@@ -1,4 +1,4 @@
-"""The model card: what the Hub reads of it, and what people do."""
+"""The model card: metadata for the Hub and text for users."""
 
 from dataclasses import replace
 
@@ -12,14 +12,14 @@ from scalesearch.train import read_checkpoint
 from scalesearch.train.result import Result
 
 
-def test_it_has_costs_scores_data_and_seed_and_no_path_of_this_machine(trained_folder):
+def test_card_has_costs_scores_data_and_seed_and_no_local_path(trained_folder):
     trained = read_checkpoint(trained_folder)
     result = Result.read(trained_folder)
     text = model_card(trained)
     head = yaml.safe_load(text.split("---\n")[1])
     (index,) = head["model-index"]
     assert head["license"] == "unknown" and head["pipeline_tag"] == "translation"
-    assert {one["type"]: one["value"] for one in index["results"][0]["metrics"]} == {
+    assert {metric["type"]: metric["value"] for metric in index["results"][0]["metrics"]} == {
         name: result.metrics[name] for name in ("bleu", "chrf")}
     costs = evaluate_cost(trained.architecture.block, load_protocol(trained.architecture.protocol))
     assert f"| parameters | {costs['params.total']:,} |" in text
@@ -32,7 +32,12 @@ def test_it_has_costs_scores_data_and_seed_and_no_path_of_this_machine(trained_f
                    for place in (trained_folder, *spec.train)) and "\n\n\n" not in text
 
 
-def test_of_a_model_without_a_result_it_says_what_there_is(trained_folder):
+def test_card_of_model_without_result(trained_folder):
     text = model_card(replace(read_checkpoint(trained_folder), folder=None, is_lowercase=True))
-    assert "## Costs" in text and "## Scores" not in text and "seed" not in text and "lower case first" in text
+    assert (
+        "## Costs" in text
+        and "## Scores" not in text
+        and "seed" not in text
+        and "lower case first" in text
+    )
     assert "\n\n\n" not in text

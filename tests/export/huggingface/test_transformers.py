@@ -1,4 +1,4 @@
-"""Artifacts in transformers 5, where it is installed: they load, decode as ours, go round, and train on."""
+"""Exported models in transformers 5: loading, decoding, saving and training."""
 
 import copy
 import json
@@ -45,7 +45,7 @@ def trained(trained_folder: Path) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def folder(trained: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An artifact."""
+    """Folder of the exported model."""
     return written(trained, tmp_path_factory.mktemp("artifact"))
 
 
@@ -68,65 +68,66 @@ def load(folder: Path, **settings: Any) -> Any:
         folder, trust_remote_code=True, **settings)
 
 
-def test_every_family_decodes_as_ours_with_a_cache_and_without(trained, tmp_path):
+def test_all_families_decode_equally_with_and_without_cache(trained, tmp_path):
     rng = Random(6)
     networks = [*covering(rng, 8), random_architecture(rng, model="decoder-only")]
     for number, architecture in enumerate(networks):
         vocab = trained.tokenizer.vocab_size
         model = build_model(architecture.block, vocab=vocab, seed=number).eval()
-        one = replace(trained, model=model, architecture=architecture, folder=None)
+        candidate = replace(trained, model=model, architecture=architecture, folder=None)
         place = tmp_path / f"network{number}"
         place.mkdir()
-        theirs = HuggingFaceFormat().open_decoder(written(one, place), 1)
-        assert isinstance(theirs, HuggingFaceDecoder)
-        assert theirs.model.num_parameters() == sum(weight.numel() for weight in model.parameters())
+        decoder = HuggingFaceFormat().open_decoder(written(candidate, place), 1)
+        assert isinstance(decoder, HuggingFaceDecoder)
+        assert decoder.model.num_parameters() == sum(
+            weight.numel() for weight in model.parameters()
+        )
         rows = sources(vocab, rng)
         most = length_limits(model, padded(rows)).tolist()
-        assert theirs.greedy(rows, most) == greedy_search(
+        assert decoder.greedy(rows, most) == greedy_search(
             model, padded(rows)).best_ids(), architecture.config
-        plain, uncached = (theirs.model.generate(padded(rows), num_beams=3, use_cache=cache)
+        plain, uncached = (decoder.model.generate(padded(rows), num_beams=3, use_cache=cache)
                            for cache in (True, False))
         assert torch.equal(plain, uncached), architecture.config
 
 
-def test_sentences_that_end_by_themselves_decode_as_ours_and_beams_find_no_worse(trained, tmp_path):
+def test_greedy_search_is_equal_and_beam_search_no_worse(trained, tmp_path):
     architecture = assemble(transformer_config(**{"embedding.tie": "none", "width": 32,
                                        "decoder.head_dim": 16}))
     model = build_model(architecture.block, vocab=trained.tokenizer.vocab_size, seed=3).eval()
     with torch.no_grad():
         for weight in model.parameters():
-            # so that words depend on more than the word before
+            # so that tokens depend on more than the previous token
             weight *= 2 if weight.dim() > 1 else 1
-    one = replace(trained, model=model, architecture=architecture, folder=None)
+    candidate = replace(trained, model=model, architecture=architecture, folder=None)
     rows = sources(trained.tokenizer.vocab_size, Random(2), 40)
-    theirs = HuggingFaceFormat().open_decoder(written(one, tmp_path), 1)
+    decoder = HuggingFaceFormat().open_decoder(written(candidate, tmp_path), 1)
     source = padded(rows)
-    found = greedy_search(model, source)
+    translations = greedy_search(model, source)
     most = length_limits(model, source)
-    assert theirs.greedy(rows, most.tolist()) == found.best_ids()
-    assert 5 < int((found.lengths[:, 0] <= most).sum()) < 35  # some are cut, some are not
+    assert decoder.greedy(rows, most.tolist()) == translations.best_ids()
+    assert 5 < int((translations.lengths[:, 0] <= most).sum()) < 35  # only some are truncated
     few = torch.full((len(rows),), 3)
-    assert theirs.greedy(rows, few.tolist()) == greedy_search(model, source, few).best_ids()
-    # Theirs goes on with all beams where ours ends some, so it may find better ones, and what both
-    # find has one score.
-    ours = beam_search(model, source, 4, 1.0, nbest=2).ranked()
-    pairs = [(mine[0], hers[0])
-             for mine, hers in zip(ours,
-                                   theirs.beam_search(rows, most.tolist(),
-                                                      DecodingOptions(4, 1.0, n_best=2)))]
-    assert all(hers[1] > mine[1] - 1e-4 for mine, hers in pairs)
-    same = [(mine[1], hers[1]) for mine, hers in pairs if mine[0] == hers[0]]
+    assert decoder.greedy(rows, few.tolist()) == greedy_search(model, source, few).best_ids()
+    # transformers continues all beams when the package ends some, so its scores may be better.
+    # Hypotheses that both return have equal scores.
+    hypotheses = beam_search(model, source, 4, 1.0, nbest=2).ranked()
+    options = DecodingOptions(4, 1.0, n_best=2)
+    decoded = decoder.beam_search(rows, most.tolist(), options)
+    pairs = [(ranked[0], other[0]) for ranked, other in zip(hypotheses, decoded)]
+    assert all(second[1] > first[1] - 1e-4 for first, second in pairs)
+    same = [(first[1], second[1]) for first, second in pairs if first[0] == second[0]]
     assert len(same) >= 30 and torch.allclose(*torch.tensor(same).T, atol=1e-4)
 
 
-def test_it_goes_round_copies_and_trains_on(trained, folder, tmp_path):
+def test_model_can_be_saved_copied_and_trained(trained, folder, tmp_path):
     model = load(folder)
     assert model.config.dropout == 0.1 and not model.training
     source = padded(sources(trained.tokenizer.vocab_size, Random(3)))
-    wanted = model.generate(source)
+    expected = model.generate(source)
     model.save_pretrained(tmp_path / "again")
-    assert torch.equal(load(tmp_path / "again").generate(source), wanted)
-    assert torch.equal(copy.deepcopy(model).generate(source), wanted)
+    assert torch.equal(load(tmp_path / "again").generate(source), expected)
+    assert torch.equal(copy.deepcopy(model).generate(source), expected)
     labels = source.masked_fill(source == PAD, -100)
     model.train()
     before = model(input_ids=source, labels=labels).loss
@@ -141,72 +142,82 @@ def test_it_goes_round_copies_and_trains_on(trained, folder, tmp_path):
     assert torch.allclose(again, model(source, labels=labels).loss)
 
 
-def test_what_it_is_given_is_what_it_heeds(trained, folder):
+def test_generation_arguments_are_used(trained, folder):
     model = load(folder)
     rows = sources(trained.tokenizer.vocab_size, Random(4))
     source = padded(rows)
     mask = (source != PAD).long()
-    wanted = model.generate(source)
-    assert torch.equal(model.generate(source, attention_mask=mask), wanted)
+    expected = model.generate(source)
+    assert torch.equal(model.generate(source, attention_mask=mask), expected)
     states = model.get_encoder()(source, mask)
     plain = transformers.modeling_outputs.BaseModelOutput(states.last_hidden_state)
     assert torch.equal(model(encoder_outputs=plain, attention_mask=mask,
-                             decoder_input_ids=wanted).logits,
-                       model(source, decoder_input_ids=wanted).logits)
+                             decoder_input_ids=expected).logits,
+                       model(source, decoder_input_ids=expected).logits)
     assert model.generate(source, max_new_tokens=2).shape[1] <= 3
-    assert isinstance(model(source, decoder_input_ids=wanted, return_dict=False), tuple)
+    assert isinstance(model(source, decoder_input_ids=expected, return_dict=False), tuple)
     with pytest.raises(ValueError, match="stateful"):
         model.generate(source[:1], assistant_model=model)
 
 
-def test_weights_may_be_in_bf16_or_drawn_anew(trained, folder, tmp_path):
+def test_weights_in_bf16_and_new_initialization(trained, folder, tmp_path):
     half = load(written(trained, tmp_path, "bf16"))
     assert {weight.dtype for weight in half.parameters()} == {torch.bfloat16}
     assert load(tmp_path, dtype=torch.float32).dtype == torch.float32
     half.generate(padded(sources(trained.tokenizer.vocab_size, Random(5))))
     fresh = transformers.AutoModelForSeq2SeqLM.from_config(
         load(folder).config, trust_remote_code=True)
-    wanted = build_model(trained.architecture.block, vocab=trained.tokenizer.vocab_size,
+    expected = build_model(trained.architecture.block, vocab=trained.tokenizer.vocab_size,
                          init=trained.recipe.init)
     assert all(torch.equal(*pair)
-               for pair in zip(fresh.parameters(), wanted.parameters(), strict=True))
+               for pair in zip(fresh.parameters(), expected.parameters(), strict=True))
 
 
-def test_its_tokenizer_gives_our_ids_and_texts(trained, folder, corpus):
-    theirs = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+def test_tokenizer_gives_equal_ids_and_texts(trained, folder, corpus):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
     lines = [*corpus.train.texts.source, *corpus.train.texts.target]
     ids = trained.tokenizer.encode(lines)
-    assert theirs(lines)["input_ids"] == [[*row, EOS] for row in ids]
-    assert theirs.batch_decode(ids, skip_special_tokens=True) == trained.tokenizer.decode(ids)
-    batch = theirs(lines[:3], text_target=lines[:3], return_tensors="pt", padding=True)
+    assert tokenizer(lines)["input_ids"] == [[*row, EOS] for row in ids]
+    assert tokenizer.batch_decode(ids, skip_special_tokens=True) == trained.tokenizer.decode(ids)
+    batch = tokenizer(lines[:3], text_target=lines[:3], return_tensors="pt", padding=True)
     assert load(folder)(**batch).loss > 0
 
 
 @pytest.mark.parametrize("model", ["bpe", "unigram"])
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_tokenizers_of_both_kinds_are_the_same_on_text_that_was_never_seen(
+def test_tokenizers_are_equal_on_unseen_text(
         model, lowercase, corpus, tmp_path):
-    lines = [*corpus.train.texts.source, *corpus.train.texts.target, "Überall  steht's — “so”.",
-             "<s> </s> <pad> <unk>"]
-    ours = Tokenizer.fit([line.lower() if lowercase else line for line in lines[:-1]], 60, model)
-    (tmp_path
-     / "tokenizer.json").write_text(json.dumps(tokenizer_json(ours, lowercase), ensure_ascii=False))
-    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"),
-                                                  eos_token="</s>", split_special_tokens=True)
-    check_tokenizer(theirs, ours, lowercase)
+    lines = [
+        *corpus.train.texts.source,
+        *corpus.train.texts.target,
+        "Überall  steht's — “so”.",
+        "<s> </s> <pad> <unk>",
+    ]
+    fitted = Tokenizer.fit([line.lower() if lowercase else line for line in lines[:-1]], 60, model)
+    (tmp_path / "tokenizer.json").write_text(
+        json.dumps(tokenizer_json(fitted, lowercase), ensure_ascii=False)
+    )
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "tokenizer.json"), eos_token="</s>", split_special_tokens=True
+    )
+    check_tokenizer(tokenizer, fitted, lowercase)
     for line in lines:
-        assert theirs(line)["input_ids"] == [*ours.encode([line.lower() if lowercase else line])[0],
-                                             EOS]
+        assert tokenizer(line)["input_ids"] == [
+            *fitted.encode([line.lower() if lowercase else line])[0],
+            EOS,
+        ]
     with refuses("other-tokenizer"):
-        check_tokenizer(theirs, Tokenizer.fit(lines[:9], 30, model), lowercase)
+        check_tokenizer(tokenizer, Tokenizer.fit(lines[:9], 30, model), lowercase)
 
 
-def test_the_verb_writes_it_and_translate_reads_it(trained_folder, tmp_path):
+def test_export_command_and_translate(trained_folder, tmp_path):
     done = run(verb, trained_folder, "--to", "huggingface", "--out", tmp_path / "out", "--json")
     assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
-    assert said["verification"]["float"]["different"] == 0
-    assert said["versions"]["transformers"] == transformers.__version__
+    report = json.loads(done.stdout)
+    assert report["verification"]["float"]["different"] == 0
+    assert report["versions"]["transformers"] == transformers.__version__
     places = tmp_path / "out", trained_folder
-    one, other = (run(translate_verb, place, "--beam", 1, text=LINES).stdout for place in places)
-    assert one == other and one.count("\n") == 3
+    translation, expected_translation = (
+        run(translate_verb, place, "--beam", 1, text=LINES).stdout for place in places
+    )
+    assert translation == expected_translation and translation.count("\n") == 3

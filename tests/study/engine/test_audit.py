@@ -1,4 +1,4 @@
-"""A fairness audit: what it trains, that it can be gone on with, and what its verb and the page show."""
+"""Fairness audits: training runs, resume, command and report."""
 
 import json
 import math
@@ -46,11 +46,11 @@ out: found
 
 
 def work(folder):
-    """Trains in no time: pre-norm is best at the study's rate, post-norm at a quarter of it."""
+    """Write losses without training; post-norm needs a quarter of the learning rate."""
     def run(place, job):
-        answers = read_space(place / "architecture.yaml").single_architecture().config
-        best = 2e-3 if answers["norm"] == "pre" else 5e-4
-        loss = 2 + 8 / answers["width"] + 0.1 * math.log2(job["recipe"]["lr"]["base"] / best) ** 2
+        params = read_space(place / "architecture.yaml").single_architecture().config
+        best = 2e-3 if params["norm"] == "pre" else 5e-4
+        loss = 2 + 8 / params["width"] + 0.1 * math.log2(job["recipe"]["lr"]["base"] / best) ** 2
         with (folder_of(place) / "trained").open("a") as file:
             file.write(f"{job.get('until_share', 1.0)}\n")
         state = "paused" if "until_share" in job else "complete"
@@ -61,12 +61,12 @@ def work(folder):
 
 
 def folder_of(place):
-    return next(one for one in (place, *place.parents) if one.name == "found")
+    return next(folder for folder in (place, *place.parents) if folder.name == "found")
 
 
 @pytest.fixture
 def call(tmp_path, monkeypatch, capsys):
-    """The command line, in a folder with a study that was run by ``work``."""
+    """Function that runs ``study`` in a folder with a study that ``work`` has trained."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "200")
@@ -78,9 +78,9 @@ def call(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr("sys.argv", ["scalesearch", "study", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
-        said = capsys.readouterr()
-        assert (ended.value.code or 0) == status, said.out + said.err
-        return said.out if "--json" in arguments else said.out + said.err
+        output = capsys.readouterr()
+        assert (ended.value.code or 0) == status, output.out + output.err
+        return output.out if "--json" in arguments else output.out + output.err
 
     run("run", "fair.yaml")
     return run
@@ -91,39 +91,43 @@ def legs():
     return file.read_text().split() if file.is_file() else []
 
 
-def test_an_audit_finds_the_kind_that_the_recipe_is_unfair_to_and_is_gone_on_with(call):
+def test_audit_finds_disadvantaged_group_and_resumes(call):
     before = len(legs())
-    foretold = json.loads(call("audit", "found", "--dry-run", "--json"))
-    assert (foretold["trainings"], foretold["stretches"]) == (20, 36)
-    assert len(foretold["architectures"]) == 4 and not Path("found/audit").exists()
+    forecast = json.loads(call("audit", "found", "--dry-run", "--json"))
+    assert (forecast["trainings"], forecast["stretches"]) == (20, 36)
+    assert len(forecast["architectures"]) == 4 and not Path("found/audit").exists()
 
     def broken(folder):
         if len(legs()) - before >= 7:
             raise KeyboardInterrupt
         work(folder)
 
-    said = call("audit", "found", status=130, by=broken)
-    assert "7 of at most 36" in said
-    found = json.loads(call("audit", "found", "--json"))
+    output = call("audit", "found", status=130, by=broken)
+    assert "7 of at most 36" in output
+    findings = json.loads(call("audit", "found", "--json"))
     trained = legs()[before:]
-    assert trained.count("0.4") == 20  # each rate once, whatever was interrupted
-    assert trained.count("1.0") == 4 * 3  # the better half, in which the study's own rate is here
-    # nothing is trained again
+    assert trained.count("0.4") == 20  # each rate once, in spite of the interruption
+    assert trained.count("1.0") == 4 * 3  # the better half, which contains the study's rate
+    # no run is repeated
     assert call("audit", "found") and len(legs()) == before + len(trained)
-    assert [one["loss_regret"] for one in found["regrets"]] == pytest.approx([0.4, 0.4, 0.0, 0.0])
-    assert all(one["is_best_at_edge"] == (one["loss_regret"] > 0) for one in found["regrets"])
-    kinds = {one["name"]: one["mean_regret"]["value"] for one in found["groups"]}
+    assert [regret["loss_regret"] for regret in findings["regrets"]] == pytest.approx(
+        [0.4, 0.4, 0.0, 0.0]
+    )
+    assert all(
+        regret["is_best_at_edge"] == (regret["loss_regret"] > 0) for regret in findings["regrets"]
+    )
+    kinds = {group["name"]: group["mean_regret"]["value"] for group in findings["groups"]}
     assert kinds["norm post"] == pytest.approx(0.4) and kinds["norm pre"] == pytest.approx(0.0)
-    assert found["study_option"] == ["none", 1.0] and json.loads(
-        Path("found/audit/findings.json").read_text()) == found
+    assert findings["study_option"] == ["none", 1.0] and json.loads(
+        Path("found/audit/findings.json").read_text()) == findings
     call("report", "found")
     page = Path("found/report.html").read_text()
     assert "Fairness of the recipe" in page and "norm post" in page and "fairness-losses" in page
-    said = call("audit", "found", "--share", "0.5", status=2)
-    assert "found/audit" in said
+    output = call("audit", "found", "--share", "0.5", status=2)
+    assert "found/audit" in output
 
 
-def test_trainings_are_those_of_the_trainer_by_the_rates_and_rules_asked_for(call):
+def test_audit_runs_have_requested_rates_and_rules(call):
     call("audit", "found", "--architectures", "2", "--rates", "1,2", "--rules", "layerwise",
          "--until", "1")
     results = load_results(Path("found"))
@@ -141,10 +145,12 @@ def test_trainings_are_those_of_the_trainer_by_the_rates_and_rules_asked_for(cal
             assert (recipe.lr.reference_sizes.width is None) == (option[0] == "none")
             assert (place / "architecture.yaml").read_bytes() == \
                 (results.study.folder / "trials" / member.folder / "architecture.yaml").read_bytes()
-    assert {one.option for one in audit_findings(results).alternatives} == set(plan.options)
+    assert {alternative.option for alternative in audit_findings(results).alternatives} == set(
+        plan.options
+    )
 
 
-def test_a_training_that_breaks_counts_as_failed_and_stops_nothing(call):
+def test_failed_run_has_infinite_regret(call):
     results = load_results(Path("found"))
     plan = load_or_make_plan(results, AuditSettings(4, (0.5, 1.0, 2.0)))
 
@@ -153,13 +159,13 @@ def test_a_training_that_breaks_counts_as_failed_and_stops_nothing(call):
             raise RuntimeError("the worker broke")
         work(folder)
 
-    found = run_audit(results, plan, InProcessRunner(breaks), str)
-    assert len(found.regrets) == 4
-    assert found.alternatives[-1].option == (
-        "none", 2.0) and found.alternatives[-1].mean_regret.value == math.inf
+    findings = run_audit(results, plan, InProcessRunner(breaks), str)
+    assert len(findings.regrets) == 4
+    assert findings.alternatives[-1].option == (
+        "none", 2.0) and findings.alternatives[-1].mean_regret.value == math.inf
 
 
-def test_what_cannot_be_audited_is_said(call):
+def test_invalid_audits_are_refused(call):
     for rates in ("0.5,2", "1", "x,1", "-1,1"):
         call("audit", "found", "--rates", rates, status=2)
     call("audit", "found", "--rules", "mupp", status=2)
@@ -170,21 +176,22 @@ def test_what_cannot_be_audited_is_said(call):
         load_or_make_plan(results, AuditSettings())
 
 
-def test_a_real_audit_of_a_tiny_study(call, monkeypatch):
+def test_audit_with_real_training(call, monkeypatch):
     from scalesearch.study.executors.worker import train_job
 
     call("audit", "found", "--architectures", "2", "--rates", "1,4", "--share", "0.1", "--until",
          "0.5", by=train_job)
-    found = audit_findings(load_results(Path("found")))
-    assert len(found.regrets) == 2 and all(one.loss_regret >= 0 and math.isfinite(one.loss_regret)
-                                           for one in found.regrets)
+    findings = audit_findings(load_results(Path("found")))
+    assert len(findings.regrets) == 2 and all(
+        regret.loss_regret >= 0 and math.isfinite(regret.loss_regret) for regret in findings.regrets
+    )
     for result in Path("found/audit").glob("*/*/result.json"):
         assert json.loads(result.read_text())["steps"] == 4
 
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_an_audit_by_ray_finds_what_one_in_this_process_does(call):
+def test_audit_with_ray_has_same_findings(call):
     from scalesearch.study.executors.worker import train_job
 
     arguments = ("audit", "found", "--architectures", "2", "--rates", "1,4", "--share", "0.1",
@@ -197,15 +204,15 @@ def test_an_audit_by_ray_finds_what_one_in_this_process_does(call):
     assert len(here.regrets) == 2 and by_ray == here, (by_ray, here)
 
 
-# -- what is chosen, and what goes on
+# -- Selection of architectures and runs
 
 
-def trial(number, size, **answers):
+def trial(number, size, **config):
     return Trial(number, State.COMPLETE, architecture=f"a{number}", costs={"params.total": size},
-                 config=answers)
+                 config=config)
 
 
-def test_kinds_are_words_that_differ_shared_weights_chains_and_the_half_by_size():
+def test_architecture_groups():
     share = "share.encoder.ffn"
     chain = "tensor_chain.ffn"
     kinds = architecture_groups([trial(0, 10, norm="pre", width=8, **{share: "own", chain: "off"}),
@@ -216,32 +223,35 @@ def test_kinds_are_words_that_differ_shared_weights_chains_and_the_half_by_size(
                         "larger half")
 
 
-def test_the_chosen_are_spread_over_sizes_and_kinds():
-    trials = [trial(at, 100 * 2 ** (at // 2), norm="pre" if at % 2 else "post") for at in range(12)]
+def test_selection_covers_sizes_and_groups():
+    trials = [
+        trial(number, 100 * 2 ** (number // 2), norm="pre" if number % 2 else "post")
+        for number in range(12)
+    ]
     chosen = select_diverse(trials, architecture_groups(trials), 4)
-    assert [one.costs["params.total"] for one in chosen] == sorted(
-        one.costs["params.total"] for one in chosen)
-    assert {100, 3200} <= {one.costs["params.total"] for one in chosen}
-    assert {one.config["norm"] for one in chosen} == {"pre", "post"}
+    assert [trial.costs["params.total"] for trial in chosen] == sorted(
+        trial.costs["params.total"] for trial in chosen)
+    assert {100, 3200} <= {trial.costs["params.total"] for trial in chosen}
+    assert {trial.config["norm"] for trial in chosen} == {"pre", "post"}
     assert len(select_diverse(trials, architecture_groups(trials), 99)) == 12
 
 
-def test_the_worse_rates_stop_and_the_study_s_goes_on():
+def test_worse_rates_stop_and_study_rate_continues():
     plan = AuditPlan(AuditSettings(), (), "none", {})
     blank = [AuditRun("a", (), "none", rate) for rate in plan.settings.rates]
-    assert list(plan.due_runs(blank)) == [(one, False) for one in blank]
-    rungs = [replace(one, rung_loss=loss) for one, loss in zip(blank, (1.0, 2.0, 9.0, 3.0, 5.0))]
+    assert list(plan.due_runs(blank)) == [(run, False) for run in blank]
+    rungs = [replace(run, rung_loss=loss) for run, loss in zip(blank, (1.0, 2.0, 9.0, 3.0, 5.0))]
     assert list(plan.due_runs(rungs[:4] + blank[4:])) == [(blank[4], False)]
     assert [
-        one.rate_factor for one, whole in plan.due_runs(rungs) if whole] == [0.25, 0.5, 1.0, 2.0]
-    done = [replace(one, loss=1.0) for one in rungs]
+        run.rate_factor for run, whole in plan.due_runs(rungs) if whole] == [0.25, 0.5, 1.0, 2.0]
+    done = [replace(run, loss=1.0) for run in rungs]
     assert list(plan.due_runs(done)) == [] and [
-        one.rate_factor for one, _ in plan.due_runs([*done[:2], *rungs[2:]])] == [1.0, 2.0]
+        run.rate_factor for run, _ in plan.due_runs([*done[:2], *rungs[2:]])] == [1.0, 2.0]
     whole = replace(plan, settings=AuditSettings(early_stop_share=1.0))
-    assert list(whole.due_runs(blank)) == [(one, True) for one in blank]
+    assert list(whole.due_runs(blank)) == [(run, True) for run in blank]
 
 
-def test_a_shorter_training_keeps_its_shape():
+def test_shortened_recipe_keeps_proportions():
     recipe = Recipe(steps=1000, epochs=3.0, warmup=400.0, validate_every=0.1, average_every=1000.0)
     short = Recipe.from_mapping(shorten_recipe(recipe.to_json(), 0.25))
     assert (short.steps, short.epochs, short.warmup, short.validate_every, short.average_every) == \

@@ -1,4 +1,4 @@
-"""A search that is limited by its compute: what is charged, when nothing more is begun, and what people read."""
+"""Searches with a compute budget: charged compute, end of the search, and progress."""
 
 import pytest
 
@@ -10,26 +10,28 @@ from scalesearch.study.trials.trials import full_run_cpu_seconds
 from tests.study.engine.test_promotion import RUNGS, work
 from tests.study.fakes import efforts_to, fake_work, make_driver, make_plan
 
-EACH = sum(one["cpu_seconds"] for one in efforts_to(1.0).values())  # CPU-seconds of a full training
+EACH = sum(
+    effort["cpu_seconds"] for effort in efforts_to(1.0).values()
+)  # CPU-seconds of a full-budget run
 
 
 def spent(folder):
     trials = StudyDir(folder).load().trials
-    return sum(one.cpu_seconds for one in trials.efforts().values())
+    return sum(effort.cpu_seconds for effort in trials.efforts().values())
 
 
 @pytest.mark.parametrize("count", [1, 2.5, 5])
-def test_no_training_is_begun_that_would_go_beyond_it(tmp_path, count):
+def test_no_run_starts_that_would_exceed_compute(tmp_path, count):
     driver = make_driver(tmp_path, make_plan(50, compute=count * EACH))
     assert driver.run() == f"{max(1, int(count))} candidates trained (compute budget used up)"
     assert spent(tmp_path) <= max(1, count) * EACH + 1e-9
 
 
-def test_trials_end_it_first_where_they_are_fewer(tmp_path):
+def test_number_of_trials_ends_search_first(tmp_path):
     assert make_driver(tmp_path, make_plan(3, compute=50 * EACH)).run() == "3 candidates trained"
 
 
-def test_with_rungs_every_passage_is_charged(tmp_path):
+def test_each_rung_transition_is_charged(tmp_path):
     make_driver(tmp_path, make_plan(50, rungs=RUNGS, compute=6 * EACH), work=work).run()
     trials = StudyDir(tmp_path).load().trials
     assert 4 * EACH <= spent(tmp_path) <= 6 * EACH + 1e-9
@@ -37,7 +39,7 @@ def test_with_rungs_every_passage_is_charged(tmp_path):
                                  State.PAUSED)) > 6 and trials.with_state(State.COMPLETE)
 
 
-def test_a_study_goes_on_with_more_of_it(tmp_path):
+def test_study_resumes_with_more_compute(tmp_path):
     make_driver(tmp_path, make_plan(50, compute=2 * EACH)).run()
     make_driver(tmp_path, make_plan(50, compute=2 * EACH)).run()
     assert len(StudyDir(tmp_path).load().trials.with_state(State.COMPLETE)) == 2
@@ -45,7 +47,7 @@ def test_a_study_goes_on_with_more_of_it(tmp_path):
     assert len(StudyDir(tmp_path).load().trials.with_state(State.COMPLETE)) == 4
 
 
-def test_what_is_allowed_follows_the_pace_and_nothing_is_known_before(tmp_path):
+def test_allowed_runs_follow_measured_cost(tmp_path):
     driver = make_driver(tmp_path, make_plan(3))
     assert driver.trials.full_runs_allowed(NO_RUNGS, 20, EACH) == 20
     driver.run()
@@ -54,7 +56,7 @@ def test_what_is_allowed_follows_the_pace_and_nothing_is_known_before(tmp_path):
         NO_RUNGS, 5, 7 * EACH) == 5 and driver.trials.full_runs_allowed(NO_RUNGS, 20, None) == 20
 
 
-def test_progress_is_of_what_the_compute_allows(tmp_path):
+def test_progress_is_relative_to_compute(tmp_path):
     driver = make_driver(tmp_path, make_plan(50, compute=2 * EACH))
     driver.study.update_meta(compute=2 * EACH)
     driver.run()
@@ -63,15 +65,16 @@ def test_progress_is_of_what_the_compute_allows(tmp_path):
 
 
 @pytest.mark.parametrize("compute", [None, 50 * EACH])
-def test_samplers_learn_what_a_training_takes_where_that_is_what_there_is(tmp_path, compute):
+def test_samplers_get_compute_if_it_is_limited(tmp_path, compute):
     driver = make_driver(tmp_path, make_plan(6, rungs=RUNGS, compute=compute), work=work)
     driver.run()
     history = [trial for trial in driver.search.history() if trial.user_attrs.get("rungs")]
-    told = [trial.user_attrs.get("compute") for trial in history]
+    compute_values = [trial.user_attrs.get("compute") for trial in history]
     if compute is None:
-        assert told and not any(told)
+        assert compute_values and not any(compute_values)
         return
-    assert all(told) and {
-        one for trial, one in zip(history, told) if trial.state.name == "COMPLETE"} == {EACH}
-    assert told == [full_run_cpu_seconds(trial)
+    assert all(compute_values) and {
+        value for trial, value in zip(history, compute_values) if trial.state.name == "COMPLETE"
+    } == {EACH}
+    assert compute_values == [full_run_cpu_seconds(trial)
                     for trial in driver.trials.candidates() if trial.rungs]

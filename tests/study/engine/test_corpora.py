@@ -1,4 +1,4 @@
-"""Studies that ask for the vocabulary: a corpus, lengths and a cost for each; and what contradicts that."""
+"""Studies with a vocabulary per candidate: corpora, lengths, costs and contradictions."""
 
 import io
 import json
@@ -55,9 +55,9 @@ STUDY = (f"{SPACE}{REST}rungs: {{ first: 0.25, spacing: 2, eta: 2 }}\nsampler: r
 
 @pytest.mark.parametrize(("artifact", "longest"),
                          [("ctranslate2-int8", 40), ("onnx-int8", MAX_SOURCE_TOKENS)])
-def test_an_artifact_takes_sentences_as_long_as_the_data_s(
+def test_artifact_has_positions_for_longest_sentence(
         tmp_path: Path, artifact: str, longest: int) -> None:
-    """CTranslate2's file holds a table of positions."""
+    """The file of CTranslate2 holds a table of positions."""
     write_text(tmp_path)
     file = tmp_path / "long.yaml"
     text = f"study: long\n{SPACE}{REST}".replace("test: test }", "test: test, max_length: 40 }")
@@ -77,7 +77,7 @@ def run(sets, resume=False):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A study of two trainings, which went on after its first."""
+    """A study of two trials, resumed after the first one."""
     where = tmp_path_factory.mktemp("own")
     write_text(where)
     with pytest.MonkeyPatch.context() as patch:
@@ -87,7 +87,7 @@ def folder(tmp_path_factory):
         yield where
 
 
-def test_each_trial_learns_from_the_text_in_its_own_vocabulary(folder):
+def test_each_trial_trains_with_its_own_vocabulary(folder):
     results = load_results(folder / "found")
     done = results.study.trials.with_state(State.COMPLETE)
     protocol = load_protocol(results.study.meta.protocol)
@@ -100,8 +100,8 @@ def test_each_trial_learns_from_the_text_in_its_own_vocabulary(folder):
         assert Tokenizer.from_file(place / "tokenizer.model").vocab_size == vocab
         architecture = read_space(place / "architecture.yaml").single_architecture()
         assert (architecture.id, architecture.vocab) == (trial.architecture, vocab)
-        bill = evaluate_cost(architecture.block, protocol.with_vocab(vocab))
-        assert {name: bill[name]
+        costs = evaluate_cost(architecture.block, protocol.with_vocab(vocab))
+        assert {name: costs[name]
                 for name in trial.costs} == trial.costs and trial_module_costs(results.study, trial)
         weights = read_weights(place / "model.safetensors")
         assert sum(weight.numel() for weight in weights.values()) == trial.costs["params.total"]
@@ -112,9 +112,9 @@ def test_rungs_and_curves_compare_losses_per_character(folder):
     results = load_results(folder / "found")
     paused = [trial for trial in results.study.trials if trial.rungs]
     for trial in paused:
-        for at, rung in enumerate(trial.rungs):
+        for rung_index, rung in enumerate(trial.rungs):
             left = json.loads((results.study.trial_folder(trial)
-                               / f"rung-{at}.json").read_text())["metrics"]
+                               / f"rung-{rung_index}.json").read_text())["metrics"]
             assert rung.loss == left["validation_loss_per_char"] != left["validation_loss"]
     assert paused and PageFacts(results).loss == "validation_loss_per_char"
     facts = PageFacts(results)
@@ -131,40 +131,40 @@ def test_rungs_and_curves_compare_losses_per_character(folder):
                                          {}]}) == {"proxy.first_loss": 2}
 
 
-def test_lengths_are_the_rounded_means_of_what_a_model_reads(folder, monkeypatch):
+def test_lengths_are_rounded_mean_numbers_of_tokens(folder, monkeypatch):
     monkeypatch.chdir(folder)
     spec = read(STUDY)
     corpora = setup.load_data(spec)
-    found = load_results(Path("found")).study.meta.protocol
-    assert found["vocab"] == OWN_VOCABULARY and list(found["lengths"]) == ["48", "52", "60"]
-    for size, pair in found["lengths"].items():
+    protocol = load_results(Path("found")).study.meta.protocol
+    assert protocol["vocab"] == OWN_VOCABULARY and list(protocol["lengths"]) == ["48", "52", "60"]
+    for size, pair in protocol["lengths"].items():
         train = corpora.by_vocab[int(size)].train
         means = [np.mean([len(rows[i]) + 1 for i in range(len(rows))])
                  for rows in (train.source_ids, train.target_ids)]
         assert np.abs(np.array(pair) - means).max() <= 0.5
     # a smaller vocabulary makes longer sentences
-    assert found["lengths"]["48"] > found["lengths"]["60"]
-    said = format_protocol(found)
-    assert all(f"{size}: {source} and {target}" in said
-               for size, (source, target) in found["lengths"].items())
-    assert "own vocabularies" in said and "own vocabularies" in axis_label(
-        "params.total", found) and protocol_conventions(found)
+    assert protocol["lengths"]["48"] > protocol["lengths"]["60"]
+    description = format_protocol(protocol)
+    assert all(f"{size}: {source} and {target}" in description
+               for size, (source, target) in protocol["lengths"].items())
+    assert "own vocabularies" in description and "own vocabularies" in axis_label(
+        "params.total", protocol) and protocol_conventions(protocol)
     without = STUDY.replace("  vocab: 48 | 60\n", "").replace("vocab: 52, ", "")
     plain = dry_run(read(without.replace("test: test }",
                                          "test: test, vocab: 48 }"))).evaluator.protocol
-    assert [plain.source, plain.target] == found["lengths"]["48"] and plain.vocab == 48
+    assert [plain.source, plain.target] == protocol["lengths"]["48"] and plain.vocab == 48
 
 
-def test_a_warm_start_counts_trials_of_the_same_text_and_vocabulary(folder, monkeypatch):
+def test_warm_start_imports_trials_with_same_text_and_vocabulary(folder, monkeypatch):
     monkeypatch.chdir(folder)
     spec = read(STUDY.replace("48 | 60", "44 | 48 | 60"))
     plan = setup.prepare_study(spec, setup.load_data(spec), None).plan
     warm = choose_warm_start(WarmStartSpec(("found",)), plan, 5)
-    known = [trial
+    matching = [trial
              for trial in load_results(Path("found")).study.trials.with_state(State.COMPLETE)
              if trial.config["vocab"] != 52]
     assert {trial.architecture for trial in warm.imported} == {
-        trial.architecture for trial in known} and not warm.enqueued
+        trial.architecture for trial in matching} and not warm.enqueued
     spec = read(STUDY.replace("test: test }", "test: test, lowercase: yes }"))
     plan = setup.prepare_study(spec, setup.load_data(spec), None).plan
     assert not choose_warm_start(WarmStartSpec(("found",)), plan, 5).imported
@@ -180,14 +180,14 @@ def test_a_warm_start_counts_trials_of_the_same_text_and_vocabulary(folder, monk
     ("proxies: no", "teacher: { file: transformer }", "given-twice", 14),
     (DATA, "{ task: language-model, train: train, validation: val, test: test }", "given-twice", 9),
 ])
-def test_what_contradicts_an_own_vocabulary_is_said_at_its_place(tmp_path, old, new, code, line):
+def test_contradictions_of_open_vocabulary_are_reported(tmp_path, old, new, code, line):
     file = tmp_path / "s.yaml"
     file.write_text(STUDY.replace(old, new))
     with pytest.raises(UserError) as error:
         read_study(file)
-    found = [(one.code, one.position.line + 1)
-             for one in error.value.problems if one.code != "other-model"]
-    assert found == [(code, line)], str(error.value)
+    problems = [(problem.code, problem.position.line + 1)
+             for problem in error.value.problems if problem.code != "other-model"]
+    assert problems == [(code, line)], str(error.value)
 
 
 @pytest.mark.parametrize(("old", "new", "code"), [
@@ -196,17 +196,19 @@ def test_what_contradicts_an_own_vocabulary_is_said_at_its_place(tmp_path, old, 
     ("  vocab: 48 | 60\n", "", "vocab-mismatch"),
     ("vocab: 48 | 60", "vocab: 48 | 5000", "vocab-size-unsupported"),
 ])
-def test_vocabularies_that_cannot_be_are_refused_before_anything_starts(
+def test_invalid_vocabularies_are_refused_before_start(
         folder, monkeypatch, old, new, code):
     monkeypatch.chdir(folder)
     text = STUDY.replace(old, new)
     with pytest.raises(UserError) as error:
         setup.load_data(read(text))
-    assert code in (error.value.code,
-                    *(one.code for one in getattr(error.value, "problems", ()))), error.value
+    assert code in (
+        error.value.code,
+        *(problem.code for problem in getattr(error.value, "problems", ())),
+    ), error.value
 
 
-def test_a_reference_needs_a_vocabulary_as_the_space_has_one(folder, monkeypatch):
+def test_reference_needs_a_vocabulary(folder, monkeypatch):
     monkeypatch.chdir(folder)
     text = STUDY.replace("set: { width: 24, vocab: 52, encoder.ffn.relu.hidden: 32 }",
                          "file: transformer")
@@ -214,7 +216,7 @@ def test_a_reference_needs_a_vocabulary_as_the_space_has_one(folder, monkeypatch
         setup.load_data(read(text))
 
 
-def test_data_that_fix_a_vocabulary_fit_no_other(tmp_path):
+def test_data_with_fixed_vocabulary_refuse_another(tmp_path):
     spec = DataSpec(builtin="grammar", pairs=500)
     assert spec.with_vocab(None) is spec and spec.with_vocab(
         300).fitted_vocab_size == 300 and spec.fitted_vocab_size == 2000

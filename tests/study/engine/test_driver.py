@@ -1,4 +1,4 @@
-"""A whole study over the fake space: what is trained, what is on disk, what Optuna is told."""
+"""Studies in the fake space: trained candidates, files, and trials exported to Optuna."""
 
 import json
 from collections import Counter
@@ -15,19 +15,27 @@ from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
 from tests.errors import refuses
-from tests.study.fakes import FakeSpace, architecture_of, breaking_work, fake_work, make_driver, make_plan, score
+from tests.study.fakes import (
+    FakeSpace,
+    architecture_of,
+    breaking_work,
+    fake_work,
+    make_driver,
+    make_plan,
+    score,
+)
 
 KINDS = ["tpe", "nsga2", "random"]
 
 
 def trained(folder):
-    """Folder name of every candidate to how often it was trained."""
+    """Folder name of each candidate to the number of its training runs."""
     return Counter({path.parent.name: len(path.read_text().splitlines())
                     for path in folder.rglob("trained")})
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_trains_as_many_as_asked_each_once_and_none_over_budget(tmp_path, kind):
+def test_requested_trials_are_trained_once_within_budget(tmp_path, kind):
     driver = make_driver(tmp_path, make_plan(12), kind=kind)
     assert driver.run() == "12 candidates trained"
     trials = StudyDir(tmp_path).load().trials
@@ -38,22 +46,26 @@ def test_trains_as_many_as_asked_each_once_and_none_over_budget(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_optuna_hears_of_every_proposal_with_the_same_constraints(tmp_path, kind):
+def test_optuna_has_all_proposals_with_constraints(tmp_path, kind):
     driver = make_driver(tmp_path, make_plan(10, most=2000), kind=kind)
     driver.run()
     states = {State.COMPLETE: "COMPLETE", State.INFEASIBLE: "PRUNED", State.DUPLICATE: "FAIL"}
-    there = driver.search.study.get_trials()
-    ours = list(driver.trials)
-    assert [trial.state.name for trial in there] == [states[trial.state] for trial in ours]
+    exported_trials = driver.search.study.get_trials()
+    trials = list(driver.trials)
+    assert [trial.state.name for trial in exported_trials] == [
+        states[trial.state] for trial in trials
+    ]
     # others never leave the region
-    assert kind != "tpe" or State.INFEASIBLE in {trial.state for trial in ours}
-    assert {tuple(trial.constraints) for trial in there} == {("buildable", "params.total <= 2000")}
-    for mine, theirs in zip(ours, there):
-        assert (max(theirs.constraints.values()) > 0) == (mine.state == State.INFEASIBLE)
+    assert kind != "tpe" or State.INFEASIBLE in {trial.state for trial in trials}
+    assert {tuple(trial.constraints) for trial in exported_trials} == {
+        ("buildable", "params.total <= 2000")
+    }
+    for trial, exported_trial in zip(trials, exported_trials):
+        assert (max(exported_trial.constraints.values()) > 0) == (trial.state == State.INFEASIBLE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_seed_proposes_the_same(tmp_path, kind):
+def test_same_seed_gives_same_proposals(tmp_path, kind):
     params = []
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
         driver = make_driver(tmp_path / name, make_plan(12), kind=kind, seed=seed)
@@ -63,7 +75,7 @@ def test_the_same_seed_proposes_the_same(tmp_path, kind):
 
 
 @pytest.mark.parametrize("damage", ["deleted", "garbage", "half", "other"])
-def test_the_embedded_storage_is_made_again_from_the_log(tmp_path, damage):
+def test_journal_is_rebuilt_from_the_log(tmp_path, damage):
     make_driver(tmp_path / "whole", make_plan(12)).run()
     make_driver(tmp_path / "parts", make_plan(6)).run()
     file = tmp_path / "parts" / "optuna.journal"
@@ -81,29 +93,30 @@ def test_the_embedded_storage_is_made_again_from_the_log(tmp_path, damage):
     driver.export.close()
     whole = StudyDir(tmp_path / "whole").load().trials
     assert [trial.params for trial in driver.trials] == [trial.params for trial in whole]
-    there = optuna.load_study(study_name="fake",
+    exported_study = optuna.load_study(study_name="fake",
                               storage=JournalStorage(JournalFileBackend(str(file))))
-    assert sorted(
-        trial.user_attrs["trial"] for trial in there.trials) == [trial.number for trial in whole]
+    assert sorted(trial.user_attrs["trial"] for trial in exported_study.trials) == [
+        trial.number for trial in whole
+    ]
 
 
-def test_a_small_space_ends_with_the_reason(tmp_path):
+def test_exhausted_space_ends_study_with_reason(tmp_path):
     driver = make_driver(tmp_path, make_plan(50, most=200, max_proposals=150))
     reason = driver.run()
     assert reason.startswith("nothing new in 150 proposals")
     ids = {trial.architecture for trial in driver.trials.with_state(State.COMPLETE)}
     reachable = [architecture_of({"width": w, "depth": d, "kind": k}) for w in (8,) for d in (1, 2)
                  for k in ("plain", "gated")]
-    assert ids == {found.id for found in reachable}
+    assert ids == {architecture.id for architecture in reachable}
 
 
-def test_a_list_that_ends_is_said_to_and_not_to_repeat_itself(tmp_path):
+def test_exhausted_sampler_ends_study_with_reason(tmp_path):
     driver = make_driver(tmp_path, make_plan(50), kind="random")
-    asked = count()
+    calls = count()
     ask = driver.search.ask
 
     def ask_thrice(sampler):
-        if next(asked) == 3:
+        if next(calls) == 3:
             raise SpaceExhaustedError
         return ask(sampler)
 
@@ -111,9 +124,10 @@ def test_a_list_that_ends_is_said_to_and_not_to_repeat_itself(tmp_path):
     assert driver.run() == "the sampler has proposed its whole list: 3 of 50 candidates trained"
 
 
-def test_the_record_holds_what_makes_a_number_credible(tmp_path):
-    driver = make_driver(tmp_path,
-                         make_plan(2, record_fields={"study_seed": 7, "protocol": {"name": "forward"}}))
+def test_record_has_seed_curve_and_versions(tmp_path):
+    driver = make_driver(
+        tmp_path, make_plan(2, record_fields={"study_seed": 7, "protocol": {"name": "forward"}})
+    )
     driver.run()
     trial = driver.trials.with_state(State.COMPLETE)[0]
     record = driver.study.record(trial)
@@ -124,7 +138,7 @@ def test_the_record_holds_what_makes_a_number_credible(tmp_path):
     assert record["is_feasible"] is True
 
 
-def test_a_broken_worker_is_tried_again_and_a_lost_one_recorded(tmp_path):
+def test_crashed_jobs_are_retried_and_recorded(tmp_path):
     driver = make_driver(tmp_path / "heals", make_plan(2, attempts=3), work=breaking_work)
     assert driver.run() == "2 candidates trained"
     assert {trial.crashes for trial in driver.trials.with_state(State.COMPLETE)} == {2}
@@ -138,7 +152,7 @@ def test_a_broken_worker_is_tried_again_and_a_lost_one_recorded(tmp_path):
 
 
 @pytest.mark.parametrize("metrics", [{}, {"bleu": None}, {"bleu": float("inf")}])
-def test_a_result_without_a_number_is_a_failure_with_the_reason(tmp_path, metrics):
+def test_result_without_objective_is_a_failure(tmp_path, metrics):
     def work(folder):
         (tmp_path / "trials" / folder.rsplit("/", 1)[1] / "result.json").write_text(
             json.dumps({"state": "complete", "metrics": metrics})
@@ -149,7 +163,7 @@ def test_a_result_without_a_number_is_a_failure_with_the_reason(tmp_path, metric
         driver.run()
 
 
-def test_references_come_first_are_labeled_and_may_come_from_elsewhere(tmp_path):
+def test_references_are_first_and_labeled(tmp_path):
     inside = {"width": 16, "depth": 2, "kind": "plain"}
     large = {"width": 64, "depth": 4, "kind": "plain"}
     references = (
@@ -167,53 +181,60 @@ def test_references_come_first_are_labeled_and_may_come_from_elsewhere(tmp_path)
     numbers = [trial.user_attrs["trial"] for trial in driver.search.study.trials]
     assert numbers == [0, 1, 2] + [trial.number for trial in others]
     queued = ["fixed_params" in trial.system_attrs for trial in driver.search.study.trials]
-    assert queued == [True, True,
-                      True] + [False] * len(others), "references of the space go by Optuna's queue"
+    assert queued == [True, True, True] + [False] * len(others), (
+        "references inside the space are enqueued in Optuna"
+    )
     assert foreign.architecture not in {trial.architecture
                                         for trial in others} and base.architecture not in {
         trial.architecture for trial in others if trial.state == State.COMPLETE}
 
 
 @pytest.mark.parametrize("trials", [0, 2])
-def test_references_are_known_by_their_names_not_by_their_number(tmp_path, trials):
-    """One that stands in another's place is trained, in a study of rows or once the compute is spent."""
-    made = {name: FixedArchitecture(name, architecture_of(answers), answers) for name, answers in (
-        (name, {"width": 8 * at, "depth": 1, "kind": "plain"}) for at, name in enumerate("abc", 1))}
+def test_references_are_identified_by_name(tmp_path, trials):
+    """A replaced reference is trained, with and without other trials."""
+    architectures = {
+        name: FixedArchitecture(name, architecture_of(params), params)
+        for name, params in (
+            (name, {"width": 8 * size, "depth": 1, "kind": "plain"})
+            for size, name in enumerate("abc", 1)
+        )
+    }
     for names in ("ab", "ac"):
-        driver = make_driver(tmp_path,
-                             make_plan(trials, references=tuple(made[name] for name in names)))
+        driver = make_driver(
+            tmp_path, make_plan(trials, references=tuple(architectures[name] for name in names))
+        )
         ended = driver.run()
-    found = {one.label: one.state for one in driver.trials.with_origin(Origin.REFERENCE)}
-    assert found == dict.fromkeys("abc", State.COMPLETE)
+    states = {trial.label: trial.state for trial in driver.trials.with_origin(Origin.REFERENCE)}
+    assert states == dict.fromkeys("abc", State.COMPLETE)
     assert trials or ended == "2 of 2 architectures trained"
 
 
-def test_what_is_announced_is_already_on_disk(tmp_path):
-    """The moment Optuna or a callback is told of a result, log and record hold it."""
+def test_results_are_written_before_callbacks(tmp_path):
+    """Log and record contain a result before Optuna and callbacks receive it."""
     ended = []
 
     class Listener(Callback):
         def ended(self, trial):
-            there = StudyDir(tmp_path).load()
-            assert there.trials[trial.number] == trial and trial.state == State.COMPLETE
-            assert there.record(trial)["values"] == trial.values
+            study = StudyDir(tmp_path).load()
+            assert study.trials[trial.number] == trial and trial.state == State.COMPLETE
+            assert study.record(trial)["values"] == trial.values
             ended.append(trial.number)
 
     make_driver(tmp_path, make_plan(5), view=Listener()).run()
     assert len(ended) == 5
 
 
-def test_training_starts_only_after_the_proposal_is_logged(tmp_path):
+def test_proposal_is_logged_before_training(tmp_path):
     def work(folder):
-        there = StudyDir(tmp_path).load().trials
+        trials = StudyDir(tmp_path).load().trials
         assert folder.rsplit("/", 1)[1] in {
-            trial.folder for trial in there.with_state(State.PENDING) if trial.attempts}
+            trial.folder for trial in trials.with_state(State.PENDING) if trial.attempts}
         fake_work(folder)
 
     assert make_driver(tmp_path, make_plan(4), work=work).run() == "4 candidates trained"
 
 
-def test_any_optuna_storage_will_do(tmp_path):
+def test_study_with_sqlite_storage(tmp_path):
     url = f"sqlite:///{tmp_path}/shared.db"
     driver = make_driver(tmp_path / "one", make_plan(4), storage=url)
     driver.run()
@@ -224,13 +245,13 @@ def test_any_optuna_storage_will_do(tmp_path):
     assert len(StudyDir(tmp_path / "one").load().trials.with_state(State.COMPLETE)) == 6
 
 
-def test_an_unreachable_storage_is_named_without_its_password(tmp_path):
+def test_unreachable_storage_is_reported_without_password(tmp_path):
     with refuses("storage-unreachable", place="storage:") as error:
         make_driver(tmp_path, storage="postgresql://ann:secret@localhost:1/db")
     assert "secret" not in str(error.value)
 
 
-def test_the_fake_space_has_infeasible_and_unbuildable_corners():
+def test_fake_space_has_infeasible_and_unbuildable_candidates():
     candidate = make_plan().evaluator.evaluate({"width": 64, "depth": 8, "kind": "plain"})
     assert candidate.constraints == {"buildable": 1.0,
                                      "params.total <= 6000": 0.0} and not candidate.is_feasible
@@ -238,8 +259,8 @@ def test_the_fake_space_has_infeasible_and_unbuildable_corners():
     assert len(FakeSpace().parameters()) == 4
 
 
-def test_bayes_chooses_among_networks_that_nobody_has_seen(tmp_path, monkeypatch):
-    """Many slopes describe one network here, so sheets that differ are not enough."""
+def test_candidates_of_bayes_are_new_and_distinct(tmp_path, monkeypatch):
+    """Many slopes describe the same network here, so different parameters are not enough."""
     driver = make_driver(tmp_path, make_plan(7), kind="bayes", storage=False)
     pools = []
     sampler = driver.proposals.sampler
@@ -249,5 +270,5 @@ def test_bayes_chooses_among_networks_that_nobody_has_seen(tmp_path, monkeypatch
     driver.run()
     assert pools
     for ask, pool in pools:
-        networks = [ask.facts.identity(sheet.params) for sheet in pool]
+        networks = [ask.facts.identity(candidate.params) for candidate in pool]
         assert len(set(networks)) == len(networks) > 1 and not set(networks) & set(ask.identities)

@@ -1,4 +1,4 @@
-"""A dry run proposes what the run then does."""
+"""A dry run lists the first proposals of the run."""
 
 import pytest
 
@@ -13,20 +13,22 @@ NAMED = FixedArchitecture("named", architecture_of({"width": 24, "depth": 2, "ki
 
 @pytest.mark.parametrize("kind", ["bayes", "local", "tpe", "random"])
 @pytest.mark.parametrize("named", [(), (NAMED,)], ids=["alone", "with a reference"])
-def test_the_first_proposals_are_those_of_the_run(tmp_path, kind, named):
+def test_dry_run_lists_first_proposals_of_run(tmp_path, kind, named):
     plan = make_plan(4, most=2000, references=named)
     driver = make_driver(tmp_path / "run", plan, kind=kind)
     driver.run()
-    found = first_proposals(plan, make_sampler_of(plan, kind))
+    proposals = first_proposals(plan, make_sampler_of(plan, kind))
     run = [trial for trial in driver.trials if trial.origin != "reference"]
-    assert len(found) == 4 - len(named)  # startup, of which the reference is one
-    assert [one.params for one in found] == [trial.params for trial in run[: len(found)]]
+    assert len(proposals) == 4 - len(named)  # startup trials include the reference
+    assert [trial.params for trial in proposals] == [
+        trial.params for trial in run[: len(proposals)]
+    ]
     states = {State.COMPLETE: State.PENDING}
-    assert [one.state for one in found] == [states.get(one.state, one.state)
-                                            for one in run[: len(found)]]
+    assert [trial.state for trial in proposals] == [states.get(trial.state, trial.state)
+                                            for trial in run[: len(proposals)]]
 
 
-def test_no_more_are_shown_than_would_be_trained():
+def test_number_of_proposals_is_limited():
     for trials in (1, 2):
         plan = make_plan(trials)
         assert len(first_proposals(plan, make_sampler_of(plan))) == trials

@@ -1,4 +1,4 @@
-"""The real thing, tiny: a study file, the built-in corpus, real training, through the command line."""
+"""A tiny study with the built-in corpus and real training on the command line."""
 
 import json
 import os
@@ -31,16 +31,20 @@ out: found
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A study in whose second training another driver tried to join and Ctrl-C stopped it, and then gone on with."""
+    """A study stopped by Ctrl-C in its second training run, and resumed."""
     where = tmp_path_factory.mktemp("real")
     write_text(where)
     (where / "tiny.yaml").write_text(STUDY)
     process = start(where, "study", "run", "tiny.yaml", "--set", "recipe.steps=60")
     wait_until(lambda: list(where.glob("found/trials/0000-*/job.json")), process)
     process.send_signal(signal.SIGSTOP)  # so that it is at work for as long as others look at it
-    said = command(where, "study", "run", "tiny.yaml", "--set", "recipe.steps=60", "--resume",
+    output = command(where, "study", "run", "tiny.yaml", "--set", "recipe.steps=60", "--resume",
                    status=2)
-    assert f"process {process.pid} on {os.uname().nodename} is running this study; only one may at a time" in said
+    assert (
+        f"process {process.pid} on {os.uname().nodename} is running this study; "
+        "only one may at a time"
+        in output
+    )
     process.send_signal(signal.SIGCONT)
     process.send_signal(signal.SIGINT)
     (where / "first.txt").write_text("\n".join(map(str, ended(process))))
@@ -50,35 +54,42 @@ def folder(tmp_path_factory):
     return where
 
 
-def test_ctrl_c_stops_at_once_and_says_how_to_go_on(folder):
-    said = (folder / "first.txt").read_text()
-    assert said.startswith("130\n") and "--resume" in said and "Traceback" not in said
+def test_ctrl_c_stops_and_prints_resume_command(folder):
+    output = (folder / "first.txt").read_text()
+    assert output.startswith("130\n") and "--resume" in output and "Traceback" not in output
 
 
-def test_whoever_watches_sees_why_it_stopped_and_how_it_ended(folder):
-    found = json.loads((folder / "between.json").read_text())
-    assert (found["owner"]["state"], found["owner"]["reason"]) == ("stopped", "interrupted")
-    assert len(found["running"]) == 1 and found["eta"]["seconds"] is None
-    found = json.loads(command(folder, "study", "watch", "found", "--json"))
+def test_snapshot_has_reason_of_stop_and_end(folder):
+    snapshot = json.loads((folder / "between.json").read_text())
+    assert (snapshot["owner"]["state"], snapshot["owner"]["reason"]) == ("stopped", "interrupted")
+    assert len(snapshot["running"]) == 1 and snapshot["eta"]["seconds"] is None
+    snapshot = json.loads(command(folder, "study", "watch", "found", "--json"))
+    assert (snapshot["owner"]["state"], snapshot["owner"]["reason"]) == (
+        "finished",
+        "2 candidates trained",
+    )
     assert (
-        found["owner"]["state"], found["owner"]["reason"]) == ("finished", "2 candidates trained")
-    assert (found["progress"]["share"], found["progress"]["references"], found["running"]) == (
-        1.0, [1.0, 1.0], [])
+        snapshot["progress"]["share"],
+        snapshot["progress"]["references"],
+        snapshot["running"],
+    ) == (1.0, [1.0, 1.0], [])
 
 
-def test_the_resumed_study_trains_all_and_writes_everything(folder):
-    said = (folder / "second.txt").read_text()
-    assert "2 candidates trained" in said and "protocol forward, 12 source" in said
-    assert "sacrebleu" in said.lower() or "BLEU: nrefs:1" in said
-    found = folder / "found"
-    table = pd.read_csv(found / "all.csv")
+def test_resumed_study_trains_all_and_writes_files(folder):
+    output = (folder / "second.txt").read_text()
+    assert "2 candidates trained" in output and "protocol forward, 12 source" in output
+    assert "sacrebleu" in output.lower() or "BLEU: nrefs:1" in output
+    folder_found = folder / "found"
+    table = pd.read_csv(folder_found / "all.csv")
     assert (table["state"] == "complete").sum() == 3 and "small" in set(table["label"].dropna())
     assert (table.loc[table["state"] == "complete", "params.total"] <= 40_000).all()
     for stem in ("bleu-vs-params", "bleu-vs-macs"):
-        assert (found / f"{stem}.png").stat().st_size > 5000 and (found / f"{stem}.svg").exists()
+        assert (folder_found / f"{stem}.png").stat().st_size > 5000 and (
+            folder_found / f"{stem}.svg"
+        ).exists()
 
 
-def test_every_record_holds_what_it_must(folder):
+def test_records_are_complete(folder):
     records = [json.loads(file.read_text())
                for file in (folder / "found").glob("trials/*/record.json")]
     assert len(records) == 3
@@ -94,15 +105,15 @@ def test_every_record_holds_what_it_must(folder):
         assert sum(weight.size for weight in weights.values()) == record["costs"]["params.total"]
 
 
-def test_the_exported_architecture_costs_what_the_record_says(folder):
-    """With the study's protocol and vocabulary, whatever the space's own are; the folder stands for its file."""
+def test_exported_architecture_has_costs_of_record(folder):
+    """Protocol and vocabulary are those of the study, not of the space."""
     command(folder, "export", "found", "--best", "params.total", "--to", "torch", "--out", "best")
     record = json.loads((folder / "best" / "record.json").read_text())
-    said = json.loads(command(folder, "cost", "best", "--json"))
-    assert said["architecture"]["id"] == record["architecture"] and said["protocol"] == record[
+    costs = json.loads(command(folder, "cost", "best", "--json"))
+    assert costs["architecture"]["id"] == record["architecture"] and costs["protocol"] == record[
         "protocol"]
     flat = {f"{kind}.{name}": value for kind in ("params", "macs", "memory")
-            for name, value in said[kind].items()}
+            for name, value in costs[kind].items()}
     assert flat == {name: record["costs"][name] for name in flat}
     again = command(folder, "train", "best", "--data", "tiny.yaml", "--set", "recipe.steps=2",
                     "--out", "again")
@@ -110,27 +121,30 @@ def test_the_exported_architecture_costs_what_the_record_says(folder):
     assert json.loads(command(folder, "cost", "again", "--json"))["protocol"] == record["protocol"]
 
 
-def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_path):
+def test_added_seeds_are_trained_and_reported(folder, tmp_path):
     where = tmp_path / "later"
     shutil.copytree(folder, where)
     before = pd.read_csv(where / "found" / "all.csv").set_index("trial")
-    said = command(where, "study", "run", "tiny.yaml", "--resume", "--set", "recipe.steps=60",
+    output = command(where, "study", "run", "tiny.yaml", "--resume", "--set", "recipe.steps=60",
                    "--set", "seeds.max_per_candidate=2", "--set", "seeds.extra_runs=2")
-    found = where / "found"
-    records = [json.loads(file.read_text()) for file in found.glob("trials/*/record.json")]
+    out = where / "found"
+    records = [json.loads(file.read_text()) for file in out.glob("trials/*/record.json")]
     again = [record for record in records if record["origin"] == "replicate"]
     assert len(records) == 3 + len(again) and 1 <= len(again) <= 2 and {
         record["seed"] for record in again} == {2}
-    assert f"2 candidates trained, then {len(again)} with further seeds" in said and "interval of a mean" in said
-    table = pd.read_csv(found / "all.csv").set_index("trial")
-    assert list(table.index) == list(before.index), "a seed is no candidate"
+    assert (
+        f"2 candidates trained, then {len(again)} with further seeds" in output
+        and "interval of a mean" in output
+    )
+    table = pd.read_csv(out / "all.csv").set_index("trial")
+    assert list(table.index) == list(before.index), "a replicate is not a candidate"
     for record in again:
         loss = before.loc[record["original"], "loss"]
         assert record["metrics"]["loss"] != loss, "another seed is another training"
         assert table.loc[record["original"],
                          "loss"] == pytest.approx((loss + record["metrics"]["loss"]) / 2)
-    assert json.loads((found / "study.json").read_text())["seeds"]["max_per_candidate"] == 2
-    assert len(pd.read_csv(found / "seeds.csv")) == 2 * len(again)
+    assert json.loads((out / "study.json").read_text())["seeds"]["max_per_candidate"] == 2
+    assert len(pd.read_csv(out / "seeds.csv")) == 2 * len(again)
 
 
 @pytest.mark.parametrize(("arguments", "message"),
@@ -143,32 +157,37 @@ def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_pat
                            "the objectives changed"),
                           (["--resume", "--set", "recipe.steps=60", "--set", "data.max_pairs=50"],
                            "the data changed")])
-def test_what_does_not_fit_the_study_that_is_there_is_refused(folder, arguments, message):
+def test_incompatible_change_of_study_is_refused(folder, arguments, message):
     before = (folder / "found" / "events.jsonl").read_bytes()
-    said = command(folder, "study", "run", "tiny.yaml", *arguments, status=2)
-    assert message in said and "Traceback" not in said
+    output = command(folder, "study", "run", "tiny.yaml", *arguments, status=2)
+    assert message in output and "Traceback" not in output
     assert (folder / "found" / "events.jsonl").read_bytes() == before
 
 
-def test_every_finished_candidate_has_early_measurements(folder):
+def test_complete_trials_have_early_measurements(folder):
     table = pd.read_csv(folder / "found" / "all.csv")
     done = table[table["state"] == "complete"]
     assert done[["params.decoder", "proxy.synflow", "proxy.snip",
                  "proxy.grad_norm"]].notna().all().all()
     assert "Early measurements: 5 finished trials are needed" in (folder / "second.txt").read_text()
-    said = json.loads(command(folder, "study", "status", "found", "--json"))["proxies"]
-    assert (said["metric"], said["trials"], said["correlations"]) == ("bleu", 3, [])
+    proxies = json.loads(command(folder, "study", "status", "found", "--json"))["proxies"]
+    assert (proxies["metric"], proxies["trials"], proxies["correlations"]) == ("bleu", 3, [])
 
 
-def test_another_study_begins_with_what_this_one_has_found(folder):
-    (folder / "next.yaml").write_text(STUDY.replace("study: tiny", "study: next").replace("trials: 2", "trials: 1")
-                                      .replace("out: found", "out: next\nwarm_start: found"))
+def test_warm_start_from_this_study(folder):
+    (folder / "next.yaml").write_text(
+        STUDY.replace("study: tiny", "study: next")
+        .replace("trials: 2", "trials: 1")
+        .replace("out: found", "out: next\nwarm_start: found")
+    )
     same = ("--set", "recipe.steps=60")
     dry = command(folder, "study", "run", "next.yaml", *same, "--dry-run")
     assert "3 finished candidates imported, 0 architectures" in " ".join(dry.split())
     assert not (folder / "next").exists()
-    said = command(folder, "study", "run", "next.yaml", *same)
-    assert "Warm start: 3 finished candidates imported" in said and "1 candidates trained" in said
+    output = command(folder, "study", "run", "next.yaml", *same)
+    assert (
+        "Warm start: 3 finished candidates imported" in output and "1 candidates trained" in output
+    )
     old, new = (pd.read_csv(folder / name / "all.csv") for name in ("found", "next"))
     assert list(new["bleu"][:3]) == list(old.loc[old["state"] == "complete", "bleu"])
     assert (new["state"] == "complete").sum() == 4 and "small" in set(new["label"].dropna())

@@ -1,4 +1,4 @@
-"""Forecasts of small studies, against what these then take; by the times that fakes say, not by a clock."""
+"""Forecasts of small studies, compared with the times that fake training reports."""
 
 import json
 from pathlib import Path
@@ -38,13 +38,13 @@ from tests.study.fakes import architecture_of, efforts_to, fake_result, make_dri
 
 
 def spec(trials, rungs=NO_RUNGS, seeds=SINGLE_SEED, workers=1):
-    """What a forecast reads of a study file."""
+    """Attributes of a study file that a forecast reads."""
     return SimpleNamespace(compute=None, trials=trials, rungs=rungs, seeds=seeds, workers=workers,
                            architectures=None, sampler=SimpleNamespace(seed=1))
 
 
 def slow(macs):
-    """What a training of so many MACs takes: updates grow with them."""
+    """Seconds of a training run with ``macs``: the time of an update grows with them."""
     return {part: Effort(**{**took,
                             "cpu_seconds": took["cpu_seconds"]
                             * (macs / 1e5 if part == "updates" else 1)})
@@ -52,13 +52,13 @@ def slow(macs):
 
 
 def slow_work(folder):
-    """Trains in no time, and says that it took longer with a larger model."""
+    """Write a result without training, whose time grows with the model."""
     def run(place, job):
         block = architecture_of(json.loads((place / "architecture.yaml").read_text())).block
         took = slow(evaluate_cost(block, PLAN.evaluator.protocol)["macs.total"])
         return {**fake_result(place, job),
-                "efforts": {part: {"seconds": one.seconds, "cpu_seconds": one.cpu_seconds}
-                            for part, one in took.items()}}
+                "efforts": {part: {"seconds": effort.seconds, "cpu_seconds": effort.cpu_seconds}
+                            for part, effort in took.items()}}
 
     finish_job(Path(folder), run)
 
@@ -70,7 +70,7 @@ def measure(architecture, seconds):
     return slow(evaluate_cost(architecture.block, PLAN.evaluator.protocol)["macs.total"])
 
 
-def test_a_study_takes_what_was_foretold(tmp_path):
+def test_forecast_equals_time_of_study(tmp_path):
     forecast = forecast_by_measuring(spec(24), PLAN.evaluator, [], measure, 1.0)
     driver = make_driver(tmp_path, PLAN, slow_work, kind="random", storage=False)
     driver.run()
@@ -91,7 +91,7 @@ def test_a_study_takes_what_was_foretold(tmp_path):
                             format_duration(total_effort(spent).cpu_seconds)))
 
 
-def test_references_and_seeds_are_foretold_by_their_own_sizes():
+def test_forecast_of_references_and_replicates_uses_their_size():
     line = TrainingTimeModel((1e5, slow(1e5)), (3e5, slow(3e5)))
     plan = PlannedRuns.of(spec(4, seeds=Seeds(2, 3, references=2)), 2)
     forecast = forecast_from_speeds(plan, [2e5, 2e5], [1e5, 3e5], line, 2, "here")
@@ -101,20 +101,20 @@ def test_references_and_seeds_are_foretold_by_their_own_sizes():
         30 * 11) and plan.full_runs == plan.completed_runs == 11
     assert forecast.cpu_seconds_low == pytest.approx(
         forecast.cpu_seconds - 3 * (2 * 60 + 6 + 30 + 1))
-    # two at a time: 6 trainings, and then 5 seeds
+    # two at a time: 6 training runs, and then 5 seeds
     assert forecast.wall_seconds == pytest.approx((3 + 3) * 2 * 97)
 
 
-def test_rungs_make_many_starts_and_few_ends():
+def test_rungs_start_many_and_complete_few_trials():
     assert rung_transitions(NO_RUNGS, 5) == (5, 5)
     ends, starts = rung_transitions(LADDER, 60.0)
     trials, _ = simulated(60.0, LADDER)
-    assert sum(one.state.name == "COMPLETE" for one in trials) == pytest.approx(ends, rel=0.1)
-    assert sum(len(one.user_attrs["rungs"]) for one in trials) == pytest.approx(starts, rel=0.1)
+    assert sum(trial.state.name == "COMPLETE" for trial in trials) == pytest.approx(ends, rel=0.1)
+    assert sum(len(trial.user_attrs["rungs"]) for trial in trials) == pytest.approx(starts, rel=0.1)
 
 
-def test_what_was_forecast_is_kept_until_more_is_asked_for(tmp_path):
-    """On a resume with other ``trials``, the trainings so far say what one takes."""
+def test_forecast_changes_only_with_number_of_trials(tmp_path):
+    """If ``trials`` changes on resume, measured times replace the first forecast."""
     plan = make_plan(6, rungs=RUNGS)
     driver = make_driver(tmp_path, plan, work, kind="random", storage=False)
     assert load_or_make_forecast(driver.study, spec(6, RUNGS), plan.evaluator, plan, None,
@@ -139,7 +139,7 @@ def test_what_was_forecast_is_kept_until_more_is_asked_for(tmp_path):
     assert after.expected["updates"].cpu_seconds == pytest.approx(60 * 9)
 
 
-def test_before_anything_has_ended_the_rest_is_as_foretold(tmp_path):
+def test_remaining_time_is_the_forecast_before_first_result(tmp_path):
     forecast = forecast_by_measuring(spec(24, Rungs()), PLAN.evaluator, [], measure, 1.0)
     driver = make_driver(tmp_path, PLAN, storage=False)
     budget = forecast_status(forecast, driver.trials, NO_RUNGS)

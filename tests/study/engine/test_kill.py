@@ -1,4 +1,4 @@
-"""``kill -9`` of the whole driver at random moments: nothing finished is lost, nothing is trained twice."""
+"""``kill -9`` of the driver at random times: no result is lost or trained twice."""
 
 import random
 import signal
@@ -22,7 +22,7 @@ def start(folder):
 
 
 def kill_after(folder, count):
-    """Starts a driver that gets two results further than ``count`` at most, and kills it a moment after that many."""
+    """Start a driver, and kill it shortly after ``count`` results."""
     folder.mkdir(exist_ok=True)
     (folder / "pace").write_text(str(count + 2))
     process = start(folder)
@@ -32,7 +32,7 @@ def kill_after(folder, count):
     assert ended(process)[0] == -signal.SIGKILL
 
 
-def test_a_study_killed_again_and_again_ends_as_the_uninterrupted_one(tmp_path):
+def test_killed_study_equals_uninterrupted(tmp_path):
     folder = tmp_path / "killed"
     for count in (1, 4, 8):
         kill_after(folder, count)

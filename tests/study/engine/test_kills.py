@@ -1,4 +1,4 @@
-"""``kill -9`` of everything a study consists of, at random moments, again and again."""
+"""Repeated ``kill -9`` of all processes of a study at random times."""
 
 import random
 
@@ -41,15 +41,15 @@ def front_of(trials):
     return {(done[i].architecture, *done[i].values.items()) for i in range(len(done)) if on[i]}
 
 
-def whole(folder, *given, backend=INPROCESS):
-    driver = kills.driver_of(folder, backend, *given)
+def whole(folder, *arguments, backend=INPROCESS):
+    driver = kills.driver_of(folder, backend, *arguments)
     driver.run()
     return StudyDir(folder).load().trials
 
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_more_than_fifty_kills_lose_nothing_and_do_nothing_twice(tmp_path):
+def test_fifty_kills_lose_and_repeat_no_result(tmp_path):
     killed = fifty(tmp_path / "study", SEED)
     try:
         killed.run()
@@ -65,18 +65,22 @@ def test_more_than_fifty_kills_lose_nothing_and_do_nothing_twice(tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_in_sequence_the_ledger_is_the_uninterrupted_one(tmp_path):
-    given = (10, 1.0, "local")
-    killed = Killed(tmp_path / "killed", [(INPROCESS, [DRIVER])] * 8, *given)
+def test_killed_sequential_study_equals_uninterrupted(tmp_path):
+    arguments = (10, 1.0, "local")
+    killed = Killed(tmp_path / "killed", [(INPROCESS, [DRIVER])] * 8, *arguments)
     killed.run()
-    assert state_of(check(killed)) == state_of(whole(tmp_path / "whole", *given))
+    assert state_of(check(killed)) == state_of(whole(tmp_path / "whole", *arguments))
 
 
 @pytest.mark.slow
-def test_killed_with_two_workers_the_front_is_the_uninterrupted_one(tmp_path):
-    given = (14, 2.0, "random")  # whose proposals do not depend on who ends first
+def test_killed_parallel_study_has_same_front(tmp_path):
+    arguments = (
+        14,
+        2.0,
+        "random",
+    )  # proposals of this sampler do not depend on the order of results
     kinds = {WORKER: 6, DRIVER: 3, ALL: 3}
-    killed = Killed(tmp_path / "killed", plan_of(kinds, PROCESSES, random.Random(SEED)), *given)
+    killed = Killed(tmp_path / "killed", plan_of(kinds, PROCESSES, random.Random(SEED)), *arguments)
     killed.run()
     mine = check(killed)
     other = whole(tmp_path / "whole", 14, 0.0, "random")
@@ -86,8 +90,8 @@ def test_killed_with_two_workers_the_front_is_the_uninterrupted_one(tmp_path):
     assert mine == other
 
 
-def test_a_few_kills_with_rungs_lose_nothing(tmp_path):
-    """What runs by default: the same, of two workers and their driver."""
+def test_few_kills_with_rungs_lose_no_result(tmp_path):
+    """The short version, with two workers and their driver."""
     killed = Killed(tmp_path / "study",
                     plan_of({WORKER: 1, "worker stopped": 1, DRIVER: 1, ALL: 1}, PROCESSES,
                             random.Random(3)), 3, 1.0)

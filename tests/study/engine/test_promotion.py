@@ -1,4 +1,4 @@
-"""A study with rungs over the fake space: who goes on, what is spent, what a restart finds."""
+"""Studies with rungs in the fake space: promotion, compute and resume."""
 
 import json
 from collections import Counter
@@ -23,21 +23,31 @@ from scalesearch.study.trials.trial import EventType, State
 from scalesearch.study.trials.trials import Trials
 from scalesearch.train.effort import Effort
 from tests.study import fakes
-from tests.study.fakes import architecture_of, efforts_to, fake_result, make_driver, make_plan, score
+from tests.study.fakes import (
+    architecture_of,
+    efforts_to,
+    fake_result,
+    make_driver,
+    make_plan,
+    score,
+)
 
 RUNGS = Rungs((0.1, 0.3, 1.0), 3)
 
 
 def rung_result(folder, job):
-    """What training would leave at a rung, or at its end."""
+    """Result of a fake training run at a rung or at its end."""
     if "until_share" not in job:
         return fake_result(folder, job)
-    answers = json.loads((folder / "architecture.yaml").read_text())
+    params = json.loads((folder / "architecture.yaml").read_text())
     with (folder / "paused").open("a") as file:
         file.write(f"{job['until_share']}\n")
-    loss = (50 - score(answers)) / 10 / job["until_share"] ** 0.1
-    return {"state": "paused", "metrics": {"validation_loss": loss, "share": job["until_share"], "step": 1},
-            "efforts": efforts_to(job["until_share"])}
+    loss = (50 - score(params)) / 10 / job["until_share"] ** 0.1
+    return {
+        "state": "paused",
+        "metrics": {"validation_loss": loss, "share": job["until_share"], "step": 1},
+        "efforts": efforts_to(job["until_share"]),
+    }
 
 
 def work(folder):
@@ -46,53 +56,53 @@ def work(folder):
     finish_job(Path(folder), rung_result)
 
 
-def passages(folder):
-    """Candidate to the shares at which it was trained up to, in order."""
+def rung_shares(folder):
+    """Folder name of each candidate to the shares at which it paused, in order."""
     return {path.parent.name: path.read_text().split() for path in folder.rglob("paused")}
 
 
-def test_bayes_promotes_by_its_acquisition_function(tmp_path, monkeypatch):
-    asked = []
+def test_bayes_promotes_by_acquisition_function(tmp_path, monkeypatch):
+    batch_sizes = []
     monkeypatch.setattr(HypervolumeGP, "acquisition_values",
-                        lambda self, trials: asked.append(len(trials)))
+                        lambda self, trials: batch_sizes.append(len(trials)))
     make_driver(tmp_path, make_plan(4, rungs=RUNGS), kind="bayes", work=work).run()
-    assert asked
+    assert batch_sizes
 
 
-def test_the_compute_of_full_trainings_goes_to_more_candidates(tmp_path):
+def test_rungs_start_more_candidates_within_compute(tmp_path):
     driver = make_driver(tmp_path, make_plan(8, rungs=RUNGS), work=work)
     driver.run()
     trials = StudyDir(tmp_path).load().trials
-    begun = [trial for trial in trials if trial.state in (State.COMPLETE, State.PAUSED)]
-    assert len(begun) > 8 and trials.with_state(State.COMPLETE) and not trials.with_state(
+    started = [trial for trial in trials if trial.state in (State.COMPLETE, State.PAUSED)]
+    assert len(started) > 8 and trials.with_state(State.COMPLETE) and not trials.with_state(
         State.PENDING)
     assert 6 <= trials.full_runs_spent(RUNGS) <= 8 + 1e-9
     assert all(len(trial.rungs) == 2 for trial in trials.with_state(State.COMPLETE))
-    for shares in passages(tmp_path).values():  # each share once: nothing is trained again
+    for shares in rung_shares(tmp_path).values():  # each share once: no rung is repeated
         assert shares == ["0.1", "0.3"][: len(shares)]
     assert Counter(t.folder for t in trials.with_state(State.COMPLETE)) == Counter(
         path.parent.name for path in tmp_path.rglob("result.json"))
 
 
-def test_what_the_trainings_took_adds_up(tmp_path):
-    """Of each, what it had taken at its last rung or its end; with further seeds; the same when read again."""
+def test_efforts_of_trials_add_up(tmp_path):
+    """Sum over trials of the effort up to the last rung or the end, with replicates."""
     driver = make_driver(tmp_path, make_plan(6, rungs=RUNGS, seeds=Seeds(2, 2)), work=work)
     driver.run()
     trials = StudyDir(tmp_path).load().trials
     assert len(trials.replicates()) == 2
     shares = [1.0 if trial.state == State.COMPLETE else RUNGS.shares[len(trial.rungs) - 1]
               for trial in trials.with_state(State.COMPLETE, State.PAUSED)]
-    found = trials.efforts()
+    efforts = trials.efforts()
     complete = len(trials.with_state(State.COMPLETE))
-    assert found == driver.trials.efforts()
-    assert found["updates"].cpu_seconds == pytest.approx(60 * sum(shares))
-    assert found["scoring"] == Effort(60 * complete, 30 * complete)
-    assert found["other"].seconds == 2 * len(shares)
+    assert efforts == driver.trials.efforts()
+    assert efforts["updates"].cpu_seconds == pytest.approx(60 * sum(shares))
+    assert efforts["scoring"] == Effort(60 * complete, 30 * complete)
+    assert efforts["other"].seconds == 2 * len(shares)
     assert all(driver.study.record(trial)["efforts"] == efforts_to(1.0)
                for trial in trials.with_state(State.COMPLETE))
 
 
-def test_a_candidate_that_is_named_as_a_reference_goes_on_from_its_rung_to_the_end(tmp_path):
+def test_paused_trial_named_as_reference_is_completed(tmp_path):
     make_driver(tmp_path, make_plan(8, rungs=RUNGS), work=work).run()
     waits = StudyDir(tmp_path).load().trials.with_state(State.PAUSED)[-1]
     named = (FixedArchitecture("named", architecture_of(waits.params), waits.params),)
@@ -102,28 +112,31 @@ def test_a_candidate_that_is_named_as_a_reference_goes_on_from_its_rung_to_the_e
     *_, named = trials
     assert (named.label, named.state, named.original) == ("named", State.DUPLICATE, waits.number)
     assert trials.resolve_duplicate(named).state == State.COMPLETE and len(trials) == before + 1
-    assert passages(tmp_path)[waits.folder] == ["0.1", "0.3"], "on from where it was"
+    assert rung_shares(tmp_path)[waits.folder] == ["0.1", "0.3"], "continues from its rung"
 
 
 @pytest.mark.parametrize("trials", [1, 2, 3])
-def test_little_compute_still_brings_somebody_to_the_end(tmp_path, trials):
+def test_small_compute_completes_a_trial(tmp_path, trials):
     driver = make_driver(tmp_path, make_plan(trials, rungs=RUNGS), work=work)
     driver.run()
-    assert driver.trials.with_state(State.COMPLETE) and driver.trials.full_runs_spent(RUNGS) <= trials + 1e-9
+    assert (
+        driver.trials.with_state(State.COMPLETE)
+        and driver.trials.full_runs_spent(RUNGS) <= trials + 1e-9
+    )
 
 
 @pytest.mark.parametrize("kind", ["tpe", "local", "random", "nsga2"])
-def test_without_rungs_nothing_pauses(tmp_path, kind):
+def test_no_trial_pauses_without_rungs(tmp_path, kind):
     driver = make_driver(tmp_path, make_plan(6), work=work, kind=kind)
     driver.run()
     assert len(driver.trials.with_state(State.COMPLETE)) == 6 and not driver.trials.with_state(
         State.PAUSED, State.FAILED)
-    assert not passages(tmp_path)
+    assert not rung_shares(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["tpe", "gp", "random", "nsga2", "bayes"])
-def test_a_reference_without_rungs_is_no_trouble_to_any_sampler(tmp_path, kind):
-    """Until enough trials with rungs are complete, what it would come to is not on their scale."""
+def test_samplers_accept_reference_without_rungs(tmp_path, kind):
+    """The loss of a reference is not on the scale of trials with rungs at first."""
     inside = {"width": 16, "depth": 2, "kind": "plain"}
     plan = make_plan(5, rungs=RUNGS,
                      references=(FixedArchitecture("base", architecture_of(inside), inside),))
@@ -132,13 +145,13 @@ def test_a_reference_without_rungs_is_no_trouble_to_any_sampler(tmp_path, kind):
 
 
 @pytest.mark.parametrize("slots", [1, 2, 4])
-def test_where_nothing_new_is_left_all_that_was_begun_comes_to_its_end(tmp_path, slots):
-    class Several(InProcessRunner):
+def test_exhausted_space_completes_paused_trials(tmp_path, slots):
+    class ParallelRunner(InProcessRunner):
         pass
 
-    Several.slots = slots
+    ParallelRunner.slots = slots
     driver = make_driver(tmp_path, make_plan(12, most=300, rungs=RUNGS), kind="bayes",
-                         runner=Several(work))
+                         runner=ParallelRunner(work))
     ended = driver.run()
     assert len(driver.trials.with_state(State.COMPLETE)) == 8 and not driver.trials.with_state(
         State.PAUSED), ended
@@ -146,7 +159,7 @@ def test_where_nothing_new_is_left_all_that_was_begun_comes_to_its_end(tmp_path,
 
 
 @pytest.mark.parametrize("rungs", [RUNGS, Rungs((1.0,), 3)])
-def test_objectives_that_are_all_exact_costs_are_searched_to_the_end(tmp_path, rungs, monkeypatch):
+def test_objectives_can_all_be_exact_costs(tmp_path, rungs, monkeypatch):
     monkeypatch.setattr(fakes, "OBJECTIVES",
                         (parse_objective("params.total", "min"),
                          parse_objective("macs.total", "min")))
@@ -157,7 +170,7 @@ def test_objectives_that_are_all_exact_costs_are_searched_to_the_end(tmp_path, r
 
 
 class Shuffled(InProcessRunner):
-    """Two workers that end in any order, at any loss, or fail; interrupted after so many polls."""
+    """Two workers with random order, losses and failures; interrupted after ``polls`` polls."""
 
     slots = 2
 
@@ -167,7 +180,11 @@ class Shuffled(InProcessRunner):
         self.polls = polls
 
     def leave(self, folder, job):
-        losses = {"validation_loss": self.rng.randint(1, 9) / 2, "share": job.get("until_share"), "step": 1}
+        losses = {
+            "validation_loss": self.rng.randint(1, 9) / 2,
+            "share": job.get("until_share"),
+            "step": 1,
+        }
         return fake_result(folder, job) if "until_share" not in job else {
             "state": "paused", "metrics": losses}
 
@@ -185,22 +202,24 @@ class Shuffled(InProcessRunner):
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 999), st.lists(st.integers(3, 8), min_size=3, max_size=3))
-def test_nobody_is_promoted_before_one_that_dominates_it(tmp_path_factory, seed, each):
-    """``each``: what ``trials`` is set to when the study is begun and resumed."""
+def test_dominating_trials_are_promoted_first(tmp_path_factory, seed, n_trials):
+    """``n_trials``: values of ``trials`` at the start and at each resume."""
     folder = tmp_path_factory.mktemp("study")
     rng = Random(seed)
-    for trials in each:
+    for trials in n_trials:
         runner = Shuffled(rng, rng.randint(3, 16))
         plan = make_plan(trials, rungs=Rungs.geometric())
         with suppress(KeyboardInterrupt, UserError):  # interrupted, or too many have failed
             make_driver(folder, plan, kind="random", runner=runner, storage=False).run()
-    known = Trials()
+    replayed = Trials()
     for event in StudyDir(folder).log:
-        before = known.get(event.trial)
+        before = replayed.get(event.trial)
         if event.type == EventType.STARTED and before.state == State.PAUSED:
-            now = [(one.losses[-1], one.costs["params.total"])
-                   for one in (before, *known.with_state(State.PAUSED))
-                   if len(one.losses) == len(before.losses)]
-            assert not any(one != now[0] and one[0] <= now[0][0] and one[1] <= now[0][1]
-                           for one in now)
-        known.apply(event)
+            now = [(trial.losses[-1], trial.costs["params.total"])
+                   for trial in (before, *replayed.with_state(State.PAUSED))
+                   if len(trial.losses) == len(before.losses)]
+            assert not any(
+                objectives != now[0] and objectives[0] <= now[0][0] and objectives[1] <= now[0][1]
+                for objectives in now
+            )
+        replayed.apply(event)

@@ -1,4 +1,4 @@
-"""A recipe that asks: one architecture has several trainings, and the front shows it once, with its best recipe."""
+"""Recipes with open parameters: the front has each architecture once, with its best recipe."""
 
 import json
 import math
@@ -24,14 +24,23 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 from scalesearch.train.recipe import RECIPE_SCHEMA
 from scalesearch.train.recipe_space import build_recipe_space, extract_parameters, override_keys
-from tests.study.fakes import META, OBJECTIVES, FakeSpace, exported, limit, make_driver, make_plan, score
+from tests.study.fakes import (
+    META,
+    OBJECTIVES,
+    FakeSpace,
+    exported,
+    limit,
+    make_driver,
+    make_plan,
+    score,
+)
 from tests.study.fakes import fake_result as by_architecture
 
 QUESTIONS = "steps: 5\nlr: 1e-3 | 2e-3 | 4e-3\ndropout: 0..0.3 step 0.1\n"
 
 
 def asking():
-    """A plan whose recipe asks two questions."""
+    """A plan whose recipe has two open parameters."""
     reader = ConfigReader(RECIPE_SCHEMA)
     closed, leaves = extract_parameters(parse_yaml(SourceText("r.yaml", QUESTIONS))[0], reader)
     space = build_recipe_space(reader.read(closed), leaves)
@@ -42,12 +51,12 @@ def asking():
 
 
 def by_recipe(folder, job):
-    """What training would leave: the rate that is right grows with depth."""
-    made = by_architecture(folder, job)
-    answers = json.loads((folder / "architecture.yaml").read_text())
-    far = abs(math.log2(job["recipe"]["lr"]["base"] * 1e3)
-              - math.log2(answers["depth"]) / 2) + job["recipe"]["dropout"]
-    return {**made, "metrics": {**made["metrics"], "bleu": score(answers) - far}}
+    """Result of a fake training run; the best learning rate grows with depth."""
+    result = by_architecture(folder, job)
+    params = json.loads((folder / "architecture.yaml").read_text())
+    error = abs(math.log2(job["recipe"]["lr"]["base"] * 1e3)
+              - math.log2(params["depth"]) / 2) + job["recipe"]["dropout"]
+    return {**result, "metrics": {**result["metrics"], "bleu": score(params) - error}}
 
 
 def work(folder):
@@ -55,7 +64,7 @@ def work(folder):
 
 
 @pytest.mark.parametrize("kind", ["bayes", "local", "random", "tpe", "nsga2"])
-def test_architecture_and_recipe_are_proposed_together_and_never_twice(tmp_path, kind):
+def test_architecture_and_recipe_are_proposed_once(tmp_path, kind):
     plan = asking()
     driver = make_driver(tmp_path / "study", plan, work, kind)
     driver.run()
@@ -70,38 +79,43 @@ def test_architecture_and_recipe_are_proposed_together_and_never_twice(tmp_path,
             plan.job_template["recipe"], trial.recipe_params)
         assert trial.architecture == plan.evaluator.space.architecture(trial.config).id
     copies = exported(driver).get_trials(deepcopy=False)
-    assert [dict(one.params) for one in copies if one.params] == [
-        dict(one.params) for one in driver.trials]
+    assert [dict(trial.params) for trial in copies if trial.params] == [
+        dict(trial.params) for trial in driver.trials]
 
 
-def test_an_architecture_may_have_several_trainings_and_the_front_shows_it_once(tmp_path):
+def test_front_has_architecture_with_several_recipes_once(tmp_path):
     driver = make_driver(tmp_path / "study", asking(), work, "random", seed=3)
     driver.plan = driver.proposals.plan = make_plan(40, **{
         key: getattr(driver.plan, key) for key in ("evaluator", "job_template", "record_fields")})
     driver.run()
-    trainings = defaultdict(list)
+    runs = defaultdict(list)
     for trial in driver.trials.with_state(State.COMPLETE):
-        trainings[trial.architecture].append(trial)
-    assert max(map(len, trainings.values())) > 1
+        runs[trial.architecture].append(trial)
+    assert max(map(len, runs.values())) > 1
     results = make_results(driver.study)
     assert results.front["id"].is_unique
     for _, row in results.front.iterrows():
-        assert row["bleu"] == max(trial.values["bleu"] for trial in trainings[row["id"]])
+        assert row["bleu"] == max(trial.values["bleu"] for trial in runs[row["id"]])
         assert row["param.recipe.lr.base"] == driver.trials[row["trial"]].recipe_params["lr.base"]
 
 
-def test_what_a_study_proposes_does_not_depend_on_interruptions(tmp_path):
+def test_proposals_do_not_depend_on_interruptions(tmp_path):
     whole = make_driver(tmp_path / "whole", asking(), work, "bayes")
     whole.run()
     for trials in (5, 12):
         parts = make_driver(tmp_path / "parts", asking(), work, "bayes", storage=False)
-        parts.plan = parts.proposals.plan = make_plan(trials, **{
-            key: getattr(parts.plan, key) for key in ("evaluator", "job_template", "record_fields")})
+        parts.plan = parts.proposals.plan = make_plan(
+            trials,
+            **{
+                key: getattr(parts.plan, key)
+                for key in ("evaluator", "job_template", "record_fields")
+            },
+        )
         parts.run()
     assert [trial.identity for trial in parts.trials] == [trial.identity for trial in whole.trials]
 
 
-def test_a_recipe_leaves_the_draws_of_the_space_as_they_are():
+def test_recipe_does_not_change_samples_of_the_space():
     plan = asking()
     without = make_plan()
     for width, depth in ((8, 1), (64, 2), (16, 4)):
@@ -109,44 +123,53 @@ def test_a_recipe_leaves_the_draws_of_the_space_as_they_are():
         alone = without.evaluator.evaluate(params)
         trials = [plan.evaluator.evaluate({**params, "recipe.lr.base": lr, "recipe.dropout": 0.1})
                   for lr in (1e-3, 4e-3)]
-        assert {one.architecture
-                for one in trials} == {alone.architecture} and trials[0].costs == alone.costs
+        assert {trial.architecture
+                for trial in trials} == {alone.architecture} and trials[0].costs == alone.costs
         assert trials[0].constraints == alone.constraints and len(
-            {one.identity for one in trials}) == 2
+            {trial.identity for trial in trials}) == 2
 
 
-TRAININGS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 6)), min_size=1,
-                     max_size=20, unique_by=lambda one: one[:2])
+RUN_LISTS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 6)), min_size=1,
+                     max_size=20, unique_by=lambda training_run: training_run[:2])
 
 
-@given(TRAININGS)
+@given(RUN_LISTS)
 @settings(max_examples=60, deadline=None)
-def test_the_front_has_each_architecture_at_most_once_and_with_its_best_recipe(trainings):
+def test_front_has_architectures_with_best_recipe(runs):
     sizes = {0: 100, 1: 200, 2: 200, 3: 300, 4: 400}
-    made = [Trial(number, State.COMPLETE, architecture=f"a{one}", recipe_params={"lr.base": recipe},
-                  costs={"params.total": sizes[one]},
-                  values={"bleu": bleu, "params.total": sizes[one]})
-            for number, (one, recipe, bleu) in enumerate(trainings)]
-    best = {one: max(bleu for other, _, bleu in trainings if other == one)
-            for one, _, _ in trainings}
-    wanted = {one for one in best if not any(
-        (sizes[other] <= sizes[one] and best[other] >= best[one]) and
-        (sizes[other] < sizes[one] or best[other] > best[one]) for other in best)}
+    trials = [
+        Trial(
+            number,
+            State.COMPLETE,
+            architecture=f"a{architecture}",
+            recipe_params={"lr.base": recipe},
+            costs={"params.total": sizes[architecture]},
+            values={"bleu": bleu, "params.total": sizes[architecture]},
+        )
+        for number, (architecture, recipe, bleu) in enumerate(runs)
+    ]
+    best = {architecture: max(bleu for other, _, bleu in runs if other == architecture)
+            for architecture, _, _ in runs}
+    expected = {architecture for architecture in best if not any(
+        (sizes[other] <= sizes[architecture] and best[other] >= best[architecture]) and
+        (sizes[other] < sizes[architecture] or best[other] > best[architecture]) for other in best)}
 
     class Fixed(list):
         def replicates(self):
             return []
 
-    order = FrontOrder(front_candidates(Fixed(made), OBJECTIVES), OBJECTIVES, META.seeds)
-    table = trials_frame([{**one.to_json(), "metrics": {"bleu": one.values["bleu"]}}
-                          for one in made], META.directions)
+    order = FrontOrder(front_candidates(Fixed(trials), OBJECTIVES), OBJECTIVES, META.seeds)
+    table = trials_frame([{**trial.to_json(), "metrics": {"bleu": trial.values["bleu"]}}
+                          for trial in trials], META.directions)
     for members in (list(order.front), list(table.loc[table["front"], "trial"])):
-        shown = [made[number] for number in members]
-        assert sorted(one.architecture for one in shown) == sorted(f"a{one}" for one in wanted)
-        assert all(one.values["bleu"] == best[int(one.architecture[1:])] for one in shown)
+        shown = [trials[number] for number in members]
+        assert sorted(trial.architecture for trial in shown) == sorted(
+            f"a{trial}" for trial in expected
+        )
+        assert all(trial.values["bleu"] == best[int(trial.architecture[1:])] for trial in shown)
 
 
-# -- through the command line
+# -- Command line
 
 STUDY = """\
 study: asked
@@ -169,7 +192,7 @@ out: old
 
 
 def quick(folder):
-    """Trains in no time."""
+    """Write a result without training."""
     def run(place, job):
         loss = 1 + abs(job["recipe"]["lr"]["base"] - 2e-3) * 100 + job["seed"] / 1000
         return {"state": "complete", "seconds": 1.0,
@@ -185,7 +208,7 @@ def cache(tmp_path_factory):
 
 @pytest.fixture
 def call(tmp_path, monkeypatch, capsys, cache):
-    """The command line, in a folder with the study file."""
+    """Function that runs ``study`` in a folder with the study file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setattr("scalesearch.study.executors.factory.train_job", quick)
@@ -196,9 +219,9 @@ def call(tmp_path, monkeypatch, capsys, cache):
         monkeypatch.setattr("sys.argv", ["scalesearch", "study", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
-        said = capsys.readouterr()
-        assert (ended.value.code or 0) == status, said.out + said.err
-        return said.out if "--json" in arguments else said.out + said.err
+        output = capsys.readouterr()
+        assert (ended.value.code or 0) == status, output.out + output.err
+        return output.out if "--json" in arguments else output.out + output.err
 
     return run
 
@@ -207,18 +230,22 @@ def trained(folder):
     return StudyDir(Path(folder)).load().trials.with_state(State.COMPLETE)
 
 
-def test_a_study_file_asks_of_its_recipe_and_every_view_says_the_answer(call):
+def test_all_views_show_recipe_parameters(call):
     dry = json.loads(call("run", "s.yaml", "--dry-run", "--json"))
     assert dry["recipe"] == {"lr.base": "0.001 | 0.002 | 0.004"}
-    assert all(set(one["recipe_params"]) == {"lr.base"} for one in dry["proposals"])
+    assert all(set(proposal["recipe_params"]) == {"lr.base"} for proposal in dry["proposals"])
     call("run", "s.yaml")
     trials = trained("old")
     assert {
         trial.label: trial.recipe_params["lr.base"]
-        for trial in trials if trial.label and trial.original is None} == {"plain": 1e-3, "fast": 4e-3}
+        for trial in trials
+        if trial.label and trial.original is None
+    } == {"plain": 1e-3, "fast": 4e-3}
     again = [trial for trial in trials if trial.origin == Origin.REPLICATE]
     firsts = {trial.number: trial for trial in trials}
-    assert again and all(one.recipe_params == firsts[one.original].recipe_params for one in again)
+    assert again and all(
+        trial.recipe_params == firsts[trial.original].recipe_params for trial in again
+    )
     results = load_results(Path("old"))
     for trial in trials:
         assert results.study.record(trial)["recipe"]["lr"]["base"] == trial.recipe_params["lr.base"]
@@ -231,25 +258,25 @@ def test_a_study_file_asks_of_its_recipe_and_every_view_says_the_answer(call):
     assert "recipe.lr" in Path("old/report.html").read_text()
 
 
-def test_other_questions_are_another_study_and_a_fork_takes_what_they_allow(call):
+def test_fork_imports_trials_with_allowed_recipe(call):
     call("run", "s.yaml")
     change = ("--set", "recipe.lr=2e-3 | 4e-3 | 8e-3")
-    said = call("run", "s.yaml", "--resume", *change, status=2)
-    assert "--fork" in said
+    output = call("run", "s.yaml", "--resume", *change, status=2)
+    assert "--fork" in output
     call("run", "s.yaml", "--fork", "new", "--set", "reference=[]", *change)
-    taken = [trial for trial in trained("new") if trial.source]
+    imported = [trial for trial in trained("new") if trial.source]
     fit = [trial for trial in trained("old") if trial.recipe_params["lr.base"] > 1e-3]
-    assert [trial.source["trial"] for trial in taken] == [trial.number for trial in fit] and fit
-    assert [trial.recipe_params for trial in taken] == [trial.recipe_params for trial in fit]
+    assert [trial.source["trial"] for trial in imported] == [trial.number for trial in fit] and fit
+    assert [trial.recipe_params for trial in imported] == [trial.recipe_params for trial in fit]
     call("run", "s.yaml", "--fork", "fixed", "--set", "reference=[]", "--set", "recipe.lr=2e-3",
          "--set", "trials=3")
     kept = [trial for trial in trained("fixed") if trial.source]
     assert [trial.source["trial"] for trial in kept] == [
-        one.number for one in fit if one.recipe_params["lr.base"] == 2e-3]
+        trial.number for trial in fit if trial.recipe_params["lr.base"] == 2e-3]
     assert all(not trial.recipe_params for trial in trained("fixed"))
 
 
-def test_a_warm_start_imports_trainings_that_are_answers_here(call):
+def test_warm_start_imports_trials_with_allowed_recipe(call):
     call("run", "s.yaml", "--set", "recipe.lr=2e-3", "--set", "reference=[]", "--set", "trials=3",
          "--set", "out=fixed")
     call("run", "s.yaml", "--set", "reference=[]", "--set", "warm_start=fixed", "--set", "out=warm")
@@ -260,7 +287,7 @@ def test_a_warm_start_imports_trainings_that_are_answers_here(call):
     assert len(set(identities)) == len(identities)
 
 
-def test_rows_are_trained_by_one_recipe(call):
-    said = call("run", "s.yaml", "--dry-run", "--set", "type=grid", "--set", "sampler=none",
+def test_fixed_architectures_need_a_closed_recipe(call):
+    output = call("run", "s.yaml", "--dry-run", "--set", "type=grid", "--set", "sampler=none",
                 status=2)
-    assert "s.yaml:3:" in said and "recipe.lr" in said
+    assert "s.yaml:3:" in output and "recipe.lr" in output

@@ -1,4 +1,4 @@
-"""A study goes on from any prefix of its log, and ends as if nothing had interrupted it."""
+"""A study resumed from any prefix of its log ends as without an interruption."""
 
 import shutil
 from dataclasses import replace
@@ -14,7 +14,7 @@ from scalesearch.study.executors.worker import rung_file
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
 from tests.study.engine.test_driver import trained
-from tests.study.engine.test_promotion import RUNGS, passages, work
+from tests.study.engine.test_promotion import RUNGS, rung_shares, work
 from tests.study.fakes import architecture_of, make_driver, make_plan
 
 INSIDE = {"width": 16, "depth": 2, "kind": "plain"}
@@ -29,7 +29,7 @@ def driver_of(folder):
 
 
 def outcome(folder):
-    """All that a study has found; attempts and times are what an interruption may change."""
+    """Trials of a study, without attempts and times, which an interruption may change."""
     return [replace(trial, attempts=0, crashes=0, wall_seconds=None, ended_at=None)
             for trial in StudyDir(folder).load().trials]
 
@@ -42,16 +42,16 @@ def whole(tmp_path_factory):
 
 
 def cut(whole, folder, lines, kept):
-    """The folder as a crash after so many lines of the log leaves it.
+    """Copy the folder as a crash after ``lines`` lines of the log leaves it.
 
-    ``kept``: the worker was done by then.
+    ``kept``: the worker had finished.
     """
     shutil.copytree(whole, folder)
     log = StudyDir(folder).log
     log.file.write_bytes(b"".join(log.lines()[:lines]))
-    there = {trial.folder: trial for trial in StudyDir(folder).load().trials}
+    trials = {trial.folder: trial for trial in StudyDir(folder).load().trials}
     for place in folder.glob("trials/*"):
-        trial = there.get(place.name)
+        trial = trials.get(place.name)
         if trial is None:
             shutil.rmtree(place)
         elif trial.state in (State.PENDING, State.PAUSED):
@@ -59,7 +59,7 @@ def cut(whole, folder, lines, kept):
 
 
 def undo(place: Path, steps):
-    """Takes back what the worker of a trial left after its first ``steps`` stretches of training."""
+    """Delete files that the worker of a trial wrote after its first ``steps`` rungs."""
     for name in ("record.json", *(["result.json", "trained"] if steps <= RUNGS.n_pauses else ())):
         (place / name).unlink(missing_ok=True)
     for rung in range(steps, RUNGS.n_pauses):
@@ -71,15 +71,15 @@ def undo(place: Path, steps):
 
 @settings(max_examples=25, deadline=None)
 @given(st.data())
-def test_any_prefix_of_the_log_resumes_to_the_same_end(whole, tmp_path_factory, data):
+def test_any_prefix_of_the_log_resumes_to_same_result(whole, tmp_path_factory, data):
     events = len(StudyDir(whole).log.lines())
     folder = tmp_path_factory.mktemp("cut") / "study"
     cut(whole, folder, data.draw(st.integers(0, events), "events"),
-        data.draw(st.booleans(), "the worker was " "done"))
+        data.draw(st.booleans(), "the worker was done"))
     torn = data.draw(st.binary(max_size=9).filter(lambda some: b"\n" not in some), "half a line")
     with (folder / "events.jsonl").open("ab") as log:
         log.write(torn)
     driver_of(folder).run()
     assert outcome(folder) == outcome(whole)
-    assert trained(folder) == trained(whole) and passages(folder) == passages(whole)
+    assert trained(folder) == trained(whole) and rung_shares(folder) == rung_shares(whole)
     assert (folder / "events.torn").exists() == bool(torn)

@@ -1,4 +1,4 @@
-"""A search that ends by itself: when, what it says, and what a restart does."""
+"""Early stopping of searches: its condition, its message, and resumed studies."""
 
 import json
 
@@ -29,50 +29,57 @@ def complete(folder):
     return len(StudyDir(folder).load().trials.with_state(State.COMPLETE))
 
 
-def test_it_ends_once_too_little_is_expected_and_says_so(tmp_path):
+def test_search_stops_at_small_expected_gain(tmp_path):
     driver, ended = run(tmp_path, SOON)
     assert ended.startswith("stopped, because the expected gain is less than 1e+09: 10 more ")
     assert complete(tmp_path) == driver.proposals.sampler.n_startup_trials
     assert describe_gain(read_gain(tmp_path)) in ended
 
 
-def test_it_goes_on_while_enough_is_expected_and_without_a_rule(tmp_path):
+def test_search_continues_at_large_gain_or_without_rule(tmp_path):
     for number, stop in enumerate((None, NEVER)):
         _, ended = run(tmp_path / str(number), stop, 8)
         assert ended == "8 candidates trained"
         gain = read_gain(tmp_path / str(number))
-        assert gain.completed_trials == 8 and gain.full_runs == 10 and 0 <= gain.low <= gain.mean <= gain.high
+        assert (
+            gain.completed_trials == 8
+            and gain.full_runs == 10
+            and 0 <= gain.low <= gain.mean <= gain.high
+        )
 
 
-def test_whoever_looks_sees_what_is_expected(tmp_path):
+def test_snapshot_has_expected_gain(tmp_path):
     run(tmp_path, None, 6)
     shown = StudyWatcher(tmp_path).snapshot()
-    assert shown.expected_gain == read_gain(tmp_path) and shown.to_json()["expected_gain"]["completed_trials"] == 6
+    assert (
+        shown.expected_gain == read_gain(tmp_path)
+        and shown.to_json()["expected_gain"]["completed_trials"] == 6
+    )
     (tmp_path / GAIN_FILE).write_text("{}")
     assert StudyWatcher(tmp_path).snapshot().expected_gain is None
 
 
-def test_a_restart_decides_the_same_and_goes_on_without_the_rule(tmp_path):
+def test_restart_stops_again_and_continues_without_rule(tmp_path):
     run(tmp_path, SOON)
-    there = complete(tmp_path)
-    assert run(tmp_path, SOON)[1].startswith("stopped") and complete(tmp_path) == there
+    n_complete = complete(tmp_path)
+    assert run(tmp_path, SOON)[1].startswith("stopped") and complete(tmp_path) == n_complete
     assert run(tmp_path, None)[1] == "12 candidates trained" and complete(tmp_path) == 12
 
 
-def test_seeds_that_follow_do_not_take_the_decision_back(tmp_path):
+def test_replicates_do_not_resume_a_stopped_search(tmp_path):
     plan = {"seeds": Seeds(max_per_candidate=2, extra_runs=2)}
     run(tmp_path, SOON, **plan)
-    there = complete(tmp_path)
+    n_complete = complete(tmp_path)
     trials = StudyDir(tmp_path).load().trials
     assert trials.replicates()
     for stop in (SOON, StopSpec(1e10)):
         driver = make_driver(tmp_path, make_plan(12, stop=stop, **plan), kind="bayes")
-        assert driver.run().startswith("stopped") and complete(tmp_path) == there
-    assert all(one.origin != Origin.SAMPLER
-               for one in StudyDir(tmp_path).load().trials.with_state(State.PENDING))
+        assert driver.run().startswith("stopped") and complete(tmp_path) == n_complete
+    assert all(trial.origin != Origin.SAMPLER
+               for trial in StudyDir(tmp_path).load().trials.with_state(State.PENDING))
 
 
-def test_a_smaller_gain_goes_on_and_so_does_a_search_that_had_not_stopped(tmp_path):
+def test_smaller_threshold_resumes_search(tmp_path):
     plan = {"seeds": Seeds(max_per_candidate=2, extra_runs=2)}
     run(tmp_path / "stopped", SOON, **plan)
     assert run(tmp_path / "stopped", NEVER, **plan)[1].startswith("12 candidates trained")
@@ -81,7 +88,7 @@ def test_a_smaller_gain_goes_on_and_so_does_a_search_that_had_not_stopped(tmp_pa
     assert run(tmp_path / "whole", NEVER, 9, **plan)[1].startswith("9 candidates trained")
 
 
-def test_a_reference_that_is_added_to_a_search_that_has_stopped_is_trained(tmp_path):
+def test_added_reference_is_trained_after_stop(tmp_path):
     plan = {"seeds": Seeds(max_per_candidate=2, extra_runs=2)}
     run(tmp_path, SOON, **plan)
     late = {"width": 64, "depth": 4, "kind": "plain"}
@@ -95,19 +102,19 @@ def test_a_reference_that_is_added_to_a_search_that_has_stopped_is_trained(tmp_p
 @pytest.mark.parametrize(("within", "slots", "ahead"),
                          [(ComputeAmount(7), 1, 7), (ComputeAmount(seconds=60), 1, 6),
                           (ComputeAmount(seconds=60), 4, 24), (ComputeAmount(seconds=1), 1, 1)])
-def test_a_time_is_as_many_trainings_as_fit_into_it(tmp_path, within, slots, ahead):
+def test_time_horizon_is_converted_to_runs(tmp_path, within, slots, ahead):
     run(tmp_path, None, 5)
     study = StudyDir(tmp_path).load()
-    asked = []
+    horizons = []
     for trial in study.trials.with_state(State.COMPLETE):
         object.__setattr__(trial, "wall_seconds", 10.0)
 
     class Sampler(CandidateSampler):
-        def forecast_gain(self, history, trainings):
-            asked.append(trainings)
-            return HypervolumeForecast(trainings, 0.5, 0.4, 0.6)
+        def forecast_gain(self, history, n_runs):
+            horizons.append(n_runs)
+            return HypervolumeForecast(n_runs, 0.5, 0.4, 0.6)
 
     assert not EarlyStopping(study, StopSpec(0.2, within), Sampler(), slots).reason([])
     assert EarlyStopping(study, StopSpec(0.6, within), Sampler(), slots).reason([])
-    assert asked == [ahead, ahead]
+    assert horizons == [ahead, ahead]
     assert json.loads((tmp_path / GAIN_FILE).read_text())["full_runs"] == ahead

@@ -1,4 +1,4 @@
-"""Optuna's copy of a study: what is in it and when, PostgreSQL, and storages that go away in the middle of a study."""
+"""Export of a study to Optuna: its trials, PostgreSQL, and storages that become unavailable."""
 
 import json
 import time
@@ -19,48 +19,59 @@ from scalesearch.study.trials.trial import Origin, State
 from tests.errors import refuses
 from tests.study.engine.test_driver import trained
 from tests.study.event_study import EventStudy
-from tests.study.fakes import META, OBJECTIVES, FakeSpace, exported, fake_work, make_driver, make_plan
+from tests.study.fakes import (
+    META,
+    OBJECTIVES,
+    FakeSpace,
+    exported,
+    fake_work,
+    make_driver,
+    make_plan,
+)
 from tests.study.postgres import running
 
 
 @pytest.fixture(scope="module")
 def server():
-    with running() as found:
-        yield found
+    with running() as postgres:
+        yield postgres
 
 
 def name_of(folder, name, identity=None):
-    """Prepares a folder for a study of that name, since one database serves all tests."""
+    """Create a study of that name, since all tests share one database."""
     meta = replace(META, name=name, id=identity or f"id of {name}")
     StudyDir(folder).create(meta, "study: fake\n", "width: 8\n")
     return folder
 
 
 def same(trials, study, names=tuple(objective.name for objective in OBJECTIVES)):
-    """Holds Optuna's trials against ours: the same ones, with their parameters, states, values, constraints."""
-    there = {trial.user_attrs[TRIAL_NUMBER_ATTR]: trial for trial in study.trials}
-    assert len(there) == len(study.trials) and sorted(there) == [trial.number for trial in trials]
+    """Check parameters, states, values and constraints of exported trials."""
+    exported_trials = {trial.user_attrs[TRIAL_NUMBER_ATTR]: trial for trial in study.trials}
+    assert len(exported_trials) == len(study.trials) and sorted(exported_trials) == [
+        trial.number for trial in trials
+    ]
     for trial in trials:
         outcome = trials.resolve_duplicate(trial)
-        theirs = there[trial.number]
-        assert theirs.state == EXPORT_STATES[trial.state if trial.state == State.INFEASIBLE
+        exported_trial = exported_trials[trial.number]
+        assert exported_trial.state == EXPORT_STATES[trial.state if trial.state == State.INFEASIBLE
                                              else outcome.state]
-        assert dict(theirs.constraints) == trial.constraints and set(theirs.params) == set(
-            trial.params)
+        assert dict(exported_trial.constraints) == trial.constraints and set(
+            exported_trial.params
+        ) == set(trial.params)
         if outcome.state == State.COMPLETE:
-            assert theirs.values == [outcome.values[name] for name in names]
+            assert exported_trial.values == [outcome.values[name] for name in names]
 
 
-def test_a_study_in_postgresql_ends_and_goes_on_and_optuna_reads_the_same(server, tmp_path):
-    folder = name_of(tmp_path / "a", "goes-on")
+def test_study_in_postgresql_can_be_resumed(server, tmp_path):
+    folder = name_of(tmp_path / "a", "resumed")
     make_driver(folder, make_plan(4), storage=server.url).run()
     driver = make_driver(folder, make_plan(8), storage=server.url)
     assert driver.run() == "8 candidates trained"
-    same(StudyDir(folder).load().trials, load(server, "goes-on"))
+    same(StudyDir(folder).load().trials, load(server, "resumed"))
     assert set(trained(folder).values()) == {1} and not (folder / "optuna.journal").exists()
 
 
-def test_between_two_trials_no_connection_is_kept(server, tmp_path):
+def test_no_connection_is_open_between_trials(server, tmp_path):
     before = connections(server)
     driver = make_driver(name_of(tmp_path / "a", "idle"), make_plan(3), storage=server.url)
     driver.run()
@@ -68,7 +79,7 @@ def test_between_two_trials_no_connection_is_kept(server, tmp_path):
 
 
 def connections(server):
-    """How many others are connected."""
+    """Number of other connections."""
     psycopg = pytest.importorskip("psycopg")
     count = ("select count(*) from pg_stat_activity where usename = 'ann' and pid <> "
              "pg_backend_pid()")
@@ -77,12 +88,12 @@ def connections(server):
 
 
 def load(server, name):
-    """What Optuna reads."""
+    """Load a study of the server with Optuna."""
     return optuna.load_study(study_name=name,
                              storage=server.url.replace("postgresql:", "postgresql+psycopg:"))
 
 
-def test_a_study_moves_from_its_own_folder_to_postgresql_and_back(server, tmp_path):
+def test_study_moves_between_journal_and_postgresql(server, tmp_path):
     folder = name_of(tmp_path / "a", "fake")
     for trials, storage in ((3, None), (5, server.url), (7, None)):
         driver = make_driver(folder, make_plan(trials), storage=storage)
@@ -90,21 +101,21 @@ def test_a_study_moves_from_its_own_folder_to_postgresql_and_back(server, tmp_pa
         same(driver.trials, load(server, "fake") if storage else exported(driver))
 
 
-def test_two_studies_share_a_database_and_the_same_name_of_another_is_refused(server, tmp_path):
+def test_studies_share_a_database_but_not_a_name(server, tmp_path):
     drivers = [make_driver(name_of(tmp_path / name, name), make_plan(3), storage=server.url,
                            seed=seed) for seed, name in enumerate(("one", "two"))]
     for driver in drivers:
         driver.run()
     for driver in drivers:
         same(driver.trials, load(server, driver.study.meta.name))
-    other = name_of(tmp_path / "other", "one", "of somebody else")
+    other = name_of(tmp_path / "other", "one", "another identity")
     with refuses("storage-taken", "one"):
         make_driver(other, make_plan(3), storage=server.url)
     same(drivers[0].trials, load(server, "one"))
 
 
 class Log(LineConsole):
-    """What a person would have read."""
+    """A console that keeps its lines."""
 
     def __init__(self):
         self.text = []
@@ -120,7 +131,7 @@ class Log(LineConsole):
             time.sleep(0.01)
 
 
-def test_a_server_that_stops_and_starts_again_costs_no_training(server, tmp_path):
+def test_server_restart_does_not_interrupt_training(server, tmp_path):
     folder = name_of(tmp_path / "a", "outage")
     log = Log()
     calls = []
@@ -147,7 +158,7 @@ def test_a_server_that_stops_and_starts_again_costs_no_training(server, tmp_path
     same(driver.trials, load(server, "outage"))
 
 
-def test_a_server_that_stays_away_is_named_at_the_end_and_a_resumed_study_brings_it_up_to_date(
+def test_unavailable_server_is_reported_and_updated_on_resume(
         server, tmp_path):
     folder = name_of(tmp_path / "a", "away")
     log = Log()
@@ -171,15 +182,17 @@ def test_a_server_that_stays_away_is_named_at_the_end_and_a_resumed_study_brings
     same(driver.trials, load(server, "away"))
 
 
-class Away:
-    """An Optuna study in memory, which cannot be reached while ``down``; notes when it was connected to."""
+class UnreliableStorage:
+    """An Optuna study in memory that fails while ``down``, and records connection times."""
 
     def __init__(self, objectives=OBJECTIVES):
-        self.study = optuna.create_study(directions=[f"{one.direction}imize" for one in objectives])
+        self.study = optuna.create_study(
+            directions=[f"{objective.direction}imize" for objective in objectives]
+        )
         self.down = False
         self.now = 0.0
         self.tried = []
-        self.said = []
+        self.messages = []
 
     def connect(self):
         self.tried.append(self.now)
@@ -199,16 +212,16 @@ class Away:
 
     @property
     def numbers(self):
-        """Of our trials that it holds, in its order."""
+        """Numbers of the exported trials, in the order of the storage."""
         return [trial.user_attrs[TRIAL_NUMBER_ATTR] for trial in self.study.trials]
 
     def export_of(self, event_study):
         return OptunaExport(event_study.study, TrialExporter(FakeSpace(), OBJECTIVES), self.connect,
-                            "here", self.said.append, lambda: self.now)
+                            "here", self.messages.append, lambda: self.now)
 
 
-def settled(export):
-    """``update``, and what it began in the background."""
+def update_and_wait(export):
+    """Call ``update``, and wait for its background thread."""
     export.update()
     if export._thread is not None:
         export._thread.join()
@@ -219,95 +232,101 @@ def event_study(tmp_path):
     return EventStudy(tmp_path / "study")
 
 
-def test_only_what_is_finished_is_added_and_that_once(event_study):
-    there = Away()
+def test_finished_trials_are_exported_once(event_study):
+    storage = UnreliableStorage()
     event_study.propose(0).end(0, 5, bleu=12.0).propose(1).rung(1, 0, 0.1, 5).propose(2)
     event_study.propose(3, state=State.INFEASIBLE, constraints={"params.total <= 500": 0.7})
     event_study.propose(4, state=State.DUPLICATE, original=2).propose(
         5, origin=Origin.REFERENCE, is_in_space=False).end(5, 5)
     event_study.propose(6, origin=Origin.REPLICATE, original=0, seed=2).end(6, 5)
-    export = there.export_of(event_study)
-    assert there.numbers == [
-        0, 3], "paused or in training, repeats of such, from outside the space, a further seed"
-    settled(export)
-    assert there.numbers == [0, 3] and export._thread is None
+    export = storage.export_of(event_study)
+    assert storage.numbers == [
+        0, 3], "no running or paused trials and their duplicates, outside references, replicates"
+    update_and_wait(export)
+    assert storage.numbers == [0, 3] and export._thread is None
     event_study.end(2, 5, bleu=10.0)
-    settled(export)
+    update_and_wait(export)
     event_study.end(1, 5, state="failed")
-    settled(export)
-    assert there.numbers == [0, 3, 2, 4, 1]
-    assert [trial.state.name for trial in there.study.trials] == [
+    update_and_wait(export)
+    assert storage.numbers == [0, 3, 2, 4, 1]
+    assert [trial.state.name for trial in storage.study.trials] == [
         "COMPLETE", "PRUNED", "COMPLETE", "COMPLETE", "FAIL"]
-    assert there.study.trials[3].values == [10.0, 1000.0] and there.study.trials[4].values is None
-    assert there.study.trials[1].constraints == {"params.total <= 500": 0.7}
-    assert there.export_of(event_study) and there.numbers == [
-        0, 3, 2, 4, 1], "a study that goes on finds them there"
+    assert (
+        storage.study.trials[3].values == [10.0, 1000.0] and storage.study.trials[4].values is None
+    )
+    assert storage.study.trials[1].constraints == {"params.total <= 500": 0.7}
+    assert storage.export_of(event_study) and storage.numbers == [
+        0, 3, 2, 4, 1], "a resumed study reads them from the storage"
 
 
-def test_a_storage_that_is_away_is_tried_again_later_and_later(event_study):
-    there = Away()
-    export = there.export_of(event_study)
-    there.down = True
+def test_unavailable_storage_is_retried_with_backoff(event_study):
+    storage = UnreliableStorage()
+    export = storage.export_of(event_study)
+    storage.down = True
     event_study.propose(0).end(0, 5)
-    while there.now < 2000:
-        settled(export)
-        there.now += 1.0
-    tried = there.tried[1:]
+    while storage.now < 2000:
+        update_and_wait(export)
+        storage.now += 1.0
+    tried = storage.tried[1:]
     gaps = [after - before for before, after in pairwise(tried)]
     assert tried[0] == MIN_WAIT and gaps[:5] == [
         10, 20, 40, 80, 160] and set(gaps[5:]) == {MAX_WAIT}
-    assert there.said == ["the storage here cannot be written (no route to host); the study continues "
-                          "without it, and brings it up to date when it is back"]
+    assert storage.messages == [
+        "the storage here cannot be written (no route to host); the study continues "
+        "without it, and brings it up to date when it is back"
+    ]
     export.close()
-    assert "is still away (no route to host)" in there.said[
-        1] and "--resume brings it up to date" in there.said[1]
-    there.down = False
+    assert "is still away (no route to host)" in storage.messages[
+        1] and "--resume brings it up to date" in storage.messages[1]
+    storage.down = False
     event_study.propose(1).end(1, 5)
     export.close()
-    assert there.said[2:] == ["the storage here is back, and up to date"] and there.numbers == [
+    assert storage.messages[2:] == ["the storage here is back, and up to date"] and storage.numbers == [
         0, 1]
-    connected = len(there.tried)
+    connected = len(storage.tried)
     event_study.propose(2).end(2, 5)
-    settled(export)
+    update_and_wait(export)
     export.close()
-    assert there.numbers == [0, 1, 2] and len(there.tried) == connected and len(there.said) == 3
+    assert (
+        storage.numbers == [0, 1, 2] and len(storage.tried) == connected and len(storage.messages) == 3
+    )
 
 
-def test_what_was_added_before_a_storage_went_away_is_not_added_twice(event_study):
-    there = Away()
-    export = there.export_of(event_study)
+def test_outage_does_not_duplicate_trials(event_study):
+    storage = UnreliableStorage()
+    export = storage.export_of(event_study)
     event_study.propose(0).end(0, 5).propose(1).end(1, 5)
-    add = there.add_trial
+    add = storage.add_trial
 
     def add_one(trial):
         add(trial)
-        there.down = True  # that the first one arrived is never heard
+        storage.down = True  # the response to the first insert is lost
 
-    there.add_trial = add_one
-    settled(export)
-    assert there.numbers == [0] and len(there.said) == 1
-    there.down = False
-    there.add_trial = add
-    there.now = MIN_WAIT
-    settled(export)
-    assert there.numbers == [0, 1]
+    storage.add_trial = add_one
+    update_and_wait(export)
+    assert storage.numbers == [0] and len(storage.messages) == 1
+    storage.down = False
+    storage.add_trial = add
+    storage.now = MIN_WAIT
+    update_and_wait(export)
+    assert storage.numbers == [0, 1]
 
 
-def test_an_error_of_ours_is_said_once_and_ends_the_export_alone(event_study, capfd):
-    there = Away()
-    export = there.export_of(event_study)
-    there.add_trial = lambda trial: trial.no_such_thing
+def test_internal_error_stops_only_the_export(event_study, capfd):
+    storage = UnreliableStorage()
+    export = storage.export_of(event_study)
+    storage.add_trial = lambda trial: trial.no_such_thing
     for number in range(3):
         event_study.propose(number).end(number, 5)
-        settled(export)
+        update_and_wait(export)
     export.close()
-    (said,) = there.said
-    assert "AttributeError" in said and capfd.readouterr() == ("", "")
+    (message,) = storage.messages
+    assert "AttributeError" in message and capfd.readouterr() == ("", "")
     assert "no_such_thing" in (event_study.study.folder / "export-crash.txt").read_text()
 
 
-def test_a_storage_that_does_not_answer_holds_nobody_up(tmp_path):
-    """The first trial hangs in the storage until the last one has been trained."""
+def test_hanging_storage_does_not_delay_training(tmp_path):
+    """The first trial hangs in the storage until the last trial is trained."""
     last = Event()
     calls = []
     waited = []
@@ -327,7 +346,7 @@ def test_a_storage_that_does_not_answer_holds_nobody_up(tmp_path):
     same(driver.trials, exported(driver))
 
 
-def test_an_embedded_storage_that_cannot_be_written_stops_no_training_either(tmp_path):
+def test_unwritable_journal_does_not_stop_training(tmp_path):
     log = Log()
     calls = []
 
@@ -347,7 +366,7 @@ def test_an_embedded_storage_that_cannot_be_written_stops_no_training_either(tmp
     assert not driver.trials.with_state(State.PENDING, State.FAILED)
 
 
-def test_what_a_killed_writer_left_in_the_folder_holds_nobody_up(tmp_path, monkeypatch):
+def test_files_of_killed_writer_do_not_block_export(tmp_path, monkeypatch):
     make_driver(tmp_path / "a", make_plan(3)).run()
     journal = tmp_path / "a" / "optuna.journal"
     (tmp_path / "a" / "optuna.journal.lock").symlink_to(journal)  # Optuna's own lock
@@ -358,10 +377,10 @@ def test_what_a_killed_writer_left_in_the_folder_holds_nobody_up(tmp_path, monke
     driver.run()
     assert time.monotonic() - start < 25, "Optuna takes a lock for left behind after 30 seconds"
     same(driver.trials, exported(driver))
-    assert not journal.with_suffix(".old").exists(), "nothing that was whole is written anew"
+    assert not journal.with_suffix(".old").exists(), "complete files are not rewritten"
 
 
-def test_a_study_in_a_database_ends_and_goes_on_and_optuna_reads_the_same(tmp_path):
+def test_study_in_database_can_be_resumed(tmp_path):
     url = f"sqlite:///{tmp_path}/shared.db"
     make_driver(tmp_path / "a", make_plan(4), storage=url).run()
     driver = make_driver(tmp_path / "a", make_plan(8), storage=url)
@@ -377,22 +396,25 @@ def test_a_study_in_a_database_ends_and_goes_on_and_optuna_reads_the_same(tmp_pa
      ("sqlite:////nowhere/at/all.db", ("storage-unreachable", "unable to open database file")),
      ("mysql://ann:secret@host/x", ("package-missing", "MySQLdb")),
      ("redis://host", ("storage-unreachable", "RedisStorage is removed"))])
-def test_a_storage_that_cannot_be_used_is_refused_without_its_password(tmp_path, url, error):
+def test_refused_storage_is_reported_without_password(tmp_path, url, error):
     with refuses(*error, place="storage:") as caught:
         make_driver(tmp_path, storage=url)
     assert "secret" not in str(caught.value)
 
 
-def test_a_missing_driver_is_named_with_its_extra(tmp_path, monkeypatch):
+def test_missing_driver_is_reported_with_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with refuses("package-missing", "[postgres]", place="storage:"):
         make_driver(tmp_path, storage="postgresql://ann@127.0.0.1:1/x")
 
 
-def test_a_password_is_kept_out_of_the_study_s_folder(tmp_path):
+def test_password_is_not_written_to_study_folder(tmp_path):
     text = ("storage: postgresql://ann:s:e/cret@host/x\nother: "
             "postgresql+psycopg://ann@h/x?PASSWORD=secret&timeout=1\n")
     StudyDir(tmp_path).create(META, text, "width: 8\n")
     kept = (tmp_path / "study.yaml").read_text()
-    assert kept == "storage: postgresql://ann:***@host/x\nother: postgresql+psycopg://ann@h/x?PASSWORD=***&timeout=1\n"
+    assert (
+        kept
+        == "storage: postgresql://ann:***@host/x\nother: postgresql+psycopg://ann@h/x?PASSWORD=***&timeout=1\n"
+    )
     assert "secret" not in json.dumps(StudyDir(tmp_path).load().meta.to_json())

@@ -101,7 +101,7 @@ def test_the_vocabulary_is_zipfian(corpus, side):
     assert -1.4 < slope < -0.7
 
 
-# What a German sentence of each phenomenon looks like, and in how many of 1000 sentences at least.
+# Pattern of a German sentence per phenomenon, and its minimum count in 1000 sentences.
 PHENOMENA = {
     "subordinate": (r", (weil|wenn|falls|obwohl|bevor|da|während|sobald) ", 80),
     "that": (r", dass ", 30),
@@ -136,8 +136,8 @@ PHENOMENA = {
 @pytest.mark.parametrize("name", PHENOMENA)
 def test_each_phenomenon_occurs(corpus, name):
     pattern, least = PHENOMENA[name]
-    found = sum(bool(re.search(pattern, target)) for _, target in corpus["train"])
-    assert found / len(corpus["train"]) * 1000 >= least
+    count = sum(bool(re.search(pattern, target)) for _, target in corpus["train"])
+    assert count / len(corpus["train"]) * 1000 >= least
 
 
 def test_separable_particles_end_their_clause(corpus):
@@ -152,5 +152,5 @@ def test_one_source_has_one_target(corpus):
     for pairs in corpus.values():
         for source, target in pairs:
             targets.setdefault(source, set()).add(target)
-    ambiguous = [source for source, found in targets.items() if len(found) > 1]
+    ambiguous = [source for source, translations in targets.items() if len(translations) > 1]
     assert len(ambiguous) <= 0.001 * len(targets), ambiguous[:5]

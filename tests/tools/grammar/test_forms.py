@@ -209,9 +209,9 @@ def test_relative_pronouns(word, gender, plural, role, case):
         "direct": Clause(VERBS["kennen"], THEY, gap),
         "indirect": Clause(VERBS["helfen"], THEY, indirect=gap),
     }[role]
-    found = realised(Phrase(NOUNS[word], plural, relative=Relative(clause, role)), 0)
+    forms_found = realised(Phrase(NOUNS[word], plural, relative=Relative(clause, role)), 0)
     expected = table[case][forms.PLURAL if plural else gender]
-    assert re.search(rf", {expected} (?:schl\w+|sie kennen|sie helfen) ,$", found)
+    assert re.search(rf", {expected} (?:schl\w+|sie kennen|sie helfen) ,$", forms_found)
 
 
 def test_a_preposition_stands_before_the_relative_pronoun():
@@ -220,5 +220,7 @@ def test_a_preposition_stands_before_the_relative_pronoun():
         THEY,
         prepositional=Adjunct("object", "", "auf", forms.ACCUSATIVE, Gap(NOUNS["man"], False)),
     )
-    found = realised(Phrase(NOUNS["man"], relative=Relative(wait, "prepositional")), forms.DATIVE)
-    assert found == "dem Mann , auf den sie warten ,"
+    relative_form = realised(
+        Phrase(NOUNS["man"], relative=Relative(wait, "prepositional")), forms.DATIVE
+    )
+    assert relative_form == "dem Mann , auf den sie warten ,"

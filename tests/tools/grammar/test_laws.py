@@ -1,4 +1,4 @@
-"""The built-in grammar: laws that every drawn sentence obeys."""
+"""Laws that all sampled sentences of the built-in grammar obey."""
 
 import random
 import re
@@ -70,7 +70,7 @@ def forms_of(clause: Clause) -> str:
 @settings(max_examples=300, deadline=None)
 @given(SEEDS)
 def test_the_finite_verb_agrees_with_its_subject(seed):
-    """A plural subject takes the infinitive's form (sein apart); a singular phrase never does in the present."""
+    """A plural subject takes the infinitive's form (except sein); a singular phrase never does in the present."""
     for clause in clauses(drawn(seed)):
         if isinstance(clause.subject,
                       Phrase | Gap) and clause.tense == "present" and not clause.modal:
@@ -96,7 +96,7 @@ def test_an_ambiguous_noun_has_its_cue_and_not_the_others(seed):
     drawer = Sentences(random.Random(seed), vocabulary())
     text = german(drawer.sentence())
     senses = {noun.german: (noun.english, set(cues)) for noun, cues in vocabulary().senses}
-    # A German word may be another noun's, too: Spiel is what a game is, whatever the match beside
+    # A German word may belong to two nouns: Spiel is a translation of game and of match, next to
     # it means.
     plain = {entry[0].german: entry[0].english for entry in vocabulary()._nouns}
     for word, (source, cues) in senses.items():
@@ -105,8 +105,8 @@ def test_an_ambiguous_noun_has_its_cue_and_not_the_others(seed):
         if re.search(rf"\b{word}\b", text) and source in drawer.used:
             others = {
                 cue
-                for name, (other, theirs) in senses.items()
+                for name, (other, other_senses) in senses.items()
                 if other == source and name != word
-                for cue in theirs
+                for cue in other_senses
             }
             assert cues & set(drawer.used) and not (others - cues) & set(drawer.used)

@@ -1,4 +1,4 @@
-"""The built-in language's number words, and what its lexicon promises."""
+"""Number words and size of the lexicon of the built-in language."""
 
 import pytest
 from hypothesis import given
@@ -42,9 +42,9 @@ def test_all_number_words_up_to_999_can_be_read_back():
     tens = {german_number(number): number for number in range(20, 100, 10)}
 
     def read(word: str) -> int:
-        head, hundred, rest = word.partition("hundert")
+        head, hundred, remainder = word.partition("hundert")
         if hundred:
-            return units[head] * 100 + (read(rest) if rest else 0)
+            return units[head] * 100 + (read(remainder) if remainder else 0)
         ones, _, ten = word.rpartition("und")
         return units[word] if word in units else tens[ten] + (units[ones] if ones else 0)
 
@@ -70,14 +70,14 @@ def test_the_lexicon_is_as_large_as_promised():
 
 
 def ambiguous(words) -> set[str]:
-    """English words that stand for several German ones."""
+    """English words with several German translations."""
     meanings: dict[str, set[str]] = {}
     for english, german_word in words:
         meanings.setdefault(english, set()).add(german_word)
     return {english for english, german_words in meanings.items() if len(german_words) > 1}
 
 
-def test_at_least_ten_words_of_each_class_are_told_apart_by_another_word():
+def test_ten_words_of_each_class_are_ambiguous():
     assert len(ambiguous((noun.english, noun.german) for noun, _ in vocabulary().senses)) >= 10
     assert (len(ambiguous((verb.english[0] + verb.tail, verb.particle + verb.infinitive)
                           for verb in read_verbs())) >= 10)
@@ -85,17 +85,17 @@ def test_at_least_ten_words_of_each_class_are_told_apart_by_another_word():
                          for adjective in read_adjectives())) >= 10
 
 
-def test_what_tells_two_senses_apart_never_fits_both():
+def test_cue_of_one_sense_never_fits_the_other():
     """Two verbs (adjectives) with one English form in one frame share no kind of object or no kind of subject."""
     verbs = [verb for verb in read_verbs() if verb.frame[0] in "tui"]
-    for one in verbs:
+    for verb in verbs:
         for other in verbs:
-            same = (one.english, one.tail, one.frame) == (other.english, other.tail, other.frame)
-            if same and (one.particle + one.infinitive) < (other.particle + other.infinitive):
-                apart = not set(one.objects) & set(other.objects) or not set(one.subjects) & set(
-                    other.subjects
-                )
-                assert apart, (one, other)
+            same = (verb.english, verb.tail, verb.frame) == (other.english, other.tail, other.frame)
+            if same and (verb.particle + verb.infinitive) < (other.particle + other.infinitive):
+                is_distinct = not set(verb.objects) & set(other.objects) or not set(
+                    verb.subjects
+                ) & set(other.subjects)
+                assert is_distinct, (verb, other)
     adjectives = read_adjectives()
     for first in adjectives:
         for second in adjectives:

@@ -53,13 +53,30 @@ GOLDEN = [
     ),
     # tenses
     (
-        verb("gehen:m", SHE, tense="perfect", adjuncts=(place("in", "house", forms.ACCUSATIVE, "into"),)),
+        verb(
+            "gehen:m",
+            SHE,
+            tense="perfect",
+            adjuncts=(place("in", "house", forms.ACCUSATIVE, "into"),),
+        ),
         "She has gone into the house.",
         "Sie ist ins Haus gegangen.",
     ),
-    (verb("kaufen:t", ME, the("car"), tense="past"), "I bought the car.", "Ich habe das Auto gekauft."),
-    (verb("kaufen:t", ME, the("car"), tense="future"), "I will buy the car.", "Ich werde das Auto kaufen."),
-    (verb("kaufen:t", ME, the("car"), modal="can"), "I can buy the car.", "Ich kann das Auto kaufen."),
+    (
+        verb("kaufen:t", ME, the("car"), tense="past"),
+        "I bought the car.",
+        "Ich habe das Auto gekauft.",
+    ),
+    (
+        verb("kaufen:t", ME, the("car"), tense="future"),
+        "I will buy the car.",
+        "Ich werde das Auto kaufen.",
+    ),
+    (
+        verb("kaufen:t", ME, the("car"), modal="can"),
+        "I can buy the car.",
+        "Ich kann das Auto kaufen.",
+    ),
     (verb("haben:t", SHE, the("car"), tense="past"), "She had the car.", "Sie hatte das Auto."),
     # verb second
     (
@@ -85,14 +102,22 @@ GOLDEN = [
     ),
     (
         verb(
-            "warten:p", ME, None, prepositional=Adjunct("object", "", "auf", forms.ACCUSATIVE, the("doctor"))
+            "warten:p",
+            ME,
+            None,
+            prepositional=Adjunct("object", "", "auf", forms.ACCUSATIVE, the("doctor")),
         ),
         "I wait for the doctor.",
         "Ich warte auf den Arzt.",
     ),
     # rest and motion
     (
-        verb("legen:u", SHE, the("book"), adjuncts=(place("neben", "bed", forms.ACCUSATIVE, "next to"),)),
+        verb(
+            "legen:u",
+            SHE,
+            the("book"),
+            adjuncts=(place("neben", "bed", forms.ACCUSATIVE, "next to"),),
+        ),
         "She puts the book next to the bed.",
         "Sie legt das Buch neben das Bett.",
     ),
@@ -137,7 +162,12 @@ GOLDEN = [
         "Das Haus ist größer als das Auto.",
     ),
     (
-        Clause(BE, the("house"), predicate=Predicate(ADJECTIVES["teuer"], the("car"), True), tense="past"),
+        Clause(
+            BE,
+            the("house"),
+            predicate=Predicate(ADJECTIVES["teuer"], the("car"), True),
+            tense="past",
+        ),
         "The house was as expensive as the car.",
         "Das Haus war so teuer wie das Auto.",
     ),
@@ -162,7 +192,9 @@ GOLDEN = [
             "fragen:w",
             SHE,
             link="whether",
-            complement=verb("gehen:m", ME, adjuncts=(place("in", "house", forms.ACCUSATIVE, "into"),)),
+            complement=verb(
+                "gehen:m", ME, adjuncts=(place("in", "house", forms.ACCUSATIVE, "into"),)
+            ),
         ),
         "She asks whether I go into the house.",
         "Sie fragt, ob ich ins Haus gehe.",
@@ -178,7 +210,9 @@ GOLDEN = [
             "schlafen:i",
             the(
                 "man",
-                relative=Relative(verb("helfen:d", SHE, None, indirect=Gap(NOUNS["man"], False)), "indirect"),
+                relative=Relative(
+                    verb("helfen:d", SHE, None, indirect=Gap(NOUNS["man"], False)), "indirect"
+                ),
             ),
         ),
         "The man whom she helps sleeps.",
@@ -190,7 +224,9 @@ GOLDEN = [
             the(
                 "child",
                 plural=True,
-                relative=Relative(verb("aufstehen:i", Gap(NOUNS["child"], True), tense="past"), "subject"),
+                relative=Relative(
+                    verb("aufstehen:i", Gap(NOUNS["child"], True), tense="past"), "subject"
+                ),
             ),
         ),
         "The children who got up sleep.",
