@@ -48,7 +48,8 @@ def test_kendall_tau_of_equal_and_reversed_orders():
     assert (fairness.value, fairness.low) == (pytest.approx(1.0), pytest.approx(1.0))
     # architectures with a lower loss at their best rate have a higher loss at the study's rate
     reversed_order = [run for index in range(6)
-              for run in quadratic_runs(f"a{index}", (), 4.0, 2 + index / 1000, slope=0.2 - index * 0.03)]
+                      for run in quadratic_runs(f"a{index}", (), 4.0, 2 + index / 1000,
+                                                slope=0.2 - index * 0.03)]
     fairness = assess_fairness(reversed_order, STUDY_OPTION, "bleu", "max").kendall_tau
     assert fairness.value == pytest.approx(-1.0) == fairness.low
     assert assess_fairness(reversed_order[:10], STUDY_OPTION, "bleu", "max").kendall_tau is None

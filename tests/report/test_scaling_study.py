@@ -171,9 +171,9 @@ def test_missing_laws_have_reasons():
     result = analyze(*study(seeds=1, steps=STEPS[:2]))
     assert all(curve.fit is None and curve.next_prediction is None
                for curve in result.curves) and not result.rankings
-    assert ("No law, since there are 3 training runs of 3 sizes, but a law needs at least 4 runs of 3 "
-            "sizes: wider against params, "
-            "deeper against params, wider against MACs, deeper against MACs.") in notes(result)
+    assert ("No law, since there are 3 training runs of 3 sizes, but a law needs at least 4 runs "
+            "of 3 sizes: wider against params, deeper against params, wider against MACs, "
+            "deeper against MACs.") in notes(result)
     assert any("No architecture has a second seed" in line for line in notes(result))
     assert plot_laws(result, "params.total") is None and plot_means(result) is not None
     flat, meta = study(steps=np.ones(3))

@@ -214,7 +214,7 @@ def test_page_shows_rungs_and_stopped_trials(tmp_path):
     assert page.problems == []
     assert "Rungs of successive halving" in page.text and f"1 10 % {n_reached} " in page.text
     early = {trial.number for trial in load_results(tmp_path).study.trials.with_state(State.PAUSED)}
-    assert early and "stopped at a rung: cost alone is known" in page.text
+    assert early and "stopped at a rung: only the cost is known" in page.text
     assert early == {number for marks in page.marks
                      for number, words, _ in marks if "stopped at a rung" in words}
 
