@@ -60,8 +60,8 @@ def call(*arguments, code=0):
 
 def test_finished_study_is_printed_and_written(finished):
     output = call(finished)
-    for word in ("Sizes", "Laws", "The next size", "bleu per million parameters",
-                 "The rules at 4k params (the budget)", "protocol forward", "Written: "):
+    for word in ("Sizes", "Laws", "Next size", "bleu per million parameters",
+                 "Rules at 4k params (the budget)", "protocol forward", "Written: "):
         assert word in output
     tables = [line for line in output.splitlines() if line[:1] in "┏┃┡│└"]
     assert tables and max(map(len, tables)) <= 80
@@ -108,7 +108,7 @@ def test_invalid_options_are_refused(finished, tmp_path):
     assert "this study has the type grid, not scaling" in call(tmp_path / "grid", code=2)
     assert "--metric rouge: no finished training run has that score" in call(
         finished, "--metric", "rouge", code=2)
-    assert "--at params.totl: no size" in call(finished, "--at", "params.totl=2M", code=2)
+    assert "--at params.totl: not a size" in call(finished, "--at", "params.totl=2M", code=2)
 
 
 @pytest.mark.parametrize("text",
