@@ -94,7 +94,7 @@ def legs():
 def test_audit_finds_disadvantaged_group_and_resumes(call):
     before = len(legs())
     forecast = json.loads(call("audit", "found", "--dry-run", "--json"))
-    assert (forecast["trainings"], forecast["stretches"]) == (20, 36)
+    assert (forecast["runs"], forecast["stretches"]) == (20, 36)
     assert len(forecast["architectures"]) == 4 and not Path("found/audit").exists()
 
     def broken(folder):
