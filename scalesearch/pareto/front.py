@@ -15,13 +15,14 @@ UNRANKED = -1
 
 
 def to_losses(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray[np.float64]:
-    """``values`` (n, objectives) with signs turned so that smaller is better everywhere.
+    """Change the signs of ``values`` so that smaller is better in every column.
 
     Args:
-        directions: ``"min"`` or ``"max"`` for every column.
+        values: (n, objectives).
+        directions: ``"min"`` or ``"max"`` per column.
 
     Raises:
-        ValueError: a direction is neither, or there is not one for every column.
+        ValueError: a direction is invalid, or the number of directions is wrong.
     """
     values = np.asarray(values, dtype=float).reshape(-1, len(directions))
     if not set(directions) <= {"min", "max"}:
@@ -30,34 +31,40 @@ def to_losses(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray
 
 
 def pareto_front(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray[np.bool_]:
-    """Mask (n,) of the rows of ``values`` (n, objectives) that no other row dominates.
+    """Return the mask (n,) of the rows of ``values`` (n, objectives) that no other row dominates.
 
-    Mask out rows that may not be on the front, such as infeasible ones, by NaN: they then dominate
-    nothing either.
+    Rows that may not be on the front, such as infeasible trials, are excluded by NaN; they then
+    dominate no other row.
 
-    >>> pareto_front([[27.1, 1e6], [26.0, 2e6], [25.0, 5e5], [np.nan, 1e5]], ["max", "min"]).tolist()
+    >>> values = [[27.1, 1e6], [26.0, 2e6], [25.0, 5e5], [np.nan, 1e5]]
+    >>> pareto_front(values, ["max", "min"]).tolist()
     [True, False, True, False]
     """
     points = to_losses(values, directions)
-    known = ~np.isnan(points).any(axis=1)
+    is_complete = ~np.isnan(points).any(axis=1)
     mask = np.zeros(len(points), dtype=bool)
-    mask[known] = moocore.is_nondominated(points[known], keep_weakly=True)
+    mask[is_complete] = moocore.is_nondominated(points[is_complete], keep_weakly=True)
     return mask
 
 
 def pareto_ranks(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray[np.int64]:
-    """Rank (n,) of every row: 0 on the front, 1 on the front of the others, and so on; ``UNRANKED`` with a NaN."""
+    """Return the rank (n,) of every row.
+
+    The rank is 0 on the front, 1 on the front of the other rows, and so on. Rows with a NaN have
+    the rank ``UNRANKED``.
+    """
     points = to_losses(values, directions)
-    known = ~np.isnan(points).any(axis=1)
+    is_complete = ~np.isnan(points).any(axis=1)
     ranks = np.full(len(points), UNRANKED)
-    ranks[known] = moocore.pareto_rank(points[known])
+    ranks[is_complete] = moocore.pareto_rank(points[is_complete])
     return ranks
 
 
-def front_staircase(x: NDArray[np.float64], y: NDArray[np.float64],
-              directions: tuple[str, str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Corners (x, y) of the front of two objectives, from the best ``x`` to the best ``y``, each once."""
+def front_staircase(
+        x: NDArray[np.float64], y: NDArray[np.float64],
+        directions: tuple[str, str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the distinct points (x, y) of the front of two objectives, the best ``x`` first."""
     values = np.column_stack([x, y])
     points = np.unique(to_losses(values[pareto_front(values, directions)], directions), axis=0)
-    corners = to_losses(points, directions)
-    return corners[:, 0], corners[:, 1]
+    front = to_losses(points, directions)
+    return front[:, 0], front[:, 1]

@@ -1,4 +1,4 @@
-"""Exact hypervolume: how much of objective space a set of points dominates up to a reference point, by moocore."""
+"""Exact hypervolume: the volume that points dominate up to a reference point, by moocore."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,15 @@ Points = NDArray[np.float64]
 
 def hypervolume(values: Points, reference_point: Sequence[float],
                 directions: Sequence[str]) -> float:
-    """Volume that ``values`` (n, objectives) dominate up to ``reference_point``, in the product of their units.
+    """Return the volume that ``values`` dominate, in the product of the objectives' units.
 
-    Points that do not beat the reference point in every objective, or have a NaN, add nothing.
+    Points that are not better than the reference point in every objective, or have a NaN, are
+    ignored.
+
+    Args:
+        values: (n, objectives).
+        reference_point: the reference point.
+        directions: ``"min"`` or ``"max"`` per objective.
 
     Raises:
         ValueError: the reference point is not finite or has another number of objectives.
@@ -26,24 +32,29 @@ def hypervolume(values: Points, reference_point: Sequence[float],
     if len(reference_point) != len(directions) or not np.isfinite(reference_point).all():
         raise ValueError(f"a reference point needs {len(directions)} finite numbers, not "
                          f"{list(reference_point)}")
-    corner = to_losses(np.asarray(reference_point, dtype=float), directions)[0]
+    reference = to_losses(np.asarray(reference_point, dtype=float), directions)[0]
     points = to_losses(values, directions)
-    return float(moocore.hypervolume(points[(points < corner).all(axis=1)], ref=corner))
+    return float(moocore.hypervolume(points[(points < reference).all(axis=1)], ref=reference))
 
 
 def default_reference_point(values: Points, directions: Sequence[str],
                             margin: float = 0.1) -> list[float]:
-    """Reference point from data: the worst value of each objective, and a share ``margin`` of its range beyond it.
+    """Return a reference point: the worst value of each objective plus a margin.
 
-    To compare sets, compute it over all of them together.
+    To compare sets of points, compute it over all sets together.
+
+    Args:
+        values: (n, objectives).
+        directions: ``"min"`` or ``"max"`` per objective.
+        margin: margin as a share of the range of the objective.
 
     Raises:
-        ValueError: no row of ``values`` (n, objectives) is complete.
+        ValueError: no row of ``values`` is complete.
     """
     points = to_losses(values, directions)
     points = points[~np.isnan(points).any(axis=1)]
     if not len(points):
-        raise ValueError("there is no finished candidate to take a reference point from")
-    spread = np.ptp(points, axis=0)
-    corner = points.max(axis=0) + margin * np.where(spread > 0, spread, 1.0)
-    return [float(number) for number in to_losses(corner, directions)[0]]
+        raise ValueError("no finished candidate: the reference point is undefined")
+    ranges = np.ptp(points, axis=0)
+    reference = points.max(axis=0) + margin * np.where(ranges > 0, ranges, 1.0)
+    return [float(number) for number in to_losses(reference, directions)[0]]

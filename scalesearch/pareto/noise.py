@@ -1,9 +1,9 @@
-"""How far a score depends on the training seed, and which differences are larger than that.
+"""Noise of scores between training seeds, and intervals of means and differences.
 
-One variance is taken to hold for all candidates, since two or three seeds of one tell little of its
-own: the squared deviations from each candidate's own mean, summed over all candidates, over their
-degrees of freedom. Intervals are Student's, so that a variance of few degrees of freedom gives wide
-ones.
+The variance is pooled over all candidates, because two or three seeds of one candidate give a poor
+estimate: the squared deviations from the mean of each candidate, summed over all candidates,
+divided by the degrees of freedom. Intervals use Student's t distribution, so that few degrees of
+freedom give wide intervals.
 """
 
 import math
@@ -13,17 +13,17 @@ from functools import lru_cache
 
 import numpy as np
 
-CONFIDENCE = 0.9  # of intervals, unless a study says another
+CONFIDENCE = 0.9  # default confidence level of intervals
 
 
 @dataclass(frozen=True)
 class Noise:
-    """The spread of one score between trainings that differ in nothing but their seed.
+    """Standard deviation of a score between training runs that differ only in their seed.
 
     Attributes:
-        sd: the pooled standard deviation, in the score's unit; 0 before it is ``is_known``.
-        df: degrees of freedom, one less than seeds for each candidate with several.
-        n_candidates: that have several seeds.
+        sd: the pooled standard deviation, in the unit of the score; 0 if it is unknown.
+        df: degrees of freedom: number of seeds - 1, summed over candidates with several seeds.
+        n_candidates: number of candidates with several seeds.
     """
 
     sd: float = 0.0
@@ -32,53 +32,65 @@ class Noise:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything was trained with a second seed."""
+        """Whether any candidate was trained with a second seed."""
         return self.df > 0
 
     def interval_half_width(self, confidence: float, *seeds: int) -> float:
-        """Half the interval of a mean over so many seeds, or for two numbers, of a difference of means.
+        """Return the half-width of the confidence interval of a mean, or of a difference of means.
 
-        Infinite where the noise is unknown.
+        Args:
+            confidence: confidence level.
+            seeds: number of seeds of the mean; two numbers for a difference.
+
+        Returns:
+            The half-width; infinite if the noise is unknown.
         """
-        return t_quantile(confidence,
-                          self.df) * self.standard_error(*seeds) if self.is_known else math.inf
+        if not self.is_known:
+            return math.inf
+        return t_quantile(confidence, self.df) * self.standard_error(*seeds)
 
     def standard_error(self, *seeds: int) -> float:
-        """Standard error of a mean over so many seeds, or of a difference of two means."""
+        """Return the standard error of a mean over ``seeds`` seeds, or of a difference of means."""
         return self.sd * math.sqrt(sum(1 / count for count in seeds))
 
 
 def pool_noise(samples: Iterable[Sequence[float]]) -> Noise:
-    """The noise in ``samples``, one sequence of scores a candidate; those of a single score say nothing of it."""
-    several = [np.asarray(sample, dtype=float) for sample in samples if len(sample) > 1]
-    df = sum(len(sample) - 1 for sample in several)
+    """Return the noise in ``samples``, the scores of all seeds per candidate.
+
+    Candidates with a single seed have no effect.
+    """
+    repeated = [np.asarray(sample, dtype=float) for sample in samples if len(sample) > 1]
+    df = sum(len(sample) - 1 for sample in repeated)
     if not df:
         return Noise()
-    squares = sum(float(((sample - sample.mean()) ** 2).sum()) for sample in several)
-    return Noise(math.sqrt(squares / df), df, len(several))
+    squares = sum(float(((sample - sample.mean()) ** 2).sum()) for sample in repeated)
+    return Noise(math.sqrt(squares / df), df, len(repeated))
 
 
 @lru_cache(maxsize=1024)
 def t_quantile(confidence: float, df: int) -> float:
-    """Student's t that ``confidence`` of its distribution lies within, on both sides of 0."""
-    # a tenth of a second, for which only replicated candidates have to wait
+    """Return t such that Student's distribution has the share ``confidence`` in [-t, t]."""
+    # the import takes 0.1 s, and only replicated candidates need it
     from scipy.special import stdtrit
 
     return float(stdtrit(df, 0.5 + confidence / 2))
 
 
 def format_percent(confidence: float) -> str:
-    """``90 %``, ``97.5 %``."""
+    """Return a confidence level as text, such as ``90 %`` or ``97.5 %``."""
     return f"{100 * confidence:.4g} %"
 
 
 def sample_std(sample: Sequence[float]) -> float | None:
-    """The sample standard deviation; None of a single score."""
+    """Return the sample standard deviation; None for a single score."""
     return float(np.std(sample, ddof=1)) if len(sample) > 1 else None
 
 
 def decimals_for_interval(half_width: float) -> int:
-    """Decimals to print a number with an interval of ``half_width``: 0.4 needs one, 0.14 two (0.1 is too coarse)."""
+    """Return the decimals to print a number whose interval has this half-width.
+
+    0.4 needs one decimal, 0.14 two, because 0.1 is too coarse.
+    """
     if not 0 < half_width < np.inf:
         return 2
     exponent = int(np.floor(np.log10(half_width)))

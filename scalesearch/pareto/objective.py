@@ -1,4 +1,4 @@
-"""One axis of a front."""
+"""Objectives of a study."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,10 +9,12 @@ class Objective:
     """A named quantity that is minimized or maximized.
 
     Attributes:
-        is_measured: whether only training tells it; otherwise it is known exactly before.
+        name: name of the metric or cost.
+        direction: ``min`` or ``max``.
+        is_measured: whether training measures it; otherwise its exact value is known before.
 
     Raises:
-        ValueError: a direction other than ``min`` and ``max``.
+        ValueError: the direction is neither ``min`` nor ``max``.
     """
 
     name: str
@@ -26,7 +28,7 @@ class Objective:
 
     @property
     def sign(self) -> int:
-        """The factor that makes smaller better."""
+        """Factor with which smaller values are better."""
         return -1 if self.direction == "max" else 1
 
     def __str__(self) -> str:

@@ -87,14 +87,14 @@ def test_a_ladder_grows_by_one_factor_to_the_whole(first, eta, spacing):
 
 
 @pytest.mark.parametrize(
-    "make, said",
-    [(lambda: Rungs((0.5, 0.2, 1.0)), "grow"), (lambda: Rungs((0.5,)), "grow"),
-     (lambda: Rungs((0.0, 1.0)), "grow"), (lambda: Rungs((0.5, 1.0), 1), "eta"),
+    "make, text",
+    [(lambda: Rungs((0.5, 0.2, 1.0)), "increase"), (lambda: Rungs((0.5,)), "increase"),
+     (lambda: Rungs((0.0, 1.0)), "increase"), (lambda: Rungs((0.5, 1.0), 1), "eta"),
      (lambda: Rungs.geometric(0), "share"), (lambda: Rungs.geometric(2), "share"),
      (lambda: Rungs.geometric(0.1, 1), "eta"),
-     (lambda: Rungs.geometric(0.1, 2, 1.0), "more than once")])
-def test_a_ladder_that_is_none_is_told(make, said):
-    with refuses("bad-rungs", said):
+     (lambda: Rungs.geometric(0.1, 2, 1.0), "spacing")])
+def test_invalid_rungs_are_refused(make, text):
+    with refuses("bad-rungs", text):
         make()
 
 
