@@ -51,7 +51,7 @@ class Recorder(ArtifactDecoder):
 
     def __init__(self, name: str, calls: list[str]) -> None:
         self.name = name
-        self.said = calls
+        self.calls = calls
 
     def greedy(self, source_ids, max_lengths):
         raise NotImplementedError
@@ -60,7 +60,7 @@ class Recorder(ArtifactDecoder):
 
     def decode_fixed_length(self, rows, length, beam):
         assert [len(row) for row in rows] == [SETUP.source] * SETUP.batch and length == SETUP.target
-        self.said.append(self.name)
+        self.calls.append(self.name)
 
 
 def test_artifacts_are_measured_alternately_after_warm_up() -> None:

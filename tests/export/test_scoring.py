@@ -25,21 +25,21 @@ def test_score_of_artifact_equals_score_of_model(corpus, float32, tmp_path, name
     pytest.importorskip(name.partition("-")[0].replace("onnx", "onnxruntime"))
     how, own = float32
     by_artifact = replace(how, decode_with=name)
-    metrics = train(tiny(width=32), corpus, by_artifact, tmp_path / "model",
+    result = train(tiny(width=32), corpus, by_artifact, tmp_path / "model",
                   open_artifact=artifact_decoder)
     assert (
-        metrics.metrics["decoding"] == f"greedy, by {name}" == metrics.metrics["test"]["decoding"]
+        result.metrics["decoding"] == f"greedy, by {name}" == result.metrics["test"]["decoding"]
     )
     assert own.metrics["decoding"] == "greedy"
     same = ("bleu", "bleu_signature", "loss", "validation_loss")
-    assert {key: metrics.metrics[key] for key in same} == {key: own.metrics[key] for key in same}
+    assert {key: result.metrics[key] for key in same} == {key: own.metrics[key] for key in same}
 
 
 def test_artifact_translates_for_the_score(corpus, float32, tmp_path, trained_folder, monkeypatch):
     pytest.importorskip("ctranslate2")
     with artifact_decoder(trained_folder, "ctranslate2-int8") as decode:
-        metrics = decode(corpus.validation, DecodingOptions(1))
-    assert len(metrics) == len(corpus.validation) and all(len(best) == 1 for best in metrics)
+        decoded = decode(corpus.validation, DecodingOptions(1))
+    assert len(decoded) == len(corpus.validation) and all(len(best) == 1 for best in decoded)
     called = []
     monkeypatch.setattr(scoring.ExportFormat, "package_versions",
                         lambda self: called.append(self.name))

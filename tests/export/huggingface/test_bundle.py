@@ -81,21 +81,17 @@ def same(network: Any, folder: Path, name: str) -> Any:
         model_memory = model.encode(source)
         model_cache = model.new_cache()
         for token in target.split(1, 1):
-            stepped = [model.logits(model.decode(token, states, past)) for network, states, past in
-                       ((bundled, memory, cache), (model, model_memory, model_cache))]
+            stepped = [decoder.logits(decoder.decode(token, states, past))
+                       for decoder, states, past in ((bundled, memory, cache),
+                                                     (model, model_memory, model_cache))]
             assert torch.equal(*stepped)
         cache.select(rows), model_cache.select(rows)
         memory = memory.select(rows)
         model_memory = model_memory.select(rows)
-        assert torch.equal(
-            *(
-                model.logits(model.decode(token, states, past))
-                for model, states, past in (
-                    (bundled, memory, cache),
-                    (model, model_memory, model_cache),
-                )
-            )
-        )
+        reordered = [decoder.logits(decoder.decode(token, states, past))
+                     for decoder, states, past in ((bundled, memory, cache),
+                                                   (model, model_memory, model_cache))]
+        assert torch.equal(*reordered)
     return module
 
 
