@@ -169,7 +169,7 @@ def test_complete_trials_have_early_measurements(folder):
     done = table[table["state"] == "complete"]
     assert done[["params.decoder", "proxy.synflow", "proxy.snip",
                  "proxy.grad_norm"]].notna().all().all()
-    assert "Early measurements: 5 finished trials are needed" in (folder / "second.txt").read_text()
+    assert "Early measurements" in (folder / "second.txt").read_text()
     proxies = json.loads(command(folder, "study", "status", "found", "--json"))["proxies"]
     assert (proxies["metric"], proxies["trials"], proxies["correlations"]) == ("bleu", 3, [])
 
