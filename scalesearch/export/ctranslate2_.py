@@ -164,7 +164,8 @@ def _build_spec_tree(plan: VariablePlan, weights: Mapping[str, Any]) -> tuple[An
     for variable in plan.variables:
         node, last = place(variable.name)
         # A copy, because quantization changes the array in place.
-        node[last] = np.array(evaluate_source(variable.expression, weights).contiguous())
+        value = evaluate_source(variable.expression, weights)
+        node[last] = value.contiguous().numpy().copy()
         assert node[last].shape == variable.shape, variable.name
         if variable.is_quantized:
             node[f"{last}_scale"] = OPTIONAL

@@ -30,7 +30,7 @@ HALF_WIDTH_SUFFIX = ".half_width"  # suffix of a score's column for half the int
 
 
 def trials_frame(records: Iterable[Record], objectives: Mapping[str, str],
-                 confidence: float = CONFIDENCE) -> pd.DataFrame:
+                 confidence: float = CONFIDENCE, main_objective: str | None = None) -> pd.DataFrame:
     """Build the table of a study with a row per trial; replicates are averaged.
 
     Columns: trial, state, front, label, id, is_feasible, is_in_space; metrics; costs; data of the
@@ -43,6 +43,8 @@ def trials_frame(records: Iterable[Record], objectives: Mapping[str, str],
         records: all records of the study.
         objectives: name to ``min`` or ``max``.
         confidence: confidence level of the intervals of means.
+        main_objective: objective by which recipes of an architecture are compared; by default the
+            first one.
     """
     records = list(records)
     rows = [_build_row(record, objectives) for record in records if not is_replicate(record)]
@@ -61,7 +63,8 @@ def trials_frame(records: Iterable[Record], objectives: Mapping[str, str],
     # copies, because pandas warns about tables that are built column by column
     table = average_replicates(table.copy(), replicates_frame(records, objectives), scores,
                                confidence).copy()
-    values = table[list(objectives)].where(_best_recipes(table, objectives)).to_numpy(dtype=float)
+    may_be_on_front = _best_recipes(table, objectives, main_objective or next(iter(objectives)))
+    values = table[list(objectives)].where(may_be_on_front).to_numpy(dtype=float)
     table.insert(2, "front", pareto_front(values, list(objectives.values())))
     return table
 
@@ -72,14 +75,11 @@ def eligible_mask(table: pd.DataFrame) -> pd.Series:
             == "complete") & table["is_feasible"].astype(bool) & table["is_in_space"].astype(bool)
 
 
-def _best_recipes(table: pd.DataFrame, objectives: Mapping[str, str]) -> pd.Series:
-    """Mask of the eligible rows with the best recipe of each architecture.
-
-    The best recipe is chosen by the first objective that is a metric.
-    """
-    main = next((name for name in objectives if name in METRIC_COLUMNS), next(iter(objectives)))
+def _best_recipes(table: pd.DataFrame, objectives: Mapping[str, str],
+                  main_objective: str) -> pd.Series:
+    """Mask of the eligible rows with the best recipe of each architecture."""
     rows = table[eligible_mask(table)].sort_values(
-        [main, "trial"], ascending=[objectives[main] == "min", True])
+        [main_objective, "trial"], ascending=[objectives[main_objective] == "min", True])
     if not any(RECIPE_PREFIX in name for name in table):
         return eligible_mask(table)
     return pd.Series(table.index.isin(rows.drop_duplicates("id").index), index=table.index)

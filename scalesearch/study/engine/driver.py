@@ -94,7 +94,7 @@ class Driver:
                 self.callback.update()
             self.stopping.reason(self.search.history())  # keeps the last forecast on disk
             reason = self._stop_reason or self._describe_trained()
-            return reason + describe_end(self.trials, self.plan.objectives, self.plan.seeds)
+            return reason + describe_end(self.trials, self.study.meta, self.plan.seeds)
         finally:
             self.runner.stop()
             self.callback.close()
@@ -159,8 +159,7 @@ class Driver:
 
     def _propose_replicate(self) -> Trial | None:
         """Propose the next replicate (a run with a further seed), once the search is over."""
-        trial = propose_replicate(self.study, self.plan.objectives, self.plan.seeds,
-                                  self.study.meta.seed)
+        trial = propose_replicate(self.study, self.plan.seeds)
         if trial is not None:
             self.callback.proposed(trial)
         return trial

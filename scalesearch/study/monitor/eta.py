@@ -218,7 +218,7 @@ def _remaining_front_seeds(state: ProgressState) -> int:
     if state.meta.seeds.max_per_candidate < 2:
         return 0
     started = sum(candidate.started_seeds - 1
-                  for candidate in front_candidates(state.trials, state.meta.objectives))
+                  for candidate in front_candidates(state.trials, state.meta))
     return max(0, with_reference_allowance(state.trials, state.meta.seeds).extra_runs - started)
 
 

@@ -79,7 +79,7 @@ def front_snapshot(meta: StudyMeta, trials: Trials) -> FrontSnapshot:
     objectives = meta.objectives
     main = meta.main_objective
     sign = next(objective.sign for objective in objectives if objective.name == main)
-    candidates = front_candidates(trials, objectives)
+    candidates = front_candidates(trials, meta)
     if not candidates:
         references = [trial for trial in trials.with_state(State.COMPLETE)
                       if trial.origin == Origin.REFERENCE]

@@ -1,19 +1,19 @@
-"""Allocation of further seeds to the front, until its members are settled.
+"""Allocation of further seeds until the front is resolved.
 
-A search picks the best of many single scores, so its front is better than it should be: who was
-lucky stands on it. Here the members are trained again with further seeds, and the front is that of
-the means. What is done next is a function of what was trained, so a study that was interrupted does
-what it would have done.
+A search selects the best of many single scores, so scores on its front are too optimistic. The
+members of the front are therefore trained again with further seeds, and the final front is that of
+the means. The next replicate is a function of the trials, so an interrupted study continues in the
+same way.
 
-1. Every member of the front gets a second seed; also one that joins it because another has fallen.
-2. The noise between seeds then is known, pooled over all trials with several, references over the budget included. In
-   doubt is each pair of neighbors on the front (in the order of costs) of which neither surely
-   beats the other in
-   something, and each candidate off the front that no member surely dominates. *Surely*: the
-   interval of the difference
-   of the means leaves 0 out.
-3. The pair that is least settled, by its difference over its standard error, gets a seed: that of the two which has
-   fewer. Until nothing is in doubt, each has as many seeds as allowed, or the trainings are spent.
+1. Every member of the front gets a second seed, including members that join it later.
+2. The noise between seeds is then known. It is pooled over all trials with several seeds, including
+   references over the budget. Two types of pairs are compared. Neighbors on the front, in the order
+   of costs, are resolved if each is significantly better than the other in some objective. A
+   candidate off the front is resolved if a member significantly dominates it. A difference of means
+   is significant if its confidence interval excludes 0.
+3. The pair that is least resolved, by its difference in standard errors, gets a seed: for the
+   candidate with fewer seeds. This ends when all pairs are resolved, all candidates have the
+   maximum number of seeds, or the budget of extra runs is spent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ CHALLENGER = "challenger"
 class MeanDifference:
     """Difference of two means in a measured objective.
 
-    It is the second's less the first's, with half its interval (may be infinite).
+    Attributes:
+        objective: name of the objective.
+        value: mean of the second candidate minus mean of the first.
+        half_width: half-width of its confidence interval; may be infinite.
     """
 
     objective: str
@@ -52,12 +55,13 @@ class PairComparison:
     """Two candidates whose order the front depends on.
 
     Attributes:
-        type: two ``neighbors`` on the front, from the cheaper; or a member and a ``challenger``
-            that it dominates.
-        differences: in each measured objective.
-        is_resolved: whether the order is beyond the noise.
-        standardized_difference: the least difference that it rests on, over its standard error;
-            seeds under way count as had.
+        type: ``neighbors``: two neighbors on the front, the cheaper first; ``challenger``: a member
+            and a candidate off the front that it dominates.
+        first, second: their trial numbers.
+        differences: differences of the means per measured objective.
+        is_resolved: whether the order is significant.
+        standardized_difference: the smallest difference that the order depends on, in standard
+            errors; seeds in training count as complete.
     """
 
     type: str
@@ -71,196 +75,224 @@ class PairComparison:
 def next_replicate(candidates: Sequence[ReplicatedTrial], objectives: Sequence[Objective],
                    seeds: Seeds,
                    finished: Sequence[ReplicatedTrial] = ()) -> ReplicatedTrial | None:
-    """Chooses the candidate that is trained once more.
+    """Select the candidate that is trained with a further seed.
 
-    None where all is settled or spent, or where trainings under way have to be waited for. ``finished`` as
-    :class:`FrontOrder`'s.
+    Args:
+        candidates: candidates that may be on the front.
+        objectives: objectives of the study.
+        seeds: limits of the study.
+        finished: see :class:`FrontOrder`.
+
+    Returns:
+        The candidate; None if all comparisons are resolved, the budget is spent, or the result of
+        runs in progress is needed first.
     """
-    begun = sum(candidate.started_seeds - 1 for candidate in candidates)
-    if seeds.max_per_candidate < 2 or begun >= seeds.extra_runs or not any(
+    n_started = sum(candidate.started_seeds - 1 for candidate in candidates)
+    if seeds.max_per_candidate < 2 or n_started >= seeds.extra_runs or not any(
             objective.is_measured for objective in objectives):
         return None
     order = FrontOrder(candidates, objectives, seeds, finished)
-    at = {candidate.number: candidate for candidate in candidates}
-    once = [at[number] for number in order.front if at[number].completed_seeds < 2]
-    able = [one
-            for one in once
-            if one.expected_seeds < 2 and one.started_seeds < seeds.max_per_candidate]
-    if able or any(one.running_seeds for one in once):
-        return min(able,
-                   key=lambda one: (one.expected_seeds, order.min_standardized_difference(one),
-                                    one.number), default=None)
-    for comparison in sorted(order.comparisons,
-                             key=lambda one: (one.standardized_difference, one.first, one.second)):
-        able = [at[number]
-                for number in (comparison.first, comparison.second)
-                if at[number].started_seeds < seeds.max_per_candidate]
-        if able and not comparison.is_resolved:
-            return min(able, key=lambda one: (one.expected_seeds, one.number))
+    by_number = {candidate.number: candidate for candidate in candidates}
+    single_seed = [by_number[number] for number in order.front
+                   if by_number[number].completed_seeds < 2]
+    available = [member for member in single_seed
+                 if member.expected_seeds < 2 and member.started_seeds < seeds.max_per_candidate]
+    if available or any(member.running_seeds for member in single_seed):
+        return min(available, default=None, key=lambda member: (
+            member.expected_seeds, order.min_standardized_difference(member), member.number))
+    for pair in sorted(order.comparisons, key=lambda pair: (pair.standardized_difference,
+                                                            pair.first, pair.second)):
+        available = [by_number[number] for number in (pair.first, pair.second)
+                     if by_number[number].started_seeds < seeds.max_per_candidate]
+        if available and not pair.is_resolved:
+            return min(available,
+                       key=lambda candidate: (candidate.expected_seeds, candidate.number))
     return None
 
 
 def interval_confidence(objectives: Sequence[Objective], seeds: Seeds) -> float:
-    """Confidence of one interval, such that a claim on it has the study's.
+    """Return the confidence level of a single interval (Bonferroni correction).
 
-    Each further seed is another look, and each measured objective another chance, at which luck
-    alone may leave 0 out of an interval; what may go wrong is shared out among them (Bonferroni).
+    Each further seed and each measured objective is another test, in which an interval may exclude
+    0 by chance. The error probability of the study is divided among them.
     """
     measured = sum(objective.is_measured for objective in objectives)
     return 1 - (1 - seeds.confidence) / max(1, measured) / max(1, seeds.max_per_candidate - 1)
 
 
 class FrontOrder:
-    """Order of complete candidates by their means in all objectives, as far as it is settled.
+    """Front of complete candidates by their means, and the comparisons that it depends on.
 
     Args:
-        finished: trials over which the noise is pooled; ``candidates`` alone where there are none.
+        candidates: candidates that may be on the front.
+        objectives: objectives of the study.
+        seeds: limits and confidence level of the study.
+        finished: trials over which the noise is pooled; by default ``candidates``.
 
     Attributes:
-        front: numbers of its members, from the cheapest.
-        noise: measured objective to its noise.
-        level: confidence of each interval; see :func:`interval_confidence`.
-        comparisons: all neighbors, and those off the front that no member surely dominates.
+        front: trial numbers of the members, the cheapest first.
+        noise: noise per measured objective.
+        level: confidence level of a single interval; see :func:`interval_confidence`.
+        comparisons: all neighbors, and candidates off the front that no member significantly
+            dominates.
     """
 
     def __init__(self, candidates: Sequence[ReplicatedTrial], objectives: Sequence[Objective],
                  seeds: Seeds, finished: Sequence[ReplicatedTrial] = ()) -> None:
-        # more may have been allowed
-        had = replace(seeds,
-                      max_per_candidate=max([seeds.max_per_candidate,
-                                             *(one.completed_seeds for one in candidates)]))
+        # the limit may have been higher before
+        max_seeds = max([seeds.max_per_candidate,
+                         *(candidate.completed_seeds for candidate in candidates)])
         self.candidates = candidates
         self.objectives = tuple(objectives)
-        self.level = interval_confidence(objectives, had)
+        self.level = interval_confidence(objectives, replace(seeds, max_per_candidate=max_seeds))
         self.measured = [objective for objective in objectives if objective.is_measured]
         names = [objective.name for objective in objectives]
-        self.noise = {one.name: pool_noise(each.values(one.name) for each in finished or candidates)
-                      for one in self.measured}
-        self.means = {(one.number, name): one.mean(name) for one in candidates for name in names}
-        rows = np.array([[self.means[one.number, name] for name in names] for one in candidates],
-                        dtype=float)
-        on = pareto_front(rows, [objective.direction for objective in objectives])
-        self._members = sorted((one for one, is_on in zip(candidates, on) if is_on),
-                               key=self._sort_key)
-        self.front = tuple(one.number for one in self._members)
-        # Before the noise is known, doubts are compared by the spread over the candidates in its
-        # stead.
-        self._scale = {
-            objective.name: self.noise[objective.name].sd if self.noise[objective.name].is_known
-            else float(np.std([self.means[one.number, objective.name] for one in candidates]
-                              or [0.0])) for objective in self.measured}
+        self.noise = {
+            objective.name: pool_noise(trial.values(objective.name)
+                                       for trial in finished or candidates)
+            for objective in self.measured}
+        self.means = {(candidate.number, name): candidate.mean(name)
+                      for candidate in candidates for name in names}
+        rows = np.array([[self.means[candidate.number, name] for name in names]
+                         for candidate in candidates], dtype=float)
+        is_on_front = pareto_front(rows, [objective.direction for objective in objectives])
+        self._members = sorted((candidate for candidate, is_member in zip(candidates, is_on_front)
+                                if is_member), key=self._sort_key)
+        self.front = tuple(member.number for member in self._members)
+        # While the noise is unknown, the standard deviation over candidates replaces it.
+        self._scale = {}
+        for objective in self.measured:
+            noise = self.noise[objective.name]
+            means = [self.means[candidate.number, objective.name] for candidate in candidates]
+            self._scale[objective.name] = (noise.sd if noise.is_known
+                                           else float(np.std(means or [0.0])))
         self.comparisons = (*self._neighbors(), *self._challengers())
 
     @property
     def is_resolved(self) -> bool:
-        """Whether noise could not have put anybody on the front or off it."""
+        """Whether all comparisons are significant."""
         return all(comparison.is_resolved for comparison in self.comparisons)
 
     @property
     def df(self) -> int:
-        """The least degrees of freedom by which the noise of an objective is known."""
+        """Smallest degrees of freedom of the noise of any objective."""
         return min((noise.df for noise in self.noise.values()), default=0)
 
     def ties(self) -> list[tuple[int, int, MeanDifference]]:
-        """Members next to each other by a measured objective, of which noise could turn the order round.
+        """Return neighbors in a measured objective whose difference is not significant.
 
-        Both can be on the front for all that: by what they cost.
+        Both can still be on the front because of their costs.
+
+        Returns:
+            trial numbers of both members, and the difference of their means.
         """
-        found = []
+        ties = []
         for name in self.noise:
             ranked = sorted(self._members,
-                            key=lambda one: (self.means[one.number, name], one.number))
-            found += [(one.number, other.number, self._difference(name, one, other))
-                      for one, other in pairwise(ranked)]
-        return [(one, other, each)
-                for one, other, each in found if abs(each.value) <= each.half_width]
+                            key=lambda member: (self.means[member.number, name], member.number))
+            for first, second in pairwise(ranked):
+                difference = self._difference(name, first, second)
+                if abs(difference.value) <= difference.half_width:
+                    ties.append((first.number, second.number, difference))
+        return ties
 
     def min_standardized_difference(self, candidate: ReplicatedTrial) -> float:
-        """The least doubt of a comparison that ``candidate`` takes part in."""
+        """Return the smallest standardized difference of the comparisons of ``candidate``."""
         return min((pair.standardized_difference
                     for pair in self.comparisons if candidate.number in (pair.first, pair.second)),
                    default=math.inf)
 
     def _neighbors(self) -> list[PairComparison]:
-        """On the front: each member with the next that costs no less in anything."""
-        return [self._pair(NEIGHBORS, one, other)
-                for one, other in permutations(self._members, 2)
-                if self._precedes(one, other)
-                and not any(self._precedes(one, third) and self._precedes(third, other)
-                            for third in self._members)]
+        """Compare each member of the front with the next ones in the partial order of costs."""
+        return [self._pair(NEIGHBORS, first, second)
+                for first, second in permutations(self._members, 2)
+                if self._precedes(first, second)
+                and not any(self._precedes(first, other) and self._precedes(other, second)
+                            for other in self._members)]
 
     def _challengers(self) -> list[PairComparison]:
-        """Pairs of a candidate off the front that no member surely dominates, and its nearest member."""
+        """Compare candidates off the front with the member that dominates them most clearly.
+
+        Candidates that some member significantly dominates are left out.
+        """
         pairs = []
         for candidate in self.candidates:
-            over = [self._pair(CHALLENGER, one, candidate)
-                    for one in self._members if self._dominates_in_means(one, candidate)]
-            if candidate.number not in self.front and not any(pair.is_resolved for pair in over):
-                pairs.append(max(over,
+            dominated = [self._pair(CHALLENGER, member, candidate)
+                         for member in self._members if self._dominates_in_means(member, candidate)]
+            if candidate.number not in self.front and not any(pair.is_resolved
+                                                              for pair in dominated):
+                pairs.append(max(dominated,
                                  key=lambda pair: (pair.standardized_difference, -pair.first)))
         return pairs
 
-    def _pair(self, kind: str, one: ReplicatedTrial, other: ReplicatedTrial) -> PairComparison:
-        ratios = self._compare(kind, one, other, under_way=False)
-        differences = tuple(self._difference(objective.name, one, other)
+    def _pair(self, type: str, first: ReplicatedTrial,
+              second: ReplicatedTrial) -> PairComparison:
+        completed = self._standardized_differences(type, first, second, expected=False)
+        expected = self._standardized_differences(type, first, second, expected=True)
+        differences = tuple(self._difference(objective.name, first, second)
                             for objective in self.measured)
-        return PairComparison(kind, one.number, other.number, differences,
-                              min(map(self._is_significant, ratios), default=True),
-                              min(self._compare(kind, one, other, under_way=True)))
+        return PairComparison(type, first.number, second.number, differences,
+                              min(map(self._is_significant, completed), default=True),
+                              min(expected))
 
-    def _compare(self, kind: str, one: ReplicatedTrial, other: ReplicatedTrial,
-                 under_way: bool) -> list[float]:
-        """Ratios of advantage to error that must all be sure for a settled order."""
-        if kind == NEIGHBORS:  # each beats the other in something
-            return [max(self._ratio(objective, a, b, under_way) for objective in self.objectives)
-                    for a, b in ((one, other), (other, one))]
-        return [self._ratio(objective, one, other, under_way, tie=math.inf)
+    def _standardized_differences(self, type: str, first: ReplicatedTrial,
+                                  second: ReplicatedTrial, expected: bool) -> list[float]:
+        """Return the differences that must all be significant, in standard errors.
+
+        ``expected``: whether seeds in training count as complete.
+        """
+        if type == NEIGHBORS:  # each is better than the other in some objective
+            return [max(self._standardized(objective, a, b, expected)
+                        for objective in self.objectives)
+                    for a, b in ((first, second), (second, first))]
+        return [self._standardized(objective, first, second, expected, tie=math.inf)
                 for objective in self.objectives]
 
-    def _ratio(self, objective: Objective, a: ReplicatedTrial, b: ReplicatedTrial, under_way: bool,
-               tie: float = -math.inf) -> float:
-        """Difference of ``a`` and ``b`` in standard errors; infinite without noise."""
-        better = (self.means[b.number, objective.name]
-                  - self.means[a.number, objective.name]) * objective.sign
+    def _standardized(self, objective: Objective, a: ReplicatedTrial, b: ReplicatedTrial,
+                      expected: bool, tie: float = -math.inf) -> float:
+        """Return the advantage of ``a`` over ``b`` in standard errors; infinite without noise."""
+        advantage = (self.means[b.number, objective.name]
+                     - self.means[a.number, objective.name]) * objective.sign
         if objective.is_measured:
-            counts = (a.expected_seeds, b.expected_seeds) if under_way else (
+            counts = (a.expected_seeds, b.expected_seeds) if expected else (
                 a.completed_seeds, b.completed_seeds)
             error = Noise(self._scale[objective.name]).standard_error(*counts)
             if error > 0 or not self.noise[objective.name].is_known:
-                return better / error if error else 0.0
-        return math.copysign(math.inf, better) if better else tie
+                return advantage / error if error else 0.0
+        return math.copysign(math.inf, advantage) if advantage else tie
 
-    def _is_significant(self, ratio: float) -> bool:
-        """Whether a difference of so many standard errors is more than noise."""
-        return ratio == math.inf or (self.df > 0 and ratio > t_quantile(self.level, self.df))
+    def _is_significant(self, standardized_difference: float) -> bool:
+        """Whether a difference in standard errors is larger than the noise."""
+        return standardized_difference == math.inf or (
+            self.df > 0 and standardized_difference > t_quantile(self.level, self.df))
 
-    def _difference(self, objective: str, one: ReplicatedTrial,
-                    other: ReplicatedTrial) -> MeanDifference:
-        value = self.means[other.number, objective] - self.means[one.number, objective]
-        half = self.noise[objective].interval_half_width(
-            self.level, one.completed_seeds, other.completed_seeds)
-        return MeanDifference(objective, value, half)
+    def _difference(self, objective: str, first: ReplicatedTrial,
+                    second: ReplicatedTrial) -> MeanDifference:
+        value = self.means[second.number, objective] - self.means[first.number, objective]
+        half_width = self.noise[objective].interval_half_width(
+            self.level, first.completed_seeds, second.completed_seeds)
+        return MeanDifference(objective, value, half_width)
 
-    def _dominates_in_means(self, one: ReplicatedTrial, other: ReplicatedTrial) -> bool:
-        """Whether ``one`` costs no more than ``other`` and has no worse means."""
-        return one is not other and all((self.means[one.number, objective.name]
-                                         - self.means[other.number, objective.name])
-                                        * objective.sign <= 0 for objective in self.objectives)
+    def _dominates_in_means(self, first: ReplicatedTrial, second: ReplicatedTrial) -> bool:
+        """Whether ``first`` is not worse than ``second`` in any objective."""
+        return first is not second and all(
+            (self.means[first.number, objective.name] - self.means[second.number, objective.name])
+            * objective.sign <= 0 for objective in self.objectives)
 
-    def _precedes(self, one: ReplicatedTrial, other: ReplicatedTrial) -> bool:
-        """Whether ``one`` precedes ``other`` in the (partial) order of costs.
+    def _precedes(self, first: ReplicatedTrial, second: ReplicatedTrial) -> bool:
+        """Whether ``first`` precedes ``second`` in the (partial) order of costs.
 
-        Without costs the first objective decides.
+        Without costs, the first objective decides.
         """
-        costs = [objective for objective in self.objectives if not objective.is_measured]
-        if not costs:
-            return self._sort_key(one) < self._sort_key(other)
-        a, b = ([each.mean(objective.name) * objective.sign for objective in costs]
-                for each in (one, other))
-        return all(x <= y for x, y in zip(a, b)) and (a, one.number) < (b, other.number)
+        objectives = [objective for objective in self.objectives if not objective.is_measured]
+        if not objectives:
+            return self._sort_key(first) < self._sort_key(second)
+        a = [first.mean(objective.name) * objective.sign for objective in objectives]
+        b = [second.mean(objective.name) * objective.sign for objective in objectives]
+        return all(x <= y for x, y in zip(a, b)) and (a, first.number) < (b, second.number)
 
-    def _sort_key(self, one: ReplicatedTrial) -> tuple[float, int]:
-        """Sort key, from the cheapest: the first exact cost, else the first minimized objective."""
-        first = min(self.objectives,
-                    key=lambda objective: (objective.is_measured, objective.direction != "min"))
-        return self.means[one.number, first.name] * first.sign, one.number
+    def _sort_key(self, candidate: ReplicatedTrial) -> tuple[float, int]:
+        """Sort key, the cheapest first: the first exact cost, else the first minimized objective."""
+        leading = min(self.objectives,
+                      key=lambda objective: (objective.is_measured, objective.direction != "min"))
+        return self.means[candidate.number, leading.name] * leading.sign, candidate.number

@@ -1,12 +1,11 @@
-"""Replicates of a study: as means of scores, as proposals, in words."""
+"""Replicates of a study: means over seeds, the next replicate, and the significance of the front."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
 
-from scalesearch.pareto.noise import CONFIDENCE, decimals_for_interval, format_percent
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto.noise import CONFIDENCE, Noise, decimals_for_interval, format_percent
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.replicates.allocation import (
     CHALLENGER,
@@ -22,48 +21,48 @@ from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Origin, State, Trial
 from scalesearch.study.trials.trials import Trials
 
-MIN_DF = 5  # degrees of freedom of the noise below which its intervals come with a caution
+MIN_DF = 5  # degrees of freedom of the noise below which a warning is printed
 
 
-def front_candidates(trials: Trials, objectives: Sequence[Objective]) -> list[ReplicatedTrial]:
-    """The trials that may stand on the front, each with its replicates.
+def front_candidates(trials: Trials, meta: StudyMeta) -> list[ReplicatedTrial]:
+    """Return the trials that may be on the front, with their replicates.
 
-    Of an architecture that was trained by several recipes it is the best, by the first objective
-    that is measured.
+    If an architecture was trained with several recipes, only the best one by the main objective is
+    kept.
     """
     eligible = with_replicates(trials, (trial for trial in trials if trial.is_eligible))
-    main = next((one for one in objectives if one.is_measured), objectives[0])
-    best: dict[str | None, int] = {}
-    for one in sorted(eligible, key=lambda one: (one.mean(main.name) * main.sign, one.number)):
-        best.setdefault(one.first.architecture, one.number)
-    return [one
-            for one in eligible
-            if not one.first.recipe_params or best[one.first.architecture] == one.number]
+    main = meta.main_objective
+    sign = next(objective.sign for objective in meta.objectives if objective.name == main)
+    best_by_architecture: dict[str | None, int] = {}
+    for candidate in sorted(eligible, key=lambda candidate: (candidate.mean(main) * sign,
+                                                             candidate.number)):
+        best_by_architecture.setdefault(candidate.first.architecture, candidate.number)
+    return [candidate for candidate in eligible if not candidate.first.recipe_params
+            or best_by_architecture[candidate.first.architecture] == candidate.number]
 
 
 def completed_candidates(trials: Trials) -> list[ReplicatedTrial]:
-    """The candidates that were trained to the end, those that may not stand on the front included."""
+    """Return all complete candidates, including those that may not be on the front."""
     return with_replicates(
         trials, (trial for trial in trials.candidates() if trial.state == State.COMPLETE))
 
 
 def with_replicates(trials: Trials, firsts: Iterable[Trial]) -> list[ReplicatedTrial]:
-    """Each of ``firsts`` with its replicates."""
-    further: dict[int | None, list[Trial]] = {}
-    for one in trials.replicates():
-        further.setdefault(one.original, []).append(one)
-    return [ReplicatedTrial(first, tuple(further.get(first.number, ()))) for first in firsts]
+    """Return ``firsts`` with their replicates."""
+    replicates: dict[int | None, list[Trial]] = {}
+    for trial in trials.replicates():
+        replicates.setdefault(trial.original, []).append(trial)
+    return [ReplicatedTrial(first, tuple(replicates.get(first.number, ()))) for first in firsts]
 
 
-def propose_replicate(study: StudyDir, objectives: Sequence[Objective], seeds: Seeds,
-                      seed: int) -> Trial | None:
-    """Announces the next replicate; None where there is none to begin now.
+def propose_replicate(study: StudyDir, seeds: Seeds) -> Trial | None:
+    """Propose the next replicate; None if there is none now.
 
-    Nothing is trained again before the search is over, since who is on the front is not known until
-    then.
+    Replicates start after the search, because the members of the front are not known before.
 
     Args:
-        seed: of the search.
+        study: the study.
+        seeds: limits of further seeds.
     """
     trials = study.trials
     if any(trial.origin != Origin.REPLICATE for trial in trials.with_state(State.PENDING)):
@@ -71,157 +70,166 @@ def propose_replicate(study: StudyDir, objectives: Sequence[Objective], seeds: S
     chosen = next_reference(trials, seeds)
     allowed = with_reference_allowance(trials, seeds)
     if chosen is None and _count_candidate_replicates(trials) < allowed.extra_runs:
-        chosen = next_replicate(front_candidates(trials, objectives), objectives, allowed,
-                                completed_candidates(trials))
+        chosen = next_replicate(front_candidates(trials, study.meta), study.meta.objectives,
+                                allowed, completed_candidates(trials))
     if chosen is None:
         return None
-    used = {seed, *(one.seed for one in chosen.replicates)}
-    again = replace(chosen.first, number=trials.next_number, state=State.PENDING,
-                    origin=Origin.REPLICATE, original=chosen.number,
-                    seed=next(one for one in count(seed + 1) if one not in used), values=None,
-                    reason="", rungs=(), attempts=0, crashes=0, wall_seconds=None, efforts={},
-                    source=None)
-    return study.propose(again)
+    used_seeds = {replicate.seed for replicate in chosen.replicates}
+    new_seed = next(seed for seed in count(study.meta.seed + 1) if seed not in used_seeds)
+    return study.propose(replace(
+        chosen.first, number=trials.next_number, state=State.PENDING, origin=Origin.REPLICATE,
+        original=chosen.number, seed=new_seed, values=None, reason="", rungs=(), attempts=0,
+        crashes=0, wall_seconds=None, efforts={}, source=None))
 
 
 def _references(trials: Trials) -> list[Trial]:
-    """The references that are trained, each once; one that something else has trained before is that."""
+    """Return the complete references without duplicates."""
     outcomes = map(trials.resolve_duplicate, trials.with_origin(Origin.REFERENCE))
-    return list({one.number: one for one in outcomes if one.state == State.COMPLETE}.values())
+    return list({trial.number: trial
+                 for trial in outcomes if trial.state == State.COMPLETE}.values())
 
 
 def _count_candidate_replicates(trials: Trials) -> int:
-    """Number of further trainings of what may stand on the front, whichever recipe is the best of it by now."""
-    eligible = {one.number for one in trials if one.is_eligible}
-    return sum(one.original in eligible for one in trials.replicates())
+    """Return the number of replicates of eligible trials, with any recipe."""
+    eligible = {trial.number for trial in trials if trial.is_eligible}
+    return sum(replicate.original in eligible for replicate in trials.replicates())
 
 
 def next_reference(trials: Trials, seeds: Seeds) -> ReplicatedTrial | None:
-    """Chooses the reference to train again.
-
-    Those with the fewest seeds come first, then the order of the file.
-    """
-    references = with_replicates(trials, _references(trials))
-    wanting = [one for one in references if one.started_seeds < seeds.references]
-    return min(wanting, key=lambda one: (one.started_seeds, one.number), default=None)
+    """Return the reference that needs a further seed; those with the fewest seeds come first."""
+    references = [reference for reference in with_replicates(trials, _references(trials))
+                  if reference.started_seeds < seeds.references]
+    return min(references, key=lambda reference: (reference.started_seeds, reference.number),
+               default=None)
 
 
 def with_reference_allowance(trials: Trials, seeds: Seeds) -> Seeds:
-    """``seeds`` with what the references have had, which takes nothing from the front."""
-    references = {one.number for one in _references(trials) if one.is_eligible}
-    counted = Counter(one.original for one in trials.replicates() if one.original in references)
-    had = sum(min(times, seeds.references - 1) for times in counted.values())
-    return replace(seeds, extra_runs=seeds.extra_runs + had)
+    """Return ``seeds`` with extra runs for those of references, which do not count."""
+    references = {trial.number for trial in _references(trials) if trial.is_eligible}
+    counts = Counter(replicate.original for replicate in trials.replicates()
+                     if replicate.original in references)
+    n_runs = sum(min(n_replicates, seeds.references - 1) for n_replicates in counts.values())
+    return replace(seeds, extra_runs=seeds.extra_runs + n_runs)
 
 
-def describe_end(trials: Trials, objectives: Sequence[Objective], seeds: Seeds) -> str:
-    """Describes the result of further seeds; empty where none were asked for."""
+def describe_end(trials: Trials, meta: StudyMeta, seeds: Seeds) -> str:
+    """Describe the result of further seeds; empty if the study has none."""
     if seeds.max_per_candidate < 2:
         return ""
-    trained = len(trials.replicates())
-    order = FrontOrder(front_candidates(trials, objectives), objectives, seeds,
+    order = FrontOrder(front_candidates(trials, meta), meta.objectives, seeds,
                        completed_candidates(trials))
-    open_ = sum(not pair.is_resolved for pair in order.comparisons)
-    outcome = ("the members of the front are settled" if order.is_resolved
-               else f"{open_} comparisons are still within noise")
-    return f", then {trained} with further seeds; {outcome}"
+    n_open = sum(not pair.is_resolved for pair in order.comparisons)
+    outcome = ("all comparisons on the front are significant" if order.is_resolved
+               else f"{n_open} comparisons are still within noise")
+    return f", then {len(trials.replicates())} with further seeds; {outcome}"
 
 
 class SeedAnalysis:
-    """Verdict of a study's seeds on its front.
+    """Significance of a study's front over seeds.
 
     Args:
-        meta: of the study: objectives, the seeds that were allowed.
+        trials: trials of the study.
+        meta: facts of the study: objectives and limits of seeds.
     """
 
     def __init__(self, trials: Trials, meta: StudyMeta) -> None:
-        objectives = meta.objectives
         self.trials = trials
         self.seeds = meta.seeds
-        self.candidates = {one.number: one for one in front_candidates(trials, meta.objectives)}
+        self.candidates = {candidate.number: candidate
+                           for candidate in front_candidates(trials, meta)}
         self.replicates = trials.replicates()
         self.has_replicates = bool(self.seeds.is_enabled or self.replicates)
         self.front_order: FrontOrder | None = None
         if self.has_replicates:
-            self.front_order = FrontOrder(list(self.candidates.values()), objectives, self.seeds,
-                                          completed_candidates(trials))
+            self.front_order = FrontOrder(list(self.candidates.values()), meta.objectives,
+                                          self.seeds, completed_candidates(trials))
 
     @property
     def confidence(self) -> float:
-        """Confidence of the verdict."""
+        """Confidence level of the intervals."""
         return self.seeds.confidence if self.has_replicates else CONFIDENCE
 
+    def _known_noise(self) -> dict[str, Noise]:
+        """Return the noise of the objectives for which it is known."""
+        noise_by_name = self.front_order.noise if self.front_order else {}
+        return {name: noise for name, noise in noise_by_name.items() if noise.is_known}
+
     def notes(self, seed: int) -> list[str]:
-        """Notes on seeds for reading the scores. ``seed`` is the search's."""
-        noise = {name: one
-                 for name, one in (self.front_order.noise if self.front_order else {}).items()
-                 if one.is_known}
-        if not noise:
-            return [f"Training seed {seed}, one seed a candidate: differences within the noise of "
-                    "a seed are no order."]
-        first = next(iter(noise.values()))
-        spread = ", ".join(f"{name} {one.sd:.3g}" for name, one in noise.items())
+        """Return notes on seeds for the reader of scores.
+
+        Args:
+            seed: training seed of the search.
+        """
+        known_noise = self._known_noise()
+        if not known_noise:
+            return [f"Training seed {seed}, one seed per candidate: differences within the noise "
+                    "between seeds are not significant."]
+        first = next(iter(known_noise.values()))
+        deviations = ", ".join(f"{name} {noise.sd:.3g}" for name, noise in known_noise.items())
         return [f"Training seed {seed}; {first.n_candidates} candidates have further seeds, and "
-                f"their scores are means. Standard deviation between seeds: {spread} (pooled, "
+                f"their scores are means. Standard deviation between seeds: {deviations} (pooled, "
                 f"{first.df} degrees of freedom). ± is the {format_percent(self.confidence)} "
-                "interval of a mean, with the number of its seeds after it.",
+                "interval of a mean, followed by its number of seeds.",
                 *self._failed_seed_notes()]
 
     def sentences(self) -> list[str]:
-        """Describes which members and which order are beyond the noise; empty before the noise is known."""
-        if self.front_order is None or not any(
-                noise.is_known for noise in self.front_order.noise.values()):
+        """Describe which comparisons are significant; empty while the noise is unknown."""
+        if self.front_order is None or not self._known_noise():
             return []
-        settled = "settled" if self.front_order.is_resolved else "not settled"
-        head = (f"Who is on the front is {settled}, at {format_percent(self.confidence)} for each "
-                f"comparison (intervals of {format_percent(self.front_order.level)}, since each "
-                "seed is another look)")
-        head += (":" if self.front_order.comparisons
-                 else ": no other is so near that noise could have put it there.")
-        beside = [pair for pair in self.front_order.comparisons if pair.type == CHALLENGER]
-        words = ", ".join(f"trial {pair.second} ({self._differences(pair)} from trial {pair.first})"
-                          for pair in beside)
+        order = self.front_order
+        resolved = "is significant" if order.is_resolved else "is not significant"
+        head = (f"Membership of the front {resolved}, at {format_percent(self.confidence)} per "
+                f"comparison (intervals of {format_percent(order.level)}, because each seed is "
+                "another test)")
+        head += ":" if order.comparisons else ": no other candidate is within noise of the front."
+        challengers = [pair for pair in order.comparisons if pair.type == CHALLENGER]
+        described = ", ".join(
+            f"trial {pair.second} ({self._differences(pair)} from trial {pair.first})"
+            for pair in challengers)
         return [head,
                 *(f"  {self._sentence(pair)}"
-                  for pair in self.front_order.comparisons if pair.type == NEIGHBORS),
-                *([f"  off the front, but within noise of it: {words}"] if beside else []),
-                *self._ties(), *self._few_seeds_warning()]
+                  for pair in order.comparisons if pair.type == NEIGHBORS),
+                *([f"  off the front, but within noise of it: {described}"] if challengers else []),
+                *self._tie_notes(order), *self._few_seeds_warning(order)]
 
-    def _ties(self) -> list[str]:
-        """Says which members' scores noise may have put in their order."""
-        assert self.front_order is not None, "of several seeds"
-        words = ", ".join(f"trials {one} and {other} ({self._difference(each)})"
-                          for one, other, each in self.front_order.ties())
-        return [f"The order of the members' scores is not settled: {words}."] if words else []
+    def _tie_notes(self, order: FrontOrder) -> list[str]:
+        described = ", ".join(
+            f"trials {first} and {second} ({self._difference(difference)})"
+            for first, second, difference in order.ties())
+        return [f"The order of the members' scores is not significant: {described}."
+                ] if described else []
 
-    def _few_seeds_warning(self) -> list[str]:
-        """Warns of intervals by a noise that hardly anything is known of."""
-        assert self.front_order is not None, "of several seeds"
-        df = self.front_order.df
-        return [f"Caution: the noise of seeds is known by {df} degree{'s' * (df != 1)} of freedom. "
-                f"Below {MIN_DF}, it may be several times larger or smaller; more seeds would "
-                "tell."] if df < MIN_DF else []
+    def _few_seeds_warning(self, order: FrontOrder) -> list[str]:
+        df = order.df
+        return [f"Caution: the noise between seeds is known with {df} "
+                f"degree{'s' * (df != 1)} of freedom. Below {MIN_DF}, its true value may be "
+                "several times larger or smaller; use more seeds."] if df < MIN_DF else []
 
     def to_json(self) -> dict[str, object]:
-        """JSON of all fields; what is infinite or unknown is None."""
+        """Return JSON of all fields; infinite or unknown values are None."""
         order = self.front_order
-        known = order is not None and any(noise.is_known for noise in order.noise.values())
+        known_noise = self._known_noise()
+        is_known = order is not None and bool(known_noise)
         return {**self.seeds.to_json(), "runs": len(self.replicates),
                 "failed": sum(trial.state == State.FAILED for trial in self.replicates),
-                "resolved": order.is_resolved if order and known else None,
-                "order_resolved": not order.ties() if order and known else None,
+                "resolved": order.is_resolved if order and is_known else None,
+                "order_resolved": not order.ties() if order and is_known else None,
                 "level": order.level if order else None,
-                "noise": {name: {"sd": one.sd, "df": one.df, "candidates": one.n_candidates}
-                          for name, one in (order.noise if order else {}).items() if one.is_known},
-                "comparisons": [self._json(pair) for pair in order.comparisons] if order and known
-                else []}
+                "noise": {name: {"sd": noise.sd, "df": noise.df, "candidates": noise.n_candidates}
+                          for name, noise in known_noise.items()},
+                "comparisons": [self._json(pair) for pair in order.comparisons]
+                if order and is_known else []}
 
     def _sentence(self, pair: PairComparison) -> str:
-        """Describes the difference of two neighbors."""
-        verdict = "beyond noise" if pair.is_resolved else "within noise"
-        means = [", ".join(
-            f"{one.objective} {self.candidates[number].mean(one.objective):.{decimals_for_interval(one.half_width)}f}"
-            for one in pair.differences) for number in (pair.first, pair.second)]
+        """Describe the difference of two neighbors."""
+        verdict = "significant" if pair.is_resolved else "within noise"
+        means = []
+        for number in (pair.first, pair.second):
+            candidate = self.candidates[number]
+            means.append(", ".join(
+                f"{difference.objective} {candidate.mean(difference.objective):.{decimals}f}"
+                for difference in pair.differences
+                for decimals in [decimals_for_interval(difference.half_width)]))
         return (f"trial {pair.first} ({means[0]}) and trial {pair.second} ({means[1]}): "
                 f"{self._differences(pair)}, {verdict}")
 
@@ -229,18 +237,21 @@ class SeedAnalysis:
         return ", ".join(map(self._difference, pair.differences))
 
     @staticmethod
-    def _difference(one: MeanDifference) -> str:
-        decimals = decimals_for_interval(one.half_width)
-        return f"{one.objective} {one.value:+.{decimals}f} ± {one.half_width:.{decimals}f}"
+    def _difference(difference: MeanDifference) -> str:
+        decimals = decimals_for_interval(difference.half_width)
+        return (f"{difference.objective} {difference.value:+.{decimals}f} ± "
+                f"{difference.half_width:.{decimals}f}")
 
     def _json(self, pair: PairComparison) -> dict[str, object]:
-        differences = {one.objective: {"difference": one.value, "half_width": one.half_width}
-                       for one in pair.differences}
+        differences = {difference.objective: {"difference": difference.value,
+                                              "half_width": difference.half_width}
+                       for difference in pair.differences}
         counts = [self.candidates[number].completed_seeds for number in (pair.first, pair.second)]
         return {"type": pair.type, "trials": [pair.first, pair.second], "seeds": counts,
                 "resolved": pair.is_resolved, "differences": differences}
 
     def _failed_seed_notes(self) -> list[str]:
-        """A word on each seed that failed: the mean of the others is too good."""
-        return [f"Trial {trial.original} failed with seed {trial.seed} ({trial.reason}), which its "
-                "mean does not hold." for trial in self.replicates if trial.state == State.FAILED]
+        """Return a note per failed seed: the mean of the other seeds is too optimistic."""
+        return [f"Trial {trial.original} failed with seed {trial.seed} ({trial.reason}); its mean "
+                "does not include this seed."
+                for trial in self.replicates if trial.state == State.FAILED]

@@ -6,7 +6,7 @@ study is slow. Pandas and Matplotlib are imported only by functions that need th
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from glob import glob
@@ -53,9 +53,7 @@ class Results:
     @cached_property
     def table(self) -> pd.DataFrame:
         """Table with one row per candidate (see :func:`.trials_frame`)."""
-        from scalesearch.report.table import trials_frame
-
-        return trials_frame(self.records, self.objectives, self.seed_analysis.confidence)
+        return self._trials_frame(self.records)
 
     @cached_property
     def _records_of_front(self) -> list[dict[str, Any]]:
@@ -71,10 +69,15 @@ class Results:
     @cached_property
     def front(self) -> pd.DataFrame:
         """Rows of the Pareto front, from the lowest cost."""
-        from scalesearch.report.table import select_front, trials_frame
+        from scalesearch.report.table import select_front
 
-        return select_front(trials_frame(self._records_of_front, self.objectives,
-                                         self.seed_analysis.confidence), self.objectives)
+        return select_front(self._trials_frame(self._records_of_front), self.objectives)
+
+    def _trials_frame(self, records: Iterable[dict[str, Any]]) -> pd.DataFrame:
+        from scalesearch.report.table import trials_frame
+
+        return trials_frame(records, self.objectives, self.seed_analysis.confidence,
+                            self.study.meta.main_objective)
 
     @cached_property
     def seeds(self) -> pd.DataFrame:

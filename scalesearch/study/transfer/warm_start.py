@@ -165,7 +165,7 @@ def _without_duplicates(trials: Iterable[Trial], identities: set[str],
 def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
     """Return trials to enqueue: on their study's front, without values, most distant first."""
     objectives = study.meta.objectives
-    trials = [candidate.first for candidate in front_candidates(study.trials, objectives)]
+    trials = [candidate.first for candidate in front_candidates(study.trials, study.meta)]
     if not trials:
         return []
     # (n_trials, n_objectives), to be minimized

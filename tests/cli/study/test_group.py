@@ -131,7 +131,7 @@ def test_replicates_in_table_and_json(tmp_path):
     driver.study.update_meta(seeds=driver.plan.seeds)
     driver.run()
     shown = call("front", tmp_path / "fake")
-    assert " ± " in shown and "one seed a candidate" not in shown
+    assert " ± " in shown and "one seed per candidate" not in shown
     report = json.loads(call("status", tmp_path / "fake", "--json"))
     seeds = report["seeds"]
     assert (seeds["max_per_candidate"], seeds["confidence"], seeds["runs"]) == (

@@ -3,6 +3,8 @@
 import json
 import math
 from collections import defaultdict
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from scalesearch.cli.main import main
 from scalesearch.cost import find_protocol
+from scalesearch.pareto.objective import Objective
 from scalesearch.report.table import trials_frame
 from scalesearch.space.binding.config_reader import ConfigReader
 from scalesearch.space.syntax.diagnostics import SourceText
@@ -158,7 +161,7 @@ def test_front_has_architectures_with_best_recipe(runs):
         def replicates(self):
             return []
 
-    order = FrontOrder(front_candidates(Fixed(trials), OBJECTIVES), OBJECTIVES, META.seeds)
+    order = FrontOrder(front_candidates(Fixed(trials), META), OBJECTIVES, META.seeds)
     table = trials_frame([{**trial.to_json(), "metrics": {"bleu": trial.values["bleu"]}}
                           for trial in trials], META.directions)
     for members in (list(order.front), list(table.loc[table["front"], "trial"])):
@@ -167,6 +170,28 @@ def test_front_has_architectures_with_best_recipe(runs):
             f"a{trial}" for trial in expected
         )
         assert all(trial.values["bleu"] == best[int(trial.architecture[1:])] for trial in shown)
+
+
+@pytest.mark.parametrize("order", permutations(("latency", "bleu", "params.total")))
+def test_best_recipe_does_not_depend_on_order_of_objectives(order):
+    """A recipe with BLEU 2 must not replace one with BLEU 30 that is 0.1 ms slower."""
+    directions = {"latency": "min", "bleu": "max", "params.total": "min"}
+    objectives = tuple(Objective(name, directions[name], name != "params.total") for name in order)
+    meta = replace(META, objectives=objectives)
+    trials = [Trial(number, State.COMPLETE, architecture="a", recipe_params={"lr.base": number},
+                    costs={"params.total": 100.0},
+                    values={"latency": latency, "bleu": bleu, "params.total": 100.0})
+              for number, (latency, bleu) in enumerate([(10.0, 30.0), (9.9, 2.0)])]
+
+    class Fixed(list):
+        def replicates(self):
+            return []
+
+    candidates = front_candidates(Fixed(trials), meta)
+    assert [candidate.number for candidate in candidates] == [0]
+    table = trials_frame([{**trial.to_json(), "metrics": trial.values} for trial in trials],
+                         meta.directions, main_objective=meta.main_objective)
+    assert table["front"].tolist() == [True, False]
 
 
 # -- Command line

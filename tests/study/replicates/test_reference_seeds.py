@@ -10,7 +10,7 @@ from scalesearch.study.replicates.summary import propose_replicate
 from scalesearch.study.results.results import load_results
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
-from tests.study.fakes import META, OBJECTIVES, architecture_of, make_driver, make_plan
+from tests.study.fakes import META, architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
 
 ROWS = {"base": {"width": 8, "depth": 1, "kind": "plain"},
@@ -101,5 +101,5 @@ def test_further_trainings_of_a_recipe_that_is_not_the_best_any_more_count(tmp_p
     again = replace(one, number=2, origin=Origin.REPLICATE, original=0, seed=2)
     for trial in (one, other, again):
         study.propose(trial)
-    assert propose_replicate(study, OBJECTIVES, Seeds(3, 1), 1) is None
-    assert propose_replicate(study, OBJECTIVES, Seeds(3, 2), 1).original == 1
+    assert propose_replicate(study, Seeds(3, 1)) is None
+    assert propose_replicate(study, Seeds(3, 2)).original == 1

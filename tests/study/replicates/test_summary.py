@@ -243,7 +243,7 @@ def test_a_seed_that_fails_costs_its_place_and_is_told(tmp_path):
     assert lost and all(trial.origin == Origin.REPLICATE and trial.seed == 2 for trial in lost)
     assert len(driver.trials.replicates()) <= 6 and reason.startswith("6 candidates trained, then ")
     notes = "\n".join(load_results(tmp_path).notes())
-    assert f"Trial {lost[0].original} failed with seed 2 (it diverged), which its mean does not hold." in notes
+    assert f"Trial {lost[0].original} failed with seed 2 (it diverged); its mean" in notes
 
 
 def test_the_table_holds_means_and_their_noise_and_no_seed_as_a_candidate(folder):
@@ -291,33 +291,33 @@ def test_words_say_what_is_beyond_noise_and_what_within(folder):
     verdict = results.seed_analysis
     order = verdict.front_order
     said = verdict.sentences()
-    settled = "is settled" if order.is_resolved else "is not settled"
-    assert said[0].startswith(f"Who is on the front {settled}, at 90 % for each comparison "
+    resolved = "is significant" if order.is_resolved else "is not significant"
+    assert said[0].startswith(f"Membership of the front {resolved}, at 90 % per comparison "
                               "(intervals of 95 %")
     neighbors = [pair for pair in order.comparisons if pair.type == NEIGHBORS]
     assert len(neighbors) >= 2
     for pair, line in zip(neighbors, said[1:]):
         assert line.startswith(
             f"  trial {pair.first} (bleu ") and f" and trial {pair.second} (bleu " in line
-        assert line.endswith(", beyond noise" if pair.is_resolved else ", within noise")
+        assert line.endswith(", significant" if pair.is_resolved else ", within noise")
     beside = [pair for pair in order.comparisons if pair.type != NEIGHBORS]
     assert all(f"trial {pair.second} (bleu " in "\n".join(said) for pair in beside)
     assert any(line.startswith("  off the front, but within noise of it: ")
                for line in said) == bool(beside)
     ties = [line
             for line in said
-            if line.startswith("The order of the members' scores is not " "settled")]
+            if line.startswith("The order of the members' scores is not significant")]
     assert len(ties) == bool(order.ties())
     assert all(f"trials {one} and {other}" in ties[0] for one, other, _ in order.ties())
     notes = "\n".join(results.notes())
     assert "have further seeds, and their scores are means" in notes and "± is the 90 % interval" in notes
-    assert "one seed a candidate" not in notes
+    assert "one seed per candidate" not in notes
     found = verdict.to_json()
     assert found["resolved"] == order.is_resolved and found["noise"]["bleu"]["df"] == found[
         "runs"]
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     ended = (folder / "reason").read_text()
-    words = "the members of the front are settled" if order.is_resolved else "still within noise"
+    words = "comparisons on the front are significant" if order.is_resolved else "still within noise"
     assert ended.startswith(
         f"6 candidates trained, then {found['runs']} with further seeds; ") and words in ended
 
@@ -347,9 +347,9 @@ def test_an_order_that_noise_may_have_made_is_not_called_settled():
     said = "\n".join(verdict.sentences())
     assert verdict.front_order.is_resolved and verdict.to_json()[
         "resolved"] and not verdict.to_json()["order_resolved"]
-    assert "Who is on the front is settled" in said and "trials 1 and 0 (bleu +3" in said
-    assert "known by 1 degree of freedom" in said and "settled" in said.partition(
-        "order of the " "members")[2]
+    assert "Membership of the front is significant" in said and "trials 1 and 0 (bleu +3" in said
+    assert "known with 1 degree of freedom" in said
+    assert "not significant" in said.partition("order of the members")[2]
 
 
 @pytest.mark.parametrize("df", [1, 4, 5, 9])
@@ -379,7 +379,7 @@ def test_words_on_the_order_follow_from_the_intervals(truth, sd, seed):
             if other.mean("bleu") - one.mean("bleu")
             <= order.noise["bleu"].interval_half_width(order.level, one.completed_seeds, other.completed_seeds)]
     assert [(one, other) for one, other, _ in order.ties()] == near
-    assert ("order of the members' scores is not settled" in said) == bool(near and order.df)
+    assert ("order of the members' scores is not significant" in said) == bool(near and order.df)
 
 
 def test_export_takes_the_first_seed_of_the_best_mean_or_the_seed_that_is_asked_for(folder):

@@ -165,7 +165,7 @@ def test_labels_are_escaped(page):
 
 def test_page_names_protocol_signature_and_hash(page, folder):
     for words in ("forward: 10 source, 10 target tokens, vocabulary 100", "sig|v:1", "abc",
-                  "synthetic corpus", "one seed a candidate",
+                  "synthetic corpus", "one seed per candidate",
                   f"{MIN_TRIALS} feasible finished trials are needed"):
         assert words in page.text
     front = load_results(folder).front.iloc[0]
