@@ -1,6 +1,6 @@
-"""Studies: a study file, its trials, who trains them, and what comes of them.
+"""Studies: the study file, its trials, their execution, and their results.
 
-The rooms, each of which imports those below it: ``engine``, ``results``, ``monitor``, ``transfer``,
-``optuna_sync``, ``replicates``, ``executors``, ``trials``, ``config``. Of the package, ``cli``
-alone imports it.
+Folders, each of which may import those after it: ``engine``, ``results``, ``monitor``,
+``transfer``, ``optuna_sync``, ``replicates``, ``executors``, ``trials``, ``config``. Only ``api``
+and ``cli`` import this package.
 """

@@ -292,7 +292,7 @@ class FrontOrder:
         return all(x <= y for x, y in zip(a, b)) and (a, first.number) < (b, second.number)
 
     def _sort_key(self, candidate: ReplicatedTrial) -> tuple[float, int]:
-        """Sort key, the cheapest first: the first exact cost, else the first minimized objective."""
+        """Sort key, the cheapest first: the first exact cost, or the first minimized objective."""
         leading = min(self.objectives,
                       key=lambda objective: (objective.is_measured, objective.direction != "min"))
         return self.means[candidate.number, leading.name] * leading.sign, candidate.number

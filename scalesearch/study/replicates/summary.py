@@ -1,4 +1,4 @@
-"""Replicates of a study: means over seeds, the next replicate, and the significance of the front."""
+"""Replicates of a study: means over seeds, the next replicate, significance of the front."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -56,7 +56,7 @@ def with_replicates(trials: Trials, firsts: Iterable[Trial]) -> list[ReplicatedT
 
 
 def propose_replicate(study: StudyDir, seeds: Seeds) -> Trial | None:
-    """Propose the next replicate; None if there is none now.
+    """Propose the next replicate; or return None.
 
     Replicates start after the search, because the members of the front are not known before.
 

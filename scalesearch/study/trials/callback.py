@@ -1,4 +1,4 @@
-"""Callbacks: what a driver tells of a study's progress."""
+"""Callbacks that report the progress of a study."""
 
 from functools import partial
 
@@ -12,35 +12,35 @@ class Callback:
     """
 
     def message(self, text: str) -> None:
-        """A line for people."""
+        """Print a line of text."""
 
     def proposed(self, trial: Trial) -> None:
-        """A trial was evaluated and announced."""
+        """A trial was proposed, and its costs were evaluated."""
 
     def started(self, trial: Trial) -> None:
-        """Training of a trial begins, or begins again."""
+        """Training of a trial starts or continues."""
 
     def paused(self, trial: Trial) -> None:
-        """A trial has come to a rung, where it waits."""
+        """A trial is paused at a rung."""
 
     def ended(self, trial: Trial) -> None:
-        """A trial is complete or failed, and on disk."""
+        """A trial is complete or failed; its result is on disk."""
 
     def update(self) -> None:
-        """Something may have changed; called about twice a second."""
+        """Refresh displays; called about twice per second."""
 
     def close(self) -> None:
         """The study has ended, or was stopped."""
 
 
 class Callbacks(Callback):
-    """Passes every hook on to several callbacks, in their order."""
+    """Call the hooks of several callbacks, in their order."""
 
     def __init__(self, *callbacks: Callback) -> None:
         self._callbacks = callbacks
         for hook in ("message", "proposed", "started", "paused", "ended", "update", "close"):
             setattr(self, hook, partial(self._each, hook))
 
-    def _each(self, hook: str, *given: str | Trial) -> None:
+    def _each(self, hook: str, *arguments: str | Trial) -> None:
         for callback in self._callbacks:
-            getattr(callback, hook)(*given)
+            getattr(callback, hook)(*arguments)

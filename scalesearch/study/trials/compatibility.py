@@ -1,4 +1,4 @@
-"""Changes of a study file since its study began, and their meaning for its trials."""
+"""Changes of a study file since the study started, and their effect on its trials."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,8 +11,7 @@ from scalesearch.study.trials.trials import Trials
 from scalesearch.train.recipe import fill_defaults
 from scalesearch.train.recipe_space import override_keys
 
-# What changes which candidates are looked for, and not what a trained one is worth: numbers stay
-# comparable.
+# Fields that change the search but not the results of training: values stay comparable.
 SEARCH_FIELDS = {
     "space_hash": "the space",
     "objectives": "the objectives",
@@ -24,14 +23,15 @@ SEARCH_FIELDS = {
     "type": "the type of the study",
     "recipe_space": "the recipe's parameters",
 }
-# What changes what comes of training the same architecture.
+# Fields that change the results of training the same architecture.
 TRAINING_FIELDS = {"seed": "the training seed"}
 
 
 class StudyChangedError(UserError):
-    """A study cannot go on as it was.
+    """A study cannot be resumed because it has changed.
 
-    ``can_fork``: what is finished may be taken over into another one.
+    Attributes:
+        can_fork: whether finished trials can be copied into another study.
     """
 
     code = "study-changed"
@@ -42,56 +42,70 @@ class StudyChangedError(UserError):
 
 
 def check_unchanged(folder: Path, old: StudyMeta, new: StudyMeta) -> None:
-    """Refuses a study that has changed since it began in ``folder``, from ``old`` to ``new``.
+    """Check that a study has not changed since it started.
 
-    Raises Changed.
+    Args:
+        folder: folder of the study.
+        old: facts of the study when it started.
+        new: its facts now.
+
+    Raises:
+        StudyChangedError: it has changed.
     """
-    trained = training_differences(old, new)
-    changed = [*_differing(SEARCH_FIELDS, old, new), *trained]
-    if not trained and _without_searched_keys(old.recipe, old, new) != _without_searched_keys(
+    differences = training_differences(old, new)
+    changed = [*_differing(SEARCH_FIELDS, old, new), *differences]
+    if not differences and _without_searched_keys(old.recipe, old, new) != _without_searched_keys(
             new.recipe, old, new):
-        changed.append("what the recipe measures")
+        changed.append("the measurements of the recipe")
     if not changed:
         return
-    begun = f"{folder}: since this study began, {_join_words(changed)} changed"
+    problem = f"{folder}: since this study started, {_join_words(changed)} changed"
     if new.type != "search":
-        raise StudyChangedError(f"{begun}. Undo that, or start another study with --out")
-    if trained:
-        raise StudyChangedError(f"{begun}, so old and new candidates would not compare. Undo that, "
-                                "or start another study with --out")
-    raise StudyChangedError(f"{begun}. Undo that, or start another study with --out, or go on in "
-                            "another folder with those finished candidates that still count, which "
-                            "changes nothing here: --fork FOLDER", can_fork=True)
+        raise StudyChangedError(f"{problem}. Undo the change, or start another study with --out")
+    if differences:
+        raise StudyChangedError(f"{problem}, so old and new candidates are not comparable. Undo "
+                                "the change, or start another study with --out")
+    raise StudyChangedError(f"{problem}. Undo the change, or start another study with --out, or "
+                            "copy the finished candidates that are still valid into another folder "
+                            "with --fork FOLDER", can_fork=True)
 
 
 def check_references_unchanged(place: Path, trials: Trials,
                                identities: Mapping[str, str | None]) -> None:
-    """Refuses references whose names were trained as something else than ``identities`` (name to
-    identity). Raises Changed."""
+    """Check that each reference still has the architecture and recipe that were trained.
+
+    Args:
+        place: folder of the study.
+        trials: trials of the study.
+        identities: present identity of each reference, by name.
+
+    Raises:
+        StudyChangedError: a reference has changed.
+    """
     for trial in trials.with_origin(Origin.REFERENCE):
-        # nothing may lose what it trains
+        # a reference may be removed unless it is in training
         removed = trial.identity if trial.state != State.PENDING else None
         if identities.get(str(trial.label), removed) == trial.identity:
             continue
-        what = "is another architecture or recipe now" if trial.label in identities else \
-            "is no longer there, and was in training"
-        raise StudyChangedError(f"{place}: since this study began, `{trial.label}` changed: it "
-                                f"{what}. Undo that, give the new one a name of its own, or start "
-                                "another study with --out")
+        change = ("has another architecture or recipe" if trial.label in identities
+                  else "was removed, but is in training")
+        raise StudyChangedError(f"{place}: since this study started, `{trial.label}` changed: it "
+                                f"{change}. Undo the change, give the new reference another name, "
+                                "or start another study with --out")
 
 
 def training_differences(old: StudyMeta, new: StudyMeta) -> list[str]:
-    """Differences that make old trials' numbers incomparable with new ones, in words."""
-    # measured afterwards
-    before, after = (_without_searched_keys({**one.recipe, "measure": None}, old, new)
-                     for one in (old, new))
+    """Describe differences that make the results of old and new trials incomparable."""
+    # `measure` has no effect on training
+    before, after = (_without_searched_keys({**meta.recipe, "measure": None}, old, new)
+                     for meta in (old, new))
     recipe = ["the training recipe"] if before != after else []
     data = ["the data"] if old.data.hash != new.data.hash else []
     teacher = ["the teacher"] if _teacher(old) != _teacher(new) else []
-    # in studies that began before it was written down
-    known = old.processes is not None and new.processes is not None
-    processes = [
-        "the number of processes a trial"] if known and old.processes != new.processes else []
+    # unknown in older studies
+    is_known = old.processes is not None and new.processes is not None
+    processes = (["the number of processes per trial"]
+                 if is_known and old.processes != new.processes else [])
     return recipe + _differing(TRAINING_FIELDS, old, new) + processes + teacher + data
 
 
@@ -100,13 +114,13 @@ def _differing(names: dict[str, str], old: StudyMeta, new: StudyMeta) -> list[st
 
 
 def _without_searched_keys(recipe: Params, *studies: StudyMeta) -> Params:
-    """A recipe without what any of the studies asks."""
+    """Return a recipe without the keys that any of the studies searches."""
     return override_keys(fill_defaults(recipe),
                          {key: None for study in studies for key in study.recipe_space})
 
 
 def _teacher(study: StudyMeta) -> TeacherMeta | None:
-    """A study's teacher, with the fields that recipes have had only since."""
+    """Return the teacher of a study; missing fields of its recipe have their defaults."""
     teacher = study.teacher
     return replace(teacher,
                    recipe=fill_defaults(teacher.recipe)) if teacher and teacher.recipe else teacher

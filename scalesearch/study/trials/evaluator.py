@@ -1,4 +1,4 @@
-"""Evaluation of proposals before any training: their costs and constraints."""
+"""Costs and constraints of proposed candidates, before training."""
 
 import math
 import random
@@ -26,47 +26,52 @@ from scalesearch.study.trials.trial import Params, State, Trial
 from scalesearch.train.recipe_space import EMPTY_RECIPE_SPACE, KEY_PREFIX, RecipeSpace
 
 BUILDABLE_CONSTRAINT = "buildable"
-MAX_CACHED = 2000  # evaluated proposals that are remembered, some ten kilobytes each
-# draws after which a budget that none of them met counts as one that nothing meets
+MAX_CACHED = 2000  # evaluated candidates in the cache, about ten kilobytes each
+# a budget that none of these samples meets counts as infeasible
 MAX_SAMPLES = 2000
-# a slack is a logarithm of a ratio; nothing real is e^50 times a budget, and Optuna wants finite
-# ones
+# Optuna requires finite violations; a violation is the logarithm of a ratio
 MAX_SLACK = 50.0
 
 
 class Limit(Protocol):
-    """A limit of a study: a space's Constraint, or a budget."""
+    """Limit of a study: a constraint of the space, or a budget."""
 
     @property
     def text(self) -> str:
-        """The limit in words; its name."""
+        """Text of the limit, which is its name."""
 
     def violation(self, lookup: Any) -> float:
-        """Zero or less where the constraint holds; log(cost / budget) for a budget."""
+        """Return 0 or less if the limit is met; log(cost / budget) for a budget."""
 
 
 class JointSpace:
-    """Questions of a space and of a recipe, asked together."""
+    """Parameters of a space and of a recipe."""
 
     def __init__(self, space: Any, recipe: RecipeSpace) -> None:
         self.parts = space, recipe
 
     def parameters(self) -> list[tuple[str, Parameter]]:
-        """Every parameter of both."""
-        return [dimension for part in self.parts for dimension in part.parameters()]
+        """Return the parameters of both."""
+        return [parameter for part in self.parts for parameter in part.parameters()]
 
     def resolve(self, choose_value: SuggestFunction) -> ParamValues:
-        """The params of both; what they mean, the evaluator says."""
+        """Return the values of both; the evaluator separates them."""
         architecture, recipe = (part.resolve(choose_value).params for part in self.parts)
         return ParamValues({}, {**architecture, **recipe}, ())
 
 
 class Evaluator:
-    """Evaluates params of ``space``, and of ``recipe`` where that asks anything, by ``limits`` under ``protocol``.
+    """Evaluator of candidates of ``space``, and of ``recipe`` if it has parameters.
+
+    Args:
+        space: search space.
+        protocol: cost protocol.
+        limits: constraints and budgets.
+        recipe: search space of the recipe.
 
     Attributes:
-        searched: asks all params.
-        names: of all constraints, the same for every trial and in the same order.
+        joint_space: parameters of both spaces.
+        constraint_names: names of all constraints, equal for all trials.
     """
 
     def __init__(self, space: Any, protocol: CostProtocol, limits: tuple[Limit, ...],
@@ -81,52 +86,53 @@ class Evaluator:
         self._cache: dict[tuple[tuple[str, str], ...], tuple[Trial, ModelSpec | None]] = {}
 
     def suggest_params(self, trial: Any) -> Any:
-        """All answers where an Optuna trial suggests its parameters: a define-by-run function."""
+        """Return the values that an Optuna trial suggests (a define-by-run function)."""
         return suggest_params(self.joint_space, trial)
 
     def candidate_facts(self, params: Params,
                         objectives: tuple[Objective, ...] = ()) -> CandidateFacts:
-        """Costs, constraints and identity of Optuna's ``params``, exact before training."""
+        """Return exact costs, constraints and identity of Optuna's ``params``."""
         trial = self.evaluate(decode_params(self.joint_space, params).params)
-        values = [None if one.is_measured or not trial.costs else float(trial.costs[one.name])
-                  for one in objectives]
+        values = [None if objective.is_measured or not trial.costs
+                  else float(trial.costs[objective.name]) for objective in objectives]
         return CandidateFacts(values, trial.constraints, trial.identity, bool(trial.costs))
 
     @cached_property
     def feasible_region(self) -> FeasibleRegion:
-        """The part of the space that the limits allow."""
-        of = self.space, self.protocol, self.limits
+        """Candidates that meet the limits."""
+        arguments = self.space, self.protocol, self.limits
         return FeasibleRegion(self.suggest_params, self.candidate_facts,
-                              lambda: ExactFeasibleSampler.of(*of),
-                              lambda: NeighborBatchSampler.of(*of))
+                              lambda: ExactFeasibleSampler.of(*arguments),
+                              lambda: NeighborBatchSampler.of(*arguments))
 
     def evaluate(self, params: Params) -> Trial:
-        """The trial, of no number yet, that ``params`` make: pending or infeasible.
+        """Return a pending or infeasible trial for ``params``, without a number.
 
         Raises:
-            KeyError: a parameter is not among ``params``.
+            KeyError: a parameter is missing.
         """
         trial = replace(self._evaluated(params)[0], params=params)
         try:
             return replace(trial, recipe_params=self.recipe_values(params))
-        except UserError as error:  # values that are each right and do not go together
+        except UserError as error:  # the values cannot be combined
             return replace(trial, state=State.INFEASIBLE, reason=str(error),
                            constraints={**trial.constraints, BUILDABLE_CONSTRAINT: 1.0})
 
     def recipe_values(self, params: Params) -> Params:
-        """Key of the recipe to its value by ``params``.
+        """Return the values of the recipe's keys.
 
-        Raises UserError where no recipe has these together.
+        Raises:
+            UserError: the values cannot be combined.
         """
         return self.recipe.recipe_values(params)
 
     def identity(self, reference: FixedArchitecture) -> str | None:
-        """The identity of a reference's trial."""
+        """Return the identity of a reference."""
         return Trial(-1, State.PENDING, architecture=reference.architecture.id,
                      recipe_params=self.recipe_values(reference.recipe_params)).identity
 
     def architecture(self, params: Params) -> ModelSpec | None:
-        """Architecture of ``params``; None where nothing can be built."""
+        """Return the architecture of ``params``; None if it cannot be built."""
         return self._evaluated(params)[1]
 
     def _evaluated(self, params: Params) -> tuple[Trial, ModelSpec | None]:
@@ -139,73 +145,78 @@ class Evaluator:
         return self._cache[key]
 
     def _evaluate(self, params: Params) -> tuple[Trial, ModelSpec | None]:
-        answers = self.space.resolve(lambda path, parameter: params[path])
+        values = self.space.resolve(lambda path, parameter: params[path])
         try:
-            architecture = self.space.architecture(answers)
+            architecture = self.space.architecture(values)
             return self.evaluate_architecture(architecture, params), architecture
-        except UnbuildableError as error:  # by itself, or as the artifact whose bytes or latency are asked for
+        except UnbuildableError as error:  # or the export format does not support it
             constraints = {name: float(name == BUILDABLE_CONSTRAINT)
                            for name in self.constraint_names}
-            return Trial(-1, State.INFEASIBLE, params=params, config=dict(answers),
+            return Trial(-1, State.INFEASIBLE, params=params, config=dict(values),
                          constraints=constraints, reason=str(error)), None
 
     def evaluate_architecture(self, architecture: ModelSpec, params: Params | None = None) -> Trial:
-        """The trial that ``architecture`` is; without ``params``, one that the space could not have proposed."""
-        price = evaluate_cost(architecture.block, self.protocol.for_candidates(architecture.config))
+        """Return the trial of an architecture; without ``params``, it is outside the space."""
+        protocol = self.protocol.for_candidates(architecture.config)
+        costs = evaluate_cost(architecture.block, protocol)
 
         def lookup(name: str) -> Any:
-            return price[name] if name in COST_NAMES else architecture.config[name]
+            return costs[name] if name in COST_NAMES else architecture.config[name]
 
         constraints = {BUILDABLE_CONSTRAINT: 0.0} | {
             limit.text: max(-MAX_SLACK, min(MAX_SLACK, limit.violation(lookup)))
             for limit in self.limits}
-        missed = [_miss(text, slack) for text, slack in constraints.items() if slack > 0]
-        return Trial(-1, State.INFEASIBLE if missed else State.PENDING, params=params or {},
+        violated = [_describe_violation(text, violation)
+                    for text, violation in constraints.items() if violation > 0]
+        return Trial(-1, State.INFEASIBLE if violated else State.PENDING, params=params or {},
                      is_in_space=params is not None, architecture=architecture.id,
-                     config=dict(architecture.config), costs=flatten_costs(price),
-                     constraints=constraints, reason="; ".join(missed))
+                     config=dict(architecture.config), costs=flatten_costs(costs),
+                     constraints=constraints, reason="; ".join(violated))
 
 
 def flatten_costs(costs: CostBreakdown) -> dict[str, float]:
-    """Every cost of a bill by its full name, such as ``params.total``."""
+    """Return all costs by their full names, such as ``params.total``."""
     return {**costs.values, **costs.load_balance, **costs.latency}
 
 
-def _miss(text: str, slack: float) -> str:
-    """Describes a missed limit.
-
-    By how much is said of costs alone, whose slack is the logarithm of a ratio.
-    """
-    far = f" (by {math.expm1(slack):.1%})" if any(name in text for name in COST_NAMES) else ""
-    return f"not {text}{far}"
+def _describe_violation(text: str, violation: float) -> str:
+    """Describe a violated limit; for costs, with the excess in percent."""
+    is_cost = any(name in text for name in COST_NAMES)
+    return f"not {text}" + (f" (by {math.expm1(violation):.1%})" if is_cost else "")
 
 
 @dataclass(frozen=True)
 class FeasibilityEstimate:
-    """Feasible share of a random sample of the space."""
+    """Feasible share of random samples of the space.
+
+    Attributes:
+        samples: number of samples.
+        feasible: number of feasible samples.
+        violations: number of samples that violate each limit.
+        min_slacks: smallest violation of each limit; log(cost / budget) for a budget.
+    """
 
     samples: int
     feasible: int
-    violations: Mapping[str, int]  # limit to how many miss it
-    # limit to the least slack of any; log(cost / budget) for a budget
+    violations: Mapping[str, int]
     min_slacks: Mapping[str, float]
 
 
 def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAMPLES,
                          max_feasible: int | None = None) -> FeasibilityEstimate:
-    """Counts the feasible among random ``samples``; stops at ``max_feasible``, where given."""
+    """Count feasible candidates among random samples; stop at ``max_feasible`` if it is set."""
     rng = random.Random(seed)
     feasible = 0
-    drawn = 0
-    missed = dict.fromkeys(evaluator.constraint_names, 0)
-    nearest = dict.fromkeys(evaluator.constraint_names, math.inf)
-    while drawn < samples and (max_feasible is None or feasible < max_feasible):
+    n_samples = 0
+    violations = dict.fromkeys(evaluator.constraint_names, 0)
+    min_violations = dict.fromkeys(evaluator.constraint_names, math.inf)
+    while n_samples < samples and (max_feasible is None or feasible < max_feasible):
         params = evaluator.joint_space.resolve(lambda name, parameter: parameter.sample(rng)).params
         trial = evaluator.evaluate(params)
-        drawn = drawn + 1
-        feasible = feasible + trial.is_feasible
-        for name, slack in trial.constraints.items():
-            missed[name] += slack > 0
-            if trial.costs:  # of what cannot be built, no limit is known
-                nearest[name] = min(nearest[name], slack)
-    return FeasibilityEstimate(drawn, feasible, missed, nearest)
+        n_samples += 1
+        feasible += trial.is_feasible
+        for name, violation in trial.constraints.items():
+            violations[name] += violation > 0
+            if trial.costs:  # limits of candidates that cannot be built are unknown
+                min_violations[name] = min(min_violations[name], violation)
+    return FeasibilityEstimate(n_samples, feasible, violations, min_violations)

@@ -1,7 +1,7 @@
-"""Event log of a study: JSON lines, synced before anything acts on them.
+"""Event log of a study: JSON lines that are synced to disk before they have any effect.
 
-Each line says its number and ends with a checksum of what stands before it, so that a line that was
-changed, lost, moved or doubled is noticed.
+Each line contains its number and ends with a checksum, so that changed, lost, moved or duplicated
+lines are detected.
 """
 
 import errno
@@ -21,71 +21,69 @@ CHECKSUM_SUFFIX = b', "crc": "'
 
 
 class EventLog:
-    """The log in ``file``; only the process that owns the study may append."""
+    """Log in ``file``; only the process that owns the study may append."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self._end = (0, 0)  # bytes and lines of the file when it was last appended to
 
     def append(self, event_type: EventType, trial: int, **facts: Any) -> TrialEvent:
-        """Writes one event, synced to the disk, and returns it.
+        """Append an event, sync it to disk, and return it.
 
         Raises:
-            OSError: the disk is gone; the log is left as it was.
-            DiskFull: there is no room; likewise.
+            OSError: the disk failed; the log is unchanged.
+            DiskFullError: the disk is full; the log is unchanged.
         """
         with disk_full_guard(self.file), self.file.open("ab", buffering=0) as file:
             size = file.tell()
             number = 1 + (self._end[1] if size == self._end[0] else len(self.lines()))
             line = encode_event({"line": number, "type": event_type, "trial": trial,
                                  "time": utc_now(), **facts})
-            # as it will be read again: what happens live is what is folded later
+            # parsed from the line, so that live events equal those that are read later
             event = TrialEvent.from_json(line)
             try:
                 if file.write(line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(file.fileno())
             except OSError:
-                os.truncate(self.file, size)  # half a line must not be glued to the next one
+                os.truncate(self.file, size)  # the next line must not follow a partial one
                 raise
             if not size:
-                sync_folder(self.file.parent)  # a new file's name is durable once its folder is
+                sync_folder(self.file.parent)  # so that the name of a new file is durable
         self._end = size + len(line), number
         return event
 
     def __iter__(self) -> Iterator[TrialEvent]:
-        """Every event, in order. Raises UserError at a line that is damaged."""
+        """Iterate over all events. Raises UserError at a damaged line."""
         return (self.read(line, number) for number, line in enumerate(self.lines(), 1))
 
     def read(self, line: bytes, number: int) -> TrialEvent:
-        """The event in line ``number``.
+        """Return the event in line ``number``.
 
-        Raises UserError where it is damaged, or another is due there.
+        Raises:
+            UserError: it is damaged, or has another number.
         """
         try:
             event = decode_event(line)
             if event.line != number:
-                raise ValueError(f"it is numbered {event.line}, so lines were lost, moved or "
-                                 "doubled")
+                raise ValueError(f"its number is {event.line}: lines were lost, moved or "
+                                 "duplicated")
         except ValueError as error:
             raise self.damaged_line_error(number, error) from None
         return event
 
     def damaged_line_error(self, number: int, why: Exception) -> UserError:
-        """The error that names a damaged line, and how to save the rest."""
-        return UserError(f"{self.file}:{number}: a damaged line ({why}). Restore the file, or have "
-                         f"`scalesearch study repair {self.file.parent}` copy what is whole into "
-                         "another folder", code="log-damaged")
+        """Return the error for a damaged line, with the command that saves the other lines."""
+        return UserError(f"{self.file}:{number}: a damaged line ({why}). Restore the file, or copy "
+                         "the intact part into another folder with `scalesearch study repair "
+                         f"{self.file.parent}`", code="log-damaged")
 
     def lines(self, start: int = 0) -> list[bytes]:
-        """Whole lines from byte ``start`` on, with their ends.
-
-        A last one that is cut off is left out.
-        """
+        """Return the complete lines from byte ``start``, with line ends; without a partial one."""
         return list(self.iterate_lines(start))
 
     def iterate_lines(self, start: int = 0) -> Iterator[bytes]:
-        """Goes over :meth:`lines`, of which a long log has more than need to be in memory at once."""
+        """Iterate over :meth:`lines`, without loading the whole log."""
         if not self.file.exists():
             return
         with self.file.open("rb") as file:
@@ -93,7 +91,7 @@ class EventLog:
             yield from (line for line in file if line.endswith(b"\n"))
 
     def repair(self) -> None:
-        """Removes a last line that a crash cut off, and keeps it beside the log."""
+        """Move a last line that a crash truncated to a ``.torn`` file."""
         data = self.file.read_bytes() if self.file.exists() else b""
         whole = data.rfind(b"\n") + 1
         if whole < len(data):
@@ -102,13 +100,13 @@ class EventLog:
 
 
 def encode_event(event: Mapping[str, object]) -> bytes:
-    """The line of an event, with its checksum."""
+    """Return the line of an event, with its checksum."""
     text = json.dumps(event, ensure_ascii=False, allow_nan=False).encode(errors="replace")
     return text[:-1] + CHECKSUM_SUFFIX + b'%08x"}\n' % zlib.crc32(text)
 
 
 def decode_event(line: bytes) -> TrialEvent:
-    """The event of a line. Raises ValueError where it is not as it was written."""
+    """Return the event of a line. Raises ValueError if the line was changed."""
     text, seal, checksum = line.rpartition(CHECKSUM_SUFFIX)
     if not seal or checksum != b'%08x"}\n' % zlib.crc32(text + b"}"):
         raise ValueError("its checksum is wrong")
@@ -116,5 +114,5 @@ def decode_event(line: bytes) -> TrialEvent:
 
 
 def utc_now() -> str:
-    """The time, in UTC, to the millisecond."""
+    """Return the UTC time, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -18,18 +18,20 @@ class StudyPlan:
     """Plan of a driver.
 
     Attributes:
-        trials: candidates to train; references come on top. With rungs, as much compute as so many
-            full trainings
-            take, spent on more candidates.
-        job_template: what every ``job.json`` says.
-        record_fields: what every record says (:attr:`StudyMeta.shared`).
-        attempts: how often a trial whose worker dies is started at most.
-        max_proposals: proposals in a row that bring nothing new, after which the study ends.
-        rungs: where trials pause.
-        seeds: what may be spent on replicates of the front, once the search is over.
-        compute: CPU-seconds that its trials may take in all; None: no limit but ``trials``.
-        stop: when the search ends before that.
-        enqueued: params that are proposed before the sampler is asked.
+        evaluator: evaluates costs and constraints of candidates.
+        objectives: objectives of the study.
+        trials: number of candidates to train, without references. With rungs, the compute of this
+            number of full-budget runs is spent on more candidates.
+        job_template: common fields of every ``job.json``.
+        record_fields: common fields of every record, see :attr:`StudyMeta.record_fields`.
+        references: architectures that are trained in any case.
+        attempts: maximum number of starts of a trial whose worker dies.
+        max_proposals: the study ends after this number of proposals without a new candidate.
+        rungs: rungs at which trials pause.
+        seeds: limits of replicates of the front, after the search.
+        compute: limit of the CPU-seconds of all trials; None for no limit.
+        stop: criterion to end the search earlier.
+        enqueued: params that are proposed before those of the sampler.
     """
 
     evaluator: Evaluator

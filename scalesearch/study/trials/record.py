@@ -1,4 +1,4 @@
-"""A trial's record: everything one needs to believe its numbers, and to make them again."""
+"""Record of a trial: everything that is needed to check and to reproduce its results."""
 
 from collections.abc import Mapping
 from typing import Any, TypedDict
@@ -8,15 +8,16 @@ from scalesearch.tasks import METRICS
 from scalesearch.train.recipe_space import override_keys
 from scalesearch.train.result import Result, package_versions
 
-# packages whose versions a study's records hold beside the trainer's
+# packages whose versions are recorded in addition to those of the trainer
 SEARCH_PACKAGES = ("optuna", "ray")
 
 
 class JobFile(TypedDict, total=False):
-    """What ``job.json`` says: a training, or a teacher's translating or, with ``top``, softening of the training text.
+    """Content of ``job.json``.
 
-    ``rung`` and ``until`` (a share of a full training) are of a trial that pauses; ``job`` and
-    ``of`` of a replicate.
+    A job is a training run, or a distillation run of teachers: with ``top_k``, soft targets,
+    otherwise translations. A trial with rungs has ``rung`` and ``until_share``, a share of a
+    full-budget run. A replicate has ``origin`` and ``original``.
     """
 
     trial: int
@@ -40,7 +41,7 @@ class JobFile(TypedDict, total=False):
 
 
 class Translations(TypedDict):
-    """A teacher's translations of the training text, decoded by ``decoding``."""
+    """Translations of the training text by a teacher."""
 
     pairs: int
     decoding: str
@@ -48,10 +49,10 @@ class Translations(TypedDict):
 
 
 class TeacherFacts(TypedDict, total=False):
-    """A teacher, as the records of its pupils hold it; ``bleu`` by split.
+    """Teacher in the records of its students; ``bleu`` is by split.
 
-    Of several that translate together, ``architecture`` has the ids of all, ``params`` and
-    ``cpu_seconds`` are sums, and ``bleu`` is the mean of what each has alone.
+    For an ensemble, ``architecture`` has the ids of all members, ``params`` and ``cpu_seconds`` are
+    sums, and ``bleu`` is the mean over members.
     """
 
     architecture: str
@@ -66,12 +67,12 @@ class TeacherFacts(TypedDict, total=False):
     top_k: int
 
 
-# what is a number among the metrics
+# metrics that are numbers
 SCORE_NAMES = {name for metric in METRICS for name in (metric, f"test.{metric}")}
 
 
 class Record(TypedDict, total=False):
-    """What is read of ``record.json``, which holds the trial's, the study's and the training's fields side by side."""
+    """Fields of ``record.json`` that are read again; it also holds all fields of the trial."""
 
     trial: int
     state: str
@@ -86,12 +87,12 @@ class Record(TypedDict, total=False):
 
 
 def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) -> dict[str, Any]:
-    """Record of a trained or failed trial: its JSON, its study's, its training's.
+    """Return the record of a complete or failed trial.
 
     Args:
-        trial: as it ended.
-        shared: what all trials of the study share (:attr:`StudyMeta.shared`).
-        result: what training left; None where its worker died.
+        trial: the trial at its end.
+        shared: common fields of the study, see :attr:`StudyMeta.record_fields`.
+        result: result of the training run; None if its worker died.
     """
     training = result.to_json() if result else {}
     for name in ("state", "reason", "params"):  # the trial has its own
@@ -104,7 +105,7 @@ def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) 
 
 
 def data_of(trial: Trial, shared: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Facts of the corpus that ``trial`` learns from: the study's text, in the vocabulary of its own if it has one."""
+    """Return the facts of the corpus of a trial, with the trial's own vocabulary if it has one."""
     data: Mapping[str, Any] = shared.get("data", {})
     vocab = trial.config.get("vocab")
     hashes = data.get("corpora")
@@ -112,18 +113,16 @@ def data_of(trial: Trial, shared: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def describe_teacher_facts(facts: TeacherFacts) -> str:
-    """Describes a teacher in a line: its name, its score, its effort.
-
-    ``facts`` are as in records.
-    """
-    scored = ", ".join(f"{bleu:.1f} on {split}" for split, bleu in facts["bleu"].items())
-    made = facts["translations"]
-    mixed = ", and from the real pairs" if facts["mix"] else ""
-    mixed += f", with its {facts['top_k']} likeliest tokens at every place" if facts.get(
-        "top_k") else ""
-    several = len(facts["seeds"])
-    alone = f" each alone in the mean of {several}" if several > 1 else ""
-    return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scored}{alone} "
-            f"({facts['decoding']}), {facts['cpu_seconds'] / 60:.1f} CPU-minutes; candidates learned "
-            f"from its translations of {made['pairs']:,} sentences ({made['decoding']}, "
-            f"{made['cpu_seconds'] / 60:.1f} CPU-minutes){mixed}.")
+    """Describe a teacher in a line: architecture, scores and compute."""
+    scores = ", ".join(f"{bleu:.1f} ({split})" for split, bleu in facts["bleu"].items())
+    translations = facts["translations"]
+    extras = ", and on the real pairs" if facts["mix"] else ""
+    if facts.get("top_k"):
+        extras += f", with its {facts['top_k']} most probable tokens per position"
+    n_members = len(facts["seeds"])
+    members = f", mean of {n_members} members" if n_members > 1 else ""
+    return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scores}{members} "
+            f"({facts['decoding']}), {facts['cpu_seconds'] / 60:.1f} CPU-minutes; candidates are "
+            f"trained on its translations of {translations['pairs']:,} sentences "
+            f"({translations['decoding']}, {translations['cpu_seconds'] / 60:.1f} CPU-minutes)"
+            f"{extras}.")

@@ -1,18 +1,19 @@
-"""Folder of a study: the truth, from which everything else can be made again.
+"""Folder of a study, from which everything else can be recomputed.
 
 ::
 
     runs/edge/
-      study.json        what the study is: objectives, protocol, space hash, recipe, data, versions; only `seeds`
-                        may change later
-      study.yaml        the study file as it was run, without passwords        space.yaml   the space, in canonical form
-      command.json      which file that was, what options changed in it, and where it was run
-      events.jsonl      every event, appended and synced before anything acts on it
-      forecast.json     what it was expected to take when it began, or when more was asked of it
-      gain.json         what further trainings are expected to bring, as of the latest that ended
-      owner.json        who runs it, with a sign of life, and how it ended; for whoever watches
-      optuna.journal    Optuna's copy, for dashboards; may be deleted
-      teacher/          its training, and under corpus/ its translations, where candidates have one
+      study.json        facts of the study: objectives, protocol, space hash, recipe, data,
+                        versions; only `seeds` may change later
+      study.yaml        the study file, without passwords
+      space.yaml        the space in canonical form
+      command.json      name of the study file, changed options, working directory
+      events.jsonl      all events, synced before they have any effect
+      forecast.json     forecast of its duration at the start, and when trials are added
+      gain.json         expected growth of the hypervolume, after the latest finished trial
+      owner.json        process that runs it, with a heartbeat, and how it ended; for monitors
+      optuna.journal    copy for Optuna dashboards; may be deleted
+      teacher/          training run of the teacher; under corpus/, its translations
       trials/0007-3f…/  architecture.yaml  job.json  checkpoint…  result.json  record.json
       front.csv  all.csv  seeds.csv  bleu-vs-params.svg …
 """
@@ -29,7 +30,14 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFullError, make_folder, read_json, remove_partial_files, write_json, write_text
+from scalesearch.files import (
+    DiskFullError,
+    make_folder,
+    read_json,
+    remove_partial_files,
+    write_json,
+    write_text,
+)
 from scalesearch.study.config.storage_url import mask_passwords
 from scalesearch.study.trials.event_log import EventLog
 from scalesearch.study.trials.record import SCORE_NAMES, Record
@@ -37,21 +45,23 @@ from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import EventType, State, Trial, TrialEvent
 from scalesearch.study.trials.trials import Trials
 
-# Files that the driver alone writes; the others of a trial's folder are its worker's.
+# Files that only the driver writes; workers write the others in the folder of a trial.
 DRIVER_FILES = (".owner", "architecture.yaml", "command.json", "forecast.json", "gain.json",
                  "job.json", "owner.json", "record.json", "space.yaml",
                  "study.json", "study.yaml", "warm.json")
-RESUME_HINT = "What finished is safe; go on with the same command and --resume"
+RESUME_HINT = "Finished trials are saved. Resume with the same command and --resume"
 
 
 class StudyDir:
-    """Reads and writes one study's folder. Only the process that holds :meth:`owned` may write.
+    """Reader and writer of a study folder; only the process inside :meth:`exclusive` may write.
 
     Attributes:
-        log: its events. trials: as they were folded by :meth:`load` and :meth:`append`.
+        meta: facts of the study, after it was read or created.
+        log: event log.
+        trials: trials after the events of :meth:`load` and :meth:`append`.
     """
 
-    meta: StudyMeta  # once looked at, or created
+    meta: StudyMeta
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,25 +69,22 @@ class StudyDir:
         self.trials = Trials()
 
     def exists(self) -> bool:
-        """Whether there is a study here."""
+        """Whether the folder contains a study."""
         return (self.folder / "study.json").is_file()
 
     def has_started(self) -> bool:
-        """Whether anything has happened in it yet.
-
-        A start that was refused leaves nothing to resume.
-        """
-        happened = self.log.file.exists() and self.log.file.stat().st_size > 0
-        return self.exists() and (happened or (self.folder / "teacher").is_dir())
+        """Whether there is anything to resume: an event, or a run of the teacher."""
+        has_events = self.log.file.exists() and self.log.file.stat().st_size > 0
+        return self.exists() and (has_events or (self.folder / "teacher").is_dir())
 
     def create(self, meta: StudyMeta, study: str, space: str) -> None:
-        """Starts a study: ``meta`` last, so that a folder without it was never started."""
+        """Create a study; ``study.json`` is written last, as the mark of a complete start."""
         write_text(self.folder / "study.yaml", mask_passwords(study))
         write_text(self.folder / "space.yaml", space)
         self._write(meta)
 
     def update_meta(self, **changed: Any) -> None:
-        """Has ``study.json`` say something else of some keys."""
+        """Change some keys of ``study.json``."""
         self._write(replace(self.meta, **changed))
 
     def _write(self, meta: StudyMeta) -> None:
@@ -85,11 +92,10 @@ class StudyDir:
         write_json(self.folder / "study.json", meta.to_json())
 
     def load(self) -> "StudyDir":
-        """Reads what is there, without changing anything.
+        """Read facts and events of the study, without any change.
 
         Raises:
-            UserError: no study is here, it is of another format, or its log is damaged before its
-                end.
+            UserError: the study is missing or has another format, or its log is damaged.
         """
         self.read_meta()
         self.trials = Trials()
@@ -98,7 +104,7 @@ class StudyDir:
         return self
 
     def read_event(self, line: bytes) -> tuple[TrialEvent, Trial]:
-        """Takes in the next line of the log. Raises UserError where it is damaged."""
+        """Apply the next line of the log. Raises UserError if it is damaged."""
         number = self.trials.events + 1
         event = self.log.read(line, number)
         try:
@@ -107,14 +113,14 @@ class StudyDir:
             raise self.log.damaged_line_error(number, error) from None
 
     def read_meta(self) -> "StudyDir":
-        """Reads what the study is, and nothing of what has happened in it.
+        """Read only the facts of the study.
 
         Raises:
-            UserError: no study is here, it is damaged, or of another format.
+            UserError: the study is missing, damaged, or has another format.
         """
         if not self.exists():
-            raise UserError(f"{self.folder}: there is no study here (no study.json); start one "
-                            "with `scalesearch study run STUDY.yaml`", code="no-study")
+            raise UserError(f"{self.folder} does not contain a study (study.json is missing); "
+                            "start one with `scalesearch study run STUDY.yaml`", code="no-study")
         try:
             self.meta = StudyMeta.from_json((self.folder / "study.json").read_bytes())
         except UserError as error:
@@ -122,23 +128,20 @@ class StudyDir:
         return self
 
     def append(self, event_type: EventType, trial: int, **facts: Any) -> Trial:
-        """Writes one event, synced to the disk; returns the trial after it.
-
-        See :meth:`EventLog.append`.
-        """
+        """Append an event and return the trial after it, see :meth:`EventLog.append`."""
         return self.trials.apply(self.log.append(event_type, trial, **facts))
 
     def propose(self, trial: Trial) -> Trial:
-        """Announces a new trial."""
+        """Append a new trial."""
         facts = trial.to_json()
         return self.append(EventType.PROPOSED, facts.pop("trial"), **facts)
 
     def trial_folder(self, trial: Trial) -> Path:
-        """Folder of one trained trial."""
+        """Return the folder of a trial."""
         return self.folder / "trials" / trial.folder
 
     def record(self, trial: Trial) -> Record | None:
-        """The record of a finished trial; None where it has none, or its file is damaged."""
+        """Return the record of a finished trial; None if it is missing or damaged."""
         try:
             record = read_json(self.trial_folder(trial) / "record.json", dict)
             msgspec.convert(record, Record)
@@ -151,7 +154,10 @@ class StudyDir:
         return record
 
     def table_rows(self, numbers: Container[int] | None = None) -> list[dict[str, Any]]:
-        """Rows for tables of all trials, or those of ``numbers``: records of ended ones, else the trials' JSON."""
+        """Return table rows of all trials, or of those in ``numbers``.
+
+        A row is the record of a finished trial, or the JSON of another one.
+        """
         ended = (State.COMPLETE, State.FAILED)
         rows = [(self.record(trial) if trial.state in ended else None) or trial.to_json()
                 for trial in self.trials if numbers is None or trial.number in numbers]
@@ -159,10 +165,10 @@ class StudyDir:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Makes this process the study's only owner while inside.
+        """Context in which this process is the only owner of the study.
 
         Raises:
-            UserError: another process owns it, or the folder cannot be written.
+            UserError: another process runs it, or the folder cannot be written.
         """
         lock = FileLock(self.folder / ".owner.lock")
         note = self.folder / ".owner"
@@ -171,7 +177,7 @@ class StudyDir:
             lock.acquire(timeout=0)
         except Timeout:
             owner = note.read_text() if note.is_file() else "another process"
-            raise UserError(f"{self.folder}: {owner} is running this study; only one may at a time",
+            raise UserError(f"{self.folder}: {owner} is already running this study",
                             code="study-running") from None
         except OSError as error:
             raise UserError(f"{self.folder}: cannot be written ({error.strerror}); choose another "
@@ -187,21 +193,21 @@ class StudyDir:
 
 @contextmanager
 def resumable(folder: Path) -> Iterator[None]:
-    """A stretch of the study in ``folder`` that its disk may cut off; the error says how to go on.
+    """Context in which errors of the disk become errors that describe how to resume.
 
     Raises:
-        DiskFull: there is no room.
-        UserError: the disk fails otherwise.
+        DiskFullError: the disk is full.
+        UserError: the disk failed.
     """
     try:
         yield
     except DiskFullError as full:
         text = str(full)
         raise DiskFullError(text if "--resume" in text
-                            else f"{text} with --resume: what finished is safe") from full
+                            else f"{text} with --resume: finished trials are saved") from full
     except (ConnectionError, BrokenPipeError, TimeoutError):
         raise
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        raise UserError(f"{folder}: the study cannot go on: {where}{error.strerror or error}. "
+        raise UserError(f"{folder}: the study cannot continue: {where}{error.strerror or error}. "
                         f"{RESUME_HINT}", code="disk-error") from error

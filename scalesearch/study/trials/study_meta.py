@@ -1,4 +1,4 @@
-"""Meta data of a study: ``study.json``, with which a resumed study must agree."""
+"""Facts of a study in ``study.json``; a resumed study must agree with them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from scalesearch.study.config.sections import SINGLE_SEED, Seeds, WarmStartSpec
 from scalesearch.study.trials.trial import Numbers, Params
 from scalesearch.tasks import EFFICIENCY_METRICS, TASKS
 
-STUDY_FORMAT = 4  # of the study's folder; studies of other formats are refused
+STUDY_FORMAT = 4  # format of study folders; other formats are refused
 
 
 @dataclass(frozen=True)
 class DataFacts:
-    """Text that a study trains on; ``spec`` is what the data file says of it.
+    """Training data of a study.
 
-    Where candidates have vocabularies of their own, ``hash`` is of the text, and ``corpora`` has
-    that of each corpus.
+    Attributes:
+        spec: content of the data file.
+        hash: hash of the corpus; of the text, if candidates have their own vocabularies.
+        corpora: hash of each corpus by vocabulary size, if candidates have their own vocabularies.
     """
 
     name: str
@@ -41,7 +43,7 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class TeacherMeta:
-    """Teacher of a study: its architecture's id, how it translates, and how it is trained where it is not yet."""
+    """Teacher of a study: id of its architecture, decoding, and recipe if the study trains it."""
 
     architecture: str
     beam: int = 5
@@ -54,21 +56,23 @@ class TeacherMeta:
 
 @dataclass(frozen=True)
 class StudyMeta:
-    """Meta data of a study: what it searches, how it trains, by which versions.
+    """Facts of a study: search space, recipe, data, versions.
 
     Attributes:
-        id: made at random when the study began.
+        id: random id.
         created: UTC time, to the millisecond.
-        space_hash: hash of the search space. protocol: of the costs. limits: constraints in words.
-        bounds: cost to the number that a budget allows, for plots.
-        recipe: of every training, but for its ``recipe_space`` (key to what it may be), which have
-            their defaults in it.
-        total_trials: full trainings of the search and references together.
-        sampler: None where nothing is proposed. processes: that share a candidate's updates; None
-            where not known.
-        stopped_at_gain: the gain below which its search ended by itself; None where it has not.
-        type: ``search``, or that of a study of rows; with ``architectures`` (labels), ``base``,
-            ``scaling``, ``excluded``.
+        space_hash: hash of the search space.
+        protocol: cost protocol.
+        recipe: recipe of every run; keys in ``recipe_space`` have their defaults.
+        recipe_space: searched keys of the recipe, with a description of their values.
+        total_trials: full-budget runs of the search and of references.
+        limits: constraints as text.
+        bounds: upper bounds of costs, for plots.
+        sampler: None in studies of fixed architectures.
+        processes: number of processes per run; None if unknown.
+        stopped_at_gain: gain below which the search ended by itself, or None.
+        type: ``search`` or a type of fixed architectures, which have ``architectures`` (labels),
+            ``base``, ``scaling`` and ``excluded``.
     """
 
     id: str
@@ -103,76 +107,80 @@ class StudyMeta:
 
     @cached_property
     def directions(self) -> dict[str, str]:
-        """Objective to ``min`` or ``max``."""
-        return {one.name: one.direction for one in self.objectives}
+        """``min`` or ``max`` by objective."""
+        return {objective.name: objective.direction for objective in self.objectives}
 
     @property
     def task(self) -> str:
-        """Name of the models' task."""
+        """Name of the task."""
         return str(self.data.spec.get("task", "translation"))
 
     @property
     def main_objective(self) -> str:
-        """The objective that orders trials: the main metric, else the first that is measured, else the first."""
-        known = self.main_metric
-        measured = [one.name for one in self.objectives if one.is_measured] or [
-            one.name for one in self.objectives]
-        return known if known in self.directions else measured[0]
+        """Objective by which trials and recipes are ranked.
+
+        This is the main metric if it is an objective; otherwise the first measured objective, or
+        the first objective.
+        """
+        if self.main_metric in self.directions:
+            return self.main_metric
+        measured = [objective.name for objective in self.objectives if objective.is_measured]
+        return measured[0] if measured else self.objectives[0].name
 
     @property
     def main_metric(self) -> str:
-        """The task's main metric, unless the objectives have others alone: then the first of these."""
-        metrics = [one.name
-                   for one in self.objectives
-                   if "." not in one.name and one.name not in EFFICIENCY_METRICS]
+        """Main metric of the task, or the first quality metric if it is not an objective."""
+        metrics = [objective.name for objective in self.objectives
+                   if "." not in objective.name and objective.name not in EFFICIENCY_METRICS]
         main = TASKS[self.task].main_metric
         return main if main in metrics or not metrics else metrics[0]
 
     @property
     def record_fields(self) -> dict[str, object]:
-        """Facts of the study that every record holds."""
+        """Facts of the study in every record."""
         return {"study": self.name, "space_hash": self.space_hash, "protocol": self.protocol,
                 "objectives": self.directions, "recipe": self.recipe, "study_seed": self.seed,
                 "data": asdict(self.data), "teacher": self.teacher and asdict(self.teacher)}
 
     def to_json(self) -> dict[str, object]:
-        """JSON of all fields."""
-        values = {one.name: msgspec.to_builtins(getattr(self, one.name)) for one in fields(self)}
+        """Return JSON of all fields."""
+        values = {field.name: msgspec.to_builtins(getattr(self, field.name))
+                  for field in fields(self)}
         data = {"format": STUDY_FORMAT, **values, "objectives": self.directions,
                 "rungs": values["rungs"] if self.rungs.n_pauses else None,
                 "seeds": values["seeds"] if self.seeds.is_enabled else None}
         return {**data, "crc": _checksum(data)}
 
     def round_trip(self) -> StudyMeta:
-        """Copy of itself as a file gives it back. It compares with one that was read."""
+        """Return a copy that equals one that was written and read."""
         return StudyMeta.from_json(msgspec.json.encode(self.to_json()))
 
     @classmethod
     def from_json(cls, text: bytes) -> StudyMeta:
-        """Reads what :meth:`to_json` wrote.
+        """Read the JSON of :meth:`to_json`.
 
         Raises:
-            UserError: it is of another format, or damaged.
+            UserError: it has another format, or is damaged.
         """
         try:
             data = msgspec.json.decode(text, type=dict)
             if data.get("format") == STUDY_FORMAT:
                 if data.pop("crc", None) != _checksum(data):
                     raise ValueError("its checksum is wrong")
-                ways = msgspec.convert(data["objectives"], dict[str, str])
-                given = {"rungs": NO_RUNGS, "seeds": SINGLE_SEED,
-                         **{key: data[key] for key in ("rungs", "seeds") if data[key]}}
-                objectives = tuple(parse_objective(*one) for one in ways.items())
-                return msgspec.convert({**data, "objectives": objectives, **given}, cls,
+                directions = msgspec.convert(data["objectives"], dict[str, str])
+                objectives = tuple(parse_objective(*item) for item in directions.items())
+                optional = {"rungs": data["rungs"] or NO_RUNGS,
+                            "seeds": data["seeds"] or SINGLE_SEED}
+                return msgspec.convert({**data, "objectives": objectives, **optional}, cls,
                                        from_attributes=True)
         except (ValueError, KeyError, RecursionError) as error:
-            raise UserError(f"study.json is no study's ({error}); the file was changed, or the "
-                            "disk damaged it", code="not-a-study") from None
-        made_by = data.get("versions")
-        version = made_by.get("scalesearch", "unknown") if isinstance(made_by, dict) else "unknown"
-        raise UserError(f"it is a study of format {data.get('format')}, made by another version of "
-                        f"scalesearch; this one reads format {STUDY_FORMAT} only. Read it with the "
-                        f"version that made it ({version}), or start it anew with --out",
+            raise UserError(f"study.json is corrupted: {error}", code="not-a-study") from None
+        versions = data.get("versions")
+        versions = versions if isinstance(versions, dict) else {}
+        version = versions.get("scalesearch", "unknown")
+        raise UserError(f"the study has format {data.get('format')}, but this version of "
+                        f"scalesearch reads only format {STUDY_FORMAT}. Read it with the version "
+                        f"that wrote it ({version}), or run it again with another --out",
                         code="other-format")
 
 

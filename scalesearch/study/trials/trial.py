@@ -1,6 +1,6 @@
-"""A trial: one candidate of a study.
+"""A trial: one candidate of a study, or a replicate of one.
 
-Its JSON is the event, the record and the row; its history is a fold of events.
+Events, records and table rows contain its JSON. Its state is a fold of events.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from scalesearch.train.effort import Effort, Efforts
 
-# of a parameter, as JSON holds it
+# JSON value of a parameter
 Value = bool | int | float | str | list[object] | dict[str, object] | None
 Params = Mapping[str, Value]
 Numbers = Mapping[str, int | float]
@@ -23,12 +23,12 @@ Numbers = Mapping[str, int | float]
 class State(StrEnum):
     """State of a trial."""
 
-    PENDING = "pending"  # to be trained, or in training
+    PENDING = "pending"  # waits for training, or is in training
     PAUSED = "paused"  # at a rung
     COMPLETE = "complete"
     FAILED = "failed"
     INFEASIBLE = "infeasible"
-    # another trial trains, or has trained, the same architecture by the same recipe
+    # another trial has the same architecture and recipe
     DUPLICATE = "duplicate"
 
 
@@ -36,19 +36,19 @@ class Origin(StrEnum):
     """Origin of a trial."""
 
     SAMPLER = "sampler"
-    REFERENCE = "reference"  # named by the study file
-    REPLICATE = "replicate"  # another training of a trial with a further seed; no candidate itself
+    REFERENCE = "reference"  # listed in the study file
+    REPLICATE = "replicate"  # another run of a trial with a further seed; not a candidate
     IMPORTED = "imported"  # trained by another study (warm start)
-    ENQUEUED = "enqueued"  # on another study's front, trained here (warm start)
+    ENQUEUED = "enqueued"  # on the front of another study, trained here (warm start)
 
     @property
     def charged(self) -> bool:
-        """Whether its training is paid from the study's ``trials``."""
+        """Whether its run counts toward the ``trials`` of the study."""
         return self in (Origin.SAMPLER, Origin.ENQUEUED)
 
 
 class EventType(StrEnum):
-    """Kind of an event of the log."""
+    """Type of an event in the log."""
 
     PROPOSED = "proposed"
     STARTED = "started"
@@ -59,10 +59,12 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """Loss of a trial at a rung, in nats a token (a character, if it has its own vocabulary), and its training so far.
+    """Loss of a trial at a rung, and its training so far.
 
-    ``share`` is of a full training; ``seconds`` is wall time and ``cpu_seconds`` CPU time of the
-    updates.
+    Attributes:
+        loss: in nats per token; per character if candidates have their own vocabularies.
+        share: share of a full-budget run.
+        cpu_seconds, seconds: CPU time and wall time of the updates.
     """
 
     loss: float
@@ -75,14 +77,17 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class TrialEvent:
-    """Event of a study's log, of which each kind has some of the fields.
+    """Event of a study's log; each type has some of the fields.
 
     Attributes:
-        trial: its number. time: in UTC. line: number of its line in the log, from 1.
-        proposed_trial: the trial as it was announced. reached: the rung.
-        is_own_fault: of a crash, whether it is the trial's own fault.
-        efforts: of a rung or an end, what the training has taken so far.
-        state, values, reason, wall_seconds: of an end.
+        trial: number of the trial.
+        time: UTC time.
+        line: number of the line in the log, from 1.
+        proposed_trial: the trial, if it is proposed.
+        rung_result: the rung, if one was reached.
+        is_own_fault: whether the trial itself caused a crash.
+        efforts: efforts of the training so far, at a rung or at the end.
+        state, values, reason, wall_seconds: result at the end.
     """
 
     type: EventType
@@ -100,9 +105,10 @@ class TrialEvent:
 
     @classmethod
     def from_json(cls, line: bytes) -> TrialEvent:
-        """Reads a line of the log.
+        """Parse a line of the log.
 
-        Raises ValueError where it is no event, or lacks what its kind has.
+        Raises:
+            ValueError: it is not an event, or a field is missing.
         """
         data = msgspec.json.decode(line)
         event = msgspec.convert(data, cls)
@@ -113,7 +119,7 @@ class TrialEvent:
             case EventType.RUNG:
                 return replace(event, rung_result=msgspec.convert(data, Rung))
             case EventType.ENDED if event.state is None:
-                raise ValueError("it says no state")
+                raise ValueError("the state is missing")
         return event
 
 
@@ -122,31 +128,30 @@ class Trial:
     """Candidate of a study, or a replicate of one.
 
     Attributes:
-        number: counts from 0 in the order of proposal.
-        params: parameter to value; empty for a reference that the space could not propose. Those of
-            the recipe are
-            called ``recipe.lr`` and the like.
-        is_in_space: whether the space could have proposed it.
-        architecture: its id; None where nothing can be built.
-        config: canonical, constants included: what the architecture file would say.
-        recipe_params: value of each key of the recipe that the study asks, such as ``lr``.
-        costs: ``params.total`` and the like to exact numbers; empty where nothing can be built.
-        constraints: limit to how far it is missed (<= 0: met; log(cost / budget) for a budget).
-        values: objective to value, once complete.
-        reason: why it is infeasible or failed.
-        label: what plots call a reference.
+        number: number in the order of proposal, from 0.
+        params: values of the parameters; those of the recipe are named ``recipe.lr`` and so on.
+            Empty for a reference outside the space.
+        is_in_space: whether the space contains the candidate.
+        architecture: id of the architecture; None if it cannot be built.
+        config: canonical configuration, with constants.
+        recipe_params: values of the searched keys of the recipe, such as ``lr``.
+        costs: exact costs by name, such as ``params.total``; empty if it cannot be built.
+        constraints: violation per constraint; 0 or less if it is met; log(cost / budget) for a
+            budget.
+        values: values of the objectives, once complete.
+        reason: reason why it is infeasible or failed.
+        label: name of a reference in plots.
         original: for a duplicate or a replicate, the number of the trial with the same architecture
             and recipe.
-        seed: of a replicate's training; others have the study's.
-        attempts, crashes: how often training was started, and how often its worker died of itself;
-            that Ray died or
-            the disk was full is no fault of the trial's.
-        wall_seconds: from its start to its result: training, validation, decoding.
-        efforts: what each part of its training has taken
-            (:class:`scalesearch.train.effort.TrainingTimer`), up to its last
-            rung or its end.
-        ended_at: UTC time of its end; None also where it was trained by another study.
-        source: of an imported trial, or one taken over by a fork: study, trial, folder.
+        seed: training seed of a replicate; other trials have the seed of the study.
+        attempts: number of starts.
+        crashes: number of times that its worker died by its own fault (not by a full disk or a
+            failure of Ray).
+        wall_seconds: seconds from the start to the result: training, validation and decoding.
+        efforts: efforts of each part of its training, up to the last rung or the end; see
+            :class:`scalesearch.train.effort.TrainingTimer`.
+        ended_at: UTC time of its end; None if it was trained by another study.
+        source: study, trial and folder of an imported trial.
     """
 
     number: int
@@ -173,7 +178,7 @@ class Trial:
     source: Mapping[str, str | int] | None = None
 
     def apply(self, event: TrialEvent) -> Trial:
-        """The trial once ``event`` has happened to it."""
+        """Return the trial after ``event``."""
         match event.type:
             case EventType.STARTED:
                 return replace(self, attempts=self.attempts + 1, state=State.PENDING)
@@ -186,31 +191,32 @@ class Trial:
                 return replace(self, state=event.state, values=event.values, reason=event.reason,
                                wall_seconds=event.wall_seconds, ended_at=event.time or None,
                                efforts=event.efforts or self.efforts)
-        raise ValueError(f"nothing is {event.type} twice")
+        raise ValueError(f"event {event.type} is not possible here")
 
     def to_json(self) -> dict[str, object]:
-        """JSON of all fields; ``trial`` is its number."""
-        data = {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return JSON of all fields; ``trial`` is the number."""
+        data = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"trial": data.pop("number"), **data, "is_feasible": self.is_feasible,
                 "rungs": msgspec.to_builtins(list(self.rungs)),
                 "efforts": msgspec.to_builtins(self.efforts)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Trial:
-        """The trial that :meth:`to_json` wrote, or a ``proposed`` event that holds it.
+        """Read the JSON of :meth:`to_json`, or of a ``proposed`` event.
 
-        Raises ValueError.
+        Raises:
+            ValueError: it is not the JSON of a trial.
         """
         return msgspec.convert({**data, "number": data.get("trial")}, cls)
 
     @property
     def folder(self) -> str:
-        """The name of its folder."""
+        """Name of its folder."""
         return f"{self.number:04d}-{self.architecture}"
 
     @property
     def identity(self) -> str | None:
-        """What is trained: the architecture, and how where the study asks that; None where nothing can be built."""
+        """Id of architecture and searched recipe; None if the architecture cannot be built."""
         if self.architecture is None or not self.recipe_params:
             return self.architecture
         return (f"{self.architecture} "
@@ -218,23 +224,23 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Name for people: its label, or its number; a replicate's seed."""
+        """Name in output: label or number, and the seed of a replicate."""
         if self.origin == Origin.REPLICATE:
             return f"{self.label or self.original}, seed {self.seed}"
         return self.label or str(self.number)
 
     @property
     def is_feasible(self) -> bool:
-        """Whether it meets every limit (a reference is trained even where it does not)."""
-        return all(miss <= 0 for miss in self.constraints.values())
+        """Whether it meets every constraint; references are trained even if they do not."""
+        return all(violation <= 0 for violation in self.constraints.values())
 
     @property
     def is_eligible(self) -> bool:
-        """Whether it may be on the front: complete, feasible, of the space, no replicate."""
+        """Whether it may be on the front: complete, feasible, in the space, not a replicate."""
         return (self.state == State.COMPLETE and self.origin != Origin.REPLICATE
                 and self.is_feasible and self.is_in_space)
 
     @property
     def losses(self) -> tuple[float, ...]:
-        """The validation loss at each rung that it has reached."""
+        """Validation loss at each rung that was reached."""
         return tuple(rung.loss for rung in self.rungs)

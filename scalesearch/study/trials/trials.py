@@ -1,4 +1,7 @@
-"""Trials of a study, folded from its events. The same fold runs live and after a crash."""
+"""Trials of a study, as a fold of its events; the same fold runs live and after a crash.
+
+Compute is measured in full-budget runs: training of one candidate to the end.
+"""
 
 from collections.abc import Iterator
 
@@ -8,10 +11,10 @@ from scalesearch.train.effort import Effort, sum_efforts
 
 
 class Trials:
-    """The trials of a study by number; knows what has been seen.
+    """Trials of a study by number.
 
     Attributes:
-        events: how many were applied.
+        events: number of events that were applied.
     """
 
     def __init__(self) -> None:
@@ -20,17 +23,17 @@ class Trials:
         self._first: dict[str, int] = {}
 
     def apply(self, event: TrialEvent) -> Trial:
-        """Takes in one event and returns the trial as it now is.
+        """Apply an event and return the trial after it.
 
         Raises:
-            ValueError: it is about a trial that was never proposed, or proposes one again.
+            ValueError: the trial was never proposed, or is proposed again.
         """
-        known = self._trials.get(event.trial)
-        if (known is None) != (event.proposed_trial is not None):
-            raise ValueError(f"trial {event.trial} was {'never' if known is None else 'already'} "
-                             "proposed")
-        trial = known.apply(event) if known else event.proposed_trial
-        assert trial is not None, "one of both"
+        previous = self._trials.get(event.trial)
+        if (previous is None) != (event.proposed_trial is not None):
+            raise ValueError(f"trial {event.trial} was "
+                             f"{'never' if previous is None else 'already'} proposed")
+        trial = previous.apply(event) if previous else event.proposed_trial
+        assert trial is not None
         if event.proposed_trial and trial.identity and trial.origin != Origin.REPLICATE \
                 and trial.state in (State.PENDING, State.COMPLETE, State.FAILED):
             self._first.setdefault(trial.identity, trial.number)
@@ -45,7 +48,7 @@ class Trials:
         return len(self._trials)
 
     def __iter__(self) -> Iterator[Trial]:
-        """Goes over a copy, since a screen reads while the driver adds."""
+        """Iterate over a copy, because displays read while the driver adds trials."""
         return iter(list(self._trials.values()))
 
     @property
@@ -54,82 +57,90 @@ class Trials:
         return max(self._trials, default=-1) + 1
 
     def get(self, number: int | None) -> Trial | None:
-        """Trial ``number``, or None where there is none."""
+        """Return trial ``number``, or None."""
         return None if number is None else self._trials.get(number)
 
     def first_with_identity(self, identity: str | None) -> Trial | None:
-        """The trial that trains, or trained, what has this identity."""
+        """Return the first trial with this architecture and recipe that is or was trained."""
         return self.get(self._first.get(identity)) if identity else None
 
     def with_state(self, *states: State) -> list[Trial]:
-        """The trials in any of ``states``, in order."""
+        """Return the trials in any of ``states``, in order."""
         return [trial for trial in self if trial.state in states]
 
     def with_origin(self, *origins: Origin) -> list[Trial]:
-        """The trials of any of ``origins``, in order."""
+        """Return the trials of any of ``origins``, in order."""
         return [trial for trial in self if trial.origin in origins]
 
     def candidates(self) -> list[Trial]:
-        """All trials but replicates, in order."""
+        """Return all trials except replicates, in order."""
         return [trial for trial in self if trial.origin != Origin.REPLICATE]
 
     def replicates(self) -> list[Trial]:
-        """The trainings with further seeds, in order."""
+        """Return the replicates, in order."""
         return self.with_origin(Origin.REPLICATE)
 
     def resolve_duplicate(self, trial: Trial) -> Trial:
-        """The trial whose result counts for ``trial``: itself, or the one that it repeats."""
+        """Return the trial that has the result of ``trial``: itself, or its original."""
         return (self.get(trial.original) if trial.state == State.DUPLICATE else None) or trial
 
     def paused_reference(self) -> Trial | None:
-        """A candidate that waits at a rung and is a reference, too: trained to the end whatever it promises."""
+        """Return a paused trial that is also a reference, and must be trained to the end."""
         outcomes = (self.resolve_duplicate(trial) for trial in self.with_origin(Origin.REFERENCE))
         return next((trial for trial in outcomes if trial.state == State.PAUSED), None)
 
     def full_runs_spent(self, rungs: Rungs) -> float:
-        """Full trainings' worth of compute that the search's trials have taken, or are taking."""
+        """Return the full-budget runs that the trials of the search have taken or are taking."""
         return sum(allocated_full_runs(trial, rungs) for trial in self if trial.origin.charged)
 
     def full_runs_allowed(self, rungs: Rungs, max_full_runs: float, compute: float | None) -> float:
-        """Full trainings' worth that the search may have, of ``max_full_runs`` and of ``compute`` in CPU-seconds.
+        """Return the limit of the search in full-budget runs.
 
-        What is left of the compute goes at the mean pace so far; before anything has been trained
-        nobody knows that.
+        A limit of CPU-seconds is converted by the mean CPU time of the runs so far; before the
+        first run, it has no effect.
+
+        Args:
+            rungs: rungs of the study.
+            max_full_runs: limit in full-budget runs.
+            compute: limit in CPU-seconds, or None.
         """
-        own = [trial
-               for trial in self if trial.origin.charged and trial.source is None and trial.efforts]
-        worth = sum(completed_full_runs(trial, rungs) for trial in own)
-        if compute is None or not worth:
+        trained = [trial for trial in self
+                   if trial.origin.charged and trial.source is None and trial.efforts]
+        n_runs = sum(completed_full_runs(trial, rungs) for trial in trained)
+        if compute is None or not n_runs:
             return max_full_runs
-        spent = sum(one.cpu_seconds
-                    for one in sum_efforts(*(trial.efforts for trial in own)).values())
-        return min(max_full_runs, worth * compute / spent) if spent else max_full_runs
+        efforts = sum_efforts(*(trial.efforts for trial in trained))
+        cpu_seconds = sum(effort.cpu_seconds for effort in efforts.values())
+        if not cpu_seconds:
+            return max_full_runs
+        return min(max_full_runs, n_runs * compute / cpu_seconds)
 
     def efforts(self) -> dict[str, Effort]:
-        """What all trainings of this study have taken up to their last rung or their end."""
+        """Return the sums of the efforts of all runs of this study."""
         return sum_efforts(*(trial.efforts for trial in self if trial.source is None))
 
 
 def completed_full_runs(trial: Trial, rungs: Rungs) -> float:
-    """Full trainings' worth that the efforts of ``trial`` are of: up to its last rung, or its end."""
-    return 1.0 if trial.state == State.COMPLETE else rungs.shares[
-        len(trial.rungs) - 1] if trial.rungs else 0.0
+    """Return the share of a full-budget run at the last rung or the end of ``trial``."""
+    if trial.state == State.COMPLETE:
+        return 1.0
+    return rungs.shares[len(trial.rungs) - 1] if trial.rungs else 0.0
 
 
 def full_run_cpu_seconds(trial: Trial) -> float | None:
-    """CPU-seconds of a full training of ``trial``, by what it took here so far; None where nothing says that."""
+    """Return the CPU-seconds of a full-budget run, extrapolated from the run so far; or None."""
     share = 1.0 if trial.state == State.COMPLETE else trial.rungs[-1].share if trial.rungs else None
-    took = sum(one.cpu_seconds for one in trial.efforts.values())
-    return took / share if share and took and trial.source is None else None
+    cpu_seconds = sum(effort.cpu_seconds for effort in trial.efforts.values())
+    return cpu_seconds / share if share and cpu_seconds and trial.source is None else None
 
 
 def allocated_full_runs(trial: Trial, rungs: Rungs) -> float:
-    """Full trainings' worth of compute that ``trial`` has taken, or is taking."""
+    """Return the share of a full-budget run that ``trial`` has taken or is taking."""
     reached = len(trial.rungs)
     if trial.state == State.COMPLETE:
         return 1.0
     if trial.state == State.PENDING:
         return rungs.shares[min(reached, rungs.n_pauses)]
-    # What failed between rungs is not counted: it takes no one's place.
+    # A failure between rungs does not count: another candidate is trained instead.
     return rungs.shares[reached - 1] if reached and trial.state in (
         State.PAUSED, State.FAILED) else 0.0

@@ -173,7 +173,7 @@ def test_study_killed_during_teacher_training_can_be_resumed(folder):
     assert "UserError" in outputs["again"] and "a study is here already" in outputs["again"]
     assert (
         "Changed" in outputs["other"]
-        and "since this study began, the teacher changed" in outputs["other"]
+        and "since this study started, the teacher changed" in outputs["other"]
     )
 
 
@@ -219,7 +219,7 @@ def test_report_names_the_teacher(folder):
     teacher = records(folder)[0]["teacher"]
     assert results.teacher == teacher
     start = (f"Teacher: {teacher['architecture']}, {teacher['params']:,} params, BLEU "
-             f"{teacher['bleu']['validation']:.1f} on")
+             f"{teacher['bleu']['validation']:.1f} (validation)")
     assert [line for line in results.notes() if line.startswith(start)]
     assert start in outputs_of(folder)["whole"]
 
@@ -227,7 +227,7 @@ def test_report_names_the_teacher(folder):
 @pytest.mark.parametrize("change", ["teacher.beam=1", "teacher=none", "teacher.seed=2"])
 def test_changed_teacher_is_refused(folder, change):
     before = (folder / "found" / "events.jsonl").read_bytes()
-    assert "since this study began, the teacher changed" in run(folder, change, resume=True)
+    assert "since this study started, the teacher changed" in run(folder, change, resume=True)
     assert (folder / "found" / "events.jsonl").read_bytes() == before
 
 
@@ -271,7 +271,7 @@ def test_finished_training_run_is_a_teacher(folder):
     assert record["data"]["name"].endswith("en-de (distilled, mixed)") and record[
         "state"] == "complete"
     assert record["teacher"]["architecture"] == records(folder)[0]["teacher"]["architecture"]
-    assert "and from the real pairs" in output and not (
+    assert "and on the real pairs" in output and not (
         folder / "again" / "teacher" / "result.json").exists()
 
 
@@ -285,7 +285,7 @@ def test_ensemble_is_a_teacher(folder):
     assert facts["architecture"] == " + ".join(
         [alone["architecture"]] * 2) and facts["seeds"] == 2 * alone["seeds"]
     assert facts["params"] == 2 * alone["params"] and facts["bleu"] == alone["bleu"]
-    assert "each alone in the mean of 2" in output
+    assert "mean of 2 members" in output
     # the mean of two equal models is the model
     first, second = ((corpus / "train.de").read_text() for corpus in two)
     assert first == second
@@ -299,7 +299,7 @@ def test_candidates_train_on_soft_targets(folder):
     record, = records(folder, "soft")
     assert record["state"] == "complete" and record["teacher"]["top_k"] == 4
     assert record["data"]["spec"]["soft_targets"] == "soft/teacher/soft/train"
-    assert "its 4 likeliest tokens at every place" in output
+    assert "its 4 most probable tokens per position" in output
     facts = json.loads((folder / "soft" / "teacher" / "soft" / "result.json").read_text())
     assert facts["pairs"] > 60 and facts["top"] == 4 and facts["cpu_seconds"] > 0
     assert running_teacher(StudyDir(folder / "soft").load()).stage == "done"

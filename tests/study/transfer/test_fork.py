@@ -86,7 +86,7 @@ def test_changed_space_is_refused_with_fork_command(call):
     most = sorted(trial.costs["params.total"] for trial in old.trials.with_state(State.COMPLETE))[4]
     change = ("--set", "space.width=20 | 24 | 28 | 32", "--set", f"budget=params.total <= {most}")
     output = call("s.yaml", "--resume", "--trials", "9", *change, status=2)
-    assert "since this study began, the space and the limits changed. Undo that" in output
+    assert "since this study started, the space and the limits changed. Undo" in output
     command = shlex.split(output.strip().splitlines()[-1])
     assert command[:3] == ["scalesearch", "study", "run"] and command[-2:] == ["--fork", "old-2"]
 
@@ -192,7 +192,7 @@ def test_trials_without_new_objective_are_not_imported(call):
     latency = ("--set", "objectives.latency=min", "--trials", "2")
     output = call("s.yaml", "--resume", *latency, status=2)
     assert (
-        "the objectives and what the recipe measures changed" in output and "--fork old-2" in output
+        "the objectives and the measurements of the recipe changed" in output and "--fork old-2" in output
     )
     output = call("s.yaml", *latency, "--fork", "new", status=2)
     assert "nothing can be taken over" in output and "training gave no usable latency" in output
@@ -205,7 +205,7 @@ def test_trials_without_new_objective_are_not_imported(call):
 def test_incomparable_change_cannot_be_forked(call, change, what):
     call("s.yaml", "--trials", "1")
     output = call("s.yaml", "--resume", "--set", change, status=2)
-    assert what in output and "changed, so old and new candidates would not compare" in output
+    assert what in output and "changed, so old and new candidates are not comparable" in output
     assert "start another study with --out" in output and "--fork" not in output
     output = call("s.yaml", "--fork", "new", "--set", change, status=2)
     assert what in output and "its trials cannot be compared" in output and not StudyDir(
@@ -241,7 +241,7 @@ def test_new_field_of_teacher_recipe_changes_nothing(call):
 
 
 def test_invalid_fork_folders_are_refused(call):
-    assert "no study" in call("s.yaml", "--fork", "new", status=2)
+    assert "does not contain a study" in call("s.yaml", "--fork", "new", status=2)
     call("s.yaml", "--trials", "1")
     assert "this is the study's own folder" in call("s.yaml", "--fork", "./old", status=2)
     call("s.yaml", "--trials", "1", "--out", "other")

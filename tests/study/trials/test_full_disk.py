@@ -13,7 +13,7 @@ from scalesearch.study.trials.study_dir import StudyDir, resumable
 from tests.errors import refuses
 from tests.processes import HANG
 from tests.study.engine.test_driver import trained
-from tests.study.engine.test_promotion import RUNGS, passages, work
+from tests.study.engine.test_promotion import RUNGS, rung_shares, work
 from tests.study.fakes import make_driver, make_plan
 
 LIMITED = """
@@ -72,7 +72,7 @@ def test_at_whichever_write_the_disk_is_full_the_study_goes_on_as_the_uninterrup
             disk.left = 7 if (tmp_path / "cut" / "study.json").exists() else 100
     assert stops > 4
     assert state_of(StudyDir(tmp_path / "cut").load().trials) == state_of(whole.trials)
-    assert passages(tmp_path / "cut").keys() == passages(tmp_path / "whole").keys()
+    assert rung_shares(tmp_path / "cut").keys() == rung_shares(tmp_path / "whole").keys()
     assert len(driver.search.study.trials) == len(whole.search.study.trials)
     assert all(trial.crashes == 0 for trial in driver.trials)
 
