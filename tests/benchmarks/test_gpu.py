@@ -98,7 +98,8 @@ def test_a_process_that_has_lost_its_device_gives_way_to_another(kit, monkeypatc
     monkeypatch.setattr(gpu.os, "execv", replaced)
     monkeypatch.setattr(gpu, "broken", lambda device: True)
     monkeypatch.setitem(CHECKS, "causality", made("causality", lambda kit: 1 / 0))
-    given = ["gpu.py", "--quick", "--only", "causality", "one_on_two_devices", "--out",
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    given = ["gpu.py", "--quick", "--only", "causality", "two_on_a_device", "--out",
              str(tmp_path / "out")]
     monkeypatch.setattr(sys, "argv", given)
     with pytest.raises(Away) as again:
@@ -144,20 +145,21 @@ def test_what_is_timed_runs_as_trainings_do(kit):
 
 
 def test_what_cannot_run_says_what_it_needs(kit, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    found = gpu.run(CHECKS["one_on_two_devices"], kit)
-    assert (found["state"], found["why"]) == ("skipped", "needs 2 GPUs, and there are 1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    found = gpu.run(CHECKS["two_on_a_device"], kit)
+    assert (found["state"], found["why"]) == ("skipped", "needs 1 GPU, and there are 0")
 
 
 def test_a_report_has_every_check_and_its_figures(kit, monkeypatch, tmp_path):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(sys, "argv",
-                        ["gpu.py", "--quick", "--only", "causality", "one_on_two_devices", "--out",
+                        ["gpu.py", "--quick", "--only", "causality", "two_on_a_device", "--out",
                          str(tmp_path / "out")])
     with pytest.raises(SystemExit) as ended:
         gpu.main()
     report = json.loads((tmp_path / "out/report.json").read_text("utf-8"))
     assert ended.value.code == 0 and [
-        one["name"] for one in report["checks"]] == ["causality", "one_on_two_devices"]
+        one["name"] for one in report["checks"]] == ["causality", "two_on_a_device"]
     page = (tmp_path / "out/report.md").read_text("utf-8")
     assert "## causality" in page and report["machine"]["torch"] in page
 

@@ -86,7 +86,7 @@ def test_a_dry_run_refuses_a_folder_that_cannot_be(tmp_path):
 def test_many_workers_in_one_process_are_refused_unless_only_the_file_says_so(tmp_path):
     dry = ("run", "quick", "--dry-run", "--out", tmp_path / "new", "--set", "data.pairs=500",
            "--set", "data.vocab=400", "--measure", 0)
-    with refuses("one-worker-only", "--backend ray", "--workers 1", place="workers: 2"):
+    with refuses("one-worker-only", "--backend pool", "--workers 1", place="workers: 2"):
         call(*dry, "--backend", "inprocess", "--workers", 2)
     said = call(*dry, "--backend", "inprocess")
     assert "Learning rates of" in said and "Forecast" not in said

@@ -49,11 +49,6 @@ def test_without_resume_it_is_refused_and_another_recipe_too(folder):
         run("mine", "--resume", "--set", "recipe.steps=4")
 
 
-def test_the_number_of_processes_is_part_of_how_candidates_are_trained(folder):
-    with refuses("study-changed", "processes"):
-        run("mine", "--resume", "--set", "resources.processes_per_trial=2")
-
-
 def test_a_reference_that_the_file_no_longer_has_gets_its_seeds(folder):
     named = "reference: { name: mine, set: { width: 16 } }\n"
     search = (f"space: {{ width: 8 | 16, encoder: {{ heads: 2 }}, decoder: {{ heads: 2 }} "

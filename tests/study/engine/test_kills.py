@@ -16,7 +16,7 @@ from tests.study.kills import (
     DRIVER,
     INPROCESS,
     NODE,
-    PROCESSES,
+    POOL,
     RAY,
     RAYLET,
     STOPPED,
@@ -76,7 +76,7 @@ def test_killed_in_sequence_the_ledger_is_the_uninterrupted_one(tmp_path):
 def test_killed_with_two_workers_the_front_is_the_uninterrupted_one(tmp_path):
     given = (14, 2.0, "random")  # whose proposals do not depend on who ends first
     kinds = {WORKER: 6, DRIVER: 3, ALL: 3}
-    killed = Killed(tmp_path / "killed", plan_of(kinds, PROCESSES, random.Random(SEED)), *given)
+    killed = Killed(tmp_path / "killed", plan_of(kinds, POOL, random.Random(SEED)), *given)
     killed.run()
     mine = check(killed)
     other = whole(tmp_path / "whole", 14, 0.0, "random")
@@ -89,7 +89,7 @@ def test_killed_with_two_workers_the_front_is_the_uninterrupted_one(tmp_path):
 def test_a_few_kills_with_rungs_lose_nothing(tmp_path):
     """What runs by default: the same, of two workers and their driver."""
     killed = Killed(tmp_path / "study",
-                    plan_of({WORKER: 1, "worker stopped": 1, DRIVER: 1, ALL: 1}, PROCESSES,
+                    plan_of({WORKER: 1, "worker stopped": 1, DRIVER: 1, ALL: 1}, POOL,
                             random.Random(3)), 3, 1.0)
     killed.run()
     check(killed)

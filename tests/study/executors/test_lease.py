@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import subprocess
 import sys
 import time
@@ -56,7 +55,7 @@ def test_the_holder_says_who_it_is_and_that_it_lives(folder):
 
     finish_job(folder, work, lease.HeartbeatTiming(interval=0.01))
     owner, = seen
-    assert (owner.pid, owner.attempt) == (os.getpid(), 2)
+    assert owner.pid == os.getpid()
     assert not (folder / lease.LEASE_FILE).exists() and (folder / "result.json").exists()
 
 
@@ -68,7 +67,7 @@ def test_a_second_worker_leaves_the_candidate_to_the_first_and_that_is_no_fault(
     first.stdout.readline()
     with pytest.raises(lease.LeaseHeldError) as error:
         finish_job(folder, fake_result, lease.HeartbeatTiming(lock_timeout=0.0))
-    assert not error.value.was_taken_over and not pickle.loads(pickle.dumps(error.value)).was_taken_over
+    assert "is held by" in str(error.value)
     assert crash_of_error(TrainingJob(3, folder, 2),
                           error.value).cause == CRASH_LOST and crash_of_error(
         TrainingJob(3, folder, 2), OSError()).cause == CRASH_FAULT
@@ -80,7 +79,7 @@ def test_a_second_worker_leaves_the_candidate_to_the_first_and_that_is_no_fault(
 
 def test_a_dead_worker_of_this_machine_is_outlived_at_once_and_one_of_another_after_its_silence(
         folder):
-    dead = {**lease.Lease(folder).content, "pid": 1}
+    dead = {**lease.process_facts(), "pid": 1}
     (folder / lease.LEASE_FILE).write_text(json.dumps(dead))
     clock = Clock()
     lease.wait_for_other_machine(folder, clock.timing())
@@ -95,7 +94,7 @@ def test_a_worker_of_another_machine_that_shows_signs_of_life_keeps_the_candidat
     clock = Clock(lambda: os.utime(folder / lease.LEASE_FILE, (clock.time, clock.time)))
     with pytest.raises(lease.LeaseHeldError) as error:
         finish_job(folder, fake_result, clock.timing())
-    assert not error.value.was_taken_over
+    assert "is held by" in str(error.value)
     assert clock.time == lease.HEARTBEAT_TIMING.lock_timeout and not (folder / "trained").exists()
 
 
@@ -109,7 +108,7 @@ def test_a_worker_that_was_silent_too_long_stops_and_leaves_no_result(folder):
 
     with pytest.raises(lease.LeaseHeldError) as error:
         finish_job(folder, work)
-    assert error.value.was_taken_over
+    assert "taken over" in str(error.value)
     assert not (folder / "result.json").exists() and not (folder / "crash.txt").exists()
     assert lease.read_holder(folder).machine == "other" and json.loads(
         (folder / "progress.json").read_text())["step"] == 1
@@ -134,5 +133,5 @@ def test_what_killed_writers_left_is_swept_by_who_writes_alone(folder, event_stu
 def test_a_result_that_comes_after_another_took_over_is_not_written(folder):
     with pytest.raises(lease.LeaseHeldError) as error:
         finish_job(folder, lambda place, job: foreign(place) or fake_result(place, job))
-    assert error.value.was_taken_over
+    assert "taken over" in str(error.value)
     assert not (folder / "result.json").exists()
