@@ -56,9 +56,9 @@ Conflicts = Iterator[tuple[str, str, str | None]]  # key, message, help
 class Resources:
     """Resources of each worker."""
 
-    cpus_per_trial: float = setting(1.0, "CPUs of a worker", low=0, unit="CPUs",
+    cpus_per_trial: float = setting(1.0, "CPUs of a worker, for Ray", low=0, unit="CPUs",
                                     synonyms=("cpus", "num_cpus", "cpu", "resources_per_trial"))
-    gpus_per_trial: float = setting(0.0, "devices of a worker; a fraction shares one", low=0,
+    gpus_per_trial: float = setting(0.0, "GPUs of a worker; a fraction shares one", low=0,
                                     unit="GPUs", synonyms=("gpus", "num_gpus", "gpu"))
     threads_per_trial: int = setting(1, "threads of each worker", unit="threads", high=MAX_THREADS,
                                      synonyms=("threads", "num_threads"))
@@ -67,7 +67,7 @@ class Resources:
                         "machine; one that a cluster gives (Ray's own is 15) is raised at most",
                         low=0, high=19, synonyms=("niceness",))
     custom: dict[str, float] = setting(
-        {}, "further resources, by the names that a cluster's nodes " "state", read=read_custom,
+        {}, "further resources, by the names in a Ray cluster", read=read_custom,
         expected="a mapping of names to numbers")
     address: str | None = setting(None,
                                   "of a running Ray cluster; `ray: {address: …}` says the same")

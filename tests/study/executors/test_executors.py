@@ -1,5 +1,6 @@
 """Executors: one contract for all; what each worker gets of the machine."""
 
+import json
 import os
 import signal
 import subprocess
@@ -43,9 +44,11 @@ def work(folder):
     if action == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if action == "environment":
-        values = [os.environ.get("OMP_NUM_THREADS"), os.environ.get("CUDA_VISIBLE_DEVICES"),
-                  os.nice(0)]
-        (place / "environment").write_text(repr(values))
+        torch = sys.modules.get("torch")
+        facts = {"threads": os.environ.get("OMP_NUM_THREADS"), "niceness": os.nice(0),
+                 "devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+                 "torch": torch and torch.cuda.is_initialized()}
+        (place / "environment").write_text(json.dumps(facts))
     if action == "wait":
         finish_job(place, lambda *_: wait(place))
     (place / "result.json").write_text(f"{os.getpid()}")
@@ -173,7 +176,8 @@ def test_environment_of_ray_worker(tmp_path):
     try:
         job = make_job(tmp_path, 50, "environment")
         assert run_jobs(runner, [job])[50] == JobDone(job)
-        assert (job.folder / "environment").read_text() == f"['1', '', {os.nice(0)}]"
+        assert json.loads((job.folder / "environment").read_text()) == {
+            "threads": "1", "niceness": os.nice(0), "devices": "", "torch": None}
     finally:
         runner.stop()
 
@@ -184,8 +188,10 @@ def test_environment_of_pool_worker(tmp_path, monkeypatch):
     assert runner.slots == 2
     jobs = [make_job(tmp_path, number, "environment") for number in range(2)]
     run_jobs(runner, jobs)
-    texts = [(job.folder / "environment").read_text() for job in jobs]
-    assert ["'4'" in texts[0], "'7'" in texts[1]] == [True, True]
+    facts = [json.loads((job.folder / "environment").read_text()) for job in jobs]
+    assert [fact["devices"] for fact in facts] == ["4", "7"]
+    # PyTorch is loaded before the processes are forked, and CUDA is not initialized.
+    assert [fact["torch"] for fact in facts] == [False, False]
 
 
 @pytest.mark.parametrize(("visible", "workers", "gpus", "devices"), [
