@@ -6,7 +6,7 @@ Run at the root of a checkout. One study of the tests' space (training is a slee
 with checkpoints), with rungs and two workers; more than fifty kills -9, by process id, of a worker,
 the driver, Ray's raylet, Ray's control service (gcs_server), of a node of a cluster with all that
 runs on it, and of all processes at once; and stops by SIGSTOP for some seconds. Two thirds of them
-are under Ray, the others are under plain worker processes, which start sooner. Every result that
+are under Ray, the others are under the pool of processes. Every result that
 was on disk at a kill must be there unchanged at the end, must be recorded once, and must not have
 been trained again. "Driver down" are drivers that ended though they were not hit; "back after" is
 the time until the log went on, median and most; "orphans gone" that until a dead driver's were.
@@ -23,7 +23,7 @@ from tests.study.kills import (
     CONTROL,
     DRIVER,
     NODE,
-    PROCESSES,
+    POOL,
     RAY,
     RAYLET,
     WORKER,
@@ -36,14 +36,14 @@ from tests.study.kills import (
 BY_RAY = {WORKER: 10, RAYLET: 5, CONTROL: 5, "worker stopped": 10, "driver stopped": 5,
           "raylet stopped": 3, DRIVER: 2, ALL: 2}
 BY_CLUSTER = {NODE: 8, WORKER: 2, DRIVER: 1}
-BY_PROCESSES = {WORKER: 12, "worker stopped": 4, "driver stopped": 2, DRIVER: 5, ALL: 4}
+BY_POOL = {WORKER: 12, "worker stopped": 4, "driver stopped": 2, DRIVER: 5, ALL: 4}
 
 
 def fifty(folder: Path, seed: int) -> Killed:
-    """A study of two workers and rungs, with more than fifty kills under Ray and some under processes ahead of it."""
+    """A study of two workers and rungs, with more than fifty kills under Ray and some under the pool around them."""
     rng = random.Random(seed)
     plain, ray, cluster = (plan_of(kinds, backend, rng) for kinds, backend in (
-        (BY_PROCESSES, PROCESSES), (BY_RAY, RAY), (BY_CLUSTER, CLUSTER)))
+        (BY_POOL, POOL), (BY_RAY, RAY), (BY_CLUSTER, CLUSTER)))
     cut = len(plain) // 2
     return Killed(folder, [*plain[:cut], *ray, *cluster, *plain[cut:]], 34, 3.0, seed=seed)
 

@@ -1,10 +1,12 @@
-"""Find shipped files, and the source from which this package was installed."""
+"""Find shipped files, the source of this installation, and missing optional packages."""
 
 import difflib
 import importlib.util
 import json
 import shlex
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +15,13 @@ from urllib.parse import unquote, urlparse
 from scalesearch.errors import UserError
 
 ARCHITECTURE_FILE = "architecture.yaml"  # in the folder of a trained model
+EXTRA_OF_PACKAGE = {package: extra for extra, packages in {
+    "train": ("torch", "sentencepiece", "sacrebleu", "safetensors"),
+    "study": ("jinja2", "matplotlib", "moocore", "optuna", "ray", "scipy", "tabulate"),
+    "verify": ("fvcore",),
+    "tasks": ("rouge_score",),
+    "export": ("ctranslate2", "onnx", "onnxruntime", "onnxscript"),
+    "huggingface": ("transformers",)}.items() for package in packages}
 
 
 def library_folder(category: str) -> Path:
@@ -74,5 +83,22 @@ def require_packages(*packages: str) -> None:
     """Raise UserError if an optional package is missing."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
-            raise UserError(f"{package} is not installed: {install_command('study')}",
-                            code="package-missing")
+            raise missing_package_error(package)
+
+
+def missing_package_error(package: str) -> UserError:
+    """Return the error for an optional package that is missing, with the command to install it."""
+    return UserError(f"{package} is not installed: {install_command(EXTRA_OF_PACKAGE[package])}",
+                     code="package-missing")
+
+
+@contextmanager
+def import_errors_named() -> Iterator[None]:
+    """Context that replaces the ImportError of an optional package by a UserError."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA_OF_PACKAGE:
+            raise
+        raise missing_package_error(package) from None

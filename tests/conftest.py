@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from scalesearch.study.executors.ray_environment import prepare_environment
 from tests.corpora import write_text
 
 # before PyTorch is loaded, and for every process that tests start
 os.environ["OMP_NUM_THREADS"] = "1"
+prepare_environment(None)  # before a test imports Ray
 # no forecast of studies, except in tests of forecasts
 os.environ["SCALESEARCH_MEASURE"] = "0"
 

@@ -97,10 +97,10 @@ FILES = ("study.json", "command.json", "space.yaml", "events.jsonl",
 MEASURED = {"time", "created", "ended", "id", "crc", "seconds", "cpu_seconds", "wall_seconds",
             "total_seconds", "total_cpu_seconds", "tokens_per_cpu_second", "device", "versions"}
 TOLERANCE = 1e-3  # relative; losses after three updates by other kernels differ by less than 1e-4
-# The quick study with a budget in updates instead of CPU time, in one process: no score depends on
+# The quick study with a budget in updates instead of CPU time, one at a time: no score depends on
 # speed.
 QUICK_STUDY = ({"recipe.steps": 800, "recipe.cpu_minutes": "none"},
-               {"backend": "inprocess", "workers": 1})
+               {"workers": 1})
 
 
 def costs(architecture: Any, settings: Any, exported: bool) -> dict[str, Any]:

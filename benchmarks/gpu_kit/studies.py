@@ -61,8 +61,8 @@ def from_space_to_front(kit: Kit) -> Figures:
 
 @check()
 def two_on_a_device(kit: Kit) -> Figures:
-    """Two candidates share a device through Ray, at the same time."""
-    found = study(kit, "shared", *SHORT, "--set", "recipe.steps=200", "--set", "backend=ray",
+    """Two candidates share a device at the same time."""
+    found = study(kit, "shared", *SHORT, "--set", "recipe.steps=200",
                   "--set", "workers=2", "--set", "resources.gpus_per_trial=0.5")
     events = [json.loads(line)
               for line in (kit.folder / "shared/events.jsonl").read_text().splitlines()]
@@ -71,10 +71,3 @@ def two_on_a_device(kit: Kit) -> Figures:
     if max(began) > min(ended):
         raise Wrong(f"one ended at {min(ended)}, before the other began at {max(began)}")
     return found
-
-
-@check(gpus=2)
-def one_on_two_devices(kit: Kit) -> Figures:
-    """Two processes with a GPU each share a candidate's updates, by NCCL."""
-    return study(kit, "nccl", *SHORT, "--set", "resources.processes_per_trial=2", "--set",
-                 "resources.gpus_per_trial=1", "--set", "backend=ray")

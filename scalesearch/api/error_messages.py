@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from scalesearch.errors import UserError
+from scalesearch.library import import_errors_named
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,7 +26,8 @@ def python_error_messages(**renamed: str) -> Callable[[Callable[P, T]], Callable
         @functools.wraps(call)
         def spoken(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
-                return call(*args, **kwargs)
+                with import_errors_named():
+                    return call(*args, **kwargs)
             except UserError as error:
                 error.message = options_to_arguments(error.message, renamed)
                 error.help = error.help and options_to_arguments(error.help, renamed)

@@ -36,8 +36,7 @@ WEIGHTS_FILE = "model.safetensors"
 @python_error_messages()
 def train(architecture: str | Path | Plain, data: ConfigSource | DataSpec = "builtin",
           recipe: ConfigSource | Recipe = "quick", out: str | Path | None = None, *, seed: int = 1,
-          resume: bool = True, processes: int = 1,
-          report: Callable[[dict[str, Any]], None] | None = None) -> Model:
+          resume: bool = True, report: Callable[[dict[str, Any]], None] | None = None) -> Model:
     """Trains an architecture and scores it; the same call goes on with a training that was interrupted.
 
     Args:
@@ -67,7 +66,7 @@ def train(architecture: str | Path | Plain, data: ConfigSource | DataSpec = "bui
     corpus = load_data(data, how, chosen.vocab)
     with training_bar(open_console(stderr=True)) as bar:
         result = run(chosen, corpus, how, folder, seed=seed, report=report or bar, resume=resume,
-                     processes=processes, open_artifact=artifact_decoder)
+                     open_artifact=artifact_decoder)
     if result.state != "complete":
         raise UserError(f"{folder}: {result.reason}", code="training-failed")
     return Model(folder)

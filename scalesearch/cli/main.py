@@ -12,6 +12,7 @@ import click
 
 from scalesearch import __version__
 from scalesearch.errors import UserError
+from scalesearch.library import import_errors_named
 from scalesearch.signals import SignalInterrupt, interrupt_on_signal
 from scalesearch.terminal import escape_control_characters
 
@@ -100,7 +101,7 @@ def main() -> None:
     # Skip the last garbage collection: it takes a fifth of the time of a report.
     atexit.register(gc.freeze)
     try:
-        with interrupt_on_signal():
+        with interrupt_on_signal(), import_errors_named():
             sys.exit(app(prog_name="scalesearch", standalone_mode=False))
     except click.ClickException as error:
         error.show()

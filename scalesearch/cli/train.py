@@ -46,13 +46,10 @@ DESCRIPTION_FILES = ("architecture.yaml", "tokenizer.model", "recipe.json", "dat
 @click.option("--out", required=True, type=OutputPath(is_folder=True),
               help="Output folder.")
 @seed_option(1, "Random seed for initialization, batch order and dropout.")
-@click.option("--processes", default=1, show_default=True, type=click.IntRange(1),
-              help="Number of processes for data-parallel training, on CPU or with one GPU each. "
-              "They share the cores.")
 @click.option("--resume", is_flag=True, help="Resume the training run in the output folder.")
 @json_option
 def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str, out: Path,
-            seed: int, processes: int, resume: bool, as_json: bool) -> None:
+            seed: int, resume: bool, as_json: bool) -> None:
     """Train the architecture in the file ARCHITECTURE, and score it.
 
     ARCHITECTURE is a file or a built-in architecture, such as transformer. Ctrl-C (exit status 130)
@@ -70,21 +67,17 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     _check_folder(out, resume)
     from scalesearch.export.scoring import artifact_decoder, check_decoder
     from scalesearch.train import train
-    from scalesearch.train.parallel.team import ProcessLostError
 
     check_decoder(training_recipe, model_spec.block)
     console = open_console(stderr=as_json)
     corpus = load_data(data, training_recipe, model_spec.vocab)
     if resume:
-        _check_same_run(model_spec, corpus, training_recipe, seed, processes, out)
+        _check_same_run(model_spec, corpus, training_recipe, seed, out)
     _print_header(console, model_spec.id, corpus, training_recipe, out)
     try:
         with training_bar(console) as report:
             result = train(model_spec, corpus, training_recipe, out, seed=seed, report=report,
-                           resume=resume, processes=processes, open_artifact=artifact_decoder)
-    except ProcessLostError as error:
-        click.echo(escape_control_characters(f"{error}; resume with --resume"), err=True)
-        raise SystemExit(1) from None
+                           resume=resume, open_artifact=artifact_decoder)
     except SignalInterrupt as interrupt:
         click.echo(escape_control_characters(interrupt), err=True)
         raise SystemExit(interrupt.status) from None
@@ -114,7 +107,7 @@ def _check_folder(out: Path, resume: bool) -> None:
 
 
 def _check_same_run(model_spec: ModelSpec, corpus: Corpus, recipe: Recipe, seed: int,
-                    processes: int, out: Path) -> None:
+                    out: Path) -> None:
     """Raise a UserError if the training run in ``out`` has other settings."""
     from scalesearch.train import Result, checkpoint
 
@@ -123,7 +116,7 @@ def _check_same_run(model_spec: ModelSpec, corpus: Corpus, recipe: Recipe, seed:
         return
     state = checkpoint.load_state(out)
     if state is not None:
-        identity = checkpoint.run_identity(model_spec, corpus, recipe, seed, processes)
+        identity = checkpoint.run_identity(model_spec, corpus, recipe, seed)
         checkpoint.check_identity(state["identity"], identity, out)
 
 

@@ -15,8 +15,7 @@ from scalesearch.blocks.core import Block, iterate_cost_lines
 from scalesearch.blocks.norms import LayerNorm
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.cost.breakdown import work_steps
-from scalesearch.errors import UserError
-from scalesearch.library import install_command
+from scalesearch.library import import_errors_named
 from scalesearch.nn.build import build_model
 from scalesearch.nn.model import Seq2SeqModel
 
@@ -95,11 +94,8 @@ def fvcore_macs(model: Seq2SeqModel, inputs: tuple[Tensor, ...]) -> int:
     Raises:
         UserError: fvcore is not installed.
     """
-    try:
+    with import_errors_named():
         from fvcore.nn import FlopCountAnalysis
-    except ImportError as error:
-        raise UserError(f"fvcore is not installed: {install_command('verify')}",
-                        code="package-missing") from error
     model.set_attention("products")
     analysis = FlopCountAnalysis(
         model, inputs).unsupported_ops_warnings(False).uncalled_modules_warnings(False)

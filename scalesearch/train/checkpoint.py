@@ -48,14 +48,13 @@ UNHASHED_DATA_KEYS = ("task", "tokenized", "comet")
 DESCRIPTION_FILES = (ARCHITECTURE_FILE, TOKENIZER_FILE, RECIPE_FILE, DATA_FILE)
 
 
-def run_identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int,
-                 processes: int = 1) -> dict[str, Any]:
+def run_identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int) -> dict[str, Any]:
     """Return the settings that must not change when a run is resumed."""
     recipe_keys = {key: value
                    for key, value in recipe.to_json().items() if key not in RESUME_FREE_KEYS}
     data_keys = {key: getattr(corpus.spec, key) for key in UNHASHED_DATA_KEYS}
     return {"architecture": architecture.id, "data": corpus.content_hash, "seed": seed,
-            "processes": processes, **data_keys, **recipe_keys}
+            "processes": Result.processes, **data_keys, **recipe_keys}
 
 
 def finished_run_identity(result: Result, directory: Path) -> dict[str, Any]:

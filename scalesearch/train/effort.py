@@ -65,12 +65,8 @@ class TrainingTimer:
             yield
         finally:
             duration = self._read_time() - start
-            self.add_effort(name, duration)
+            self._spent[name] += duration
             self._start += duration
-
-    def add_effort(self, name: str, effort: Effort) -> None:
-        """Add the effort of another process."""
-        self._spent[name] += effort
 
     def efforts(self) -> dict[str, Effort]:
         """Return the effort of each part so far."""
@@ -79,4 +75,4 @@ class TrainingTimer:
     def restore(self, efforts: Mapping[str, Sequence[float]]) -> None:
         """Add the wall-clock and CPU seconds of an earlier process, by part."""
         for part, seconds in efforts.items():
-            self.add_effort(part, Effort(*seconds))
+            self._spent[part] += Effort(*seconds)

@@ -16,7 +16,7 @@ from scalesearch.data import BatchStream, Corpus, retokenize
 from scalesearch.signals import StopRequest
 from scalesearch.tasks import TASKS
 from scalesearch.train import checkpoint
-from scalesearch.train.effort import UPDATES, VALIDATION, Effort, TrainingTimer
+from scalesearch.train.effort import UPDATES, VALIDATION, TrainingTimer
 from scalesearch.train.hardware import TrainingFailedError
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.scoring.evaluate import (
@@ -178,7 +178,6 @@ class TrainingRun:
             with self.timer.measure_part(UPDATES):
                 self._update()
         finally:
-            self.timer.add_effort(UPDATES, Effort(cpu_seconds=self.engine.follower_seconds()))
             self._update_budget_times()
 
     def _update_budget_times(self) -> None:

@@ -43,15 +43,15 @@ class Result:
             validation_loss_per_char, and bleu or the main metric of another task (greedy; None
             unless requested).
         steps, tokens: updates, and target tokens without padding.
-        seconds, cpu_seconds: wall-clock and CPU time (of all processes) of updates, which budgets
-            count.
+        seconds, cpu_seconds: wall-clock and CPU time of updates, which budgets count.
         total_seconds, total_cpu_seconds: including validation, decoding and saving.
         efforts: wall-clock and CPU time by part; see :class:`.effort.TrainingTimer`. They add up to
             the total.
         tokens_per_cpu_second: target tokens per CPU-second of updates.
         stop_reason: ``budget`` or ``patience``.
         notes: events during training, such as a batch that was split because memory ran out.
-        processes: number of processes that shared each update.
+        processes: number of processes that shared each update. Earlier versions allowed more
+            than one; such runs are not resumed.
     """
 
     state: str

@@ -44,12 +44,11 @@ def protocol_lines(result: Result) -> list[str]:
     lines = [" · ".join([*decoding, f"weights: {metrics['weights']}", *signatures])]
     lines += [f"{key}: {metrics[f'{key}_protocol']}"
               for key in ("latency", "memory") if key in metrics]
-    device = result.device if result.processes == 1 else f"{result.processes} x {result.device}"
     lines.append(f"{result.n_params:,} params · {result.steps:,} updates, {result.tokens:,} target "
                  f"tokens in {format_duration(result.cpu_seconds)} CPU "
                  f"({result.tokens_per_cpu_second:,.0f} tokens per CPU-second), "
                  f"{format_duration(result.total_seconds)} with scoring · {result.dtype} on "
-                 f"{device} · seed {result.seed}")
+                 f"{result.device} · seed {result.seed}")
     if metrics["synthetic"]:
         lines.append("synthetic corpus: the score compares architectures, nothing else")
     return lines

@@ -17,8 +17,6 @@ from scalesearch.train.effort import Effort, TrainingTimer
 from scalesearch.train.finish import OpenArtifact, finish
 from scalesearch.train.hardware import Hardware, TrainingFailedError, is_out_of_memory
 from scalesearch.train.loop import ReportFunction, TrainingRun
-from scalesearch.train.parallel.gradients import build_leader, run_follower
-from scalesearch.train.parallel.team import Team, local_team
 from scalesearch.train.recipe import DECODE_WITH_MODEL, Recipe, check_compatible, check_model_type
 from scalesearch.train.result import RESULT_FILE, Result, package_versions
 from scalesearch.train.scoring import proxies as zero_cost
@@ -29,8 +27,7 @@ from scalesearch.train.updates.engine import Engine, build_initial_model
 
 def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | str, seed: int = 1,
           report: ReportFunction | None = None, resume: bool = True, until_share: float = 1.0,
-          processes: int = 1, team: Team | None = None, with_proxies: bool = False,
-          open_artifact: OpenArtifact | None = None) -> Result:
+          with_proxies: bool = False, open_artifact: OpenArtifact | None = None) -> Result:
     """Train and score an architecture; write all files to ``directory``.
 
     With ``resume``, a complete result in ``directory`` is returned unchanged, and an interrupted
@@ -46,12 +43,6 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
         until_share: share of the budget after which to pause. The state is saved, and a call with a
             larger share
             continues.
-        processes: number of processes on this machine that share each update, on CPUs or with one
-            GPU each. The
-            sentences of an update do not depend on it; without dropout the losses do not either, up
-            to rounding.
-        team: running processes that this process leads; the others call
-            :func:`parallel.gradients.run_follower`.
         with_proxies: also compute zero-cost proxies of the initial weights; see
             :func:`.proxies.compute_proxies`.
         open_artifact: opens the exported model of ``decode_with``; see
@@ -68,7 +59,6 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
             task needs another
             model type or a package that is not installed.
         DiskFullError: a checkpoint or a result cannot be written; the last checkpoint is kept.
-        ProcessLostError: another process ended; the last checkpoint is kept.
         SignalInterrupt: Ctrl-C or SIGTERM, after saving; a complete result is on disk.
     """
     folder = Path(directory)
@@ -76,8 +66,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     timer = TrainingTimer()
     _check_compatible(architecture, corpus, recipe, open_artifact)
     earlier_result = Result.read(folder) if resume else None
-    processes = team.size if team else processes
-    identity = checkpoint.run_identity(architecture, corpus, recipe, seed, processes)
+    identity = checkpoint.run_identity(architecture, corpus, recipe, seed)
     if earlier_result is not None and earlier_result.state == "complete":
         checkpoint.check_identity(checkpoint.finished_run_identity(earlier_result, folder),
                                   identity, folder)
@@ -85,11 +74,9 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     hardware = Hardware.from_recipe(recipe)
     result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed,
                     recipe=recipe.to_json(), corpus_hash=corpus.content_hash,
-                    architecture_id=architecture.id, versions=package_versions(),
-                    processes=processes)
+                    architecture_id=architecture.id, versions=package_versions())
     checkpoint.write_description(folder, architecture, corpus, recipe)
-    with (deferred_signals() as stop_signal,
-          _process_team(processes, team, recipe, hardware) as members, _record_failures(result)):
+    with deferred_signals() as stop_signal, _record_failures(result):
         model = build_initial_model(architecture.block, corpus.tokenizer.vocab_size, recipe, seed)
         result.n_params = sum(weight.numel() for weight in model.parameters())
         _check_soft_targets(model, corpus)
@@ -97,7 +84,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
         check_causality(model, corpus.tokenizer.vocab_size)
         proxies = ({"proxies": zero_cost.compute_proxies(model, corpus, hardware.device)}
                    if with_proxies else {})
-        engine = _build_engine(model, architecture, corpus, recipe, seed, hardware, members)
+        engine = Engine(model.to(hardware.device).train(), recipe, hardware)
         run = TrainingRun(engine, corpus, recipe, folder, seed, stop_signal, report_event, timer)
         run.identity = identity
         _train_and_score(run, resume, result, until_share, open_artifact)
@@ -165,29 +152,6 @@ def _check_soft_targets(model: Any, corpus: Corpus) -> None:
             output.bands()) > 1:
         raise TrainingFailedError("soft targets need a single softmax over the vocabulary, and "
                                   "this model has several bands (adaptive softmax)")
-
-
-def _build_engine(model: Any, architecture: Any, corpus: Corpus, recipe: Recipe, seed: int,
-                  hardware: Hardware, team: Team | None) -> Engine:
-    model = model.to(hardware.device).train()
-    if team is None:
-        return Engine(model, recipe, hardware)
-    return build_leader(model, architecture, corpus.tokenizer.vocab_size, recipe, seed, hardware,
-                        team)
-
-
-@contextmanager
-def _process_team(processes: int, team: Team | None, recipe: Recipe,
-                  hardware: Hardware) -> Iterator[Team | None]:
-    """Context with the team that shares updates; None for one process."""
-    if team is not None or processes == 1:
-        yield team
-        return
-    if processes < 1:
-        raise UserError(f"processes: expected at least 1, not {processes}", code="below-one")
-    with local_team(processes, hardware.device.type == "cuda", recipe.threads,
-                    run_follower) as new_team:
-        yield new_team
 
 
 def _train_and_score(run: TrainingRun, resume: bool, result: Result, until_share: float,

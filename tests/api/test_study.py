@@ -67,7 +67,7 @@ def test_settings_come_over_the_file(text_folder):
     assert (study.spec.recipe.steps, study.spec.trials, study.folder.name) == (9, 5, "elsewhere")
     assert "not begun" in repr(study) and "bleu max" in study._repr_html_()
     with refuses("one-worker-only"):
-        ss.study(KEYS, workers=2)
+        ss.study(KEYS, backend="inprocess", workers=2)
 
 
 def test_frames_know_their_units(study):

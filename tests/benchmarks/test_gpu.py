@@ -100,7 +100,8 @@ def test_process_with_broken_device_is_replaced(kit, monkeypatch, tmp_path):
     monkeypatch.setattr(gpu.os, "execv", replaced)
     monkeypatch.setattr(gpu, "broken", lambda device: True)
     monkeypatch.setitem(CHECKS, "causality", make_check("causality", lambda kit: 1 / 0))
-    arguments = ["gpu.py", "--quick", "--only", "causality", "one_on_two_devices", "--out",
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    arguments = ["gpu.py", "--quick", "--only", "causality", "two_on_a_device", "--out",
              str(tmp_path / "out")]
     monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(Away) as again:
@@ -146,20 +147,21 @@ def test_timed_engine_uses_kernel_of_training(kit):
 
 
 def test_skipped_check_reports_requirements(kit, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    result = gpu.run(CHECKS["one_on_two_devices"], kit)
-    assert (result["state"], result["why"]) == ("skipped", "needs 2 GPUs, and there are 1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    result = gpu.run(CHECKS["two_on_a_device"], kit)
+    assert (result["state"], result["why"]) == ("skipped", "needs 1 GPU, and there are 0")
 
 
 def test_report_has_all_checks_and_figures(kit, monkeypatch, tmp_path):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(sys, "argv",
-                        ["gpu.py", "--quick", "--only", "causality", "one_on_two_devices", "--out",
+                        ["gpu.py", "--quick", "--only", "causality", "two_on_a_device", "--out",
                          str(tmp_path / "out")])
     with pytest.raises(SystemExit) as ended:
         gpu.main()
     report = json.loads((tmp_path / "out/report.json").read_text("utf-8"))
     assert ended.value.code == 0 and [
-        check["name"] for check in report["checks"]] == ["causality", "one_on_two_devices"]
+        check["name"] for check in report["checks"]] == ["causality", "two_on_a_device"]
     page = (tmp_path / "out/report.md").read_text("utf-8")
     assert "## causality" in page and report["machine"]["torch"] in page
 

@@ -84,15 +84,12 @@ def learned(out: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("processes", "number"),
-                         [("1", signal.SIGINT), ("2", signal.SIGTERM), ("2", signal.SIGINT)])
-def test_resumed_run_equals_uninterrupted_run(
-        text, tmp_path, processes, number) -> None:
-    several = ("--processes", processes)
-    assert ended(start(text, tmp_path / "whole", *several)) == (0, "")
-    stopped(text, tmp_path / "parts", *several, number=number)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_resumed_run_equals_uninterrupted_run(text, tmp_path, number) -> None:
+    assert ended(start(text, tmp_path / "whole")) == (0, "")
+    stopped(text, tmp_path / "parts", number=number)
     assert not (tmp_path / "parts" / "result.json").exists()
-    assert ended(start(text, tmp_path / "parts", *several, "--resume")) == (0, "")
+    assert ended(start(text, tmp_path / "parts", "--resume")) == (0, "")
     assert learned(tmp_path / "parts") == learned(tmp_path / "whole")
 
 

@@ -22,8 +22,7 @@ from pathlib import Path
 
 from scalesearch.schedule.rungs import NO_RUNGS, Rungs
 from scalesearch.study.config.sections import Resources
-from scalesearch.study.executors import lease
-from scalesearch.study.executors.base import JobCrashed, JobDone, Runner
+from scalesearch.study.executors import lease, local
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import EventType, State
 from tests.processes import HANG
@@ -41,7 +40,7 @@ NODE = "a node"
 STOPPED = {"worker stopped": WORKER, "driver stopped": DRIVER, "raylet stopped": RAYLET}
 RAY = "ray"
 CLUSTER = "cluster"
-PROCESSES = "processes"
+POOL = "pool"
 INPROCESS = "inprocess"
 STOP = (1.0, 8.0)  # seconds
 SMALL = {"object_store_memory": 80 * 2**20, "include_dashboard": False}
@@ -49,50 +48,11 @@ SMALL = {"object_store_memory": 80 * 2**20, "include_dashboard": False}
 AGENTS = ("ray::DashboardA", "ray::RuntimeEnv")
 
 
-class ProcessRunner(Runner):
-    """Two workers that are processes, and outlive a driver that is killed."""
-
-    slots = 2
-
-    def __init__(self):
-        self._running = {}
-
-    def submit(self, job):
-        command = [sys.executable, "-m", "tests.study.slow_work", str(job.folder)]
-        self._running[subprocess.Popen(command, stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.DEVNULL)] = job
-
-    def poll(self, timeout):
-        until = time.monotonic() + timeout
-        ended = []
-        while self._running and not ended and time.monotonic() < until:
-            ended = [process for process in self._running if process.poll() is not None]
-            time.sleep(0.005)
-        return [self._end(process) for process in ended]
-
-    def stop(self, grace=10.0):
-        for process in self._running:
-            process.kill()
-            process.wait()
-        self._running.clear()
-
-    def _end(self, process):
-        job = self._running.pop(process)
-        return JobDone(job) if process.returncode == 0 else JobCrashed(
-            job, "exit status " f"{process.returncode}")
-
-
 def make_runner(backend):
-    """Whoever trains slowly."""
+    """Return the executor of a driver; a name such as ``cluster@HOST:PORT`` has Ray's address."""
     name, _, address = backend.partition("@")
-    if name in (RAY, CLUSTER):
-        from scalesearch.study.executors.ray import RayRunner
-
-        return RayRunner(slow_work.work, 2,
-                         Resources(address=address or None, cpus_per_trial=1 if address else 0.5))
-    from scalesearch.study.executors.local import InProcessRunner
-
-    return ProcessRunner() if backend == PROCESSES else InProcessRunner(slow_work.work)
+    resources = Resources(address=address or None, cpus_per_trial=1 if address else 0.5)
+    return local.make_runner(RAY if name == CLUSTER else name, 2, resources, slow_work.work)
 
 
 def driver_of(folder, backend, trials, seconds, kind):
@@ -120,7 +80,7 @@ class Kill:
         found: the last event before it, and how many candidates were in training.
         back: seconds until the log went on.
         down: whether the driver ended by it, though it was not hit.
-        orphans: seconds that processes of a driver that was killed under Ray went on for.
+        orphans: seconds that processes of a driver that was killed went on for.
     """
 
     kind: str
@@ -242,7 +202,7 @@ class Killed:
         self.kills.append(kill)
         if kind in (DRIVER, ALL):
             self.process.wait()
-            kill.orphans = self._orphans(mine) if backend == RAY else None
+            kill.orphans = self._orphans(mine) if backend in (RAY, POOL) else None
         self._back = (kill, before)
 
     def _wait(self, kind, backend):

@@ -1,19 +1,48 @@
-"""Figures of the code for a repository of three files."""
+"""Figures of the code, for a repository of three files."""
 
-from tools.figures import figures
+from tools.figures import measure
 
 FILES = {
-    "scalesearch/study/loop.py": "from typing import Any\n\n\ndef run(plan: dict[str, Any]) -> None:\n    pass\n",
-    "scalesearch/study/config/reader.py": "def read(text):\n    facts: Mapping[str, Any] = {}\n    return facts\n",
-    "tests/test_loop.py": "def test_it():\n    with pytest.raises(UserError, match='wrong'):\n        run(1)\n\n"
-    "def test_code():\n    with pytest.raises(UserError) as info:\n        run(1)\n",
+    "scalesearch/study/loop.py": """from typing import Any
+
+# A comment.
+
+def run(plan: dict[str, Any], callback: Any) -> None:
+    \"\"\"Run.
+
+    A docstring of three lines.
+    \"\"\"
+    _step(plan)
+
+
+def _step(plan):
+    pass
+""",
+    "scalesearch/study/config/reader.py": """def read(text):
+    values: Mapping[str, Any] = {}
+    return values
+""",
+    "tests/test_loop.py": """def test_run():
+    with pytest.raises(UserError, match='wrong'):
+        run(1)
+
+def test_code():
+    with pytest.raises(UserError) as info:
+        run(1)
+""",
 }
 
 
-def test_figures_of_a_small_repository():
-    counts = figures(FILES)
-    assert (counts["lines of the package"], counts["– study"], counts["files of the package"]) == (
-        "8", "8", "2")
-    assert counts["`dict[str, Any]`, `Mapping[str, Any]` in study"] == "2"
-    assert counts["longest function, lines"] == "3 (study/config/reader.py:read)"
-    assert (counts["`raises` that match prose"], counts["test functions"]) == ("1", "2")
+def test_figures_of_small_repository():
+    figures = measure(FILES)
+    assert figures["package: lines"] == "17"
+    assert figures["package: lines of code"] == "8"
+    assert figures["tests: lines of code"] == "6"
+    assert figures["test functions"] == "2"
+    assert figures["files under 60 lines"] == "2"
+    assert figures["private functions called once"] == "1"
+    assert figures["parameters of type `Any`"] == "1"
+    assert figures["`dict[str, Any]` and `Mapping[str, Any]`"] == "2"
+    assert figures["longest function"] == "6 (study/loop.py:run)"
+    assert figures["`raises` that match text"] == "1"
+    assert figures["code of study"] == "8"

@@ -344,11 +344,11 @@ def test_error_for_a_study_names_a_trial(tmp_path) -> None:
 
 def diverging(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:
     """Make loss and weights NaN after these updates, counted from 1 with repeated ones."""
-    original = engines.Engine.step
+    original = engines.Engine.update
     count = [0]
 
-    def step(self, share, lr):
-        loss = original(self, share, lr)
+    def update(self, batches, lr):
+        loss = original(self, batches, lr)
         count[0] += 1
         if count[0] in calls:
             with torch.no_grad():
@@ -357,7 +357,7 @@ def diverging(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:
             return loss * torch.nan
         return loss
 
-    monkeypatch.setattr(engines.Engine, "step", step)
+    monkeypatch.setattr(engines.Engine, "update", update)
 
 
 def test_first_divergence_rolls_back_with_half_the_learning_rate(corpus, out, monkeypatch) -> None:

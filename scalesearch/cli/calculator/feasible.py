@@ -59,7 +59,7 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
     from random samples, with a 95 % interval. The output states which of the two applies.
 
     \b
-    Example: scalesearch feasible small/flagship --budget 'params.total <= 2M'
+    Example: scalesearch feasible flagship --budget 'params.total <= 2M'
     """
     if plot_folder is not None:
         require_packages("matplotlib")

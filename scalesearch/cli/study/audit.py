@@ -34,7 +34,7 @@ if TYPE_CHECKING:
               help="Share of the run after which the worse half of the rates stops; 1 disables "
               "this.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1),
-              help="Number of parallel training runs; more than one needs Ray.")
+              help="Number of parallel training runs.")
 @click.option("--address", help="Address of a running Ray cluster: HOST:PORT, or auto.")
 @click.option("--dry-run", is_flag=True, help="Print the plan without training.")
 @json_option
@@ -52,7 +52,7 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
     from scalesearch.signals import interrupt_on_signal
     from scalesearch.study.config.sections import Resources
     from scalesearch.study.engine import audit as engine
-    from scalesearch.study.executors.factory import make_runner
+    from scalesearch.study.executors.local import make_runner
     from scalesearch.study.results.audit import AuditSettings, study_job
 
     console = open_console(stderr=as_json)
@@ -67,8 +67,8 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
         return
     job = study_job(results.study)
     resources = Resources(threads_per_trial=job["threads"], nice=job.get("nice", 0),
-                          address=address, processes_per_trial=job.get("processes", 1))
-    backend = "ray" if workers > 1 or address else "inprocess"
+                          address=address)
+    backend = "ray" if address else "pool"
     if backend == "ray":
         require_packages("ray")
     runner = make_runner(backend, workers, resources)

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 @click.option("--trials", type=click.IntRange(1),
               help="Number of candidates to train (overrides the file).")
 @click.option("--workers", type=click.IntRange(1),
-              help="Number of parallel workers. More than one needs Ray.")
-@click.option("--backend", type=click.Choice(["inprocess", "ray"]), help="Execution backend.")
+              help="Number of parallel workers.")
+@click.option("--backend", type=click.Choice(["pool", "ray", "inprocess"]),
+              help="Execution backend: a pool of processes on this machine, Ray, or this process "
+              "(for debugging).")
 @click.option("--address", help="Address of a running Ray cluster: HOST:PORT, or auto.")
 @click.option("--out", type=OutputPath(is_folder=True),
               help="Folder of the study (default: runs/NAME).")

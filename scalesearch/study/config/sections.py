@@ -54,26 +54,20 @@ Conflicts = Iterator[tuple[str, str, str | None]]  # key, message, help
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources of each worker.
+    """Resources of each worker."""
 
-    With several processes a trial, each of them gets as much as the other keys say.
-    """
-
-    cpus_per_trial: float = setting(1.0, "CPUs of a worker", low=0, unit="CPUs",
+    cpus_per_trial: float = setting(1.0, "CPUs of a worker, for Ray", low=0, unit="CPUs",
                                     synonyms=("cpus", "num_cpus", "cpu", "resources_per_trial"))
-    gpus_per_trial: float = setting(0.0, "devices of a worker; a fraction shares one", low=0,
+    gpus_per_trial: float = setting(0.0, "GPUs of a worker; a fraction shares one", low=0,
                                     unit="GPUs", synonyms=("gpus", "num_gpus", "gpu"))
-    threads_per_trial: int = setting(1, "threads of each process", unit="threads", high=MAX_THREADS,
+    threads_per_trial: int = setting(1, "threads of each worker", unit="threads", high=MAX_THREADS,
                                      synonyms=("threads", "num_threads"))
-    processes_per_trial: int = setting(
-        1, "processes that share a candidate's updates", unit="processes", high=MAX_THREADS,
-        synonyms=("processes", "num_workers", "world_size", "nproc_per_node"))
     nice: int = setting(0,
                         "niceness of a worker's processes, which give way to others of the "
                         "machine; one that a cluster gives (Ray's own is 15) is raised at most",
                         low=0, high=19, synonyms=("niceness",))
     custom: dict[str, float] = setting(
-        {}, "further resources, by the names that a cluster's nodes " "state", read=read_custom,
+        {}, "further resources, by the names in a Ray cluster", read=read_custom,
         expected="a mapping of names to numbers")
     address: str | None = setting(None,
                                   "of a running Ray cluster; `ray: {address: …}` says the same")
@@ -264,7 +258,11 @@ def _reference(default_name: str, **values: Any) -> ReferenceSpec:
                                          or default_name).name.removesuffix(".yaml")} | values)
 
 
-RESOURCES_SCHEMA = schema_of(Resources, check=_resource_conflicts)
+RESOURCES_SCHEMA = schema_of(
+    Resources, check=_resource_conflicts,
+    unsupported=dict.fromkeys(("processes_per_trial", "processes", "world_size", "nproc_per_node"),
+                              "it was removed: each trial trains in one process. Train several "
+                              "trials at a time with `workers`"))
 REFERENCE_SCHEMA = schema_of(ReferenceSpec, shorthand_key="file", check=_reference_conflicts,
                              make=partial(_reference, "reference"))
 ARCHITECTURE_SCHEMA = replace(REFERENCE_SCHEMA, make=partial(_reference, "row"))

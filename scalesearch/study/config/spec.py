@@ -50,7 +50,7 @@ from scalesearch.train.recipe_space import EMPTY_RECIPE_SPACE, RecipeSpace
 
 DEFAULT_MAX_TRIALS = 1000  # of a search that is limited by its compute alone
 CORPUS_WORD = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has
-BACKENDS = ("inprocess", "ray")
+BACKENDS = ("pool", "ray", "inprocess")
 SPACE_FORM = "a file, `{file: …, set: {…}}`, or the space itself"
 
 
@@ -241,8 +241,9 @@ class StudySpec:
                             synonyms=("zero_cost", "zero_cost_proxies"))
     workers: int = setting(1, "candidates trained at a time", unit="workers",
                            synonyms=("n_jobs", "max_concurrent", "parallel", "num_workers", "jobs"))
-    backend: str = setting("inprocess", "who trains: this process, or Ray", words=BACKENDS,
-                           default_text="ray where an address is given, else inprocess",
+    backend: str = setting("pool", "what trains: a pool of processes on this machine, Ray, or this "
+                           "process (one candidate at a time, for debugging)", words=BACKENDS,
+                           default_text="ray if an address is given, else pool",
                            synonyms=("executor", "launcher"))
     resources: Resources = setting(Resources(), "what each worker gets",
                                    group_schema=RESOURCES_SCHEMA, synonyms=("resources_per_trial",))

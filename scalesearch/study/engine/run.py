@@ -13,8 +13,8 @@ from scalesearch.study.engine import setup
 from scalesearch.study.engine.distillation import distilled_data, find_teacher, run_teacher
 from scalesearch.study.engine.driver import Driver
 from scalesearch.study.engine.forecasting import load_or_make_forecast
-from scalesearch.study.executors.factory import make_runner
-from scalesearch.study.executors.shared_fs import machine_fingerprint
+from scalesearch.study.executors.base import machine_fingerprint
+from scalesearch.study.executors.local import make_runner
 from scalesearch.study.monitor.console import make_console
 from scalesearch.study.monitor.forecast import describe_forecast
 from scalesearch.study.monitor.heartbeat import Heartbeat

@@ -33,7 +33,7 @@ from scalesearch.study.trials.record import SEARCH_PACKAGES
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import StudyMeta, TeacherMeta
 from scalesearch.study.trials.trial import Params, State
-from scalesearch.train.result import package_versions
+from scalesearch.train.result import Result, package_versions
 
 # Fields of ``study.json`` that may grow when a study is resumed.
 REVISABLE_KEYS = ("compute", "seeds", "architectures", "scaling", "excluded")
@@ -73,11 +73,11 @@ def prepare_study(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None
         teacher=teacher, sampler=None if spec.architectures else spec.sampler, rungs=spec.rungs,
         compute=spec.compute, seeds=spec.seeds, warm_start=spec.warm_start,
         recipe_space=spec.recipe_space.distribution_texts,
-        processes=spec.resources.processes_per_trial, **architectures).round_trip()
+        processes=Result.processes, **architectures).round_trip()
     job = {"data": spec.data.with_absolute_paths().to_json(), "cache": str(default_cache()),
            "recipe": spec.recipe.to_json(), "seed": spec.seed,
            "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
-           "processes": spec.resources.processes_per_trial, "proxies": spec.proxies}
+           "processes": Result.processes, "proxies": spec.proxies}
     plan = StudyPlan(evaluator, spec.objectives, spec.trials, job, meta.record_fields,
                      fixed_architectures(spec), spec.attempts, rungs=spec.rungs, seeds=spec.seeds,
                      compute=spec.compute, stop=spec.stop)
@@ -280,6 +280,6 @@ def check_reachable(spec: StudySpec) -> None:
         with error_context("storage"):
             check_storage(spec.storage)
     if spec.backend == "ray" and spec.resources.address:
-        from scalesearch.study.executors.ray_services import check_cluster
+        from scalesearch.study.executors.ray_environment import check_cluster
 
         check_cluster(spec.resources.address)

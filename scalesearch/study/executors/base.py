@@ -5,11 +5,14 @@ folder: the worker reads ``job.json`` and writes ``result.json`` atomically. So 
 the death of the worker and of the driver.
 """
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from scalesearch import __version__
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFullError
 from scalesearch.study.executors.lease import LeaseHeldError
@@ -20,6 +23,12 @@ Work = Callable[[str], None]  # trains the job in a folder; returns after result
 CRASH_FAULT = "fault"
 CRASH_LOST = "lost"
 CRASH_DISK_FULL = "no room"
+
+
+class NotSharedError(UserError):
+    """A worker cannot read the study's folder. No trial is charged for it."""
+
+    code = "not-shared"
 
 
 @dataclass(frozen=True)
@@ -110,3 +119,27 @@ class Runner(ABC):
     def describe(self) -> str:
         """Describe in one line where jobs run."""
         return type(self).__name__
+
+
+def machine_fingerprint(folder: str, data: Mapping[str, object]) -> dict[str, str]:
+    """Return fingerprints of the package, the study in ``folder`` and the text of ``data``.
+
+    All machines that train the study must have the same.
+
+    Args:
+        folder: absolute path.
+        data: a ``DataSpec`` as JSON, with absolute paths.
+    """
+    from scalesearch.data import DataSpec
+    from scalesearch.data.sources import fingerprint_text
+
+    try:
+        facts = json.dumps(fingerprint_text(DataSpec.from_mapping(dict(data))), sort_keys=True)
+        text = f"hash {hashlib.sha256(facts.encode()).hexdigest()[:12]}"
+    except UserError as error:
+        text = str(error)
+    try:
+        study = f"study {json.loads((Path(folder) / 'study.json').read_text())['id']}"
+    except (OSError, ValueError, KeyError):
+        study = "no study there"
+    return {"scalesearch": __version__, f"the folder {folder}": study, "the data": text}

@@ -17,17 +17,15 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import msgspec
 from filelock import FileLock, Timeout
 
 from scalesearch.files import remove_partial_files, try_read_json, write_json
-from scalesearch.study.trials.record import JobFile
 from scalesearch.study.trials.study_dir import DRIVER_FILES
 
 LEASE_FILE = "lease.json"
@@ -51,13 +49,15 @@ HEARTBEAT_TIMING = HeartbeatTiming()
 class LeaseHeldError(RuntimeError):
     """Another worker holds the trial, or has taken it over from this worker."""
 
-    def __init__(self, name: str, was_taken_over: bool) -> None:
-        super().__init__(f"{name} {'was taken over' if was_taken_over else 'is held'} by another "
-                         "worker")
-        self.was_taken_over = was_taken_over
 
-    def __reduce__(self) -> tuple[type, tuple[str, bool]]:
-        return type(self), (str(self).partition(" ")[0], self.was_taken_over)
+@dataclass(frozen=True)
+class LeaseHolder:
+    """Process that holds a lease; ``started_at`` is in seconds since the epoch."""
+
+    pid: int
+    host: str | None = None
+    machine: str | None = None
+    started_at: float | None = None
 
 
 @cache
@@ -69,81 +69,54 @@ def machine_id() -> str:
         return platform.node()
 
 
-@dataclass(frozen=True)
-class LeaseHolder:
-    """Process that holds a lease; ``started_at`` is in seconds since the epoch."""
-
-    pid: int
-    host: str | None = None
-    machine: str | None = None
-    started_at: float | None = None
-    attempt: int = 1
+def process_facts() -> dict[str, object]:
+    """Return the fields that name this process in a file with a heartbeat."""
+    return {"host": platform.node(), "machine": machine_id(), "pid": os.getpid(),
+            "started_at": time.time()}
 
 
-class HeartbeatFile:
-    """A file that names the process that is at work, with its heartbeat.
+@contextmanager
+def heartbeat(file: Path, interval: float,
+              is_owned: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Renew the modification time of ``file`` until the block ends, or while it is owned.
 
-    A thread renews the modification time, so a long training step does not stop the heartbeat.
-
-    Args:
-        file: to write.
-        content: further fields of the file.
-        interval: seconds between two heartbeats.
+    A thread does it, so a long training step does not stop the heartbeat.
     """
+    stopped = threading.Event()
 
-    def __init__(self, file: Path, content: Mapping[str, object], interval: float) -> None:
-        self.file = file
-        self._interval = interval
-        self._stopped = threading.Event()
-        self.content: dict[str, object] = {"host": platform.node(), "machine": machine_id(),
-                                           "pid": os.getpid(), "started_at": time.time(), **content}
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Write the file and renew it until the block ends."""
-        self.write()
-        thread = threading.Thread(target=self._renew, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._stopped.set()
-            thread.join(self._interval)
-
-    def write(self) -> None:
-        """Write the file atomically."""
-        write_json(self.file, self.content)
-
-    def is_owned(self) -> bool:
-        """Whether no other process has taken the file over."""
-        return True
-
-    def _renew(self) -> None:
-        while not self._stopped.wait(self._interval):
+    def renew() -> None:
+        while not stopped.wait(interval):
             with suppress(OSError):  # storage may be away for a while; the next heartbeat follows
-                if not self.is_owned():
+                if not is_owned():
                     return
-                os.utime(self.file)
+                os.utime(file)
+
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join(interval)
 
 
-class Lease(HeartbeatFile):
-    """Lease of a trial's folder, for the worker that holds it."""
-
-    def __init__(self, folder: Path, interval: float = HEARTBEAT_TIMING.interval) -> None:
-        job = try_read_json(folder / "job.json", JobFile) or {}
-        super().__init__(folder / LEASE_FILE, {"attempt": job.get("attempt", 1)}, interval)
-        self._lost = False
-
-    def is_owned(self) -> bool:
-        """Whether this worker still holds the lease."""
-        self._lost = self._lost or read_holder(self.file.parent) not in (
-            msgspec.convert(self.content, LeaseHolder), None)
-        return not self._lost
+def seconds_since_heartbeat(file: Path, clock: Callable[[], float] = time.time) -> float:
+    """Seconds since the last heartbeat by this machine's clock; infinite without a file."""
+    try:
+        return max(0.0, clock() - file.stat().st_mtime)
+    except OSError:
+        return math.inf
 
 
 def read_holder(folder: Path) -> LeaseHolder | None:
     """Return the holder of the lease of ``folder``, dead or alive; None if it is free."""
     return try_read_json(folder / LEASE_FILE, LeaseHolder)
+
+
+def owns_lease(folder: Path) -> bool:
+    """Whether this process holds the lease of ``folder``."""
+    holder = read_holder(folder)
+    return holder is not None and (holder.machine, holder.pid) == (machine_id(), os.getpid())
 
 
 def check_lease(folder: Path) -> None:
@@ -152,20 +125,8 @@ def check_lease(folder: Path) -> None:
     Raises:
         LeaseHeldError: another worker holds the lease.
     """
-    holder = read_holder(folder)
-    if holder is not None and (holder.machine, holder.pid) != (machine_id(), os.getpid()):
-        raise LeaseHeldError(folder.name, was_taken_over=True)
-
-
-def seconds_since_heartbeat(file: Path, clock: Callable[[], float] = time.time) -> float:
-    """Seconds since the last heartbeat; infinite without a file.
-
-    The clocks are those of this machine and of the file system.
-    """
-    try:
-        return max(0.0, clock() - file.stat().st_mtime)
-    except OSError:
-        return math.inf
+    if read_holder(folder) is not None and not owns_lease(folder):
+        raise LeaseHeldError(f"{folder.name} was taken over by another worker")
 
 
 def describe_silence(folder: Path) -> str:
@@ -178,25 +139,25 @@ def describe_silence(folder: Path) -> str:
 
 
 @contextmanager
-def hold_lease(folder: Path, timing: HeartbeatTiming = HEARTBEAT_TIMING) -> Iterator[Lease]:
+def hold_lease(folder: Path, timing: HeartbeatTiming = HEARTBEAT_TIMING) -> Iterator[None]:
     """Hold the lease of ``folder`` until the block ends.
 
     Raises:
         LeaseHeldError: another worker holds the lease.
     """
-    lease = Lease(folder, timing.interval)
     try:
         with FileLock(folder / LOCK_FILE, timeout=timing.lock_timeout):
             wait_for_other_machine(folder, timing)
             remove_partial_files(folder, lambda name: name not in DRIVER_FILES)
+            write_json(folder / LEASE_FILE, process_facts())
             try:
-                with lease.running():
-                    yield lease
+                with heartbeat(folder / LEASE_FILE, timing.interval, lambda: owns_lease(folder)):
+                    yield
             finally:
-                if lease.is_owned():
-                    lease.file.unlink(missing_ok=True)
+                if owns_lease(folder):
+                    (folder / LEASE_FILE).unlink(missing_ok=True)
     except Timeout:
-        raise LeaseHeldError(folder.name, was_taken_over=False) from None
+        raise LeaseHeldError(f"{folder.name} is held by another worker") from None
 
 
 def wait_for_other_machine(folder: Path, timing: HeartbeatTiming = HEARTBEAT_TIMING) -> None:
@@ -210,11 +171,11 @@ def wait_for_other_machine(folder: Path, timing: HeartbeatTiming = HEARTBEAT_TIM
     until = changed_at + timing.lock_timeout
     while (holder := read_holder(folder)) is not None and holder.machine != machine_id():
         now = timing.now()
-        heartbeat = 0
+        heartbeat_time = 0
         with suppress(OSError):
-            heartbeat = (folder / LEASE_FILE).stat().st_mtime_ns
-        if heartbeat != last_heartbeat:
-            last_heartbeat = heartbeat
+            heartbeat_time = (folder / LEASE_FILE).stat().st_mtime_ns
+        if heartbeat_time != last_heartbeat:
+            last_heartbeat = heartbeat_time
             changed_at = now
         if now - changed_at >= timing.timeout:
             return

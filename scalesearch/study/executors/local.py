@@ -1,9 +1,26 @@
-"""Executor in this process, one job at a time: for tests, tiny studies and debugging."""
+"""Executors on this machine, and the choice of a study's executor.
 
+The pool is the default. The executor in this process is for debugging: breakpoints work in it.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerProcess
+from types import ModuleType
 
 from scalesearch.errors import UserError
+from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors.base import (
+    JobCrashed,
     JobDone,
     JobEvent,
     Runner,
@@ -11,10 +28,37 @@ from scalesearch.study.executors.base import (
     Work,
     crash_of_error,
 )
+from scalesearch.study.executors.ray_environment import prepare_environment
+from scalesearch.study.executors.worker import train_job
 
 # Errors that training may raise. Others (interrupts, exits) reach the caller.
-TRAINING_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError,
-                   OSError, RuntimeError, TypeError, ValueError)
+TRAINING_ERRORS = (UserError, ArithmeticError, AssertionError, AttributeError, LookupError,
+                   MemoryError, OSError, RuntimeError, TypeError, ValueError)
+# Imported once, before any process is forked; importing them must not initialize CUDA.
+PRELOADED_MODULES = ("torch", "scalesearch.data", "scalesearch.export.scoring", "scalesearch.space",
+                     "scalesearch.train", "scalesearch.study.executors.local")
+ORPHAN_SECONDS = 10.0  # for the worker of a dead driver to save its training run
+END_SECONDS = 10.0  # for a worker to end after its last message
+
+
+def make_runner(backend: str, workers: int, resources: Resources,
+                work: Work | None = None) -> Runner:
+    """Make the executor of a study; ``work`` is replaced in tests.
+
+    Raises:
+        UserError: resources are missing, or Ray cannot be used.
+    """
+    work = work or train_job
+    if backend == "inprocess":
+        return InProcessRunner(work)
+    if backend == "pool":
+        return PoolRunner(work, workers, resources)
+    address = resources.address or os.environ.get("RAY_ADDRESS")  # as in Ray itself
+    address = None if address in (None, "", "local") else address
+    prepare_environment(address)  # before Ray is imported
+    from scalesearch.study.executors.ray import RayRunner
+
+    return RayRunner(work, workers, resources, address)
 
 
 class InProcessRunner(Runner):
@@ -32,7 +76,14 @@ class InProcessRunner(Runner):
 
     def poll(self, timeout: float) -> list[JobEvent]:
         """Train the oldest job to its end; the timeout is ignored."""
-        return [self._run(self._waiting.popleft())] if self._waiting else []
+        if not self._waiting:
+            return []
+        job = self._waiting.popleft()
+        try:
+            self._work(str(job.folder))
+        except TRAINING_ERRORS as error:
+            return [crash_of_error(job, error)]
+        return [JobDone(job)]
 
     def stop(self, grace: float = 10.0) -> None:
         """Drop the queued jobs; no job runs between polls."""
@@ -42,9 +93,169 @@ class InProcessRunner(Runner):
         """Describe in one line where jobs run."""
         return "in this process, one at a time"
 
-    def _run(self, job: TrainingJob) -> JobEvent:
+
+@dataclass(frozen=True)
+class PoolWorker:
+    """A process of the pool; ``devices`` are its GPUs, None if all are visible."""
+
+    job: TrainingJob
+    process: ForkServerProcess
+    devices: str | None
+
+
+class PoolRunner(Runner):
+    """Runs up to ``workers`` jobs at a time on this machine, each in a new process.
+
+    Processes are forked from a server that has imported PyTorch and this package and runs nothing.
+    So they start at once and share no state, such as CUDA, with this process. If this process dies,
+    they save their training runs and end.
+
+    Args:
+        work: an importable function that trains the job in a folder.
+        workers: number of jobs at a time.
+        resources: with ``gpus_per_trial``, only the devices of a worker are visible to it.
+
+    Raises:
+        UserError: this machine has too few GPUs for one worker.
+    """
+
+    def __init__(self, work: Work, workers: int, resources: Resources) -> None:
+        self._work = work
+        self._free_devices = assign_devices(workers, resources.gpus_per_trial)
+        self.slots = len(self._free_devices)
+        self._context = get_context("forkserver")
+        self._context.set_forkserver_preload(list(PRELOADED_MODULES))
+        self._waiting: deque[TrainingJob] = deque()
+        self._running: dict[Connection, PoolWorker] = {}
+
+    def submit(self, job: TrainingJob) -> None:
+        """Start ``job``, or queue it until a worker is free."""
+        self._waiting.append(job)
+        self._start_waiting()
+
+    def poll(self, timeout: float) -> list[JobEvent]:
+        """Return the events of ended jobs. Wait up to ``timeout`` seconds for the first."""
+        # A connection is ready after a message, and when the process at its other end has ended.
+        ready = wait(list(self._running), timeout) if self._running else []
+        events = [self._end(receiver) for receiver in ready if isinstance(receiver, Connection)]
+        self._start_waiting()
+        return events
+
+    def stop(self, grace: float = 10.0) -> None:
+        """Interrupt all jobs, wait ``grace`` seconds for their checkpoints, then kill them."""
+        self._waiting.clear()
+        for worker in self._running.values():
+            worker.process.terminate()
+        deadline = time.monotonic() + grace
+        for receiver, worker in self._running.items():
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+            worker.process.kill()
+            worker.process.join(END_SECONDS)
+            receiver.close()
+            self._free_devices.append(worker.devices)
+        self._running.clear()
+
+    def describe(self) -> str:
+        """Describe in one line where jobs run."""
+        return f"{self.slots} worker process{'es' * (self.slots > 1)} on this machine"
+
+    def _start_waiting(self) -> None:
+        while self._waiting and self._free_devices:
+            job = self._waiting.popleft()
+            devices = self._free_devices.pop(0)
+            receiver, sender = self._context.Pipe(duplex=False)
+            absolute_job = replace(job, folder=job.folder.absolute())
+            process = self._context.Process(
+                target=run_job, args=(self._work, absolute_job, devices, sender),
+                name=job.folder.name)
+            with _empty_main_module():
+                process.start()
+            sender.close()
+            self._running[receiver] = PoolWorker(job, process, devices)
+
+    def _end(self, receiver: Connection) -> JobEvent:
+        worker = self._running.pop(receiver)
+        self._free_devices.append(worker.devices)
         try:
-            self._work(str(job.folder))
-        except (UserError, *TRAINING_ERRORS) as error:
-            return crash_of_error(job, error)
-        return JobDone(job)
+            event: JobEvent | None = receiver.recv()
+        except EOFError:
+            event = None
+        receiver.close()
+        worker.process.join(END_SECONDS)
+        if event is not None:
+            return replace(event, job=worker.job)
+        status = worker.process.exitcode
+        if status is None or status >= 0:
+            return JobCrashed(worker.job, f"the worker ended with status {status}")
+        hint = ", which the system sends if memory runs out" * (status == -signal.SIGKILL)
+        return JobCrashed(worker.job,
+                          f"the worker was ended by {signal.Signals(-status).name}{hint}")
+
+
+def assign_devices(workers: int, gpus_per_worker: float) -> list[str | None]:
+    """Return ``CUDA_VISIBLE_DEVICES`` of each worker, for at most ``workers`` that fit.
+
+    Without ``gpus_per_worker`` all workers see all devices. A fraction shares a device.
+
+    Raises:
+        UserError: not even one worker fits.
+    """
+    if not gpus_per_worker:
+        return [None] * workers
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        names = [name for name in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if name]
+    else:
+        import torch
+
+        names = [str(index) for index in range(torch.cuda.device_count())]
+    size = max(1, int(gpus_per_worker))
+    groups: list[str | None] = [",".join(names[i:i + size])
+                                for i in range(0, len(names) - size + 1, size)]
+    if not groups:
+        raise UserError(f"resources: one worker needs {gpus_per_worker:g} GPU, and this machine "
+                        f"has {len(names)}", key="resources", code="too-few-resources")
+    workers_per_group = int(1 / gpus_per_worker + 1e-9) if gpus_per_worker < 1 else 1
+    return (groups * workers_per_group)[:workers]
+
+
+def run_job(work: Work, job: TrainingJob, devices: str | None, sender: Connection) -> None:
+    """Run one job in a new process, and send its event."""
+    # Ctrl-C in a terminal reaches only the driver's group; the driver stops its workers.
+    os.setpgid(0, 0)
+    # Messages of libraries would disturb the driver's screen.
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    threading.Thread(target=_end_with_driver, daemon=True).start()
+    if devices is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = devices
+    try:
+        work(str(job.folder))
+    except (*TRAINING_ERRORS, KeyboardInterrupt) as error:
+        sender.send(crash_of_error(job, error))
+    else:
+        sender.send(JobDone(job))
+
+
+def _end_with_driver() -> None:
+    """End this process after the driver has died; its training run is saved."""
+    driver = parent_process()
+    assert driver is not None, "only workers call this function"
+    driver.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(ORPHAN_SECONDS)
+    os._exit(1)
+
+
+@contextmanager
+def _empty_main_module() -> Iterator[None]:
+    """Context in which new processes do not import the user's script.
+
+    Scripts without ``if __name__ == "__main__"`` would run again in each worker.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

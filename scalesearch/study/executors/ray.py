@@ -5,10 +5,15 @@ Each attempt runs in a new process (``max_calls=1``), so no memory is left over.
 machines, the study's folder must be on a shared file system; this is checked before training
 starts. Nodes may differ, leave and join. A task that does not fit waits in Ray, so it is not a
 straggler.
+
+If the raylet or the control service was killed, a driver waits indefinitely and its tasks are lost.
+After a minute, Ray kills the driver, too. So the ports of both services are probed every second.
 """
 
-import os
+import logging
+import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import ray
@@ -21,6 +26,7 @@ from ray.exceptions import (
 )
 
 from scalesearch.errors import UserError
+from scalesearch.signals import restored_handlers
 from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors.base import (
     CRASH_FAULT,
@@ -28,23 +34,35 @@ from scalesearch.study.executors.base import (
     JobCrashed,
     JobDone,
     JobEvent,
+    NotSharedError,
     Runner,
     TrainingJob,
     Work,
     crash_of_error,
 )
-from scalesearch.study.executors.ray_cluster import ResourceRequest, check_nodes, check_resources
-from scalesearch.study.executors.ray_services import (
-    CLUSTER_TIMEOUT,
-    ClusterHealth,
-    connect,
-    disconnect,
-    first_line,
+from scalesearch.study.executors.ray_cluster import (
+    amounts_of,
+    check_nodes,
+    check_resources,
+    cluster_capacity,
 )
-from scalesearch.study.executors.shared_fs import NotSharedError
+from scalesearch.study.executors.ray_environment import (
+    check_cluster,
+    first_line,
+    is_listening,
+    no_cluster_error,
+    private_folder,
+)
 from scalesearch.study.trials.study_dir import RESUME_HINT
 
 MAX_RESTARTS = 5  # of a private Ray, between two jobs that end
+MAX_STARTS = 3  # attempts to start Ray on this machine
+CHECK_INTERVAL = 1.0  # seconds between two probes
+# Seconds that a cluster may be silent; Ray kills the driver's process after 60 seconds.
+CLUSTER_TIMEOUT = 20.0
+STORE_BYTES = 80 * 2**20  # object store; jobs only exchange the name of a folder
+QUIET_OPTIONS: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False,
+                                 "configure_logging": True}
 
 
 class RayRunner(Runner):
@@ -54,38 +72,84 @@ class RayRunner(Runner):
     study stops with an error.
 
     Args:
-        work: trains the job in a folder. With ``reserves_resources``, it reserves the resources of
-            its processes itself.
+        work: trains the job in a folder.
         workers: number of tasks at a time.
-        resources: of one process. A fraction of a GPU shares it without isolating its memory.
-            Without an address, Ray is started on this machine.
+        resources: of one worker. A fraction of a GPU shares it without isolating its memory.
+        address: of a cluster; None starts Ray on this machine.
 
     Raises:
         UserError: no cluster responds at the address, or no node has the resources of one task.
     """
 
-    def __init__(self, work: Work, workers: int, resources: Resources) -> None:
+    def __init__(self, work: Work, workers: int, resources: Resources,
+                 address: str | None = None) -> None:
         self.slots = workers
         self._work = work
-        self._resources = resources
+        self._threads = str(resources.threads_per_trial)
+        self._amounts = amounts_of(resources)
+        self._address = address
         self._restarts = 0
-        address = resources.address or os.environ.get("RAY_ADDRESS") or None  # as in Ray itself
-        self._address = None if address == "local" else address
-        self._work_reserves_resources = getattr(work, "reserves_resources", False)
-        self._request = ResourceRequest.of(resources, self._work_reserves_resources)
         self._running: dict[Any, TrainingJob] = {}
         self._owns_ray = not ray.is_initialized()
+        self._folder = ExitStack()  # of the Ray that this runner started
         if self._owns_ray:
-            connect(self._address)
+            self._connect()
         try:
-            check_resources(self._request)
+            check_resources(self._amounts)
         except UserError:
             self._disconnect()
             raise
-        self._start()
+        self._prepare()
 
-    def _start(self) -> None:
-        self._task = self._remote_task(self._work)
+    @restored_handlers()  # Ray installs a handler of SIGTERM that exits with 15
+    def _connect(self) -> None:
+        """Connect to the cluster, or start Ray; a busy machine may need several attempts.
+
+        Raises:
+            UserError: no cluster responds, or Ray cannot be started.
+        """
+        if self._address is not None:
+            check_cluster(self._address)
+            try:
+                ray.init(address=self._address, **QUIET_OPTIONS)
+            except (ImportError, OSError, RuntimeError, ValueError, RayError) as error:
+                raise no_cluster_error(self._address, error) from None
+            return
+        for attempts_left in reversed(range(MAX_STARTS)):
+            try:
+                self._folder.enter_context(private_folder())
+                ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES,
+                         **QUIET_OPTIONS)
+                return
+            except Exception as error:  # Ray has no own class of errors here
+                self._disconnect()
+                if not attempts_left:
+                    raise UserError("resources: Ray cannot be started on this machine: "
+                                    f"{first_line(error)}. {RESUME_HINT}, or train with "
+                                    "--backend pool", key="resources",
+                                    code="ray-not-started") from error
+
+    def _disconnect(self) -> None:
+        if self._owns_ray:
+            ray.shutdown()
+            self._folder.close()
+
+    def _prepare(self) -> None:
+        """Prepare the task for the Ray that is connected now."""
+        environment = {"OMP_NUM_THREADS": self._threads, "MKL_NUM_THREADS": self._threads}
+        if not self._amounts["GPU"]:  # else Ray would show the task all GPUs
+            environment["CUDA_VISIBLE_DEVICES"] = ""
+        others = {name: amount for name, amount in self._amounts.items()
+                  if name not in ("CPU", "GPU")}
+        work = self._work
+
+        @ray.remote(max_retries=0, max_calls=1, num_cpus=self._amounts["CPU"],
+                    num_gpus=self._amounts["GPU"], resources=others,
+                    runtime_env={"env_vars": environment})
+        def train(folder: str) -> None:
+            work(folder)
+
+        self._task = train
         self._health = ClusterHealth(0.0 if self._owns_ray and self._address is None
                                      else CLUSTER_TIMEOUT)
 
@@ -124,20 +188,16 @@ class RayRunner(Runner):
             UserError: ``inspect_machine`` returns something else on a node.
         """
         if self._address:
-            check_nodes(inspect_machine, self._request)
+            check_nodes(inspect_machine, self._amounts)
 
     def describe(self) -> str:
         """Describe in one line where jobs run."""
         where = f"the cluster at {self._address}" if self._address else "this machine"
-        processes = self._resources.processes_per_trial
-        capacity = self._request.worker_capacity()
-        cpus = self._resources.cpus_per_trial * processes
-        gpus = self._resources.gpus_per_trial * processes
-        amounts = f"{cpus:g} CPU" + f" and {gpus:g} GPU" * bool(gpus) + " each"
-        shared = f" for {processes} processes" if processes > 1 else ""
-        limit = (f"; {capacity} fit at a time now" if capacity is not None and capacity < self.slots
-                 else "")
-        return f"{self.slots} Ray workers on {where}, {amounts}{shared}{limit}"
+        gpus = f" and {self._amounts['GPU']:g} GPU" if self._amounts["GPU"] else ""
+        capacity = cluster_capacity(self._amounts)
+        limit = f"; {capacity} fit at a time now" if capacity < self.slots else ""
+        return (f"{self.slots} Ray workers on {where}, {self._amounts['CPU']:g} CPU{gpus} each"
+                f"{limit}")
 
     def _event_of_task(self, task: Any) -> JobEvent:
         job = self._running.pop(task)
@@ -172,29 +232,59 @@ class RayRunner(Runner):
             raise UserError(f"resources: {service} died {self._restarts} times and no training "
                             f"run ended in between. {RESUME_HINT}", key="resources",
                             code="cluster-lost")
-        disconnect()
-        connect(None)
-        self._start()
+        self._disconnect()
+        self._connect()
+        self._prepare()
         return events
 
-    def _remote_task(self, work: Work) -> Any:
-        threads = str(self._resources.threads_per_trial)
-        environment = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
-        amounts = {} if self._work_reserves_resources else self._request.per_node()
-        cpus = amounts.pop("CPU", 0.0)
-        gpus = amounts.pop("GPU", 0.0)
-        # Without GPUs, Ray would show the task all GPUs. A task that reserves GPUs for its
-        # processes must not hide them, because the processes inherit its environment.
-        if not self._resources.gpus_per_trial:
-            environment["CUDA_VISIBLE_DEVICES"] = ""
 
-        @ray.remote(max_retries=0, max_calls=1, num_cpus=cpus, num_gpus=gpus, resources=amounts,
-                    runtime_env={"env_vars": environment})
-        def train(folder: str) -> None:
-            work(folder)
+class ClusterHealth:
+    """Health of Ray's control service and of this node's raylet, by probing their ports.
 
-        return train
+    Args:
+        timeout: seconds without a response after which a service counts as gone.
+        services: addresses by name; None reads them from Ray.
+        clock: returns seconds.
+    """
 
-    def _disconnect(self) -> None:
-        if self._owns_ray:
-            disconnect()
+    def __init__(self, timeout: float, services: Mapping[str, tuple[str, int]] | None = None,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self.services = _services() if services is None else services
+        self._timeout = timeout
+        self._clock = clock
+        self._last_check = self._last_response = clock()
+        self._silent = ""
+
+    def lost_service(self) -> str:
+        """Return the name of a service that is gone; empty before the timeout."""
+        if self._clock() - self._last_check >= CHECK_INTERVAL:
+            self.silent_service()
+        return (self._silent
+                if self._silent and self._last_check - self._last_response >= self._timeout else "")
+
+    def silent_service(self) -> str:
+        """Return the name of a service that does not respond now; empty if all respond."""
+        self._last_check = self._clock()
+        self._silent = next((name for name, address in self.services.items()
+                             if not is_listening(*address)), "")
+        if not self._silent:
+            self._last_response = self._last_check
+        return self._silent
+
+
+def _services() -> dict[str, tuple[str, int]]:
+    """Addresses, by name, of the services that every task needs.
+
+    Empty if Ray does not provide them (a client's connection).
+    """
+    if not ray.is_initialized():  # the calls below would start Ray
+        return {}
+    try:
+        context: Any = ray.get_runtime_context()
+        host, _, port = context.gcs_address.rpartition(":")
+        listing: Any = ray.nodes  # untyped in Ray
+        own = next(node for node in listing() if node["NodeID"] == context.get_node_id())
+        return {"Ray's control service (gcs_server)": (host, int(port)),
+                "the raylet of this machine": (own["NodeManagerAddress"], own["NodeManagerPort"])}
+    except (AttributeError, AssertionError, KeyError, RuntimeError, StopIteration, ValueError):
+        return {}

@@ -12,40 +12,37 @@
 
 import json
 import os
+import platform
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scalesearch.files import replace_non_finite, try_read_json, write_json
 from scalesearch.signals import deferred_signals, interrupt_on_signal
+from scalesearch.study.executors.base import NotSharedError
 from scalesearch.study.executors.lease import (
     HEARTBEAT_TIMING,
     HeartbeatTiming,
     LeaseHeldError,
     check_lease,
     hold_lease,
+    owns_lease,
 )
-from scalesearch.study.executors.shared_fs import not_shared_error
 from scalesearch.study.trials.record import JobFile
 
 RunJob = Callable[[Path, JobFile], Mapping[str, object]]
 FILE_TIMEOUT = 5.0  # seconds until a file of the driver is visible on another machine
 
 
-def train_job(folder: str, team: Any = None) -> None:
+def train_job(folder: str) -> None:
     """Train the trial in ``folder``, or resume it. A finished trial is not changed.
 
     A job with ``teachers`` translates the training text instead or, with ``top_k``, computes soft
     targets.
-
-    Args:
-        folder: of the job.
-        team: processes that are running already and share each update. Without a team, the number
-            of processes in the job is started here.
 
     Raises:
         UserError: the architecture, the data or the recipe is invalid.
@@ -54,12 +51,12 @@ def train_job(folder: str, team: Any = None) -> None:
     def run(place: Path, job: JobFile) -> Mapping[str, object]:
         raise_niceness(job.get("nice", 0))
         _use_threads(job["threads"])
-        return _distill(place, job) if "teachers" in job else _train(place, job, team)
+        return _distill(place, job) if "teachers" in job else _train(place, job)
 
     finish_job(Path(folder), run)
 
 
-def _train(folder: Path, job: JobFile, team: Any) -> Mapping[str, object]:
+def _train(folder: Path, job: JobFile) -> Mapping[str, object]:
     from scalesearch.data import DataSpec, load_corpus
     from scalesearch.export.scoring import artifact_decoder, check_decoder
     from scalesearch.space import read_space
@@ -69,14 +66,10 @@ def _train(folder: Path, job: JobFile, team: Any) -> Mapping[str, object]:
     corpus = load_corpus(DataSpec.from_mapping(job["data"]).with_vocab(architecture.vocab),
                          Path(job["cache"]))
     recipe = Recipe.from_mapping(job["recipe"])
-    processes = job.get("processes", 1)
     check_decoder(recipe, architecture.block)
-    if processes > 1:
-        # The threads of the job are per process.
-        recipe = replace(recipe, threads=recipe.threads or job["threads"])
     result = train(architecture, corpus, recipe, folder, seed=job["seed"],
                    report=ProgressFile(folder), resume=True,
-                   until_share=job.get("until_share", 1.0), processes=processes, team=team,
+                   until_share=job.get("until_share", 1.0),
                    with_proxies=job.get("proxies", False), open_artifact=artifact_decoder)
     return result.to_json()
 
@@ -122,15 +115,15 @@ def finish_job(folder: Path, run: RunJob, timing: HeartbeatTiming = HEARTBEAT_TI
         NotSharedError: the folder does not exist on this machine.
     """
     _wait_for_file(folder / "job.json")
-    with interrupt_on_signal(), hold_lease(folder, timing) as lease:
+    with interrupt_on_signal(), hold_lease(folder, timing):
         job = json.loads((folder / "job.json").read_text())
         result_file = folder / "result.json"
         pause_file = folder / rung_file(job.get("rung", -1))
         if result_file.exists() or pause_file.exists():  # rung -1 never exists: a run to the end
             return
         result = replace_non_finite(_run_with_traceback(folder, job, run))
-        if not lease.is_owned():
-            raise LeaseHeldError(folder.name, was_taken_over=True)
+        if not owns_lease(folder):
+            raise LeaseHeldError(f"{folder.name} was taken over by another worker")
         write_json(pause_file if result["state"] == "paused" else result_file, result)
 
 
@@ -142,7 +135,10 @@ def _wait_for_file(file: Path) -> None:
     until = time.monotonic() + FILE_TIMEOUT
     while not file.is_file():
         if time.monotonic() > until:
-            raise not_shared_error(file)
+            raise NotSharedError(f"the worker on {platform.node()} cannot find {file}. The study's "
+                                 "folder must be on a file system that all nodes of the cluster "
+                                 "share, under the same path. Move it there with --out, or remove "
+                                 "that node from the cluster; then continue with --resume")
         time.sleep(0.1)
 
 

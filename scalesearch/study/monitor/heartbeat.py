@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scalesearch.errors import UserError
-from scalesearch.files import try_read_json
+from scalesearch.files import try_read_json, write_json
 from scalesearch.study.executors.lease import (
     HEARTBEAT_TIMING,
-    HeartbeatFile,
+    heartbeat,
     machine_id,
+    process_facts,
     seconds_since_heartbeat,
 )
 
@@ -66,7 +67,7 @@ class Owner:
         return self.state != RUNNING
 
 
-class Heartbeat(HeartbeatFile):
+class Heartbeat:
     """Writes ``owner.json`` of the study in ``folder``; the study continues if that fails.
 
     Args:
@@ -77,37 +78,33 @@ class Heartbeat(HeartbeatFile):
 
     def __init__(self, folder: Path, content: Mapping[str, object],
                  interval: float = HEARTBEAT_TIMING.interval) -> None:
-        super().__init__(folder / OWNER_FILE, {**content, "state": RUNNING, "reason": ""}, interval)
+        self._file = folder / OWNER_FILE
+        self._interval = interval
+        self._content = {**process_facts(), **content, "state": RUNNING, "reason": ""}
 
     @contextmanager
     def running_study(self) -> Iterator["Heartbeat"]:
         """Context in which the study runs; an error is stored as the reason of its end."""
+        self._write()
         try:
-            with self.running():
+            with heartbeat(self._file, self._interval):
                 yield self
         except BaseException as error:
-            self._write_end(STOPPED, _error_summary(error))
+            summary = (str(error).splitlines() or [""])[0] or type(error).__name__
+            self._write(STOPPED, "interrupted" if isinstance(error, KeyboardInterrupt) else summary)
             raise
 
     def finish(self, reason: str) -> str:
         """Store that the study has finished, and why; returns ``reason``."""
-        self._write_end(FINISHED, reason)
+        self._write(FINISHED, reason)
         return reason
 
-    def write(self) -> None:
-        """Write the file; errors are ignored."""
+    def _write(self, end_state: str = "", reason: str = "") -> None:
+        """Write the file, with the end of the study if it has ended; errors are ignored."""
+        if end_state:
+            self._content |= {"state": end_state, "reason": reason, "ended_at": time.time()}
         with suppress(OSError, UserError):  # a full disk is reported by the writers of results
-            super().write()
-
-    def _write_end(self, state: str, reason: str) -> None:
-        self.content |= {"state": state, "reason": reason, "ended_at": time.time()}
-        self.write()
-
-
-def _error_summary(error: BaseException) -> str:
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted"
-    return (str(error).splitlines() or [""])[0] or type(error).__name__
+            write_json(self._file, self._content)
 
 
 def read_owner(folder: Path, clock: Callable[[], float] = time.time) -> Owner:

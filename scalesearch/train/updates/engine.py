@@ -4,7 +4,6 @@ Shapes: B sentences, T target positions, N target tokens without padding, ``top`
 token.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,21 +19,6 @@ from scalesearch.train.recipe import Recipe
 from scalesearch.train.updates.loss import cross_entropy
 from scalesearch.train.updates.optimizers import build_optimizers
 from scalesearch.train.updates.parametrization import weight_scales
-
-
-@dataclass(frozen=True)
-class Shard:
-    """Part of an update that one process computes.
-
-    Attributes:
-        batches: batches of this process.
-        update_tokens: target tokens without padding in the batches of all processes.
-        max_sentences: sentences of the largest batch of any process.
-    """
-
-    batches: list[Batch]
-    update_tokens: int
-    max_sentences: int
 
 
 class Engine:
@@ -66,15 +50,10 @@ class Engine:
         Raises:
             TrainingFailedError: memory does not suffice for one sentence at a time.
         """
-        return self.step(Shard(batches, sum(batch.tokens for batch in batches),
-                               max(map(len, batches))), lr)
-
-    def step(self, shard: Shard, lr: float) -> Tensor:
-        """Take one step on ``shard``; see :meth:`update`."""
-        loss = self._compute_gradients(shard)
+        loss = self._compute_gradients(batches)
         while loss is None:
-            self._split_batches(shard)
-            loss = self._compute_gradients(shard)
+            self._split_batches(batches)
+            loss = self._compute_gradients(batches)
         if self.recipe.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip_norm, foreach=True)
         for optimizer in self.optimizers:
@@ -82,10 +61,6 @@ class Engine:
                 group["lr"] = lr * group["scale"]
             optimizer.step()
         return loss
-
-    def follower_seconds(self) -> float:
-        """Return the CPU seconds of other processes since the last call."""
-        return 0.0
 
     def state(self) -> dict[str, Any]:
         """Return the state of model, optimizers and random number generators."""
@@ -146,14 +121,15 @@ class Engine:
     def _states(self, source: Tensor, target: Tensor) -> Tensor:
         return self.model.decode(target, self.model.encode(source))
 
-    def _compute_gradients(self, shard: Shard) -> Tensor | None:
-        """Compute gradients of the shard; return its loss, None if memory ran out."""
+    def _compute_gradients(self, batches: list[Batch]) -> Tensor | None:
+        """Compute gradients of ``batches``; return their loss, None if memory ran out."""
+        update_tokens = sum(batch.tokens for batch in batches)
         self.model.zero_grad(set_to_none=True)
         try:
             total = torch.zeros((), device=self.hardware.device)
-            for batch in shard.batches:
+            for batch in batches:
                 for piece in split_batch(batch, self.batch_splits):
-                    loss = self.loss_sum(piece, self.recipe.label_smoothing) / shard.update_tokens
+                    loss = self.loss_sum(piece, self.recipe.label_smoothing) / update_tokens
                     loss.backward()
                     total += loss.detach()
             return total
@@ -163,9 +139,9 @@ class Engine:
         # Memory that the exception and its frames held is only free here.
         return None
 
-    def _split_batches(self, shard: Shard) -> None:
+    def _split_batches(self, batches: list[Batch]) -> None:
         self.model.zero_grad(set_to_none=True)
-        if self.batch_splits >= shard.max_sentences:
+        if self.batch_splits >= max(map(len, batches)):
             raise TrainingFailedError(f"out of memory on {self.hardware.name}, even with one "
                                       f"sentence at a time (batches of {self.recipe.max_tokens} "
                                       f"tokens split into {self.batch_splits} pieces)")

@@ -91,7 +91,7 @@ def test_dry_run_refuses_invalid_folder(tmp_path):
 def test_workers_option_conflicts_with_inprocess_backend(tmp_path):
     dry = ("run", "quick", "--dry-run", "--out", tmp_path / "new", "--set", "data.pairs=500",
            "--set", "data.vocab=400", "--measure", 0)
-    with refuses("one-worker-only", "--backend ray", "--workers 1", place="workers: 2"):
+    with refuses("one-worker-only", "--backend pool", "--workers 1", place="workers: 2"):
         call(*dry, "--backend", "inprocess", "--workers", 2)
     output = call(*dry, "--backend", "inprocess")
     assert "Learning rates of" in output and "Forecast" not in output

@@ -49,11 +49,6 @@ def test_missing_resume_and_changed_recipe_are_refused(folder):
         run("mine", "--resume", "--set", "recipe.steps=4")
 
 
-def test_changed_number_of_processes_is_refused(folder):
-    with refuses("study-changed", "processes"):
-        run("mine", "--resume", "--set", "resources.processes_per_trial=2")
-
-
 def test_removed_reference_gets_its_seeds(folder):
     named = "reference: { name: mine, set: { width: 16 } }\n"
     search = (f"space: {{ width: 8 | 16, encoder: {{ heads: 2 }}, decoder: {{ heads: 2 }} "

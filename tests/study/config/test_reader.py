@@ -49,7 +49,7 @@ def problems(folder, text, **more):
 def test_a_small_file_has_sensible_defaults(tmp_path):
     spec = read_study(write(tmp_path, SPACE + REST))
     assert (spec.name, spec.out, spec.trials) == ("s", Path("runs/s"), 20)
-    assert (spec.backend, spec.sampler.name) == ("inprocess", "bayes")
+    assert (spec.backend, spec.sampler.name) == ("pool", "bayes")
     assert [str(objective) for objective in spec.objectives] == ["bleu: max", "params.total: min"]
     assert spec.space.n_configurations() == 4 and spec.budget is None and spec.storage is None
 
@@ -66,7 +66,7 @@ trials: 7
 workers: 3
 backend: ray
 resources:
-  {{ cpus_per_trial: 2, gpus_per_trial: 0.25, threads_per_trial: 2, processes_per_trial: 4, address: "head:6379" }}
+  {{ cpus_per_trial: 2, gpus_per_trial: 0.25, threads_per_trial: 2, address: "head:6379" }}
 storage: postgresql://somewhere/db
 out: elsewhere
 seed: 5
@@ -82,7 +82,6 @@ reference:
     assert spec.sampler == SamplerSpec("nsga2", {"population_size": 8}, 4)
     assert spec.seed == 5
     assert (spec.resources.gpus_per_trial, spec.resources.address) == (0.25, "head:6379")
-    assert spec.resources.processes_per_trial == 4
     assert [(r.name, r.file, r.set) for r in spec.references] == [
         ("transformer", "transformer", {}),
         ("wide", None, {"width": "64", "encoder.depth": "2"}),
@@ -227,7 +226,9 @@ def test_seeds_can_be_set_from_outside(tmp_path):
      (SPACE + REST.replace("data", "date"), "`data` is missing"),
      (SPACE + REST + "reference: [{name: a, file: x}, {name: a, file: y}]\n",
       "two references have the same name"),
-     (SPACE + REST + "resources: 3\n", "its keys are `cpus_per_trial`"), ("a: [", "not YAML")])
+     (SPACE + REST + "resources: 3\n", "its keys are `cpus_per_trial`"),
+     (SPACE + REST + "resources: {processes_per_trial: 2}\n", "help: it was removed: each trial"),
+     ("a: [", "not YAML")])
 def test_each_bad_thing_has_its_message(tmp_path, text, message):
     assert message in problems(tmp_path, text)
 

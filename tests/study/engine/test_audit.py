@@ -11,7 +11,7 @@ from scalesearch.cli.main import main
 from scalesearch.report.fairness import AuditRun
 from scalesearch.space import read_space
 from scalesearch.study.engine.audit import load_or_make_plan, run_audit
-from scalesearch.study.executors.local import InProcessRunner
+from scalesearch.study.executors.local import InProcessRunner, PoolRunner
 from scalesearch.study.executors.worker import finish_job
 from scalesearch.study.results.audit import (
     AuditPlan,
@@ -74,7 +74,8 @@ def call(tmp_path, monkeypatch, capsys):
     (tmp_path / "fair.yaml").write_text(STUDY)
 
     def run(*arguments, status=0, by=work):
-        monkeypatch.setattr("scalesearch.study.executors.factory.train_job", by)
+        runner = (lambda _, *resources: InProcessRunner(by)) if by else PoolRunner
+        monkeypatch.setattr("scalesearch.study.executors.local.PoolRunner", runner)
         monkeypatch.setattr("sys.argv", ["scalesearch", "study", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
@@ -189,19 +190,18 @@ def test_audit_with_real_training(call, monkeypatch):
         assert json.loads(result.read_text())["steps"] == 4
 
 
-@pytest.mark.ray
 @pytest.mark.slow
-def test_audit_with_ray_has_same_findings(call):
+def test_audit_in_pool_equals_audit_in_process(call):
     from scalesearch.study.executors.worker import train_job
 
     arguments = ("audit", "found", "--architectures", "2", "--rates", "1,4", "--share", "0.1",
                  "--until", "0.5")
-    call(*arguments, "--workers", "2", by=train_job)
-    by_ray = audit_findings(load_results(Path("found")))
-    Path("found/audit").rename("found/audit-by-ray")
     call(*arguments, by=train_job)
-    here = audit_findings(load_results(Path("found")))
-    assert len(here.regrets) == 2 and by_ray == here, (by_ray, here)
+    in_process = audit_findings(load_results(Path("found")))
+    Path("found/audit").rename("found/audit-in-process")
+    call(*arguments, "--workers", "2", by=None)
+    in_pool = audit_findings(load_results(Path("found")))
+    assert len(in_pool.regrets) == 2 and in_pool == in_process
 
 
 # -- Selection of architectures and runs

@@ -16,7 +16,7 @@ from tests.study.kills import (
     DRIVER,
     INPROCESS,
     NODE,
-    PROCESSES,
+    POOL,
     RAY,
     RAYLET,
     STOPPED,
@@ -80,7 +80,7 @@ def test_killed_parallel_study_has_same_front(tmp_path):
         "random",
     )  # proposals of this sampler do not depend on the order of results
     kinds = {WORKER: 6, DRIVER: 3, ALL: 3}
-    killed = Killed(tmp_path / "killed", plan_of(kinds, PROCESSES, random.Random(SEED)), *arguments)
+    killed = Killed(tmp_path / "killed", plan_of(kinds, POOL, random.Random(SEED)), *arguments)
     killed.run()
     mine = check(killed)
     other = whole(tmp_path / "whole", 14, 0.0, "random")
@@ -93,7 +93,7 @@ def test_killed_parallel_study_has_same_front(tmp_path):
 def test_few_kills_with_rungs_lose_no_result(tmp_path):
     """The short version, with two workers and their driver."""
     killed = Killed(tmp_path / "study",
-                    plan_of({WORKER: 1, "worker stopped": 1, DRIVER: 1, ALL: 1}, PROCESSES,
+                    plan_of({WORKER: 1, "worker stopped": 1, DRIVER: 1, ALL: 1}, POOL,
                             random.Random(3)), 3, 1.0)
     killed.run()
     check(killed)

@@ -18,6 +18,7 @@ from scalesearch.report.table import trials_frame
 from scalesearch.space.binding.config_reader import ConfigReader
 from scalesearch.space.syntax.diagnostics import SourceText
 from scalesearch.space.syntax.yaml_reader import parse_yaml
+from scalesearch.study.executors.local import InProcessRunner
 from scalesearch.study.executors.worker import finish_job
 from scalesearch.study.replicates.allocation import FrontOrder
 from scalesearch.study.replicates.summary import front_candidates
@@ -236,7 +237,8 @@ def call(tmp_path, monkeypatch, capsys, cache):
     """Function that runs ``study`` in a folder with the study file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setattr("scalesearch.study.executors.factory.train_job", quick)
+    monkeypatch.setattr("scalesearch.study.executors.local.PoolRunner",
+                        lambda work, *_: InProcessRunner(quick))
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "s.yaml").write_text(STUDY)
 

@@ -10,8 +10,8 @@ import optuna
 import pytest
 
 from scalesearch.study.config.sections import Resources
-from scalesearch.study.executors.base import JobDone, TrainingJob
-from scalesearch.study.executors.shared_fs import machine_fingerprint
+from scalesearch.study.executors import local
+from scalesearch.study.executors.base import JobDone, TrainingJob, machine_fingerprint
 from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
@@ -20,7 +20,7 @@ from tests.errors import refuses
 from tests.processes import call
 from tests.study.engine.test_driver import trained
 from tests.study.engine.test_end_to_end import STUDY
-from tests.study.executors.test_executors import ends
+from tests.study.executors.test_executors import run_jobs
 from tests.study.fakes import fake_work, make_driver, make_plan
 from tests.study.optuna_sync.test_export import same
 from tests.study.postgres import running
@@ -46,12 +46,11 @@ def cluster():
 @pytest.fixture
 def make_runner(cluster):
     """Function that makes runners on the cluster; they stop at the end of the test."""
-    from scalesearch.study.executors.ray import RayRunner
-
     runners = []
 
     def make(work, workers=2, **more):
-        runners.append(RayRunner(work, workers, Resources(address=cluster.address, **more)))
+        resources = Resources(address=cluster.address, **more)
+        runners.append(local.make_runner("ray", workers, resources, work))
         return runners[-1]
 
     yield make
@@ -87,7 +86,7 @@ def test_worker_runs_on_node_with_its_resources(make_runner, tmp_path):
     runner = make_runner(stamped, workers=3, custom={"rare": 0.5})
     assert runner.describe().endswith("1 CPU each; 2 fit at a time now")
     jobs = [job(tmp_path, number) for number in range(3)]
-    assert all(isinstance(end, JobDone) for end in ends(runner, jobs).values())
+    assert all(isinstance(end, JobDone) for end in run_jobs(runner, jobs).values())
     assert len({note["node"] for note in notes(jobs)}) == 1
     with refuses("too-few-resources", "1 CPU, 0 GPU and 2 rare", "1 rare", key="resources"):
         make_runner(stamped, custom={"rare": 2})
@@ -99,7 +98,7 @@ def test_worker_runs_on_node_with_its_resources(make_runner, tmp_path):
 @pytest.mark.parametrize(("share", "together"), [(0.5, 1), (0.51, 0)])
 def test_gpu_is_shared_by_shares_that_fit(make_runner, tmp_path, share, together):
     jobs = [job(tmp_path, number) for number in range(2)]
-    ends(make_runner(stamped, gpus_per_trial=share), jobs)
+    run_jobs(make_runner(stamped, gpus_per_trial=share), jobs)
     assert at_once(notes(jobs)) == together
 
 

@@ -1,45 +1,71 @@
-"""The contract that all runners meet."""
+"""Executors: one contract for all; what each worker gets of the machine."""
 
+import json
 import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
-from subprocess import check_output as call
 
 import pytest
 
 from scalesearch.errors import UserError
 from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors.base import JobCrashed, JobDone, TrainingJob
-from scalesearch.study.executors.local import InProcessRunner
+from scalesearch.study.executors.local import InProcessRunner, assign_devices, make_runner
+from scalesearch.study.executors.worker import finish_job
 from scalesearch.study.trials.trial import State
 from tests.errors import refuses
+from tests.processes import wait_until
 from tests.study.fakes import fake_work, make_driver, make_plan
 
+BACKENDS = ["inprocess", "pool", pytest.param("ray", marks=pytest.mark.ray)]
 
-def job(tmp_path, number, what="work"):
-    folder = tmp_path / f"{number}-{what}"
-    folder.mkdir()
-    (folder / "what").write_text(what)
-    return TrainingJob(number, folder, 1)
+
+def make_job(folder, number, action="work"):
+    job_folder = folder / f"{number}-{action}"
+    job_folder.mkdir()
+    (job_folder / "action").write_text(action)
+    (job_folder / "job.json").write_text("{}")
+    return TrainingJob(number, job_folder, 1)
 
 
 def work(folder):
-    """Finish, raise or exit, as the file ``what`` of the folder names."""
-    what = (Path(folder) / "what").read_text()
-    if what == "raise":
-        raise RuntimeError("it broke\nin two lines")
-    if what == "refuse":
-        raise UserError("this can never work")
-    if what == "die":
+    """Write a result, raise an error or die, as the file ``action`` names."""
+    place = Path(folder)
+    action = (place / "action").read_text()
+    if action == "raise":
+        raise RuntimeError("first line\nsecond line")
+    if action == "refuse":
+        raise UserError("invalid recipe")
+    if action == "die":
         os._exit(9)
-    if what == "environment":
-        names = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
-        (Path(folder) / "seen").write_text(repr([*map(os.environ.get, names), os.nice(0)]))
-    (Path(folder) / "result.json").write_text(f"{os.getpid()}")
+    if action == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if action == "environment":
+        torch = sys.modules.get("torch")
+        facts = {"threads": os.environ.get("OMP_NUM_THREADS"), "niceness": os.nice(0),
+                 "devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+                 "torch": torch and torch.cuda.is_initialized()}
+        (place / "environment").write_text(json.dumps(facts))
+    if action == "wait":
+        finish_job(place, lambda *_: wait(place))
+    (place / "result.json").write_text(f"{os.getpid()}")
 
 
-def ends(runner, jobs):
-    """Submit the jobs and return the final event of each."""
+def wait(folder):
+    """Wait until the process is interrupted, and note that."""
+    (folder / "waiting").write_text(f"{os.getpid()}")
+    try:
+        while True:
+            time.sleep(0.05)  # Ray does not interrupt a system call
+    finally:
+        (folder / "interrupted").touch()
+
+
+def run_jobs(runner, jobs):
+    """Submit the jobs, and wait for their events by trial."""
     for job in jobs:
         runner.submit(job)
     events = []
@@ -48,66 +74,46 @@ def ends(runner, jobs):
     return {event.job.trial: event for event in events}
 
 
-def check_contract(runner, tmp_path, crashes):
-    """Check jobs that finish, raise, are refused or crash."""
-    assert runner.poll(5.0) == []
-    kinds = ["work", "raise", "work", "refuse", *crashes, "work"]
-    events = ends(runner, [job(tmp_path, number, what) for number, what in enumerate(kinds)])
-    assert sorted(events) == list(range(len(kinds)))
-    for number, what in enumerate(kinds):
-        event = events[number]
-        assert isinstance(event, JobDone if what == "work" else JobCrashed), (what, event)
-        assert (event.job.folder / "result.json").exists() == (what == "work")
-    assert events[1].reason.startswith("RuntimeError: it broke") and events[1].can_retry
-    assert events[3].reason.endswith("this can never work") and not events[3].can_retry
-    assert runner.poll(5.0) == []
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_contract(tmp_path, backend):
+    runner = make_runner(backend, 2, Resources(), work)
+    try:
+        assert runner.poll(5.0) == []
+        assert runner.slots == (1 if backend == "inprocess" else 2)
+        deaths = [] if backend == "inprocess" else ["die", "killed"]
+        actions = ["work", "raise", "work", "refuse", *deaths, "work"]
+        jobs = [make_job(tmp_path, number, action) for number, action in enumerate(actions)]
+        events = run_jobs(runner, jobs)
+        for job, action in zip(jobs, actions):
+            event = events[job.trial]
+            if action == "work":
+                assert event == JobDone(job)
+            else:
+                assert isinstance(event, JobCrashed) and event.job == job
+            assert (job.folder / "result.json").exists() == (action == "work")
+        assert events[1].reason.startswith("RuntimeError: first line") and events[1].can_retry
+        assert events[3].reason.endswith("invalid recipe") and not events[3].can_retry
+        if backend != "inprocess":
+            pids = {(jobs[number].folder / "result.json").read_text() for number in (0, 2, 6)}
+            assert len(pids) == 3 and f"{os.getpid()}" not in pids
+        assert runner.poll(5.0) == []
+        if backend == "inprocess":
+            runner.submit(make_job(tmp_path, 98))
+        else:
+            jobs = [make_job(tmp_path, number, "wait") for number in (98, 99)]
+            for job in jobs:
+                runner.submit(job)
+            wait_until(lambda: all((job.folder / "waiting").exists() for job in jobs))
+        runner.stop()
+        assert runner.poll(0) == []
+        assert len(list(tmp_path.glob("*/interrupted"))) == (0 if backend == "inprocess" else 2)
+    finally:
+        runner.stop()
 
 
-def test_contract_in_process(tmp_path):
-    runner = InProcessRunner(work)
-    check_contract(runner, tmp_path, [])
-    runner.submit(job(tmp_path, 99))
-    runner.stop()
-    assert runner.poll(0) == [] and runner.slots == 1
-
-
-def test_interrupt_passes_the_in_process_runner(tmp_path):
-    def interrupted(folder):
-        raise KeyboardInterrupt
-
-    runner = InProcessRunner(interrupted)
-    runner.submit(job(tmp_path, 1))
-    with pytest.raises(KeyboardInterrupt):
-        runner.poll(0)
-
-
-@pytest.mark.parametrize("reserves", [False, True])
-@pytest.mark.parametrize("gpus", [0.0, 0.5, 1.0])
-def test_gpus_are_hidden_only_from_workers_without_gpus(reserves, gpus):
-    """A task that reserves for its processes has no GPU; they inherit its environment."""
-    from scalesearch.study.executors.ray import RayRunner, ResourceRequest
-
-    runner = object.__new__(RayRunner)
-    runner._resources = Resources(gpus_per_trial=gpus)
-    runner._work_reserves_resources = reserves
-    runner._request = ResourceRequest.of(runner._resources, reserves)
-    options = runner._remote_task(fake_work)._default_options
-    assert options["num_gpus"] == (0.0 if reserves else gpus)
-    assert ("CUDA_VISIBLE_DEVICES" in options["runtime_env"]["env_vars"]) == (gpus == 0)
-
-
-@pytest.mark.ray
-def test_contract_with_ray_and_study_with_two_workers(tmp_path):
-    """One Ray runtime for all checks, since its start takes seconds."""
-    from scalesearch.study.executors.ray import RayRunner
-
-    with refuses("too-few-resources", "1 CPU and 5 GPU", key="resources"):
-        RayRunner(work, 1, Resources(gpus_per_trial=5))
-    runner = RayRunner(work, 2, Resources())
-    check_contract(runner, tmp_path, ["die"])
-    assert ends(runner, [job(tmp_path, 50, "environment")])[50]
-    assert (tmp_path / "50-environment" / "seen").read_text() == f"['1', '', {os.nice(0)}]"
-    runner._task = runner._remote_task(fake_work)
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+def test_study_with_two_workers(tmp_path, backend):
+    runner = make_runner(backend, 2, Resources(), fake_work)
     driver = make_driver(tmp_path / "study", make_plan(4), runner=runner)
     assert driver.run() == "4 candidates trained"
     done = driver.trials.with_state(State.COMPLETE)
@@ -115,38 +121,116 @@ def test_contract_with_ray_and_study_with_two_workers(tmp_path):
     assert len(set(pids)) == 4 and str(os.getpid()) not in "".join(pids).split()
 
 
-def test_worker_has_niceness_of_the_study_file():
-    code = (
-        "import os; from scalesearch.study.executors.worker import raise_niceness as s; "
-        "s(7); s(3); print(os.nice(0))"
-    )
-    assert call([sys.executable, "-c", code]).strip() == b"7"
+def test_interrupt_reaches_caller_of_inprocess_runner(tmp_path):
+    def interrupted(folder):
+        raise KeyboardInterrupt
+
+    runner = InProcessRunner(interrupted)
+    runner.submit(make_job(tmp_path, 1))
+    with pytest.raises(KeyboardInterrupt):
+        runner.poll(0)
 
 
-@pytest.mark.parametrize(("need", "room"),
-                         [(({"CPU": 1, "GPU": 0},), 6), (({"CPU": 1, "GPU": 0.5},), 2),
-                          (({"CPU": 3, "GPU": 0},), 1), (({"CPU": 2, "GPU": 0}, 2), 1),
-                          (({"CPU": 2, "GPU": 0}, 3), 0), (({"CPU": 2, "GPU": 0}, 3, True), 1),
-                          (({"CPU": 0, "GPU": 0},), None),
-                          (({"CPU": 0.1, "GPU": 0, "rare": 1},), 3), (({"CPU": 5, "GPU": 0},), 0)])
-def test_number_of_workers_that_fit_on_nodes(monkeypatch, need, room):
-    from scalesearch.study.executors import ray_cluster
+def test_pool_kills_workers_that_do_not_stop(tmp_path):
+    runner = make_runner("pool", 1, Resources(), work)
+    job = make_job(tmp_path, 1, "wait")
+    runner.submit(job)
+    wait_until((job.folder / "waiting").exists)
+    pid = int((job.folder / "waiting").read_text())
+    os.kill(pid, signal.SIGSTOP)
+    runner.stop(grace=0.1)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
+
+def test_pool_workers_end_with_their_driver_and_do_not_run_its_script(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+from pathlib import Path
+from scalesearch.study.config.sections import Resources
+from scalesearch.study.executors.local import make_runner
+from tests.study.executors.test_executors import make_job, work
+
+folder = Path({str(tmp_path)!r})
+(folder / "started").touch(exist_ok=False)
+runner = make_runner("pool", 1, Resources(), work)
+runner.submit(make_job(folder, 1, "wait"))
+while True:
+    runner.poll(1.0)
+""")
+    driver = subprocess.Popen([sys.executable, script], env=os.environ | {
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)})
+    folder = tmp_path / "1-wait"
+    wait_until((folder / "waiting").exists, driver)
+    driver.kill()
+    driver.wait()
+    wait_until((folder / "interrupted").exists)
+    wait_until(lambda: not (folder / "lease.json").exists())
+
+
+@pytest.mark.ray
+def test_environment_of_ray_worker(tmp_path):
+    with refuses("too-few-resources", "1 CPU and 5 GPU", key="resources"):
+        make_runner("ray", 1, Resources(gpus_per_trial=5), work)
+    runner = make_runner("ray", 2, Resources(), work)
+    try:
+        job = make_job(tmp_path, 50, "environment")
+        assert run_jobs(runner, [job])[50] == JobDone(job)
+        assert json.loads((job.folder / "environment").read_text()) == {
+            "threads": "1", "niceness": os.nice(0), "devices": "", "torch": None}
+    finally:
+        runner.stop()
+
+
+def test_environment_of_pool_worker(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    runner = make_runner("pool", 3, Resources(gpus_per_trial=1), work)
+    assert runner.slots == 2
+    jobs = [make_job(tmp_path, number, "environment") for number in range(2)]
+    run_jobs(runner, jobs)
+    facts = [json.loads((job.folder / "environment").read_text()) for job in jobs]
+    assert [fact["devices"] for fact in facts] == ["4", "7"]
+    # PyTorch is loaded before the processes are forked, and CUDA is not initialized.
+    assert [fact["torch"] for fact in facts] == [False, False]
+
+
+@pytest.mark.parametrize(("visible", "workers", "gpus", "devices"), [
+    ("0,1", 3, 0, [None] * 3), ("0,1", 3, 0.5, ["0", "1", "0"]), ("0,1", 9, 0.34, ["0", "1"] * 2),
+    ("0,1", 9, 0.51, ["0", "1"]), ("0,1,2,3,4", 9, 2, ["0,1", "2,3"]), ("3", 1, 1, ["3"]),
+])
+def test_devices_of_pool_workers(monkeypatch, visible, workers, gpus, devices):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert assign_devices(workers, gpus) == devices
+
+
+def test_pool_needs_devices_for_one_worker(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with refuses("too-few-resources", "needs 2 GPU", "has 1", key="resources"):
+        assign_devices(1, 2)
+
+
+def test_niceness_is_only_raised():
+    code = ("import os; from scalesearch.study.executors.worker import raise_niceness as s; s(7); s(3); "
+            "print(os.nice(0))")
+    assert subprocess.check_output([sys.executable, "-c", code]).strip() == b"7"
+
+
+@pytest.mark.parametrize(("amounts", "capacity"), [
+    ({"CPU": 1, "GPU": 0}, 6), ({"CPU": 1, "GPU": 0.5}, 2), ({"CPU": 3, "GPU": 0}, 1),
+    ({"CPU": 0, "GPU": 0}, float("inf")), ({"CPU": 0.1, "GPU": 0, "rare": 1}, 3),
+    ({"CPU": 5, "GPU": 0}, 0)])
+def test_capacity_of_cluster(monkeypatch, amounts, capacity):
+    ray_cluster = pytest.importorskip("scalesearch.study.executors.ray_cluster")
     nodes = [{"CPU": 4.0, "GPU": 1.0}, {"CPU": 2.0, "rare": 3.0}, {"CPU": 99.0}]
     listing = [{"Alive": number < 2, "Resources": node} for number, node in enumerate(nodes)]
     monkeypatch.setattr(ray_cluster.ray, "nodes", lambda: listing)
-    params = ray_cluster.ResourceRequest(*need)
-    assert params.worker_capacity() == room
-    if room == 0:
+    assert ray_cluster.cluster_capacity(amounts) == capacity
+    if capacity == 0:
         with refuses("too-few-resources", "4 CPU, 1 GPU; 2 CPU, 0 GPU", key="resources"):
-            ray_cluster.check_resources(params)
-    else:
-        ray_cluster.check_resources(params)
+            ray_cluster.check_resources(amounts)
 
 
-def test_unreachable_cluster_is_reported_immediately(monkeypatch):
-    from scalesearch.study.executors.ray import RayRunner
-
-    monkeypatch.setattr("ray.init", lambda **_: pytest.fail("it would try for minutes"))
+def test_silent_cluster_is_reported_at_once(monkeypatch):
+    monkeypatch.setattr("ray.init", lambda **_: pytest.fail("Ray would retry for minutes"))
     with refuses("cluster-unreachable", "127.0.0.1:1", key="ray"):
-        RayRunner(work, 1, Resources(address="127.0.0.1:1"))
+        make_runner("ray", 1, Resources(address="127.0.0.1:1"))

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from scalesearch.study.executors.ray_services import is_listening
+from scalesearch.study.executors.ray_environment import is_listening
 from scalesearch.study.optuna_sync.attributes import TrialExporter, user_attributes
 from scalesearch.study.results.results import load_results
 from tests.processes import HANG, wait_until

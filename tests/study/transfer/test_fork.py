@@ -9,6 +9,7 @@ import pytest
 
 from scalesearch.cli.main import main
 from scalesearch.space import read_space
+from scalesearch.study.executors.local import InProcessRunner
 from scalesearch.study.executors.worker import finish_job
 from scalesearch.study.results.results import load_results
 from scalesearch.study.trials.compatibility import training_differences
@@ -54,7 +55,8 @@ def call(tmp_path, monkeypatch, capsys, cache):
     """Function that runs ``study run`` in a folder with the study file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setattr("scalesearch.study.executors.factory.train_job", quick)
+    monkeypatch.setattr("scalesearch.study.executors.local.PoolRunner",
+                        lambda work, *_: InProcessRunner(quick))
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "s.yaml").write_text(STUDY)
 

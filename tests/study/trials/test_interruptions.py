@@ -1,4 +1,4 @@
-"""A real study by the command line: stopped with two Ray workers at work."""
+"""A real study by the command line: stopped with two workers at work."""
 
 import json
 import signal
@@ -34,12 +34,12 @@ def at_work(folder, process, count):
 
 
 @pytest.mark.slow
-@pytest.mark.ray
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_with_two_ray_workers_saves_both_and_the_resumed_study_goes_on_from_there(
-        folder, number):
-    process = start(folder, "study", "run", "tiny.yaml", "--backend", "ray", "--workers", "2",
-                    *MORE)
+@pytest.mark.parametrize("backend", ["pool", pytest.param("ray", marks=pytest.mark.ray)])
+def test_a_signal_with_two_workers_saves_both_and_the_resumed_study_goes_on_from_there(
+        folder, backend, number):
+    workers = ("--backend", backend, "--workers", "2")
+    process = start(folder, "study", "run", "tiny.yaml", *workers, *MORE)
     at_work(folder, process, 2)
     process.send_signal(number)
     status, out, err = ended(process)
@@ -50,8 +50,7 @@ def test_a_signal_with_two_ray_workers_saves_both_and_the_resumed_study_goes_on_
     assert len(stopped) == 2 and not list(folder.glob("found/trials/*/lease.json"))
     assert all((place / "checkpoint.pt").exists() and not (place / "result.json").exists()
                for place in stopped)
-    said = call(folder, "study", "run", "tiny.yaml", "--resume", "--backend", "ray", "--workers",
-                "2", *MORE)
+    said = call(folder, "study", "run", "tiny.yaml", "--resume", *workers, *MORE)
     assert "1 candidates trained" in said
     again = StudyDir(folder / "found").load()
     assert len(again.trials.with_state(State.COMPLETE)) == 2  # the reference, and the candidate

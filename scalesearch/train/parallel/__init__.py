@@ -1,1 +1,0 @@
-"""Processes that share the updates of one model."""
