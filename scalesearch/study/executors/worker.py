@@ -49,8 +49,11 @@ def train_job(folder: str) -> None:
         LeaseHeldError: another worker holds the folder.
     """
     def run(place: Path, job: JobFile) -> Mapping[str, object]:
-        raise_niceness(job.get("nice", 0))
-        _use_threads(job["threads"])
+        os.nice(max(0, job.get("nice", 0) - os.nice(0)))  # only the superuser may lower it
+        os.environ["OMP_NUM_THREADS"] = str(job["threads"])
+        import torch
+
+        torch.set_num_threads(job["threads"])
         return _distill(place, job) if "teachers" in job else _train(place, job)
 
     finish_job(Path(folder), run)
@@ -114,49 +117,38 @@ def finish_job(folder: Path, run: RunJob, timing: HeartbeatTiming = HEARTBEAT_TI
         LeaseHeldError: another worker holds the folder, or has taken it over.
         NotSharedError: the folder does not exist on this machine.
     """
-    _wait_for_file(folder / "job.json")
+    # Taking the lock at once would create the folder on a machine that does not share it.
+    deadline = time.monotonic() + FILE_TIMEOUT
+    while not (folder / "job.json").is_file():
+        if time.monotonic() > deadline:
+            raise NotSharedError(f"the worker on {platform.node()} cannot find "
+                                 f"{folder / 'job.json'}. The study's folder must be on a file "
+                                 "system that all nodes of the cluster share, under the same path. "
+                                 "Move it there with --out, or remove that node from the cluster; "
+                                 "then continue with --resume")
+        time.sleep(0.1)
     with interrupt_on_signal(), hold_lease(folder, timing):
         job = json.loads((folder / "job.json").read_text())
         result_file = folder / "result.json"
         pause_file = folder / rung_file(job.get("rung", -1))
         if result_file.exists() or pause_file.exists():  # rung -1 never exists: a run to the end
             return
-        result = replace_non_finite(_run_with_traceback(folder, job, run))
+        try:
+            result = replace_non_finite(run(folder, job))
+        except (KeyboardInterrupt, LeaseHeldError):
+            raise
+        except BaseException:
+            with suppress(OSError):  # a full disk must not hide the error itself
+                (folder / "crash.txt").write_text(traceback.format_exc())
+            raise
         if not owns_lease(folder):
             raise LeaseHeldError(f"{folder.name} was taken over by another worker")
         write_json(pause_file if result["state"] == "paused" else result_file, result)
 
 
-def _wait_for_file(file: Path) -> None:
-    """Wait up to ``FILE_TIMEOUT`` seconds for ``file``.
-
-    Taking the lock without waiting would create the folder on a machine that does not share it.
-    """
-    until = time.monotonic() + FILE_TIMEOUT
-    while not file.is_file():
-        if time.monotonic() > until:
-            raise NotSharedError(f"the worker on {platform.node()} cannot find {file}. The study's "
-                                 "folder must be on a file system that all nodes of the cluster "
-                                 "share, under the same path. Move it there with --out, or remove "
-                                 "that node from the cluster; then continue with --resume")
-        time.sleep(0.1)
-
-
 def rung_file(rung: int) -> str:
     """Name of the file that a trial writes at ``rung``, counted from 0."""
     return f"rung-{rung}.json"
-
-
-def _run_with_traceback(folder: Path, job: JobFile, run: RunJob) -> Mapping[str, object]:
-    """Call ``run``; if it raises, write the traceback to ``crash.txt`` and raise again."""
-    try:
-        return run(folder, job)
-    except (KeyboardInterrupt, LeaseHeldError):
-        raise
-    except BaseException:
-        with suppress(OSError):  # a full disk must not hide the error itself
-            (folder / "crash.txt").write_text(traceback.format_exc())
-        raise
 
 
 @dataclass(frozen=True)
@@ -226,15 +218,3 @@ class ProgressFile:
             with suppress(OSError):
                 part.write_text(json.dumps({**report, **self._last_validation}, default=str))
                 os.replace(part, self._file)
-
-
-def raise_niceness(nice: int) -> None:
-    """Raise the niceness of this process to ``nice``; only the superuser may lower it."""
-    os.nice(max(0, nice - os.nice(0)))
-
-
-def _use_threads(count: int) -> None:
-    os.environ["OMP_NUM_THREADS"] = str(count)
-    import torch
-
-    torch.set_num_threads(count)

@@ -209,10 +209,21 @@ def test_pool_needs_devices_for_one_worker(monkeypatch):
         assign_devices(1, 2)
 
 
-def test_niceness_is_only_raised():
-    code = ("import os; from scalesearch.study.executors.worker import raise_niceness as s; s(7); s(3); "
-            "print(os.nice(0))")
-    assert subprocess.check_output([sys.executable, "-c", code]).strip() == b"7"
+def test_niceness_is_only_raised(tmp_path):
+    code = """
+import json, os, sys
+from pathlib import Path
+from scalesearch.study.executors import worker
+
+worker._train = lambda folder, job: {"state": "complete"}
+for nice in (7, 3):
+    (Path(sys.argv[1]) / "job.json").write_text(json.dumps({"threads": 1, "nice": nice}))
+    worker.train_job(sys.argv[1])
+    (Path(sys.argv[1]) / "result.json").unlink()
+    print(os.nice(0))
+"""
+    output = subprocess.check_output([sys.executable, "-c", code, str(tmp_path)])
+    assert output.split() == [b"7", b"7"]
 
 
 @pytest.mark.parametrize(("amounts", "capacity"), [
