@@ -99,31 +99,28 @@ class Study(Displayable):
 
     @python_error_messages()
     def run(self, callbacks: Sequence[Callback] = (), *, resume: bool = True,
-            fork: str | Path | None = None, measure: float = 0.0, quiet: bool = False) -> Study:
+            measure: float = 0.0, quiet: bool = False) -> Study:
         """Runs the study to its end; the same call goes on with one that was interrupted.
 
         Args:
             callbacks: told of each trial; see :class:`scalesearch.study.trials.callback.Callback`.
             resume: False refuses a study that was begun.
-            fork: folder in which to go on with what still counts of a study that has changed.
             measure: seconds to measure the speed of models for, for the forecast.
             quiet: show nothing.
 
         Returns:
-            The study; of a fork the new one.
+            The study.
 
         Raises:
             UserError: something is wrong with it, or too many trials failed.
             KeyboardInterrupt: after workers have saved; nothing finished is lost.
         """
-        place = None if fork is None else Path(fork)
         if self.spec is None:
             from scalesearch.study.config.command import read_started_study
 
-            place = place and place.absolute()
             with chdir("."):  # to come back to: what is read goes to where the study was run
                 begun = Study(self.folder.absolute(), read_started_study(self.folder))
-                return begun.run(callbacks, resume=resume, fork=place, measure=measure, quiet=quiet)
+                return begun.run(callbacks, resume=resume, measure=measure, quiet=quiet)
         spec = self.spec
         require_packages("optuna", "pandas", "matplotlib",
                          *(["ray"] if spec.backend == "ray" else []))
@@ -132,11 +129,11 @@ class Study(Displayable):
         from scalesearch.terminal import open_console
 
         try:
-            launch(spec, resume, open_console(file=StringIO() if quiet else None), place, measure,
+            launch(spec, resume, open_console(file=StringIO() if quiet else None), measure,
                    callbacks)
         except UserError as error:
             raise with_position(error, spec) from None
-        return Study(place or self.folder, spec)
+        return Study(self.folder, spec)
 
     @property
     def results(self) -> Results:

@@ -42,9 +42,8 @@ def test_message_help_and_text_of_an_error_are_translated():
      lambda: ss.space("transformer").solve("max width", "params.total <= 1M",
                                            {"encoder.depth": "x"}),
      lambda: ss.space("transformer").trade("width", "macs.total"),
-     lambda: ss.space("slim").feasible("nothing"), lambda: ss.study("quick", trails=3),
-     lambda: ss.study("quick", {"storage": "sqlite:///x.db"}).run(resume=False, fork="/nowhere/x")],
-    ids=range(8))
+     lambda: ss.space("slim").feasible("nothing"), lambda: ss.study("quick", trails=3)],
+    ids=range(7))
 def test_mistakes_in_python_name_no_option(mistake, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:

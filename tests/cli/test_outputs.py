@@ -18,7 +18,7 @@ FOLDERS = [["feasible", "papers", "--plot"], ["feasible", "papers", "--csv"], ["
            ["analyze", "model", "--data", "builtin", "--to"], ["study", "table", "runs/x", "--to"],
            ["study", "scaling", "runs/x", "--to"], ["study", "compare", "runs/x", "runs/y", "--to"],
            ["study", "plot", "runs/x", "--to"], ["export", "runs/x", "--to", "torch", "--out"],
-           ["study", "run", "quick", "--out"], ["study", "run", "quick", "--fork"]]  # fmt: skip
+           ["study", "run", "quick", "--out"]]  # fmt: skip
 
 
 def read_options(words: list[str]) -> None:

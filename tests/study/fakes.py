@@ -23,6 +23,7 @@ from scalesearch.space.syntax.diagnostics import UnbuildableError
 from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange
 from scalesearch.study.config.objectives import parse_objective
 from scalesearch.study.engine.driver import Driver
+from scalesearch.study.executors.base import CRASH_FAULT, JobCrashed
 from scalesearch.study.executors.local import InProcessRunner
 from scalesearch.study.executors.worker import finish_job
 from scalesearch.study.optuna_sync.attributes import TrialExporter
@@ -143,6 +144,26 @@ def breaking_work(folder):
     if attempts.read_text() != "xxx":
         raise RuntimeError("the worker broke")
     fake_work(folder)
+
+
+class FaultyRunner(InProcessRunner):
+    """Runner whose first polls end the oldest job by a crash of each cause of ``causes``."""
+
+    def __init__(self, work, *causes):
+        super().__init__(work)
+        self.causes = list(causes)
+        self.attempts = []
+
+    def submit(self, job):
+        self.attempts.append(job.attempt)
+        super().submit(job)
+
+    def poll(self, timeout):
+        if not self.causes or not self._waiting:
+            return super().poll(timeout)
+        cause = self.causes.pop(0)
+        reason = "the worker broke" if cause == CRASH_FAULT else f"injected: {cause}"
+        return [JobCrashed(self._waiting.popleft(), reason, cause=cause)]
 
 
 def make_plan(trials=6, most=6000, **changes):

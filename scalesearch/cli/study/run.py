@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shlex
 from functools import partial
 from pathlib import Path
@@ -44,9 +43,6 @@ if TYPE_CHECKING:
 @click.option("--out", type=OutputPath(is_folder=True),
               help="Folder of the study (default: runs/NAME).")
 @click.option("--resume", is_flag=True, help="Resume a study that was started.")
-@click.option("--fork", type=OutputPath(is_folder=True),
-              help="Continue in this new folder, reusing results that are still valid after the "
-              "space, budget or objectives changed.")
 @click.option("--dry-run", is_flag=True,
               help="Print the plan without training or writing files.")
 @click.option("--measure", type=click.FloatRange(0, 600), default=20.0, show_default=True,
@@ -55,7 +51,7 @@ if TYPE_CHECKING:
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE",
               help="Change a key, for example --set recipe.steps=500. Can be repeated.")
 @json_option
-def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | None, as_json: bool,
+def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool,
         sets: tuple[str, ...], measure: float, **flags: Any) -> None:
     """Run a study from its file: a search, a grid, an ablation or a scaling study.
 
@@ -68,7 +64,6 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
     from scalesearch.library import find_file
     from scalesearch.study.config.command import read_started_study, started_study_folder
     from scalesearch.study.config.reader import limit_to_one_worker, read_study, with_position
-    from scalesearch.study.trials.compatibility import StudyChangedError
 
     console = open_console(stderr=as_json)
     names = {"address": "ray.address"}
@@ -78,7 +73,6 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
                     for key, value in flags.items() if value is not None)
     changes = (*sets, *flagged)
     if started_folder := started_study_folder(study):
-        fork = fork and fork.absolute()  # reading the study may change the working directory
         spec = read_started_study(started_folder, changes, out)
     else:
         spec = read_study(find_file(study, "studies"), changes, out)
@@ -88,7 +82,6 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
     spec = limit_to_one_worker(spec, changed_keys, partial(print_text, console=console))
     try:
         if dry_run:
-            from scalesearch.study.engine.dry_run import describe_fork
             from scalesearch.study.engine.dry_run import dry_run as plan_study
 
             plan = plan_study(spec, measure)
@@ -96,54 +89,25 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
                 print_json(plan.to_json())
             else:
                 plan.show(console)
-            for line in describe_fork(spec, fork) if fork else ():
-                print_text(line, console)
             return
-        _run(spec, resume, console, fork, measure)
-    except StudyChangedError as error:
-        message = str(error)
-        if error.can_fork:
-            message += f"\n  {_fork_command(free_fork_folder(spec.out))}"
-        raise UserError(message, code=error.code) from None
+        _run(spec, resume, console, measure)
     except UserError as error:
         raise with_position(error, spec) from None
     from scalesearch.study.trials.study_dir import resumable
 
-    with resumable(fork or spec.out):
-        _report(fork or spec.out, console, as_json)
+    with resumable(spec.out):
+        _report(spec.out, console, as_json)
 
 
-def free_fork_folder(folder: Path) -> Path:
-    """Return the first of ``folder-2``, ``folder-3``, … that does not exist."""
-    candidates = (Path(f"{folder}-{number}") for number in itertools.count(2))
-    return next(path for path in candidates if not path.exists())
-
-
-def _fork_command(fork: Path) -> str:
-    """Return the command line of this run with ``--fork``."""
-    from scalesearch.study.config.storage_url import mask_passwords
-
-    params = click.get_current_context().params
-    arguments = [params["study"]]
-    for key in ("trials", "workers", "backend", "address", "out"):
-        if params[key]:
-            arguments += [f"--{key}", str(params[key])]
-    for setting in params["sets"]:
-        arguments += ["--set", setting]
-    return shlex.join(["scalesearch", "study", "run", *map(mask_passwords, arguments), "--fork",
-                       str(fork)])
-
-
-def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None,
-         measure: float) -> None:
+def _run(spec: StudySpec, resume: bool, console: Console, measure: float) -> None:
     from scalesearch.study.config.command import started_study_folder
     from scalesearch.study.engine.run import launch
 
     try:
         with interrupt_on_signal():
-            reason = launch(spec, resume, console, fork, measure)
+            reason = launch(spec, resume, console, measure)
     except SignalInterrupt as interrupt:
-        folder = str(fork or spec.out)
+        folder = str(spec.out)
         command = "the same command"
         if started_study_folder(folder):
             command = shlex.join(["scalesearch", "study", "run", folder, "--resume"])

@@ -1,21 +1,16 @@
 """Training runs of a fairness audit: submitted to the study's executor, resumed from its folder."""
 
 import shutil
-from collections import Counter
 from collections.abc import Callable
 
 from msgspec import to_builtins
 
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFullError, write_json
-from scalesearch.report.fairness import AuditRun, Fairness, describe_option
-from scalesearch.study.executors.base import (
-    CRASH_DISK_FULL,
-    CRASH_FAULT,
-    JobCrashed,
-    Runner,
-    TrainingJob,
-)
+from scalesearch.files import read_json, write_json
+from scalesearch.report.fairness import Fairness, describe_option
+from scalesearch.study.engine.jobs import JobLoop, reading_result
+from scalesearch.study.executors.base import Runner, TrainingJob
+from scalesearch.study.executors.worker import rung_file
 from scalesearch.study.results.audit import (
     AUDIT_FOLDER,
     FINDINGS_FILE,
@@ -29,9 +24,9 @@ from scalesearch.study.results.audit import (
     study_job,
 )
 from scalesearch.study.results.results import Results
-from scalesearch.train.result import RESULT_FILE
+from scalesearch.train.result import RESULT_FILE, Result
 
-MAX_ATTEMPTS = 3  # per training run whose worker dies
+MAX_ATTEMPTS = 3  # per training run
 
 
 def load_or_make_plan(results: Results, settings: AuditSettings) -> AuditPlan:
@@ -61,7 +56,7 @@ def run_audit(results: Results, plan: AuditPlan, runner: Runner,
     with study.exclusive():
         write_json(study.folder / AUDIT_FOLDER / PLAN_FILE, to_builtins(plan))
         try:
-            _AuditRunner(results, plan, runner, report).run()
+            AuditLoop(results, plan, runner, report).run_jobs()
         finally:
             runner.stop()
         findings = audit_findings(results, plan)
@@ -70,43 +65,25 @@ def run_audit(results: Results, plan: AuditPlan, runner: Runner,
     return findings
 
 
-class _AuditRunner:
-    """Submits the runs of an audit that are due and handles their events."""
+class AuditLoop(JobLoop):
+    """Trains the runs of an audit that are due. A job has the number of its architecture and option."""
 
     def __init__(self, results: Results, plan: AuditPlan, runner: Runner,
                  report: Callable[[str], object]) -> None:
+        super().__init__(runner, MAX_ATTEMPTS)
         self.study = results.study
         self.plan = plan
-        self.runner = runner
         self.report = report
         self.metric = results.study.meta.main_metric
         self.job_template = study_job(results.study)
-        pairs = ((member, option) for member in plan.architectures for option in plan.options)
-        self.job_numbers = {(member.folder, option): number
-                            for number, (member, option) in enumerate(pairs)}
-        self.running: dict[int, AuditRun] = {}
-        self.crashes: Counter[int] = Counter()
+        self.pairs = [(member, option) for member in plan.architectures for option in plan.options]
 
-    def run(self) -> None:
-        """Train until no run is due."""
-        while self._submit() or self.running:
-            for event in self.runner.poll(0.5):
-                audit_run = self.running.pop(event.job.trial)
-                if isinstance(event, JobCrashed):
-                    self._handle_crash(event)
-                self.report(f"{self._stretches_done()} of at most {self.plan.stretches} stretches "
-                            f"of training; last: {audit_run.architecture}, "
-                            f"{describe_option(audit_run.option)}")
-
-    def _submit(self) -> bool:
-        """Submit due runs to idle workers; return whether any run was due."""
-        before = len(self.running)
+    def next_job(self) -> TrainingJob | None:
+        """Write the files of the first run that is due and not running."""
         for member in self.plan.architectures:
             runs = runs_of_architecture(self.plan, member, self.study.folder, self.metric)
             for audit_run, is_whole in self.plan.due_runs(runs):
-                number = self.job_numbers[member.folder, audit_run.option]
-                if len(self.running) >= self.runner.slots:
-                    return True
+                number = self.pairs.index((member, audit_run.option))
                 if number in self.running:
                     continue
                 folder = self.plan.run_folder(self.study.folder, member, audit_run.option)
@@ -118,18 +95,26 @@ class _AuditRunner:
                 recipe = self.plan.recipe(member, audit_run.option).to_json()
                 write_json(folder / "job.json",
                            {**self.job_template, "proxies": False, **pause, "recipe": recipe})
-                self.running[number] = audit_run
-                self.runner.submit(TrainingJob(number, folder, 1 + self.crashes[number]))
-        return len(self.running) > before
+                return TrainingJob(number, folder, 1)
+        return None
 
-    def _handle_crash(self, event: JobCrashed) -> None:
-        """Count a crash; after the last attempt, record the run as failed."""
-        if event.cause == CRASH_DISK_FULL:
-            raise DiskFullError(event.reason)
-        self.crashes[event.job.trial] += event.cause == CRASH_FAULT
-        if not event.can_retry or self.crashes[event.job.trial] >= MAX_ATTEMPTS:
-            write_json(event.job.folder / RESULT_FILE,
-                       {"state": "failed", "reason": event.reason, "metrics": {}})
+    def collect(self, job: TrainingJob) -> None:
+        """Check the result and report the progress."""
+        for name in (RESULT_FILE, rung_file(0)):
+            if (job.folder / name).exists():
+                with reading_result(job.folder / name):
+                    read_json(job.folder / name, Result)
+        self._report(job)
+
+    def fail(self, job: TrainingJob, reason: str) -> None:
+        """Record the run as failed."""
+        write_json(job.folder / RESULT_FILE, {"state": "failed", "reason": reason, "metrics": {}})
+        self._report(job)
+
+    def _report(self, job: TrainingJob) -> None:
+        member, option = self.pairs[job.trial]
+        self.report(f"{self._stretches_done()} of at most {self.plan.stretches} stretches of "
+                    f"training; last: {member.folder}, {describe_option(option)}")
 
     def _stretches_done(self) -> int:
         """Number of stretches of training (to the early stop, or to the end) that are done."""

@@ -27,8 +27,9 @@ from scalesearch.files import read_json, write_json, write_text
 from scalesearch.space.assembly.architecture import ModelSpec
 from scalesearch.study.config.sections import ReferenceSpec, TeacherSpec
 from scalesearch.study.config.spec import StudySpec
+from scalesearch.study.engine.jobs import JobLoop, reading_result
 from scalesearch.study.engine.setup import reference_space
-from scalesearch.study.executors.base import JobDone, Runner, TrainingJob
+from scalesearch.study.executors.base import Runner, TrainingJob
 from scalesearch.study.executors.worker import ProgressFile
 from scalesearch.study.monitor.running import (
     SOFT_TARGETS_FOLDER,
@@ -236,7 +237,7 @@ def _complete_job(folder: Path, job: JobFile, description: str, attempts: int, r
     if not file.exists():
         write_json(folder / "job.json", job)
         with _progress_display(folder, description, console):
-            _run_attempts(folder, attempts, runner)
+            TeacherJob(folder, runner, attempts).run_jobs()
     result = read_json(file, TeacherJobResult)
     if result.state != "complete":
         raise UserError(f"teacher: its training failed: {result.reason}. Change its recipe, and "
@@ -244,17 +245,27 @@ def _complete_job(folder: Path, job: JobFile, description: str, attempts: int, r
     return result
 
 
-def _run_attempts(folder: Path, attempts: int, runner: Runner) -> None:
-    for attempt in range(1, attempts + 1):
-        runner.submit(TrainingJob(TEACHER_JOB_NUMBER, folder, attempt))
-        while not (events := runner.poll(0.5)):
-            pass
-        end = events[0]
-        if isinstance(end, JobDone):
-            return
-        if not end.can_retry:
-            break
-    raise UserError(f"teacher: {end.reason}", key="teacher", code="teacher-failed")
+class TeacherJob(JobLoop):
+    """Runs one job of a teacher, in ``folder``."""
+
+    def __init__(self, folder: Path, runner: Runner, max_attempts: int) -> None:
+        super().__init__(runner, max_attempts)
+        self.folder = folder
+
+    def next_job(self) -> TrainingJob | None:
+        """Return the job, unless it runs or has a result."""
+        if self.running or (self.folder / RESULT_FILE).exists():
+            return None
+        return TrainingJob(TEACHER_JOB_NUMBER, self.folder, 1)
+
+    def collect(self, job: TrainingJob) -> None:
+        """Check that the result can be read."""
+        with reading_result(job.folder / RESULT_FILE):
+            read_json(job.folder / RESULT_FILE, TeacherJobResult)
+
+    def fail(self, job: TrainingJob, reason: str) -> None:
+        """Stop the study, which needs its teacher."""
+        raise UserError(f"teacher: {reason}", key="teacher", code="teacher-failed")
 
 
 @contextmanager

@@ -20,18 +20,18 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFullError, read_json, write_json, write_text
+from scalesearch.files import read_json, write_json, write_text
 from scalesearch.report.records import validation_loss_name
 from scalesearch.samplers.candidate_sampler import CandidateSampler
 from scalesearch.schedule.rungs import START_TRIAL, Scheduler
 from scalesearch.study.config.objectives import objective_values
+from scalesearch.study.engine.jobs import JobLoop, reading_result
 from scalesearch.study.engine.proposals import REJECTED_STATES, Proposals
 from scalesearch.study.engine.stopping import EarlyStopping
 from scalesearch.study.executors.base import (
-    CRASH_DISK_FULL,
     CRASH_FAULT,
+    JobCrashed,
     JobDone,
-    JobEvent,
     Runner,
     TrainingJob,
 )
@@ -48,7 +48,7 @@ from scalesearch.train.result import RESULT_FILE, Result
 COMPUTE_TOLERANCE = 1e-9  # in full-budget runs, whose shares are summed as floats
 
 
-class Driver:
+class Driver(JobLoop):
     """Runs a study to its end, from the state in its folder.
 
     Args:
@@ -61,9 +61,9 @@ class Driver:
 
     def __init__(self, plan: StudyPlan, study: StudyDir, sampler: BaseSampler | None,
                  runner: Runner, callback: Callback) -> None:
+        super().__init__(runner, plan.attempts)
         self.plan = plan
         self.study = study
-        self.runner = runner
         self.callback = callback
         self.trials = study.trials
         self.proposals = Proposals(plan, study, sampler, callback)
@@ -88,10 +88,7 @@ class Driver:
         """
         try:
             self.recover()
-            while self._dispatch() or self.trials.with_state(State.PENDING):
-                for event in self.runner.poll(0.5):
-                    self._on_event(event)
-                self.callback.update()
+            self.run_jobs()
             self.stopping.reason(self.search.history())  # keeps the last forecast on disk
             reason = self._stop_reason or self._describe_trained()
             return reason + describe_end(self.trials, self.study.meta, self.plan.seeds)
@@ -103,10 +100,11 @@ class Driver:
         """Collect results that were not recorded, and restart trials that were in training."""
         for trial in self.trials.with_state(State.PENDING):
             if self._uncollected_file(trial):
-                self._collect(trial)
+                folder = self.study.trial_folder(trial)
+                self.handle_done(JobDone(TrainingJob(trial.number, folder, trial.attempts)))
             else:
                 self.callback.message(f"trial {trial.number} resumes from its last checkpoint")
-                self._submit(trial)
+                self.submit(self._start(trial))
         last = self.trials.candidates()[-self.plan.max_proposals:]
         if self.trials.replicates() and all(trial.state in REJECTED_STATES for trial in last):
             # The search had ended; without this it would continue among the replicates.
@@ -114,16 +112,19 @@ class Driver:
         elif self._compute_left() > COMPUTE_TOLERANCE and self.stopping.has_stopped():
             self._stop_reason = f"stopped: {self._describe_trained()}"
 
-    def _dispatch(self) -> bool:
-        """Submit trials to idle workers; return whether any was submitted."""
-        has_started = False
-        while len(self.trials.with_state(State.PENDING)) < self.runner.slots:
-            trial = self._next_trial() or self._propose_replicate()
+    def update(self) -> None:
+        """Let the callbacks refresh."""
+        self.callback.update()
+
+    def next_job(self) -> TrainingJob | None:
+        """Start the next trial: of the search, or a run with a further seed once it is over."""
+        trial = self._next_trial()
+        if trial is None:
+            trial = propose_replicate(self.study, self.plan.seeds)
             if trial is None:
-                break
-            self._submit(trial)
-            has_started = True
-        return has_started
+                return None
+            self.callback.proposed(trial)
+        return self._start(trial)
 
     def _next_trial(self) -> Trial | None:
         """Return the next trial to train: a reference, an enqueued, a paused or a new trial."""
@@ -156,13 +157,6 @@ class Driver:
         if self._is_space_exhausted and not self.trials.with_state(State.PENDING):
             self._stop_reason = self._describe_exhaustion()
         return None
-
-    def _propose_replicate(self) -> Trial | None:
-        """Propose the next replicate (a run with a further seed), once the search is over."""
-        trial = propose_replicate(self.study, self.plan.seeds)
-        if trial is not None:
-            self.callback.proposed(trial)
-        return trial
 
     def _check_failures(self) -> None:
         """Stop a study in which most trials fail.
@@ -208,8 +202,8 @@ class Driver:
         return (f"nothing new in {self.plan.max_proposals} proposals ({n_infeasible} infeasible, "
                 f"{len(last) - n_infeasible} duplicates): {trained}")
 
-    def _submit(self, trial: Trial) -> None:
-        """Write the architecture and the job of ``trial``, log its start, and submit it."""
+    def _start(self, trial: Trial) -> TrainingJob:
+        """Write the architecture and the job of ``trial``, and log its start."""
         folder = self.study.trial_folder(trial)
         write_text(folder / "architecture.yaml", self.proposals.architecture(trial).to_yaml())
         attempt = trial.attempts + 1
@@ -218,7 +212,7 @@ class Driver:
                     **self.proposals.job_fields(trial)})
         trial = self._append(EventType.STARTED, trial, attempt=attempt)
         self.callback.started(trial)
-        self.runner.submit(TrainingJob(trial.number, folder, trial.attempts))
+        return TrainingJob(trial.number, folder, attempt)
 
     def _uncollected_file(self, trial: Trial) -> Path | None:
         """Return the file of a worker that is not collected: the result, or that of the next rung."""
@@ -226,45 +220,33 @@ class Driver:
         files = (folder / name for name in ("result.json", rung_file(len(trial.rungs))))
         return next((file for file in files if file.exists()), None)
 
-    def _on_event(self, event: JobEvent) -> None:
-        trial = self.trials[event.job.trial]
-        if isinstance(event, JobDone):
-            self._collect(trial)
-            return
-        self._handle_crash(trial, event.reason, event.cause == CRASH_FAULT, event.can_retry,
-                           event.cause == CRASH_DISK_FULL)
+    def log_crash(self, crash: JobCrashed) -> int:
+        """Log a crash; return the number of crashes so far that are the trial's own fault."""
+        trial = self.trials[crash.job.trial]
+        return self._append(EventType.CRASHED, trial, attempt=trial.attempts, reason=crash.reason,
+                            is_own_fault=crash.cause == CRASH_FAULT).crashes
 
-    def _handle_crash(self, trial: Trial, reason: str, is_own_fault: bool = True,
-                      can_retry: bool = True, is_disk_full: bool = False) -> None:
-        """Log a crash; submit the trial again, or record it as failed after its last attempt."""
-        trial = self._append(EventType.CRASHED, trial, attempt=trial.attempts, reason=reason,
-                             is_own_fault=is_own_fault)
-        if is_disk_full:
-            raise DiskFullError(reason)
-        if can_retry and trial.crashes < self.plan.attempts:
-            self.callback.message(
-                f"trial {trial.number}: its worker died ({reason}); restarted")
-            self._submit(trial)
-        else:
-            self._finish(trial, None, State.FAILED, reason=reason)
+    def repeat(self, crash: JobCrashed) -> None:
+        """Start the next attempt of a trial."""
+        self.callback.message(
+            f"trial {crash.job.trial}: its worker died ({crash.reason}); restarted")
+        self.submit(self._start(self.trials[crash.job.trial]))
 
-    def _collect(self, trial: Trial) -> None:
-        """Record the result or the rung of a trial whose worker has finished.
+    def fail(self, job: TrainingJob, reason: str) -> None:
+        """Record a trial as failed after its last attempt."""
+        self._finish(self.trials[job.trial], None, State.FAILED, reason=reason)
 
-        A damaged file is renamed to ``*.damaged`` and counts as a crash.
-        """
+    def collect(self, job: TrainingJob) -> None:
+        """Record the result or the rung of a trial whose worker is done."""
+        trial = self.trials[job.trial]
         file = self._uncollected_file(trial)
         assert file is not None, "a worker that is done has written a file"
-        try:
+        with reading_result(file):
             result = read_json(file, Result)
             metrics = result.metrics
             loss = metrics.get(validation_loss_name(trial.config))
             rung = None if file.name == RESULT_FILE else msgspec.convert(
                 {**metrics, "loss": loss}, Rung)
-        except (UserError, ValueError) as damaged:
-            file.replace(file.with_suffix(".damaged"))
-            self._handle_crash(trial, f"its result cannot be read: {damaged}")
-            return
         if rung is not None:
             self.callback.paused(
                 self._append(EventType.RUNG, trial, rung=len(trial.rungs), **asdict(rung),

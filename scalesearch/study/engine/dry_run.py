@@ -25,7 +25,6 @@ from scalesearch.study.engine.forecasting import make_forecast
 from scalesearch.study.engine.proposals import Proposals
 from scalesearch.study.monitor.forecast import StudyForecast, describe_forecast
 from scalesearch.study.monitor.format import format_number
-from scalesearch.study.transfer.fork import carry_over, describe_carried, open_studies
 from scalesearch.study.transfer.warm_start import WarmStart, choose_warm_start
 from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.evaluator import Evaluator, FeasibilityEstimate, estimate_feasibility
@@ -268,16 +267,3 @@ def first_proposals(plan: StudyPlan, sampler: BaseSampler | None,
         if proposals.next_sampled() is None:
             break
     return tuple(study.trials)[named : named + max_proposals]
-
-
-def describe_fork(spec: StudySpec, folder: Path) -> list[str]:
-    """Describes the trials that a fork would take over; writes nothing.
-
-    Raises:
-        UserError: there is nothing to fork.
-    """
-    old, new = open_studies(spec, folder)
-    corpora = setup.load_data(new)
-    teacher = find_teacher(new, corpora.first)
-    ready = setup.prepare_study(new, corpora, teacher and teacher.meta)
-    return describe_carried(old, carry_over(old, ready.plan, ready.meta))

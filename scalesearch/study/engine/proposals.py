@@ -60,9 +60,7 @@ class Proposals:
 
     def next_enqueued(self) -> Trial | None:
         """Propose the next architecture of another study's front (warm start)."""
-        # Trials with a source were enqueued in the study that was forked.
-        proposed = [trial for trial in self.study.trials.with_origin(Origin.ENQUEUED)
-                    if trial.source is None]
+        proposed = self.study.trials.with_origin(Origin.ENQUEUED)
         for params in self.plan.enqueued[len(proposed):]:
             trial = self.plan.evaluator.evaluate(params)
             trial = self._enqueue(replace(trial, origin=Origin.ENQUEUED))

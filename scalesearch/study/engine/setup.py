@@ -212,7 +212,7 @@ def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
 
 
 def with_original_name(spec: StudySpec, resume: bool) -> StudySpec:
-    """Return ``spec`` with the name that its study was started with (a fork has its folder's name).
+    """Return ``spec`` with the name that its study was started with.
 
     Raises:
         UserError: the study has started, and ``resume`` is off.

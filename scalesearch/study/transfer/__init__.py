@@ -1,1 +1,1 @@
-"""Trials of other studies: warm starts and forks. May import ``trials`` and ``config``."""
+"""Trials of other studies: warm starts. May import ``trials`` and ``config``."""

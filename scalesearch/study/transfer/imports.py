@@ -6,7 +6,6 @@ from pathlib import Path
 
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, write_json
-from scalesearch.space import read_space
 from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.record import Record
 from scalesearch.study.trials.study_dir import StudyDir
@@ -21,8 +20,8 @@ UNFINISHED_REASONS = {State.PENDING: "it is not finished",
                       State.PAUSED: "it is not finished: it is paused at a rung"}
 
 
-def evaluate_imported(study: StudyDir, old: Trial, evaluator: Evaluator,
-                      allow_outside_space: bool = False) -> tuple[Trial, Record]:
+def evaluate_imported(study: StudyDir, old: Trial,
+                      evaluator: Evaluator) -> tuple[Trial, Record]:
     """Evaluate a finished trial of another study; return the new trial and the record.
 
     Costs and constraints are computed again. The new trial has no values; its ``source`` names the
@@ -32,7 +31,6 @@ def evaluate_imported(study: StudyDir, old: Trial, evaluator: Evaluator,
         study: of the trial, loaded.
         old: the trial.
         evaluator: of the importing study.
-        allow_outside_space: import trials that the importing study's space cannot propose.
 
     Raises:
         UserError: the trial cannot be imported.
@@ -44,17 +42,12 @@ def evaluate_imported(study: StudyDir, old: Trial, evaluator: Evaluator,
         raise UserError(UNFINISHED_REASONS.get(old.state, "its record is missing"),
                         code="trial-not-imported")
     params = params_in_space(evaluator, old)
+    if params is None:
+        raise UserError("it does not fit this space", code="outside-space")
     folder = study.trial_folder(old)
     recipe = (evaluator.recipe.params_of_recipe(record.get("recipe", {}))
               or evaluator.recipe.default_params({}))
-    if params is not None:
-        new = evaluator.evaluate({**params, **recipe})
-    elif allow_outside_space:
-        new = evaluator.evaluate_architecture(
-            read_space(folder / "architecture.yaml").single_architecture())
-        new = replace(new, recipe_params=evaluator.recipe_values(recipe))
-    else:
-        raise UserError("it does not fit this space", code="outside-space")
+    new = evaluator.evaluate({**params, **recipe})
     # None: it cannot be built with the costs of this study; `reason` holds the cause.
     if new.architecture not in (None, old.architecture):
         raise UserError(f"{folder / 'architecture.yaml'} describes {new.architecture} in this "

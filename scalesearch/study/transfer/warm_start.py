@@ -200,7 +200,7 @@ def apply_warm_start(study: StudyDir, spec: WarmStartSpec | None, plan: StudyPla
     report(warm.describe())
     labels = {plan.evaluator.identity(reference): reference.label for reference in plan.references}
     for trial in warm.imported:
-        # It was imported before an interruption, or taken over by a fork.
+        # It was imported before an interruption.
         if study.trials.first_with_identity(trial.identity):
             continue
         label = labels.get(trial.identity)

@@ -28,17 +28,9 @@ TRAINING_FIELDS = {"seed": "the training seed"}
 
 
 class StudyChangedError(UserError):
-    """A study cannot be resumed because it has changed.
-
-    Attributes:
-        can_fork: whether finished trials can be copied into another study.
-    """
+    """A study cannot be resumed because it has changed."""
 
     code = "study-changed"
-
-    def __init__(self, message: str, can_fork: bool = False) -> None:
-        super().__init__(message)
-        self.can_fork = can_fork
 
 
 def check_unchanged(folder: Path, old: StudyMeta, new: StudyMeta) -> None:
@@ -65,9 +57,8 @@ def check_unchanged(folder: Path, old: StudyMeta, new: StudyMeta) -> None:
     if differences:
         raise StudyChangedError(f"{problem}, so old and new candidates are not comparable. Undo "
                                 "the change, or start another study with --out")
-    raise StudyChangedError(f"{problem}. Undo the change, or start another study with --out, or "
-                            "copy the finished candidates that are still valid into another folder "
-                            "with --fork FOLDER", can_fork=True)
+    raise StudyChangedError(f"{problem}. Undo the change, or start another study with --out. With "
+                            f"warm_start={folder}, it imports the finished candidates that fit")
 
 
 def check_references_unchanged(place: Path, trials: Trials,

@@ -141,12 +141,6 @@ def test_rows_beyond_the_budget_are_not_trained(tmp_path):
         dry_run(read_study(file))
 
 
-def test_a_fork_of_rows_is_refused(trained, tmp_path):
-    spec = read_study(trained[1], [], trained[0])
-    with refuses("not-forkable", "ablation"):
-        launch(spec, False, Console(quiet=True), tmp_path / "fork")
-
-
 def test_the_table_of_references_still_wants_names():
     with refuses("no-named-architecture"):
         build_ablation([], "bleu")

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from scalesearch.cli.main import main
+from scalesearch.files import DiskFullError
 from scalesearch.report.fairness import AuditRun
 from scalesearch.space import read_space
 from scalesearch.study.engine.audit import load_or_make_plan, run_audit
+from scalesearch.study.executors.base import CRASH_DISK_FULL, CRASH_FAULT, CRASH_LOST
 from scalesearch.study.executors.local import InProcessRunner, PoolRunner
 from scalesearch.study.executors.worker import finish_job
 from scalesearch.study.results.audit import (
@@ -26,6 +28,7 @@ from scalesearch.study.trials.trial import State, Trial
 from scalesearch.train.recipe import Recipe
 from tests.corpora import DATA, write_text
 from tests.errors import refuses
+from tests.study.fakes import FaultyRunner
 
 STUDY = f"""\
 study: fair
@@ -164,6 +167,39 @@ def test_failed_run_has_infinite_regret(call):
     assert len(findings.regrets) == 4
     assert findings.alternatives[-1].option == (
         "none", 2.0) and findings.alternatives[-1].mean_regret.value == math.inf
+
+
+def test_lost_node_costs_an_audit_run_no_attempt(call):
+    results = load_results(Path("found"))
+    plan = load_or_make_plan(results, AuditSettings(2, (0.5, 1.0)))
+    runner = FaultyRunner(work, *[CRASH_LOST] * 4, CRASH_FAULT, CRASH_FAULT)
+    findings = run_audit(results, plan, runner, str)
+    assert all(math.isfinite(regret.loss_regret) for regret in findings.regrets)
+
+
+def test_full_disk_stops_an_audit_that_can_be_resumed(call):
+    results = load_results(Path("found"))
+    plan = load_or_make_plan(results, AuditSettings(2, (0.5, 1.0)))
+    with pytest.raises(DiskFullError, match="injected"):
+        run_audit(results, plan, FaultyRunner(work, CRASH_DISK_FULL), str)
+    assert not list(Path("found/audit").rglob("result.json"))
+    findings = run_audit(results, plan, InProcessRunner(work), str)
+    assert all(math.isfinite(regret.loss_regret) for regret in findings.regrets)
+
+
+def test_damaged_result_of_an_audit_run_counts_as_a_crash(call):
+    results = load_results(Path("found"))
+    plan = load_or_make_plan(results, AuditSettings(2, (0.5, 1.0), early_stop_share=1.0))
+
+    def damage(folder):
+        if folder.endswith("none-0.5"):
+            (Path(folder) / "result.json").write_text("{")
+        else:
+            work(folder)
+
+    findings = run_audit(results, plan, InProcessRunner(damage), str)
+    assert {alternative.option: alternative.mean_regret.value for alternative
+            in findings.alternatives} == {("none", 0.5): math.inf, ("none", 1.0): 0.0}
 
 
 def test_invalid_audits_are_refused(call):

@@ -9,14 +9,16 @@ import pytest
 from rich.console import Console
 
 from scalesearch.errors import UserError
+from scalesearch.files import DiskFullError
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.sections import TeacherSpec
-from scalesearch.study.engine.distillation import find_teacher, report_share
+from scalesearch.study.engine.distillation import find_teacher, report_share, run_teacher
 from scalesearch.study.engine.driver import Driver
 from scalesearch.study.engine.dry_run import DryRun, dry_run
 from scalesearch.study.engine.run import launch
 from scalesearch.study.engine.setup import load_data, make_evaluator
-from scalesearch.study.executors.worker import ProgressReport
+from scalesearch.study.executors.base import CRASH_DISK_FULL, CRASH_FAULT, CRASH_LOST
+from scalesearch.study.executors.worker import ProgressReport, finish_job
 from scalesearch.study.monitor.running import running_teacher
 from scalesearch.study.results.results import load_results
 from scalesearch.study.trials.evaluator import FeasibilityEstimate
@@ -27,6 +29,7 @@ from tests.errors import refuses
 from tests.processes import start, wait_until
 from tests.study.config.test_reader import REST, SPACE, problems, write
 from tests.study.engine.test_end_to_end import STUDY
+from tests.study.fakes import FaultyRunner
 
 QUICK = STUDY.replace(
     "recipe: { steps: 6,", "recipe: { steps: 6, score_splits: validation,"
@@ -105,7 +108,7 @@ def test_report_share():
     assert report_share(ProgressReport("decode", done=30, total=40)) == 0.75
 
 
-def run(folder, *sets, resume=False, text=DISTILLED, out="found", fork=None):
+def run(folder, *sets, resume=False, text=DISTILLED, out="found"):
     """Run the study in this process and in ``folder``; return its output."""
     write_text(folder)
     (folder / "run.yaml").write_text(text)
@@ -115,7 +118,7 @@ def run(folder, *sets, resume=False, text=DISTILLED, out="found", fork=None):
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         try:
             launch(read_study(Path("run.yaml"), sets, Path(out)), resume,
-                   Console(file=console_output, width=200), fork)
+                   Console(file=console_output, width=200))
         except (UserError, KeyboardInterrupt) as error:
             console_output.write(f"{type(error).__name__}: {error}")
     return console_output.getvalue()
@@ -308,21 +311,41 @@ def test_candidates_train_on_soft_targets(folder):
                                         text=QUICK, out="soft", resume=True)
 
 
-def test_fork_copies_teacher_and_its_corpus(folder):
-    output = run(folder, "budget=params.total <= 41k", fork=Path("forked"))
-    assert (
-        "2 of 2 candidates are taken over" in output
-        and "in training" not in output
-        and "UserError" not in output
-    ), output
-    new_records = sorted(records(folder, "forked"), key=lambda record: record["trial"])
-    before = sorted(records(folder), key=lambda record: record["trial"])
-    assert [record["metrics"] for record in new_records] == [record["metrics"] for record in before]
-    assert {record["teacher"]["architecture"]
-            for record in new_records} == {before[0]["teacher"]["architecture"]}
-    for name in ("result.json", "corpus/train.de"):
-        old, new = (folder / out / "teacher" / name for out in ("found", "forked"))
-        assert old.read_bytes() == new.read_bytes()
+@pytest.fixture
+def teacher_run(tmp_path, monkeypatch):
+    """Function that runs the jobs of a teacher without training; some attempts crash."""
+    write_text(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    spec = read_study(write(tmp_path, DISTILLED), (), Path("found"))
+    teacher = find_teacher(spec, load_data(spec).first)
+
+    def result(place, job):
+        facts = {"metrics": {"split": "validation", "bleu": 12.0, "decoding": "greedy"}}
+        return {"state": "complete", "pairs": 7, "decoding": "beam 2", **facts}
+
+    def run_jobs(*causes):
+        runner = FaultyRunner(lambda job_folder: finish_job(Path(job_folder), result), *causes)
+        facts = run_teacher(teacher, spec, runner, Console(quiet=True))
+        return facts, runner.attempts
+
+    return run_jobs
+
+
+def test_lost_node_costs_a_teacher_no_attempt(teacher_run):
+    facts, attempts = teacher_run(*[CRASH_LOST] * 4, CRASH_FAULT, CRASH_FAULT)
+    assert facts["translations"]["pairs"] == 7 and attempts == [1, 2, 3, 4, 5, 6, 7, 1]
+
+
+def test_teacher_that_breaks_at_each_attempt_stops_the_study(teacher_run):
+    with refuses("teacher-failed", "the worker broke"):
+        teacher_run(*[CRASH_FAULT] * 3)
+
+
+def test_full_disk_stops_a_teacher_that_can_be_resumed(teacher_run):
+    with pytest.raises(DiskFullError, match="injected"):
+        teacher_run(CRASH_DISK_FULL)
+    facts, attempts = teacher_run()
+    assert facts["translations"]["pairs"] == 7 and attempts == [1, 1]
 
 
 def test_failed_teacher_training_stops_the_study(tmp_path):

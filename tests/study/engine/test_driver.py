@@ -9,14 +9,18 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
+from scalesearch.files import DiskFullError
 from scalesearch.samplers.candidate_sampler import SpaceExhaustedError
 from scalesearch.study.config.fixed_architectures import FixedArchitecture
+from scalesearch.study.config.sections import Seeds
+from scalesearch.study.executors.base import CRASH_DISK_FULL, CRASH_FAULT, CRASH_LOST
 from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
 from tests.errors import refuses
 from tests.study.fakes import (
     FakeSpace,
+    FaultyRunner,
     architecture_of,
     breaking_work,
     fake_work,
@@ -24,6 +28,7 @@ from tests.study.fakes import (
     make_plan,
     score,
 )
+from tests.study.noisy import noisy_work, seeded_plan
 
 KINDS = ["tpe", "nsga2", "random"]
 
@@ -149,6 +154,32 @@ def test_crashed_jobs_are_retried_and_recorded(tmp_path):
     lost = driver.trials.with_state(State.FAILED)
     assert driver.study.record(lost[0])["reason"] == "RuntimeError: the worker broke"
     assert {trial.state.name for trial in driver.search.study.trials} <= {"FAIL", "PRUNED"}
+
+
+def replicates_with(folder, *causes):
+    """Train two candidates; then return a driver whose replicates crash by ``causes``."""
+    make_driver(folder, make_plan(2), work=noisy_work).run()
+    runner = FaultyRunner(noisy_work, *causes)
+    return make_driver(folder, seeded_plan(2, Seeds(2, 3, 0.9)), runner=runner)
+
+
+def test_lost_node_costs_a_replicate_no_attempt(tmp_path):
+    driver = replicates_with(tmp_path, *[CRASH_LOST] * 4, CRASH_FAULT, CRASH_FAULT)
+    driver.run()
+    first, *others = driver.trials.replicates()
+    assert (first.state, first.attempts, first.crashes) == (State.COMPLETE, 7, 2)
+    assert {trial.state for trial in others} <= {State.COMPLETE}
+
+
+def test_full_disk_stops_replicates_that_can_be_resumed(tmp_path):
+    driver = replicates_with(tmp_path, CRASH_DISK_FULL)
+    with pytest.raises(DiskFullError, match="injected"):
+        driver.run()
+    replicate, = driver.trials.replicates()
+    assert (replicate.state, replicate.attempts, replicate.crashes) == (State.PENDING, 1, 0)
+    resumed = replicates_with(tmp_path)
+    resumed.run()
+    assert resumed.trials[replicate.number].state == State.COMPLETE
 
 
 @pytest.mark.parametrize("metrics", [{}, {"bleu": None}, {"bleu": float("inf")}])

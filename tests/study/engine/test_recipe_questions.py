@@ -285,24 +285,6 @@ def test_all_views_show_recipe_parameters(call):
     assert "recipe.lr" in Path("old/report.html").read_text()
 
 
-def test_fork_imports_trials_with_allowed_recipe(call):
-    call("run", "s.yaml")
-    change = ("--set", "recipe.lr=2e-3 | 4e-3 | 8e-3")
-    output = call("run", "s.yaml", "--resume", *change, status=2)
-    assert "--fork" in output
-    call("run", "s.yaml", "--fork", "new", "--set", "reference=[]", *change)
-    imported = [trial for trial in trained("new") if trial.source]
-    fit = [trial for trial in trained("old") if trial.recipe_params["lr.base"] > 1e-3]
-    assert [trial.source["trial"] for trial in imported] == [trial.number for trial in fit] and fit
-    assert [trial.recipe_params for trial in imported] == [trial.recipe_params for trial in fit]
-    call("run", "s.yaml", "--fork", "fixed", "--set", "reference=[]", "--set", "recipe.lr=2e-3",
-         "--set", "trials=3")
-    kept = [trial for trial in trained("fixed") if trial.source]
-    assert [trial.source["trial"] for trial in kept] == [
-        trial.number for trial in fit if trial.recipe_params["lr.base"] == 2e-3]
-    assert all(not trial.recipe_params for trial in trained("fixed"))
-
-
 def test_warm_start_imports_trials_with_allowed_recipe(call):
     call("run", "s.yaml", "--set", "recipe.lr=2e-3", "--set", "reference=[]", "--set", "trials=3",
          "--set", "out=fixed")

@@ -263,27 +263,15 @@ def test_imported_trials_do_not_compete_on_rungs(old, tmp_path):
                            plan.objectives).user_attrs[TRIAL_NUMBER_ATTR] == imported
 
 
-def test_trials_of_a_fork_are_not_imported_twice(old, tmp_path):
-    study = StudyDir(tmp_path / "fork")
+def test_imports_before_an_interruption_are_not_repeated(old, tmp_path):
+    study = StudyDir(tmp_path / "new")
     plan = make_plan(4, record_fields=SHARED)
     study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
     for trial in choose_warm_start(WarmStartSpec((str(old),)), plan, 3).imported[:4]:
         import_trial(study, replace(trial, origin=Origin.IMPORTED), plan.record_fields)
-    driver = warm(tmp_path / "fork", old, plan)
+    driver = warm(tmp_path / "new", old, plan)
     identities = [trial.identity for trial in driver.trials.with_origin(Origin.IMPORTED)]
     assert len(identities) == len(set(identities)) == 12
-    again = make_plan(4, record_fields={**SHARED, "study_seed": 2})
-    study = StudyDir(tmp_path / "other")
-    carried = replace(finished(old)[0], origin=Origin.ENQUEUED)
-    study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
-    source = choose_warm_start(WarmStartSpec((str(old),)), plan, 3).imported[0].source
-    import_trial(study, replace(carried, source=source), again.record_fields)
-    driver = warm(tmp_path / "other", old, again, most=3)
-    driver.run()
-    assert (
-        len([trial for trial in driver.trials.with_origin(Origin.ENQUEUED) if trial.source is None])
-        == 3
-    )
 
 
 def test_trials_with_infeasible_costs_are_skipped(old):
