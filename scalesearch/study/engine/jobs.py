@@ -1,6 +1,6 @@
 """Main loop of all training runs: trials of a study, its teacher, and the runs of an audit.
 
-What happens when a worker ends is decided here, in the same way for all of them:
+The end of a worker has the same consequence for all of them:
 
 ==========================  ====================================================================
 end of the worker           consequence
@@ -52,7 +52,7 @@ class JobLoop(ABC):
 
     @abstractmethod
     def next_job(self) -> TrainingJob | None:
-        """Return a job that is due and not running; None if there is none at present."""
+        """Return a job that is due and not running; None if no job is due now."""
 
     @abstractmethod
     def collect(self, job: TrainingJob) -> None:

@@ -91,7 +91,7 @@ def test_changed_search_is_refused_and_warm_start_suggested(call, change, what):
     for trial in imported:
         record = old.record(old.trials[trial.source["trial"]])
         assert new.record(trial)["metrics"] == record["metrics"]
-        assert trial.values.keys() == {one.name for one in new.meta.objectives}
+        assert trial.values.keys() == {objective.name for objective in new.meta.objectives}
 
 
 @pytest.mark.parametrize(("change", "what"),
