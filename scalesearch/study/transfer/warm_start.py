@@ -7,6 +7,7 @@ The choice is written to ``warm.json`` before it takes effect. An interrupted st
 same choice, even if the other studies have changed.
 """
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,12 +23,17 @@ from scalesearch.schedule.rungs import order_by_spread
 from scalesearch.study.config.objectives import objective_values
 from scalesearch.study.config.sections import WARM_START_FILE, WarmStartSpec, expand_path
 from scalesearch.study.replicates.summary import front_candidates
-from scalesearch.study.transfer.imports import evaluate_imported, import_trial, is_same_recipe
+from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.plan import StudyPlan
 from scalesearch.study.trials.record import Record, data_of
 from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.trial import Origin, State, Trial
+from scalesearch.study.trials.trial import Origin, Params, State, Trial
+from scalesearch.train.recipe import RESUME_FREE_KEYS, fill_defaults
+from scalesearch.train.recipe_space import override_keys
 
+IGNORED_PATTERNS = (".*", "progress.*", "job.json", "record.json", "crash.txt", "*.part")
+# Record fields that are taken from the importing study.
+STUDY_RECORD_KEYS = ("study", "space_hash", "protocol", "objectives")
 SKIP_REASONS = {"outside-space": "do not fit this space",
                 "infeasible": "miss a limit of this study", "known": "are duplicates",
                 "trial-not-imported": "have no record",
@@ -138,6 +144,46 @@ def _usable(study: StudyDir, plan: StudyPlan, skipped: Counter[str],
         yield replace(trial, values=scores)
 
 
+def evaluate_imported(study: StudyDir, old: Trial,
+                      evaluator: Evaluator) -> tuple[Trial, Record]:
+    """Evaluate a complete trial of another study; return the new trial and the record.
+
+    Costs and constraints are computed again. The new trial has no values; its ``source`` names the
+    old one. If its recipe is outside the recipe space, it gets the default recipe parameters.
+
+    Args:
+        study: of the trial, loaded.
+        old: the trial.
+        evaluator: of the importing study.
+
+    Raises:
+        UserError: the trial cannot be imported.
+    """
+    record = study.record(old)
+    if record is None:
+        raise UserError("its record is missing", code="trial-not-imported")
+    space = evaluator.space
+    try:
+        values = space.resolve(space.replay_values(old.config))
+        is_in_space = space.architecture(values).id == old.architecture
+    except UserError:
+        is_in_space = False
+    if not is_in_space:
+        raise UserError("it does not fit this space", code="outside-space")
+    folder = study.trial_folder(old)
+    recipe = (evaluator.recipe.params_of_recipe(record.get("recipe", {}))
+              or evaluator.recipe.default_params({}))
+    new = evaluator.evaluate({**values.params, **recipe})
+    # None: it cannot be built with the costs of this study; `reason` holds the cause.
+    if new.architecture not in (None, old.architecture):
+        raise UserError(f"{folder / 'architecture.yaml'} describes {new.architecture} in this "
+                        f"version of scalesearch, and {old.architecture} was trained",
+                        code="other-architecture")
+    source = {"study": study.meta.name, "id": study.meta.id, "space": study.meta.space_hash,
+              "trial": old.number, "folder": str(folder.resolve())}
+    return replace(new, wall_seconds=old.wall_seconds, efforts=old.efforts, source=source), record
+
+
 def training_differences_of_record(record: Record, trial: Trial, plan: StudyPlan) -> list[str]:
     """Return how the training of ``record`` differs from that of ``trial`` in this study."""
     own = plan.record_fields
@@ -148,6 +194,19 @@ def training_differences_of_record(record: Record, trial: Trial, plan: StudyPlan
              "another number of processes": (record.get("processes", 1),
                                              plan.job_template.get("processes", 1))}
     return [difference for difference, (recorded, new) in pairs.items() if recorded != new]
+
+
+def is_same_recipe(record: Record, trial: Trial, recipe: Params) -> bool:
+    """Whether ``record`` was trained by the recipe of ``trial`` in a study with ``recipe``.
+
+    Keys that do not change the training result are ignored.
+    """
+    ignored = (*RESUME_FREE_KEYS, "measure")
+    recorded, new = ({key: value for key, value in fill_defaults(keys).items()
+                      if key not in ignored}
+                     for keys in (record.get("recipe", {}),
+                                  override_keys(recipe, trial.recipe_params)))
+    return recorded == new
 
 
 def _without_duplicates(trials: Iterable[Trial], identities: set[str],
@@ -206,3 +265,30 @@ def apply_warm_start(study: StudyDir, spec: WarmStartSpec | None, plan: StudyPla
         label = labels.get(trial.identity)
         import_trial(study, replace(trial, origin=Origin.IMPORTED, label=label), plan.record_fields)
     return replace(plan, enqueued=tuple(trial.params for trial in warm.enqueued))
+
+
+def import_trial(study: StudyDir, trial: Trial, shared: Params) -> Trial:
+    """Add a trial of another study: copy its files, write its record, then log the event.
+
+    Args:
+        study: the importing study.
+        trial: with its ``source``.
+        shared: record fields of the importing study.
+
+    Raises:
+        UserError: the folder of the source is gone.
+    """
+    assert trial.source is not None, "an imported trial has a source"
+    trial = replace(trial, number=study.trials.next_number, state=State.COMPLETE)
+    source = Path(trial.source["folder"])
+    target = study.trial_folder(trial)
+    if not (source / "record.json").is_file():
+        raise UserError(f"{source}: the trial to import is gone. Restore it, or start another "
+                        "study with --out", code="source-trial-missing")
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns(*IGNORED_PATTERNS),
+                    dirs_exist_ok=True)
+    record = read_json(source / "record.json", dict)
+    own_fields = {key: shared[key] for key in STUDY_RECORD_KEYS if key in shared}
+    write_json(target / "record.json",
+               {**record, **trial.to_json(), "seed": record["seed"], **own_fields})
+    return study.propose(trial)

@@ -14,8 +14,7 @@ from scalesearch.study.config.objectives import parse_objective
 from scalesearch.study.config.sections import WARM_START_FILE, WarmStartSpec
 from scalesearch.study.optuna_sync.attributes import TRIAL_NUMBER_ATTR
 from scalesearch.study.results.results import load_results
-from scalesearch.study.transfer.imports import import_trial
-from scalesearch.study.transfer.warm_start import apply_warm_start, choose_warm_start
+from scalesearch.study.transfer.warm_start import apply_warm_start, choose_warm_start, import_trial
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import EventType, Origin, State
 from tests.errors import refuses
