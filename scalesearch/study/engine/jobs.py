@@ -86,7 +86,7 @@ class JobLoop(ABC):
             DiskFullError: the disk of this machine or of a worker is full.
             UserError: the workers are gone.
         """
-        while self._fill_slots() or self.running:
+        while self.submit_due() or self.running:
             for event in self.runner.poll(0.5):
                 del self.running[event.job.trial]
                 if isinstance(event, JobCrashed):
@@ -121,7 +121,7 @@ class JobLoop(ABC):
         else:
             self.fail(crash.job, crash.reason)
 
-    def _fill_slots(self) -> bool:
+    def submit_due(self) -> bool:
         """Submit due jobs to idle workers; return whether any was submitted."""
         n_before = len(self.running)
         while len(self.running) < self.runner.slots:

@@ -136,7 +136,7 @@ def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path, pl
     for _ in range(400):
         driver = make(tmp_path / "cut", plan, either)
         driver.recover()
-        if not (driver._dispatch() or driver.trials.with_state(State.PENDING)):
+        if not (driver.submit_due() or driver.trials.with_state(State.PENDING)):
             break
         driver.runner.poll(0.1)  # trains one; that it has ended is never heard
     assert whole.trials.replicates() and facts(driver.trials) == facts(whole.trials)

@@ -129,7 +129,7 @@ def test_finished_trial_without_folder_is_reported(study):
 
 def test_trial_with_damaged_result_is_trained_again(tmp_path):
     driver = make_driver(tmp_path, make_plan(2), storage=False)
-    driver._dispatch()
+    driver.submit_due()
     driver.runner.poll(0.1)
     (trial,) = driver.trials.with_state(State.PENDING)
     (driver.study.trial_folder(trial) / "result.json").write_text(
