@@ -102,7 +102,7 @@ class StudyMeta:
     warm_start: WarmStartSpec | None = None
     recipe_space: Mapping[str, str] = field(default_factory=dict)
     processes: int | None = None
-    # Of studies that earlier versions have forked from another study.
+    # Set in studies that earlier versions have forked from another study.
     forked_from: Mapping[str, str | int] | None = None
     stopped_at_gain: float | None = None
 
