@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
-from scalesearch.space.binding.bind import BoundSpace, bind_space, canonical_spelling
+from scalesearch.space.binding.bind import BoundSpace, bind_space
 from scalesearch.space.binding.file_type_check import check_not_study
+from scalesearch.space.binding.overrides import override_space
 from scalesearch.space.parameters.constraints import Constraint
 from scalesearch.space.parameters.count import count_configurations
 from scalesearch.space.parameters.param_values import (
@@ -56,10 +57,12 @@ class Space:
 
     def __init__(self, document: MappingNode, schema: SchemaGroup, problems: list[Problem]) -> None:
         """Bind ``document``. Raises ConfigError with every problem, including ``problems``."""
-        document = canonical_spelling(document, schema, problems)
-        bound: BoundSpace = bind_space(document, schema, problems)
+        self._set_bound(document, schema, bind_space(document, schema, problems))
+
+    def _set_bound(self, document: MappingNode, schema: SchemaGroup, bound: BoundSpace) -> None:
         self.document = document
         self.schema = schema
+        self._bound = bound
         self.name = bound.name
         self.notes = bound.notes
         self.parameter_space = bound.parameter_space
@@ -91,11 +94,10 @@ class Space:
         Raises:
             ConfigError: an override is invalid; the message names ``option``.
         """
-        from scalesearch.space.binding.overrides import apply_overrides
-
-        problems: list[Problem] = []
-        document = apply_overrides(self.document, self.schema, overrides, problems, option)
-        return Space(document, self.schema, problems)
+        space = Space.__new__(Space)
+        space._set_bound(self.document, self.schema,
+                         override_space(self._bound, self.schema, overrides, option))
+        return space
 
     def parameters(self) -> list[tuple[str, Parameter]]:
         """Every parameter that may be requested, with its name."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from scalesearch.files import resolve_relative
-from scalesearch.space.binding.binder import ONE_OF_KEY, Binder, KeyContext, rename_deprecated_keys
+from scalesearch.space.binding.binder import Binder, KeyContext, rename_deprecated_keys
 from scalesearch.space.binding.name_resolution import NameResolver
 from scalesearch.space.binding.static_checks import (
     find_cycles,
@@ -23,7 +23,7 @@ from scalesearch.space.schema.cost_names import (
     PROTOCOL_CHOICES,
     PROTOCOL_SIZES,
 )
-from scalesearch.space.schema.types import InlinedVariant, SchemaField, SchemaGroup
+from scalesearch.space.schema.types import SchemaField, SchemaGroup
 from scalesearch.space.syntax.diagnostics import (
     ConfigError,
     Problem,
@@ -69,6 +69,27 @@ def bind_space(document: MappingNode, schema: SchemaGroup, problems: list[Proble
     return _SpaceBinder(document, schema, problems).bind_space()
 
 
+def check_space(root: GroupNode, constraints: tuple[Constraint, ...],
+                problems: list[Problem]) -> ParameterSpace:
+    """The parameters of a bound tree, after checks for what no single key shows.
+
+    Raises:
+        ConfigError: with every problem, including ``problems``.
+    """
+    nodes = list(root.parameter_nodes())
+    problems += find_cycles(nodes)
+    nodes, valid_keys = replace_invalid(nodes, problems)
+    parameter_space = ParameterSpace(nodes)
+    valid_constraints = tuple(
+        constraint for constraint in constraints
+        if constraint.referenced_names() <= valid_keys | set(COST_NAMES))
+    problems += find_unfitting_schedules(parameter_space, valid_keys)
+    problems += find_unsatisfiable(parameter_space, valid_constraints)
+    if problems:
+        raise ConfigError(problems)
+    return parameter_space
+
+
 class _SpaceBinder(Binder):
     extra_keys = SPACE_LEVEL_KEYS
 
@@ -76,8 +97,8 @@ class _SpaceBinder(Binder):
         super().__init__(build_index(schema))
         self.schema = schema
         self.problems = problems
-        self.is_complete = not problems
         entries = unfold_dotted_keys(document, problems)
+        self.is_complete = not problems
         self.space_level_nodes = {name.text: node
                                   for name, node in entries if name.text in SPACE_LEVEL_KEYS}
         self.document = replace(
@@ -90,23 +111,13 @@ class _SpaceBinder(Binder):
         top = SourcePosition(position.source, 0, 0, 1) if has_lines else position
         root = self.bind_group(self.schema, self.document, KeyContext("", "", top))
         assert root is not None
-        nodes = list(root.parameter_nodes())
-        self.problems += find_cycles(nodes)
         self.has_own_vocab = "vocab" in dict(root.fields)
         name = self.read_text("space")
         notes = self.read_text("notes")
         constraints = self.read_constraints()
-        cost = self.read_cost()
-        nodes, valid_keys = replace_invalid(nodes, self.problems)
-        parameter_space = ParameterSpace(nodes)
-        valid_constraints = tuple(
-            constraint for constraint in constraints
-            if constraint.referenced_names() <= valid_keys | set(COST_NAMES))
-        self.problems += find_unfitting_schedules(parameter_space, valid_keys)
-        self.problems += find_unsatisfiable(parameter_space, valid_constraints)
-        if self.problems:
-            raise ConfigError(self.problems)
-        return BoundSpace(name, notes, root, parameter_space, constraints, *cost)
+        budgets, protocol = self.read_cost()
+        parameter_space = check_space(root, constraints, self.problems)
+        return BoundSpace(name, notes, root, parameter_space, constraints, budgets, protocol)
 
     def read_text(self, key: str) -> str:
         """The text under ``space`` or ``notes``."""
@@ -233,53 +244,6 @@ class _SpaceBinder(Binder):
             self.report_problem(value.display_position,
                                 "`cost.protocol.vocab`: the space sets the vocabulary with the "
                                 "key `vocab`", "remove one of the two", code="given-twice")
-
-
-def canonical_spelling(table: MappingNode, group: SchemaGroup,
-                       problems: list[Problem]) -> MappingNode:
-    """``table``, the mapping of ``group``, with canonical names of keys; reports duplicate keys."""
-    entries: list[tuple[ScalarNode, Node]] = []
-    for name, node in unfold_dotted_keys(table, problems):
-        canonical_name = group.spellings.get(name.text, name.text)
-        child = group.fields.get(canonical_name)
-        value = (canonical_spelling(node, child, problems)
-                  if isinstance(child, SchemaGroup) and isinstance(node, MappingNode) else node)
-        if canonical_name != name.text:
-            name = replace(name, text=canonical_name, char_positions=())
-        entries.append((name, value))
-    if group.inlined_variant:
-        entries = _inline_variant_keys(entries, group.inlined_variant, problems)
-    return replace(table, entries=tuple(entries))
-
-
-def _inline_variant_keys(entries: list[tuple[ScalarNode, Node]], inlined: InlinedVariant,
-                         problems: list[Problem]) -> list[tuple[ScalarNode, Node]]:
-    """``entries`` with the inlined keys moved from inside the variant to the level of its group."""
-    moved: list[tuple[ScalarNode, Node]] = []
-
-    def remove_inlined(node: Node, path: tuple[str, ...]) -> Node:
-        """``node`` without the inlined keys of the mapping at ``path``."""
-        if not isinstance(node, MappingNode):
-            return node
-        children = unfold_dotted_keys(node, problems)
-        if not path:
-            moved.extend(entry for entry in children if entry[0].text in inlined.inlined_keys)
-            remaining = tuple(
-                entry for entry in children if entry[0].text not in inlined.inlined_keys)
-            return replace(node, entries=remaining)
-        changed = []
-        for name, child in children:
-            if name.text == ONE_OF_KEY:
-                child = remove_inlined(child, path)
-            elif name.text == path[0]:
-                child = remove_inlined(child, path[1:])
-            changed.append((name, child))
-        return replace(node, entries=tuple(changed))
-
-    remaining = [
-        (name, remove_inlined(node, (inlined.variant,)) if name.text == inlined.group else node)
-        for name, node in entries]
-    return [*remaining, *moved]
 
 
 def rename_deprecated_costs(node: ScalarNode) -> ScalarNode:

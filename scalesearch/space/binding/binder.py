@@ -1,6 +1,6 @@
 """Match a file's nodes with the schema's keys; report missing, unknown and invalid ones."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -152,14 +152,51 @@ class Binder:
                     node.display_position, f"`{path}` is a group of keys, not a value",
                     f"its keys are {format_alternatives(names)}", code="group-not-value")
             return {}
+        node = rename_deprecated_keys(node, group)
+        if group.spellings:
+            node = replace(node, entries=tuple(
+                (replace(name, text=group.spellings.get(name.text, name.text)), value)
+                for name, value in unfold_dotted_keys(node, self.problems)))
+        if group.inlined_variant:
+            node = self.move_inlined_keys(node, group.inlined_variant)
         entries: dict[str, tuple[ScalarNode, Node]] = {}
-        for name, value in unfold_dotted_keys(rename_deprecated_keys(node, group), self.problems):
+        for name, value in unfold_dotted_keys(node, self.problems):
             if name.text in group.fields or name.text in group.variants or (
                     name.text == ONE_OF_KEY and group.variants):
                 entries[name.text] = (name, value)
             else:
                 self.report_unknown_key(name, group, path)
         return entries
+
+    def move_inlined_keys(self, table: MappingNode, inlined: InlinedVariant) -> MappingNode:
+        """``table`` with inlined keys that are written inside the variant at its own level."""
+        entries: list[tuple[ScalarNode, Node]] = []
+        moved: list[tuple[ScalarNode, Node]] = []
+        for name, node in unfold_dotted_keys(table, self.problems):
+            if name.text == inlined.group:
+                node, inner = self.split_inlined_keys(node, inlined)
+                moved += inner
+            entries.append((name, node))
+        return replace(table, entries=(*entries, *moved))
+
+    def split_inlined_keys(self, node: Node, inlined: InlinedVariant) -> tuple[Node, Sequence[
+            tuple[ScalarNode, Node]]]:
+        """The node of the inlined variant's group without the inlined keys, and these keys."""
+        if not isinstance(node, MappingNode):
+            return node, ()
+        entries = []
+        moved: list[tuple[ScalarNode, Node]] = []
+        for name, child in unfold_dotted_keys(node, self.problems):
+            if name.text == ONE_OF_KEY:
+                child, inner = self.split_inlined_keys(child, inlined)
+                moved += inner
+            elif name.text == inlined.variant and isinstance(child, MappingNode):
+                keys = unfold_dotted_keys(child, self.problems)
+                moved += [entry for entry in keys if entry[0].text in inlined.inlined_keys]
+                child = replace(child, entries=tuple(
+                    entry for entry in keys if entry[0].text not in inlined.inlined_keys))
+            entries.append((name, child))
+        return replace(node, entries=tuple(entries)), moved
 
     def report_unknown_key(self, name: ScalarNode, group: SchemaGroup, path: str) -> None:
         """Report a key that does not exist in ``group``."""
@@ -208,10 +245,8 @@ class Binder:
                                 "list them under `one of:`", code="bad-variants")
         elif not offers:
             return self.bind_variant_text(group, None, context)
-        names = tuple(map(ConstantDomain, offers))
-        domain = names[0] if len(names) == 1 else AlternativesDomain(names)
-        variant_node = ParameterNode(context.key, context.path, variant_field(group), domain,
-                                     context.guards, context.origin)
+        variant_node = ParameterNode(context.key, context.path, variant_field(group),
+                                     variants_domain(offers), context.guards, context.origin)
         return variant_node, offers
 
     def add_variant_keys(self, keys: VariantNodes, entries: Entries, offered: VariantNodes,
@@ -337,6 +372,12 @@ class Binder:
                 return InvalidDomain()
             items.append(map_options(spec, partial(replace, span=(index, index + 1))))
         return list_domain(items)
+
+
+def variants_domain(names: Iterable[str]) -> Domain:
+    """The domain of a choice between variants."""
+    options = tuple(map(ConstantDomain, names))
+    return options[0] if len(options) == 1 else AlternativesDomain(options)
 
 
 def offered_variants(domain: Domain) -> set[str]:

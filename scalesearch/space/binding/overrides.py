@@ -1,13 +1,15 @@
-"""Apply ``--set key=value`` to the nodes of a space file: the same language, the same errors."""
+"""Apply ``--set key=value`` to a bound space: the same language, the same errors."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scalesearch.space.binding.binder import ONE_OF_KEY, Binder, KeyContext, offered_variants
+from scalesearch.blocks.core import join_path
+from scalesearch.space.binding.bind import BoundSpace, check_space
+from scalesearch.space.binding.binder import Binder, KeyContext, variants_domain
 from scalesearch.space.binding.call_syntax import expand_calls
-from scalesearch.space.schema.bound_tree import SchemaIndex, build_index, variant_field
-from scalesearch.space.schema.types import SchemaField, SchemaGroup
-from scalesearch.space.syntax.composite_domains import iter_expressions
+from scalesearch.space.schema.bound_tree import GroupNode, ParameterNode, build_index, guards_of
+from scalesearch.space.schema.cost_names import OWN_VOCABULARY
+from scalesearch.space.schema.types import InlinedVariant, SchemaField, SchemaGroup
 from scalesearch.space.syntax.diagnostics import (
     ConfigError,
     Problem,
@@ -16,274 +18,219 @@ from scalesearch.space.syntax.diagnostics import (
     closest_match,
     format_alternatives,
 )
-from scalesearch.space.syntax.domains import Domain
-from scalesearch.space.syntax.nodes import (
-    MappingNode,
-    Node,
-    ScalarNode,
-    scalar_from_text,
-    unfold_dotted_keys,
-)
+from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, scalar_from_text
 from scalesearch.space.syntax.yaml_reader import parse_yaml
 
-TOP_LEVEL_KEYS = ("space", "notes")
+TEXT_KEYS = ("space", "notes")
+BoundFields = dict[str, GroupNode | ParameterNode]
 
 
-def apply_overrides(document: MappingNode, schema: SchemaGroup, overrides: Mapping[str, str],
-                    problems: list[Problem], option: str = "--set") -> MappingNode:
-    """``document`` with every override applied.
+def override_space(bound: BoundSpace, schema: SchemaGroup, overrides: Mapping[str, str],
+                   option: str = "--set") -> BoundSpace:
+    """``bound`` with some keys replaced.
 
     Args:
         overrides: path to value, as texts.
-        problems: errors of the overrides are added here.
         option: name of the command-line option, for messages.
+
+    Raises:
+        ConfigError: with every problem of the overrides.
     """
-    index = build_index(schema)
-    groups_first = sorted(overrides.items(),
-                          key=lambda item: (item[0].count("."), item[0] not in index.groups))
-    for path, value in groups_first:
-        node = _value(option, path, value, problems)
-        path = index.spellings.get(path, path)
-        if path in TOP_LEVEL_KEYS:
-            document = _with_entry(document, path, node)
-        elif not path or (path not in index.entries and path not in index.groups):
-            problems.append(_unknown(index, _position(option, path, value), path))
-        else:
-            problem = _not_offered(document, schema, path, _position(option, path, value))
-            if problem is not None:
-                problems.append(problem)
+    return _OverrideBinder(schema, option).override_space(bound, overrides)
+
+
+class _OverrideBinder(Binder):
+    """Binds the values of overrides, and keeps the rest of a bound tree.
+
+    Attributes:
+        values: path to the node of its new value.
+        used: the paths of keys that the space has.
+    """
+
+    def __init__(self, schema: SchemaGroup, option: str) -> None:
+        super().__init__(build_index(schema))
+        self.schema = schema
+        self.option = option
+        self.values: dict[str, Node] = {}
+        self.used: set[str] = set()
+
+    def override_space(self, bound: BoundSpace, overrides: Mapping[str, str]) -> BoundSpace:
+        """``bound`` with ``overrides``. Raises ConfigError with every problem."""
+        texts = {"space": bound.name, "notes": bound.notes}
+        positions: dict[str, SourcePosition] = {}
+        for name, text in sorted(overrides.items(), key=lambda item: item[0].count(".")):
+            path = self.index.spellings.get(name, name)
+            position = scalar_from_text(self.option, f"{self.option} ",
+                                        f"{path}={text}").position_of((0, len(path)))
+            value = self.read_value(name, text)
+            if path in TEXT_KEYS and isinstance(value, ScalarNode):
+                texts[path] = value.text
+            elif path in TEXT_KEYS:
+                self.report_problem(value.display_position, f"`{path}` is a text")
+            elif path and (path in self.index.entries or path in self.index.groups):
+                self.values[path] = value
+                positions[path] = position
             else:
-                document = _apply(document, schema, path.split("."), node)
-    return _without(document, ("cost", "protocol", "vocab")) if "vocab" in overrides else document
+                self.problems.append(self.unknown_key(path, position))
+        self.is_complete = not self.problems
+        top = SourcePosition(SourceText(self.option, "", has_lines=False), 0, 0, 1)
+        root = self.override_group(self.schema, bound.root, KeyContext("", "", top))
+        assert root is not None
+        for path, position in positions.items():
+            if path not in self.used:
+                self.problems.append(self.key_not_offered(path, position))
+        protocol = dict(bound.protocol)
+        if "vocab" in overrides:
+            protocol = {"name": protocol["name"], "vocab": OWN_VOCABULARY} | {
+                key: value for key, value in protocol.items() if key != "vocab"}
+        parameter_space = check_space(root, bound.constraints, self.problems)
+        return replace(bound, name=texts["space"], notes=texts["notes"], root=root,
+                       parameter_space=parameter_space, protocol=protocol)
 
+    def read_value(self, path: str, text: str) -> Node:
+        """The node of a value: a YAML mapping in braces, otherwise a text."""
+        node = scalar_from_text(self.option, f"{self.option} {path}=", text)
+        if not text.lstrip().startswith("{"):
+            return node
+        try:
+            table, problems = parse_yaml(SourceText(self.option, text, has_lines=False))
+        except ConfigError as error:
+            self.problems.extend(error.problems)
+            return Node(node.position)
+        self.problems.extend(problems)
+        return table
 
-def _position(option: str, path: str, value: str) -> SourcePosition:
-    """The position of the key ``path`` in the text of the option."""
-    return scalar_from_text(option, f"{option} ", f"{path}={value}").position_of((0, len(path)))
+    def unknown_key(self, path: str, position: SourcePosition) -> Problem:
+        """The problem of a path that does not exist in the schema."""
+        paths = [*self.index.entries, *(name for name in self.index.groups if name)]
+        path_of_last_name = {name.rpartition(".")[2]: name for name in reversed(paths)}
+        match = closest_match(path, paths)
+        if match is None:
+            last_name = closest_match(path.rpartition(".")[2], path_of_last_name)
+            match = path_of_last_name.get(last_name or "")
+        help = self.index.describe_synonym(path) or (f"did you mean `{match}`?" if match else None)
+        return Problem(position, f"unknown key `{path}`", help, code="unknown-key")
 
-
-def _value(option: str, path: str, value: str, problems: list[Problem]) -> Node:
-    """The node of a value: a YAML mapping in braces, otherwise a text."""
-    text = scalar_from_text(option, f"{option} {path}=", value)
-    if not value.lstrip().startswith("{"):
-        return text
-    try:
-        table, yaml_problems = parse_yaml(SourceText(option, value, has_lines=False))
-    except ConfigError as error:
-        problems.extend(error.problems)
-        return Node(text.position)
-    problems.extend(yaml_problems)
-    return table
-
-
-def _not_offered(document: MappingNode, schema: SchemaGroup, path: str,
-                 position: SourcePosition) -> Problem | None:
-    """The problem of a key that exists only in variants that the space does not offer, or None."""
-    table = document
-    group = schema
-    names = path.split(".")
-    for level, name in enumerate(names):
-        child = group.fields.get(name)
-        if isinstance(child, SchemaGroup):
-            table = _as_table(_unfolded(table).get(name), child, table)
+    def key_not_offered(self, path: str, position: SourcePosition) -> Problem:
+        """The problem of a key that exists only in variants that the space does not offer."""
+        names = path.split(".")
+        group = self.schema
+        level = 0
+        while isinstance(child := group.fields.get(names[level]), SchemaGroup):
             group = child
-        elif child is None:
-            owners = [variant_name for variant_name, variant in group.variants.items()
-                      if name == variant_name or name in variant.fields]
-            if set(owners) & set(_offered_nodes(table, group)):
-                return None  # the binder checks keys further below
-            parent = ".".join(names[:level])
-            help = (f"choose {format_alternatives(owners)} first, for example with `--set "
-                    f"{parent}={owners[0]}`")
-            return Problem(position, f"no variant of `{parent}` that the space offers has `{name}`",
-                           help, code="unknown-key")
-    return None
+            level += 1
+        name = names[level]
+        owners = [variant_name for variant_name, variant in group.variants.items()
+                  if name == variant_name or name in variant.fields]
+        parent = ".".join(names[:level])
+        help = (f"choose {format_alternatives(owners)} first, for example with `--set "
+                f"{parent}={owners[0]}`")
+        return Problem(position, f"no variant of `{parent}` that the space offers has `{name}`",
+                       help, code="unknown-key")
 
+    def override_group(self, group: SchemaGroup, node: GroupNode | None,
+                       context: KeyContext) -> GroupNode | None:
+        """``node``, the bound group, with its overrides; ``None`` if it is optional and not set."""
+        prefixes = tuple(f"{path}." if path else "" for path in (context.path, context.key))
+        has_inner_overrides = any(path.startswith(prefixes) for path in self.values)
+        if context.path in self.values:
+            self.used.add(context.path)
+            node = self.bind_override(group, node, self.values[context.path], context)
+        if not has_inner_overrides:
+            return node
+        if node is None:
+            node = self.bind_group(group, MappingNode(context.origin, ()), context)
+            assert node is not None
+        if group.inlined_variant:
+            self.move_inlined_overrides(group.inlined_variant, context.path)
+        fields: BoundFields = {}
+        for name, child in group.fields.items():
+            bound = self.override_field(child, dict(node.fields).get(name),
+                                        self.child_context(group, name, context))
+            if bound is not None:
+                fields[name] = bound
+        variants = []
+        for name, variant_node in node.variants:
+            bound_variant = self.override_group(group.variants[name], variant_node,
+                                                context.variant(name))
+            if bound_variant is not None:
+                variants.append((name, bound_variant))
+        if group.inlined_variant:
+            self.reset_inlined_keys(group, group.inlined_variant, fields, context)
+        return replace(node, fields=tuple(fields.items()), variants=tuple(variants))
 
-def _unknown(index: SchemaIndex, position: SourcePosition, path: str) -> Problem:
-    """The problem of a path that does not exist in the schema."""
-    paths = [*index.entries, *(name for name in index.groups if name)]
-    path_of_last_name = {name.rpartition(".")[2]: name for name in reversed(paths)}
-    match = closest_match(path, paths)
-    if match is None:
-        last_name = closest_match(path.rpartition(".")[2], path_of_last_name)
-        match = path_of_last_name.get(last_name or "")
-    help = index.describe_synonym(path) or (f"did you mean `{match}`?" if match else None)
-    return Problem(position, f"unknown key `{path}`", help, code="unknown-key")
+    def child_context(self, group: SchemaGroup, name: str, context: KeyContext) -> KeyContext:
+        """The context of a field; errors of its defaults are shown at its override, if any."""
+        value = self.values.get(join_path(context.path, name))
+        origin = context.origin if value is None else value.display_position
+        return context.child(name, origin, guards_of(group, name, context.key))
 
+    def override_field(self, child: SchemaField | SchemaGroup,
+                       node: GroupNode | ParameterNode | None,
+                       context: KeyContext) -> GroupNode | ParameterNode | None:
+        """``node``, a bound field, with its overrides."""
+        if isinstance(child, SchemaGroup):
+            assert not isinstance(node, ParameterNode)
+            return self.override_group(child, node, context)
+        self.used |= {context.path, context.key}
+        value = self.values.get(context.path) or self.values.get(context.key)
+        return node if value is None else self.bind_parameter(child, value, context)
 
-def _apply(table: MappingNode, group: SchemaGroup, path: list[str], value: Node) -> MappingNode:
-    """``table``, the mapping of ``group``, with ``value`` at ``path``."""
-    table = _unfolded(table)
-    name = path[0]
-    below = path[1:]
-    child = group.fields.get(name)
-    if child is None:
-        return _in_variants(table, group, path, value)
-    if isinstance(child, SchemaField):
-        return _with_entry(table, name, value)
-    old = expand_calls(table.get(name), child, _ignore_problem)
-    if isinstance(old, ScalarNode) and old.text and child.variants and not _names(child, old):
-        return table  # invalid; the binder reports it
-    if below:
-        return _with_entry(table, name, _apply(_as_table(old, child, value), child, below, value))
-    return _without_unused(_with_entry(table, name, _variant(old, child, value)), group)
+    def bind_override(self, group: SchemaGroup, node: GroupNode | None, value: Node,
+                      context: KeyContext) -> GroupNode | None:
+        """The group with its new value. A text selects variants, and keeps the keys that fit."""
+        context = replace(context, origin=value.display_position)
+        expanded = expand_calls(value, group, self.report_problem)
+        if node is None or not (isinstance(value, ScalarNode) and value.text and group.variants):
+            return self.bind_group(group, expanded, context)
+        if expanded is not value:
+            bound = self.bind_group(group, expanded, context)
+            return bound and replace(bound, fields=node.fields)
+        variant_node, offered = self.bind_variant_text(group, value, context)
+        kept: dict[str, tuple[ScalarNode, Node]] = {}
+        for _, variant in node.variants:
+            for name, parameter in variant.fields:
+                if isinstance(parameter, ParameterNode) and isinstance(parameter.origin, Node):
+                    kept.setdefault(name, (ScalarNode(parameter.origin.position, name),
+                                           parameter.origin))
+        variants = dict(node.variants)
+        for name in offered:
+            if name not in variants:
+                inner = group.variants[name]
+                table = MappingNode(value.position, tuple(
+                    entry for key, entry in kept.items() if key in inner.fields))
+                bound_variant = self.bind_group(inner, table, context.variant(name))
+                assert bound_variant is not None
+                variants[name] = bound_variant
+        names = [name for name in group.variants if name in offered]
+        if variant_node.domain.constants is not None:
+            variant_node = replace(variant_node, domain=variants_domain(names),
+                                   origin=context.origin)
+        return replace(node, variant_node=variant_node,
+                       variants=tuple((name, variants[name]) for name in names))
 
+    def move_inlined_overrides(self, inlined: InlinedVariant, path: str) -> None:
+        """Make the inlined keys inside an override of the variant's group overrides of ``path``."""
+        group_path = join_path(path, inlined.group)
+        if group_path in self.values:
+            node, moved = self.split_inlined_keys(self.values[group_path], inlined)
+            self.values[group_path] = node
+            for key, value in moved:
+                self.values.setdefault(join_path(path, key.text), value)
 
-def _in_variants(table: MappingNode, group: SchemaGroup, path: list[str],
-                 value: Node) -> MappingNode:
-    """``table`` with ``value`` at ``path`` (a variant or its key), in all offered variants."""
-    offers = _offered_nodes(table, group)
-    for name in offers:
-        below = path[1:] if path[0] in group.variants else path
-        if name == path[0] or (below is path and path[0] in group.variants[name].fields):
-            variant = _as_table(offers[name], SchemaGroup(), value)
-            offers[name] = _apply(variant, group.variants[name], below, value) if below else value
-    return _with_variants(table, group, offers, value)
-
-
-def _without_unused(table: MappingNode, group: SchemaGroup) -> MappingNode:
-    """``table`` without the inlined keys of a variant that is no longer offered."""
-    if group.inlined_variant is None:
-        return table
-    inlined = group.inlined_variant
-    node = table.get(inlined.group)
-    variant_group = group.fields[inlined.group]
-    assert isinstance(variant_group, SchemaGroup)
-    if not isinstance(node, MappingNode | ScalarNode):
-        return table
-    if inlined.variant in _offered_nodes(_as_table(node, variant_group, node), variant_group):
-        return table
-    return replace(table, entries=tuple(
-        entry for entry in table if entry[0].text not in inlined.exclusive_keys))
-
-
-def _variant(old: Node | None, group: SchemaGroup, value: Node) -> Node:
-    """The node of another variant (``ffn=geglu``); keeps the keys that both variants have."""
-    if not isinstance(value, ScalarNode) or not group.variants:
-        return value
-    names = _names(group, value)
-    table = _as_table(old, group, value)
-    present = _offered_nodes(table, group)
-    variant_entries = [entry for node in present.values() if isinstance(node, MappingNode)
-                       for entry in unfold_dotted_keys(node, [])]
-    # If several variants have a key, the value of the first is kept.
-    kept = {key.text: (key, node) for key, node in reversed(variant_entries)}
-    offers: dict[str, Node | None] = {}
-    for name, inner in group.variants.items():
-        if name in names:
-            same = tuple(entry for key, entry in reversed(kept.items()) if key in inner.fields)
-            offers[name] = present[name] if name in present else MappingNode(value.position, same)
-    if offers and not _is_conditional(group, value):
-        return _with_variants(replace(table, entries=tuple(_non_variant_entries(table, group))),
-                              group, offers, value)
-    variants = tuple((_key(name, value), node) for name, node in offers.items()
-                     if isinstance(node, MappingNode) and node.entries)
-    entries = (*variants, *_non_variant_entries(table, group))
-    if not entries:
-        return value
-    return replace(table, entries=((_key(ONE_OF_KEY, value), value), *entries))
-
-
-def _names(group: SchemaGroup, value: ScalarNode) -> set[str]:
-    """The possible variants of the text ``value``; all of them if it is computed."""
-    names = offered_variants(_variant_domain(group, value))
-    if not names and _is_conditional(group, value):
-        return set(group.variants)
-    return names & set(group.variants)
-
-
-def _is_conditional(group: SchemaGroup, value: ScalarNode) -> bool:
-    """True if the text ``value`` selects a variant by a condition or an expression."""
-    return any(True for _ in iter_expressions(_variant_domain(group, value)))
-
-
-def _variant_domain(group: SchemaGroup, value: ScalarNode) -> Domain:
-    return Binder(SchemaIndex({}, {})).bind_parameter(
-        variant_field(group), value, KeyContext("", "", value.position)).domain
-
-
-def _non_variant_entries(table: MappingNode, group: SchemaGroup) -> list[tuple[ScalarNode, Node]]:
-    return [entry for entry in table
-            if entry[0].text not in group.variants and entry[0].text != ONE_OF_KEY]
-
-
-def _offered_nodes(table: MappingNode, group: SchemaGroup) -> dict[str, Node | None]:
-    """The variants that ``table`` offers, with their nodes; the default if it does not name any."""
-    choice = table.get(ONE_OF_KEY)
-    entries = unfold_dotted_keys(choice if isinstance(choice, MappingNode) else table, [])
-    variants: dict[str, Node | None] = {
-        key.text: node for key, node in entries if key.text in group.variants}
-    if isinstance(choice, ScalarNode):
-        names = _names(group, choice)
-        return {name: variants.get(name) for name in group.variants if name in names}
-    default = group.default_variant
-    return variants or ({default: None} if default else {})
-
-
-def _with_variants(table: MappingNode, group: SchemaGroup, offers: Mapping[str, Node | None],
-                   value: Node) -> MappingNode:
-    """``table`` with ``offers`` as its variants."""
-    empty = MappingNode(value.position, ())
-    choice = table.get(ONE_OF_KEY)
-    entries = tuple((_key(name, value), node if node is not None else empty)
-                    for name, node in offers.items())
-    kept = tuple(_non_variant_entries(table, group))
-    # A condition is kept under `one of:`, with the keys of its variants next to it.
-    if isinstance(choice, ScalarNode) and _is_conditional(group, choice):
-        return replace(table, entries=((_key(ONE_OF_KEY, value), choice), *entries, *kept))
-    return replace(table,
-                   entries=((_key(ONE_OF_KEY, value), MappingNode(value.position, entries)), *kept))
-
-
-def _without(table: MappingNode, path: tuple[str, ...]) -> MappingNode:
-    """``table`` without the key at ``path``."""
-    table = _unfolded(table)
-    name, *below = path
-    inner = table.get(name)
-    if not below:
-        return replace(table, entries=tuple(entry for entry in table if entry[0].text != name))
-    if not isinstance(inner, MappingNode):
-        return table
-    return _with_entry(table, name, _without(inner, tuple(below)))
-
-
-def _as_table(node: Node | None, group: SchemaGroup, value: Node) -> MappingNode:
-    """The mapping that ``node`` is, or that its text is short for."""
-    node = expand_calls(node, group, _ignore_problem)
-    if isinstance(node, MappingNode):
-        return node
-    if isinstance(node, ScalarNode) and node.text and group.variants:
-        if _is_conditional(group, node):
-            return MappingNode(node.position, ((_key(ONE_OF_KEY, node), node),))
-        names = _names(group, node)
-        empty = MappingNode(node.position, ())
-        variants = tuple((_key(name, node), empty) for name in group.variants if name in names)
-        if not variants:
-            return empty
-        choice = (_key(ONE_OF_KEY, node), MappingNode(node.position, variants))
-        return MappingNode(node.position, (choice,))
-    return MappingNode(value.position, ())
-
-
-def _ignore_problem(*_: object, **__: object) -> None:
-    """Do nothing: the binder reports problems of the file."""
-
-
-def _unfolded(table: MappingNode) -> MappingNode:
-    """``table`` with dotted keys nested; duplicates are kept, and the binder reports them."""
-    problems: list[Problem] = []
-    entries = tuple(unfold_dotted_keys(table, problems))
-    return table if problems else replace(table, entries=entries)
-
-
-def _key(name: str, value: Node) -> ScalarNode:
-    return ScalarNode(value.position, name)
-
-
-def _with_entry(table: MappingNode, name: str, value: Node) -> MappingNode:
-    """``table`` with another value of ``name``, at its old place."""
-    if table.get(name) is None:
-        return replace(table, entries=(*table.entries, (_key(name, value), value)))
-    return replace(table, entries=tuple(
-        (key, value if key.text == name else old) for key, old in table))
+    def reset_inlined_keys(self, group: SchemaGroup, inlined: InlinedVariant, fields: BoundFields,
+                           context: KeyContext) -> None:
+        """Give keys of an inlined variant that is not offered their defaults in ``fields``."""
+        group_node = fields[inlined.group]
+        assert isinstance(group_node, GroupNode)
+        if inlined.variant in dict(group_node.variants):
+            return
+        overridden = {}
+        for name in inlined.exclusive_keys:
+            value = self.values.get(join_path(context.path, name))
+            if value is not None and isinstance(group.fields[name], SchemaField):
+                overridden[name] = (ScalarNode(value.position, name), value)
+        self.report_unused_keys(inlined, overridden, group_node, context.path)
+        unused = {name: child for name, child in group.fields.items()
+                  if name in inlined.exclusive_keys and name not in overridden}
+        fields.update(self.bind_fields(replace(group, fields=unused), {}, context))
