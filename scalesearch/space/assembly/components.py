@@ -82,8 +82,7 @@ def linear_factory(a: Config, target: str) -> LinearFactory:
     if (name := a.get(key, "dense")) != "dense":
         if ratio is not None or rank is not None:
             other_key = "low_rank" if ratio is None else "tensor_chain"
-            raise UnbuildableError(key,
-                                   f"{other_key}.{target} is on, too: set only one of the two")
+            raise UnbuildableError(key, f"{other_key}.{target} is on, too: set only one of the two")
         if name == "chain" and not decide((a[f"{key}.ratio"] > 0) & (a[f"{key}.ratio"] < 1)):
             raise UnbuildableError(f"{key}.ratio", f"{a[f'{key}.ratio']} is not between 0 and 1")
         return MATRIX_STRUCTURES[name](**{option: a[f"{key}.{option}"]

@@ -131,8 +131,7 @@ def _embedding_table(a: Config, d: int, over: tuple[Axis, ...]) -> Block:
         return Embedding(d, over, vocabulary_extent(a))
     key = "tensor_chain.embedding" if kind == "dense" else "matrices.embedding"
     if a.get("embedding", "plain") != "plain":
-        _require_untied(a, key,
-                        f"the table of {a['embedding']} embeddings cannot be the output's")
+        _require_untied(a, key, f"the table of {a['embedding']} embeddings cannot be the output's")
     if kind == "dense":
         return ChainEmbedding(d, over, ratio, require_single_value(a["tensor_chain.length"]),
                               a["tensor_chain.bond"], vocabulary_extent(a))

@@ -116,8 +116,7 @@ class NameResolver:
                     operands=tuple(self.resolve_expr(operand, type_, ()) for operand in operands))
         return expr
 
-    def check_type(self, expr: Expr, types: frozenset[str],
-                   expected_types: frozenset[str]) -> None:
+    def check_type(self, expr: Expr, types: frozenset[str], expected_types: frozenset[str]) -> None:
         """Report an error if ``types`` and ``expected_types`` have no type in common."""
         if not types & expected_types:
             self.report_problem(expr, f"expected {_format_types(expected_types)}, but this is "

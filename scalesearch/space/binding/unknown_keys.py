@@ -36,8 +36,7 @@ def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], 
     if not same_name and any(bracket in name for bracket in "()[]"):
         return "inside { } and [ ], quote a value that contains a comma"
     keys = f"the keys {f'in `{path}`' if path else 'here'} are {format_alternatives(legal)}"
-    suggestion = same_name or (
-        _most_similar(name, paths, path) if suggests_other_groups else None)
+    suggestion = same_name or (_most_similar(name, paths, path) if suggests_other_groups else None)
     if not suggestion:
         return keys
     question = f"did you mean `{suggestion}`?"

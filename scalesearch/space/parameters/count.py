@@ -97,8 +97,7 @@ def _count_component(parameter_space: ParameterSpace, nodes: list[ParameterNode]
         assignment.value_of(key)
     active = [node for node in nodes if node.key not in assignment.typed_values
               and all(assignment.value_of(key) == variant for key, variant in node.guards)]
-    return math.prod(parameter_space.domains[node.path].count_values(assignment)
-                     for node in active)
+    return math.prod(parameter_space.domains[node.path].count_values(assignment) for node in active)
 
 
 def _tied_components(

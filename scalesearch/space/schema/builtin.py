@@ -78,16 +78,15 @@ def _embedding() -> SchemaGroup:
     fields: dict[str, SchemaField | SchemaGroup] = {
         "tie": SchemaField("word", TYING_MODES, default="all",
                            doc="which of source table, target table and output share weights"),
-        "output_bias": flag_field("yes", "a bias on an output matrix that is " "not tied"),
+        "output_bias": flag_field("yes", "a bias on an output matrix that is not tied"),
         "positions": SchemaField("word", POSITION_TYPES, default="sinusoidal",
                                  doc="how positions are encoded"),
-        "max_length": SchemaField("size", default="1024", low=1,
-                                  doc="number of learned positions")}
+        "max_length": SchemaField("size", default="1024", low=1, doc="number of learned positions")}
     per_level = "= width // (2 * embedding.levels)"
     soft: dict[str, SchemaField | SchemaGroup] = {
         "levels": SchemaField("size", default="2", low=1, doc="scales"),
         "level_width": SchemaField("size", default=per_level, low=1,
-                                   doc="features of a role or of a " "convolution"),
+                                   doc="features of a role or of a convolution"),
         "roles": SchemaField("size", default="= embedding.level_width", low=1, doc="soft roles")}
     adaptive: dict[str, SchemaField | SchemaGroup] = {
         "cutoffs": SchemaField("list", low=1, default="[20000, 60000]",
@@ -136,11 +135,11 @@ def _ratio(default: str, doc: str) -> SchemaField:
 def _chain() -> SchemaGroup:
     fields: dict[str, SchemaField | SchemaGroup] = {
         "length": SchemaField("size", default="2", low=2, high=4, doc="cores in a chain"),
-        "layer": _ratio("off", "ratio of weights kept in all matrices of " "layers"),
+        "layer": _ratio("off", "ratio of weights kept in all matrices of layers"),
         "attention": _ratio("= tensor_chain.layer", "in the maps of query, key and value"),
         "ffn": _ratio("= tensor_chain.layer", "in feed-forward networks"),
         "embedding": _ratio("off", "in embedding tables"),
-        "output": _ratio("off", "in an untied output " "matrix"),
+        "output": _ratio("off", "in an untied output matrix"),
         "apply": SchemaField("word", APPLY_MODES, default="auto",
                              doc="core by core, as a matrix, or the cheaper"),
         "bond": SchemaField("word", BOND_RULES, default="solved",
@@ -151,7 +150,7 @@ def _chain() -> SchemaGroup:
 
 def _low_rank() -> SchemaGroup:
     fields: dict[str, SchemaField | SchemaGroup] = {
-        "attention": optional_size_field("rank of the " "maps of query, " "key and value"),
+        "attention": optional_size_field("rank of the maps of query, key and value"),
         "ffn": optional_size_field("rank of feed-forward matrices")}
     return SchemaGroup(fields, none_means_defaults=True, doc="matrices as two of low rank")
 

@@ -61,11 +61,10 @@ def stack_schema(name: str, depth: str,
         "score_heads": SchemaField("size", default=f"= {name}.heads", low=1,
                                    doc="sets of attention scores"),
         "head_scaling": SchemaField("word", ("none", "mlp"), default="none",
-                                    doc="score heads " "expanded to value heads"),
-        "key_value_heads": optional_size_field("heads of keys and " "values, each serving "
-                                               "several"),
+                                    doc="score heads expanded to value heads"),
+        "key_value_heads": optional_size_field("heads of keys and values, each serving several"),
         "relative_positions": flag_field("no",
-                                         "relative keys in " "self-attention (Shaw et al. "
+                                         "relative keys in self-attention (Shaw et al. "
                                          "2018)"),
         "relative_clip": SchemaField("size", default="8", low=1,
                                      doc="distance from which positions are equal"),
@@ -73,9 +72,9 @@ def stack_schema(name: str, depth: str,
                              "queries and keys of self-attention turned "
                              "by their places (Su et al. 2021)"), "mask": _mask(),
         "lift": SchemaGroup({},
-                            {"none": SchemaGroup(doc="attention reads " "the layer's input"),
+                            {"none": SchemaGroup(doc="attention reads the layer's input"),
                              "dextra": dextra_schema("width")}, default_variant="none",
-                            doc="a unit before " "self-attention, which then reads fewer "
+                            doc="a unit before self-attention, which then reads fewer "
                             "features"),
         "residual_scores": SchemaField("word", RESIDUAL_SCORES, default="none",
                                        doc="A^G of a stack, or RealFormer's"),
@@ -83,12 +82,11 @@ def stack_schema(name: str, depth: str,
                             doc="Anthe's gate between query, key and value"),
         "projections": SchemaField("word", ("matrices", "identity"), default="matrices",
                                    doc="of query, key and value"),
-        "projection_bias": flag_field("yes",
-                                      "biases on the maps of query, key, value " "and output"),
+        "projection_bias": flag_field("yes", "biases on the maps of query, key, value and output"),
         "parallel_heads": optional_size_field("heads of self-attention in steps of "
                                               "parallel sub-layers, of the same total width"),
         "step_embedding": flag_field("no",
-                                     "a sinusoid of the layer's number before " "each layer "
+                                     "a sinusoid of the layer's number before each layer "
                                      "(Universal Transformer)"),
         "middle_width": optional_size_field("width of all layers but the first "
                                             "and last (Subformer)"), **extra,
@@ -156,9 +154,9 @@ def _local() -> SchemaGroup:
     """The mixers that can be combined with another one: all without attention scores."""
     fields: dict[str, SchemaField | SchemaGroup] = {
         "join": SchemaField("word", JOIN_MODES, default="split",
-                            doc="channels of its own, added up, or the " "mixer reads it"),
+                            doc="channels of its own, added up, or the mixer reads it"),
         "channels": SchemaField("size", default="= width // 2", low=0,
-                                doc="of a split: how many; the mixer " "has the others")}
+                                doc="of a split: how many; the mixer has the others")}
     kinds = {kind: SchemaGroup(_with(fields, block, f"mixer {kind}"),
                                argument_order=(*_keys(block), *fields), doc=_first_line(block))
              for kind, block in MIXERS.items() if not block.has_scores}
@@ -170,11 +168,11 @@ def _local() -> SchemaGroup:
 def _paths() -> SchemaGroup:
     fields: dict[str, SchemaField | SchemaGroup] = {
         "of": SchemaField("word", PATH_TARGETS, default="sublayer",
-                          doc="what there are several of: attention is " "any mixer"),
+                          doc="what there are several of: attention is any mixer"),
         "count": SchemaField("size", default="1", low=1, doc="paths, each with separate weights"),
         "merge": SchemaField("word", MERGE_METHODS, default="mean",
-                             doc="how they meet; gated: by weights of " "each position"),
-        "norm": flag_field("no", "a norm at the " "end of each path")}
+                             doc="how they meet; gated: by weights of each position"),
+        "norm": flag_field("no", "a norm at the end of each path")}
     return SchemaGroup(fields, none_means_defaults=True,
                        doc="several paths in the place of one (MAT, MUTE, Multi-Path)")
 
@@ -189,7 +187,7 @@ def _partial(decoder: bool) -> SchemaGroup:
         "residual": flag_field("yes",
                                "add what the network was given (as released, not "
                                "in equation 5)"),
-        "per_head": flag_field("no", "a network for each head, " "not one for all")}
+        "per_head": flag_field("no", "a network for each head, not one for all")}
     if decoder:
         fields["on"] = SchemaField("word", ("both", "self", "cross"), default="both",
                                    doc="in which attention")

@@ -110,7 +110,7 @@ def _per_layer(spec: PerLayerDomain, field: SchemaField, paths: Iterable[str]) -
                 isinstance(item, ConstantDomain) and isinstance(item.value, str)):
             raise ValueSyntaxError(
                 "the size of a layer is a number, a range, or a choice of these", item.span,
-                "for sizes that depend on others, give the key one `= …` for " "all layers")
+                "for sizes that depend on others, give the key one `= …` for all layers")
         return _checked_domain(item, field, paths)
 
     if field.layer_depth_key is None:
