@@ -16,9 +16,9 @@ from scalesearch.space.parameters.param_values import (
     ParameterSpace,
     validate_schedule,
 )
+from scalesearch.space.syntax.domains import ScheduleCall
 from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.parameters import Choice, Parameter
-from scalesearch.space.syntax.schedules import ScheduleCall
 
 ValueIndices = dict[str, NDArray[np.int32]]  # parameter to the index of each candidate's value
 NOT_SAMPLED = -1  # index of a parameter that a candidate does not have

@@ -8,8 +8,8 @@ from scalesearch.space.parameters.constraints import Constraint
 from scalesearch.space.parameters.param_values import ParamValues
 from scalesearch.space.space import Space, read_space
 from scalesearch.space.syntax.diagnostics import ConfigError, Problem, UnbuildableError
+from scalesearch.space.syntax.domains import LayerReference, ScheduleCall
 from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange, Parameter
-from scalesearch.space.syntax.schedules import LayerReference, ScheduleCall
 from scalesearch.space.syntax.value_parser import parse_schedule
 
 __all__ = ["ParamValues", "ScheduleCall", "Choice", "Constraint", "FloatRange", "IntRange",

@@ -15,7 +15,7 @@ from scalesearch.space import Parameter, Space
 from scalesearch.space.parameters.param_values import ParamAssignment
 from scalesearch.space.schema.bound_tree import ParameterNode
 from scalesearch.space.syntax.diagnostics import closest_match
-from scalesearch.space.syntax.schedules import schedule_to_json
+from scalesearch.space.syntax.domains import schedule_to_json
 
 
 class CandidateView(Mapping[str, Any]):

@@ -26,7 +26,7 @@ from scalesearch.blocks.weight_sharing import (
 )
 from scalesearch.space.assembly.components import Config
 from scalesearch.space.syntax.diagnostics import UnbuildableError
-from scalesearch.space.syntax.schedules import LayerReference, ScheduleCall
+from scalesearch.space.syntax.domains import LayerReference, ScheduleCall
 from scalesearch.space.syntax.value_parser import parse_schedule
 
 # Keys of a stack that determine the shapes of its mixer's weights.

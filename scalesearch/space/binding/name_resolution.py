@@ -57,15 +57,13 @@ class NameResolver:
         """Resolve a condition or a constraint."""
         return self.resolve_expr(expr, BOOLEAN_TYPE, ())
 
-    def resolve_value(self, expr: Expr, field: SchemaField) -> Expr:
-        """Resolve a computed value of ``field``."""
-        return self.resolve_expr(expr, types_of(field), choices_of(field))
-
     def resolve_option(self, option: Domain, node: ParameterNode) -> Domain:
         """Resolve ``option``, an alternative of ``node``."""
         match option:
             case ComputedDomain(expression):
-                return replace(option, expression=self.resolve_value(expression, node.field))
+                resolved = self.resolve_expr(expression, types_of(node.field),
+                                             choices_of(node.field))
+                return replace(option, expression=resolved)
             case LayerReferenceDomain():
                 return self.resolve_layer_reference(option, node)
         return option
@@ -221,22 +219,27 @@ class NameResolver:
                        comparisons=tuple(zip(ops, resolved[1:], strict=True)))
 
     def resolve_equality_side(self, operands: tuple[Expr, ...], index: int) -> Expr:
-        """Resolve one side of an equality; the other side gives its legal words and types."""
-        other = operands[index - 1] if index else operands[1]
-        entry = self.find(other.text) if isinstance(other, Name) else None
+        """Resolve one side of an equality: a word of the key on the other side, or a key."""
         operand = operands[index]
-        name = operand.text if isinstance(operand, Name) else None
-        other_name = other.text if isinstance(other, Name) else None
-        own_entry = self.find(name) if name else None
-        if (entry and own_entry and name not in choices_of(entry.field)
-                and other_name in choices_of(own_entry.field)):
-            # In `tie == decoder`, the other side is a word of this one.
-            return self.resolve_expr(operand, ANY_TYPE, ())
-        if entry is None:
-            if index and name and other_name and own_entry is None:
-                return Value(0)  # both are unknown: one message is enough
-            return self.resolve_expr(operand, _types_by_form(other), ())
-        return self.resolve_expr(operand, types_of(entry.field), choices_of(entry.field))
+        other = operands[index - 1] if index else operands[1]
+        entry = self.find_key(operand)
+        other_entry = self.find_key(other)
+        if other_entry and not (_is_word(other, entry) and not _is_word(operand, other_entry)):
+            field = other_entry.field
+            return self.resolve_expr(operand, types_of(field), choices_of(field))
+        if index and entry is other_entry is None and isinstance(operand, Name) and isinstance(
+                other, Name):
+            return Value(0)  # both are unknown: one message is enough
+        return self.resolve_expr(operand, _types_by_form(other), ())
+
+    def find_key(self, expr: Expr) -> SchemaEntry | None:
+        """The entry of a name, if it is one of a key or cost."""
+        return self.find(expr.text) if isinstance(expr, Name) else None
+
+
+def _is_word(expr: Expr, entry: SchemaEntry | None) -> bool:
+    """Whether ``expr`` is a name that is also a legal word of a key."""
+    return entry is not None and isinstance(expr, Name) and expr.text in choices_of(entry.field)
 
 
 def _types_by_form(expr: Expr) -> frozenset[str]:

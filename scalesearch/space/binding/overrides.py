@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from scalesearch.blocks.core import join_path
 from scalesearch.space.binding.bind import BoundSpace, check_space
-from scalesearch.space.binding.binder import Binder, KeyContext, variants_domain
-from scalesearch.space.binding.call_syntax import expand_calls
+from scalesearch.space.binding.binder import Binder, KeyContext, expand_calls, variants_domain
 from scalesearch.space.schema.bound_tree import GroupNode, ParameterNode, build_index, guards_of
 from scalesearch.space.schema.cost_names import OWN_VOCABULARY
 from scalesearch.space.schema.types import InlinedVariant, SchemaField, SchemaGroup

@@ -6,15 +6,16 @@ from typing import Any, TypeVar
 from scalesearch.errors import UserError
 from scalesearch.space.schema.bound_tree import ParameterNode
 from scalesearch.space.schema.types import SchemaField
-from scalesearch.space.syntax.domains import Domain, InfeasibleValueError
-from scalesearch.space.syntax.evaluator import ABSENT
-from scalesearch.space.syntax.parameters import Parameter
-from scalesearch.space.syntax.schedules import (
+from scalesearch.space.syntax.domains import (
+    Domain,
+    InfeasibleValueError,
     LayerReference,
     ScheduleCall,
     ScheduleValue,
     schedule_to_json,
 )
+from scalesearch.space.syntax.evaluator import ABSENT
+from scalesearch.space.syntax.parameters import Parameter
 
 T = TypeVar("T")
 SuggestFunction = Callable[[str, Parameter], Any]

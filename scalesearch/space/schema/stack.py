@@ -34,6 +34,16 @@ def flag_field(default: str, doc: str) -> SchemaField:
     return SchemaField("flag", default=default, doc=doc)
 
 
+def size_field(default: str, doc: str, *, low: int = 1, high: int | None = None) -> SchemaField:
+    """A whole number."""
+    return SchemaField("size", default=default, low=low, high=high, doc=doc)
+
+
+def word_field(words: tuple[str, ...], default: str, doc: str) -> SchemaField:
+    """One of several words."""
+    return SchemaField("word", words, default=default, doc=doc)
+
+
 def optional_size_field(doc: str) -> SchemaField:
     """A whole number, or off."""
     return SchemaField("size", default="off", low=1, special_values=OFF_VALUES, doc=doc)
@@ -53,43 +63,33 @@ def stack_schema(name: str, depth: str,
     ffn = SchemaGroup({}, {kind: schema_of_block(block) for kind, block in FFNS.items()},
                       default_variant="relu", doc="the feed-forward network of each layer")
     fields: dict[str, SchemaField | SchemaGroup] = {
-        "depth": SchemaField("size", default=depth, low=1, high=MAX_DEPTH, doc="layers"),
+        "depth": size_field(depth, "layers", high=MAX_DEPTH),
         "mixer": _mixers(), "local": _local(),
-        "heads": SchemaField("size", default="8", low=1, doc="value heads"),
-        "head_dim": SchemaField("size", default=f"= width // {name}.heads", low=1,
-                                doc="width of a head"),
-        "score_heads": SchemaField("size", default=f"= {name}.heads", low=1,
-                                   doc="sets of attention scores"),
-        "head_scaling": SchemaField("word", ("none", "mlp"), default="none",
-                                    doc="score heads expanded to value heads"),
+        "heads": size_field("8", "value heads"),
+        "head_dim": size_field(f"= width // {name}.heads", "width of a head"),
+        "score_heads": size_field(f"= {name}.heads", "sets of attention scores"),
+        "head_scaling": word_field(("none", "mlp"), "none", "score heads expanded to value heads"),
         "key_value_heads": optional_size_field("heads of keys and values, each serving several"),
-        "relative_positions": flag_field("no",
-                                         "relative keys in self-attention (Shaw et al. "
+        "relative_positions": flag_field("no", "relative keys in self-attention (Shaw et al. "
                                          "2018)"),
-        "relative_clip": SchemaField("size", default="8", low=1,
-                                     doc="distance from which positions are equal"),
-        "rotary": flag_field("no",
-                             "queries and keys of self-attention turned "
-                             "by their places (Su et al. 2021)"), "mask": _mask(),
+        "relative_clip": size_field("8", "distance from which positions are equal"),
+        "rotary": flag_field("no", "queries and keys of self-attention turned by their places "
+                             "(Su et al. 2021)"), "mask": _mask(),
         "lift": SchemaGroup({},
                             {"none": SchemaGroup(doc="attention reads the layer's input"),
                              "dextra": dextra_schema("width")}, default_variant="none",
                             doc="a unit before self-attention, which then reads fewer "
                             "features"),
-        "residual_scores": SchemaField("word", RESIDUAL_SCORES, default="none",
-                                       doc="A^G of a stack, or RealFormer's"),
-        "gate": SchemaField("word", GATES, default="none",
-                            doc="Anthe's gate between query, key and value"),
-        "projections": SchemaField("word", ("matrices", "identity"), default="matrices",
-                                   doc="of query, key and value"),
+        "residual_scores": word_field(RESIDUAL_SCORES, "none", "A^G of a stack, or RealFormer's"),
+        "gate": word_field(GATES, "none", "Anthe's gate between query, key and value"),
+        "projections": word_field(("matrices", "identity"), "matrices", "of query, key and value"),
         "projection_bias": flag_field("yes", "biases on the maps of query, key, value and output"),
-        "parallel_heads": optional_size_field("heads of self-attention in steps of "
-                                              "parallel sub-layers, of the same total width"),
-        "step_embedding": flag_field("no",
-                                     "a sinusoid of the layer's number before each layer "
+        "parallel_heads": optional_size_field("heads of self-attention in steps of parallel "
+                                              "sub-layers, of the same total width"),
+        "step_embedding": flag_field("no", "a sinusoid of the layer's number before each layer "
                                      "(Universal Transformer)"),
-        "middle_width": optional_size_field("width of all layers but the first "
-                                            "and last (Subformer)"), **extra,
+        "middle_width": optional_size_field("width of all layers but the first and last "
+                                            "(Subformer)"), **extra,
         **{word: schema_of_block(kind) for word, kind in SUBLAYERS.items() if option_fields(kind)},
         "paths": _paths(), "pg": _partial(name == "decoder"), "ffn": ffn,
         "ffn_norm": flag_field("no", "a norm of its hidden units (Evolved Transformer)")}
@@ -121,16 +121,15 @@ def _mixers() -> SchemaGroup:
 def dextra_schema(of: str) -> SchemaGroup:
     """The keys of a DExTra unit (DeLighT); ``of``: the size that the multiplier refers to."""
     return SchemaGroup(
-        {"depth": SchemaField("size", default="4", low=1, high=64, doc="grouped maps"),
+        {"depth": size_field("4", "grouped maps", high=64),
          "multiplier": SchemaField("number", default="2", low=1, high=64,
                                    doc=f"widest of them, in multiples of {of}"),
-         "groups": SchemaField("size", default="16", low=1,
-                               doc="of the map in the middle, at most; a power of two")},
+         "groups": size_field("16", "of the map in the middle, at most; a power of two")},
         doc="grouped maps that grow and shrink again (DeLighT, Mehta et al. 2021)")
 
 
 def _mask() -> SchemaGroup:
-    clip = SchemaField("size", default="16", low=1, doc="distance from which positions are equal")
+    clip = size_field("16", "distance from which positions are equal")
     kinds = {"none": SchemaGroup(doc="of padding and later positions alone"),
              "dynamic": SchemaGroup({"clip": clip},
                                     doc="of content, distance and head, in a "
@@ -141,10 +140,8 @@ def _mask() -> SchemaGroup:
 
 def cross_attention_schema() -> SchemaGroup:
     """The types of cross-attention."""
-    gated = {"head_dim": SchemaField("size", default="= max(1, width // 4)", low=1,
-                                     doc="features of queries and keys"),
-             "clip": SchemaField("size", default="1024", low=1,
-                                 doc="distance from which positions are equal")}
+    gated = {"head_dim": size_field("= max(1, width // 4)", "features of queries and keys"),
+             "clip": size_field("1024", "distance from which positions are equal")}
     kinds = {"attention": SchemaGroup(doc="with the decoder's heads"),
              "gated": SchemaGroup(gated, doc="one head, gated (Mega)")}
     return SchemaGroup({}, kinds, default_variant="attention", doc="how targets meet sources")
@@ -153,10 +150,10 @@ def cross_attention_schema() -> SchemaGroup:
 def _local() -> SchemaGroup:
     """The mixers that can be combined with another one: all without attention scores."""
     fields: dict[str, SchemaField | SchemaGroup] = {
-        "join": SchemaField("word", JOIN_MODES, default="split",
-                            doc="channels of its own, added up, or the mixer reads it"),
-        "channels": SchemaField("size", default="= width // 2", low=0,
-                                doc="of a split: how many; the mixer has the others")}
+        "join": word_field(JOIN_MODES, "split", "channels of its own, added up, or the mixer "
+                           "reads it"),
+        "channels": size_field("= width // 2", "of a split: how many; the mixer has the others",
+                               low=0)}
     kinds = {kind: SchemaGroup(_with(fields, block, f"mixer {kind}"),
                                argument_order=(*_keys(block), *fields), doc=_first_line(block))
              for kind, block in MIXERS.items() if not block.has_scores}
@@ -167,11 +164,11 @@ def _local() -> SchemaGroup:
 
 def _paths() -> SchemaGroup:
     fields: dict[str, SchemaField | SchemaGroup] = {
-        "of": SchemaField("word", PATH_TARGETS, default="sublayer",
-                          doc="what there are several of: attention is any mixer"),
-        "count": SchemaField("size", default="1", low=1, doc="paths, each with separate weights"),
-        "merge": SchemaField("word", MERGE_METHODS, default="mean",
-                             doc="how they meet; gated: by weights of each position"),
+        "of": word_field(PATH_TARGETS, "sublayer", "what there are several of: attention is any "
+                         "mixer"),
+        "count": size_field("1", "paths, each with separate weights"),
+        "merge": word_field(MERGE_METHODS, "mean", "how they meet; gated: by weights of each "
+                            "position"),
         "norm": flag_field("no", "a norm at the end of each path")}
     return SchemaGroup(fields, none_means_defaults=True,
                        doc="several paths in the place of one (MAT, MUTE, Multi-Path)")
@@ -180,17 +177,13 @@ def _paths() -> SchemaGroup:
 def _partial(decoder: bool) -> SchemaGroup:
     """The feed-forward networks inside heads, by type."""
     fields: dict[str, SchemaField | SchemaGroup] = {
-        "ratio": SchemaField("size", default="2" if decoder else "4", low=1,
-                             doc="hidden units, in multiples of head_dim"),
-        "gate": SchemaField("word", HEAD_GATES, default="relu",
-                            doc="what the head-specific gate goes through"),
-        "residual": flag_field("yes",
-                               "add what the network was given (as released, not "
-                               "in equation 5)"),
+        "ratio": size_field("2" if decoder else "4", "hidden units, in multiples of head_dim"),
+        "gate": word_field(HEAD_GATES, "relu", "what the head-specific gate goes through"),
+        "residual": flag_field("yes", "add what the network was given (as released, not in "
+                               "equation 5)"),
         "per_head": flag_field("no", "a network for each head, not one for all")}
     if decoder:
-        fields["on"] = SchemaField("word", ("both", "self", "cross"), default="both",
-                                   doc="in which attention")
+        fields["on"] = word_field(("both", "self", "cross"), "both", "in which attention")
     kinds = {}
     for kind, block in FFNS.items():
         if "hidden" in option_fields(block):  # which `ratio` determines
@@ -228,7 +221,7 @@ def _with(fields: Mapping[str, SchemaField | SchemaGroup], block: type[Block], w
 def _key(meta: Option) -> SchemaField:
     """An option as a key."""
     if meta.type == "word":
-        return SchemaField("word", meta.choices, default=meta.default, doc=meta.doc)
+        return word_field(meta.choices, meta.default, meta.doc)
     return SchemaField(meta.type, default=meta.default, low=meta.minimum, high=meta.maximum,
                        allowed_sizes=meta.choices, doc=meta.doc)
 

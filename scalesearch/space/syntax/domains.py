@@ -1,4 +1,4 @@
-"""Domains: the legal values of a key, as read from its text, and their choice."""
+"""Domains: the legal values of a key, as read from its text, and their choice; schedules."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import math
 from collections import ChainMap
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Protocol
 
 from scalesearch.errors import UserError
-from scalesearch.space.syntax.evaluator import Lookup
+from scalesearch.space.syntax.evaluator import Lookup, evaluate
+from scalesearch.space.syntax.expression_parser import parse_expression
 from scalesearch.space.syntax.expressions import Expr, format_expr, format_word
 from scalesearch.space.syntax.lexer import NO_SPAN, Span
 from scalesearch.space.syntax.parameters import (
@@ -19,7 +21,49 @@ from scalesearch.space.syntax.parameters import (
     Parameter,
     format_constant,
 )
-from scalesearch.space.syntax.schedules import LayerReference, ScheduleCall
+
+
+@dataclass(frozen=True)
+class ScheduleCall:
+    """``cycle(4)``; ``own`` is a call without arguments."""
+
+    name: str
+    arguments: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return self.name + (f"({', '.join(map(str, self.arguments))})" if self.arguments else "")
+
+
+@dataclass(frozen=True)
+class LayerReference:
+    """A tie to another schedule: layer ``i`` uses the weights of layer ``index`` of ``path``."""
+
+    path: str
+    index: str
+
+    def layer_index(self, i: int) -> int | None:
+        """The index for layer ``i``, or ``None`` if the expression is not a whole number."""
+        try:
+            value = evaluate(_index(self.index), lambda key: i)
+        except ArithmeticError:
+            return None
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def __str__(self) -> str:
+        return f"{self.path}[{self.index}]"
+
+
+ScheduleValue = ScheduleCall | LayerReference | tuple[int, ...]
+
+
+_index = lru_cache(maxsize=256)(parse_expression)  # evaluated for every layer at every depth
+
+
+def schedule_to_json(value: Any) -> Any:
+    """A value as JSON: schedules as canonical text, lists as lists."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return str(value) if isinstance(value, ScheduleCall | LayerReference) else value
 
 
 class InfeasibleValueError(Exception):

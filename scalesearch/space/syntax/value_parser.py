@@ -15,9 +15,12 @@ from scalesearch.space.syntax.domains import (
     CallDomain,
     ConstantDomain,
     Domain,
+    LayerReference,
     LayerReferenceDomain,
     ListDomain,
     RangeDomain,
+    ScheduleCall,
+    ScheduleValue,
 )
 from scalesearch.space.syntax.expression_parser import (
     BOOLEAN_WORDS,
@@ -32,7 +35,6 @@ from scalesearch.space.syntax.expression_parser import (
 from scalesearch.space.syntax.expressions import RESERVED, format_expr
 from scalesearch.space.syntax.lexer import Span, ValueSyntaxError
 from scalesearch.space.syntax.parameters import FloatRange, IntRange, format_constant
-from scalesearch.space.syntax.schedules import LayerReference, ScheduleCall, ScheduleValue
 
 MAX_STEPS = 1_000_000
 
