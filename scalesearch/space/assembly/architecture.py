@@ -216,37 +216,40 @@ def _encoder_layer(a: Config, outer: Config | None = None) -> EncoderLayer:
 
 
 def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
-    """``layer`` with its sub-layers in the order of the key ``sublayers``.
-
-    Equal orders have equal identities: the default order is never stored.
-    """
+    """``layer`` with the further sub-layers, their order and the paths of a stack's keys."""
     key = f"{stack}.sublayers"
-    requested_order = tuple((step,) if isinstance(step, str) else tuple(step)
-                            for step in a.get(key, layer.default_order))
-    flat = [word for step in requested_order for word in step]
+    order = tuple((step,) if isinstance(step, str) else tuple(step)
+                  for step in a.get(key, layer.default_order))
+    words = [word for step in order for word in step]
     axis = layer.mixer.queries
-    extra_sublayers = tuple((word, build_sublayer(a, stack, word, axis))
-                            for word in sorted(SUBLAYERS) if word in flat)
-    layer = replace(layer, extra_sublayers=extra_sublayers)
-    order = _present_sublayers(layer, requested_order)
-    if missing := [word for word in layer.sublayers if word not in flat]:
+    layer = replace(layer, extra_sublayers=tuple((word, build_sublayer(a, stack, word, axis))
+                                                 for word in sorted(SUBLAYERS) if word in words))
+    if missing := [word for word in layer.sublayers if word not in words]:
         raise UnbuildableError(key, f"{missing[0]} is not in the list, and the layers have it")
-    if SECOND_FFN in flat and "ffn" not in flat[: flat.index(SECOND_FFN)]:
+    if SECOND_FFN in words and "ffn" not in words[: words.index(SECOND_FFN)]:
         raise UnbuildableError(
             key, f"{SECOND_FFN} repeats a feed-forward network, and the list has none before it")
-    layer = replace(layer, multi_path=_multi_path_config(a, f"{stack}.paths", layer))
-    if any(len(step) > 1 and next(iter(layer.sublayers)) in step for step in order):
-        layer = replace(
-            layer, parallel_mixer=build_parallel_mixer(a, stack, _axes(layer.mixer), layer.mixer))
+    order = _present_sublayers(layer, order)
+    main_word = next(iter(layer.sublayers))
+    has_parallel_mixer = any(len(step) > 1 and main_word in step for step in order)
+    multi_path = _multi_path_config(a, f"{stack}.paths", layer)
+    parallel_mixer = (build_parallel_mixer(a, stack, _axes(layer.mixer), layer.mixer)
+                      if has_parallel_mixer else None)
+    return replace(layer, multi_path=multi_path, parallel_mixer=parallel_mixer,
+                   **_canonical_order(layer, order, key))
+
+
+def _canonical_order(layer: Layer, order: SublayerOrder, key: str) -> dict[str, Any]:
+    """The fields of ``layer`` for ``order``; equal orders have equal fields, and so identities."""
     if order == _present_sublayers(layer, layer.default_order):
-        return layer
+        return {}
     if isinstance(layer, DecoderLayer):
         if layer.interleaved:
             raise UnbuildableError("decoder.interleaved",
                                    f"is short for a value of {key}: set only one of the two")
         if order == _present_sublayers(layer, layer.interleaved_order):
-            return replace(layer, interleaved=True)
-    return replace(layer, sublayer_order=order)
+            return {"interleaved": True}
+    return {"sublayer_order": order}
 
 
 def _axes(main: Mixer) -> tuple[Axis, Axis, Axis]:
