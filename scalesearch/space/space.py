@@ -55,11 +55,14 @@ class Space:
         root: the bound tree.
     """
 
-    def __init__(self, document: MappingNode, schema: SchemaGroup, problems: list[Problem]) -> None:
-        """Bind ``document``. Raises ConfigError with every problem, including ``problems``."""
-        self._set_bound(document, schema, bind_space(document, schema, problems))
+    def __init__(self, document: MappingNode, schema: SchemaGroup, problems: list[Problem],
+                 bound: BoundSpace | None = None) -> None:
+        """Bind ``document``, unless ``bound`` is given.
 
-    def _set_bound(self, document: MappingNode, schema: SchemaGroup, bound: BoundSpace) -> None:
+        Raises:
+            ConfigError: with every problem, including ``problems``.
+        """
+        bound = bound or bind_space(document, schema, problems)
         self.document = document
         self.schema = schema
         self._bound = bound
@@ -94,10 +97,8 @@ class Space:
         Raises:
             ConfigError: an override is invalid; the message names ``option``.
         """
-        space = Space.__new__(Space)
-        space._set_bound(self.document, self.schema,
-                         override_space(self._bound, self.schema, overrides, option))
-        return space
+        return Space(self.document, self.schema, [],
+                     override_space(self._bound, self.schema, overrides, option))
 
     def parameters(self) -> list[tuple[str, Parameter]]:
         """Every parameter that may be requested, with its name."""

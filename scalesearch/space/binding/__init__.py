@@ -1,1 +1,4 @@
-"""Bind a file's nodes to the schema and check them. Imports syntax, schema, parameters."""
+"""From nodes to a checked space, in two steps: bind to the schema (names, types), then check.
+
+Overrides bind their values onto a bound space. Imports syntax, schema, parameters.
+"""

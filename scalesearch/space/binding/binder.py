@@ -229,8 +229,13 @@ class Binder:
                 is_conditional = (variant_node.domain.constants is None
                                   and not isinstance(variant_node.domain, InvalidDomain))
                 if is_conditional:
-                    keys = self.add_variant_keys(offers, entries, chosen, context.path)
-                    return variant_node, keys
+                    for name in offers:
+                        if name not in chosen:
+                            self.report_problem(
+                                entries[name][0].position,
+                                f"`{context.path}` does not offer `{name}` under `one of:`",
+                                "remove it, or add it there", code="unused-key")
+                    return variant_node, {name: offers.get(name) for name in chosen}
             if offers:
                 self.report_problem(entries[next(iter(offers))][0].position,
                                     "this variant is next to `one of:`", "move it under `one of:`",
@@ -247,16 +252,6 @@ class Binder:
         variant_node = ParameterNode(context.key, context.path, variant_field(group),
                                      variants_domain(offers), context.guards, context.origin)
         return variant_node, offers
-
-    def add_variant_keys(self, keys: VariantNodes, entries: Entries, offered: VariantNodes,
-                         path: str) -> VariantNodes:
-        """The variants of a condition under ``one of:``, with ``keys`` written next to it."""
-        for name in keys:
-            if name not in offered:
-                self.report_problem(entries[name][0].position,
-                                    f"`{path}` does not offer `{name}` under `one of:`",
-                                    "remove it, or add it there", code="unused-key")
-        return {name: keys.get(name) for name in offered}
 
     def read_one_of(self, group: SchemaGroup, node: Node, path: str) -> VariantNodes:
         """The variants under ``one of:``."""

@@ -129,3 +129,8 @@ def test_overriding_the_mixer_removes_attention_keys(lightconv: None) -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse(FLAT).with_overrides({"encoder.heads": "2", "encoder.mixer": "lightconv"})
     assert [problem.code for problem in caught.value.problems] == ["unused-key"]
+
+
+def test_attention_keys_in_an_override_of_the_mixer_replace_those_of_the_file() -> None:
+    space = Space.parse(FLAT).with_overrides({"encoder.mixer": "{ attention: { heads: 8 } }"})
+    assert {values["encoder.heads"] for values in space.enumerate()} == {8}

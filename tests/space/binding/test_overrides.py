@@ -112,6 +112,18 @@ def test_override_of_a_key_written_as_call_argument():
             for s in space.enumerate()} == {("relu", 7), ("none", None)}
 
 
+def test_call_keeps_the_keys_of_the_group():
+    space = changed(encoder__ffn="relu(7) | none")
+    config = next(config for config in space.enumerate() if config["encoder.ffn"] == "relu")
+    assert (config["encoder.ffn.hidden"], config["encoder.ffn.dropout"]) == (7, 0.3)
+
+
+def test_invalid_override_of_a_group_is_reported_next_to_overrides_of_its_keys():
+    with pytest.raises(ConfigError) as caught:
+        changed(encoder="4", encoder__depth="2")
+    assert [problem.code for problem in caught.value.problems] == ["group-not-value"]
+
+
 def test_override_accepts_mappings_in_braces():
     space = changed(encoder__ffn="{ pg: { ratio: 3 }, dropout: 0.5 }", adapter="{ rank: 2 }",
                     share="{ encoder.ffn: one }")
