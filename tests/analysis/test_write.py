@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+
 from scalesearch.analysis import analyze_model
 from scalesearch.analysis.write import TABLE_NAMES, write_analysis
 from tests.analysis.models import FAMILIES, RECIPE, family, model_of, sentences
 
 
+@pytest.mark.full
 def test_second_analysis_replaces_the_first(tmp_path) -> None:
     architecture = family(FAMILIES[0])
     result = analyze_model(model_of(architecture), architecture.block, sentences(), RECIPE)

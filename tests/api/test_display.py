@@ -37,6 +37,7 @@ def shown():
             "solve": ss.space("transformer").solve("max width", "params.total <= 9M")}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["space", "cost", "feasible", "solve"])
 def test_text_and_html_say_the_same(name):
     value = shown()[name]

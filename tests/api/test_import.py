@@ -38,6 +38,7 @@ def test_every_name_is_there_in_a_fresh_process(name):
     assert found == ["True", str(name not in ("__version__", "samplers"))]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["space", "study", "train"])
 def test_packages_are_called_and_stay_packages(name):
     """Whichever comes first: the package, something within it, or the call."""

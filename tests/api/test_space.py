@@ -79,6 +79,7 @@ def test_the_module_has_the_weights_that_are_billed(small):
     assert f"{one.cost()['params.total']:,}" in repr(one)
 
 
+@pytest.mark.full
 def test_what_fits_is_that_of_the_command_line(small):
     mine = ss.space(small).feasible("tiny")
     theirs = told(feasible_verb, small, "--budget", "tiny")
@@ -130,6 +131,7 @@ def test_what_is_wrong_is_said_at_its_place(small):
         ss.space(small).sample().cost("decod")
 
 
+@pytest.mark.full
 def test_numbers_that_cannot_be_are_refused(small):
     space = ss.space(small)
     with refuses("below-one", "draws"):

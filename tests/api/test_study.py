@@ -43,6 +43,7 @@ def study(run) -> Study:
     return run[0]
 
 
+@pytest.mark.full
 def test_callbacks_are_told(run):
     done = run[0].trials().query("state == 'complete'")["trial"].tolist()
     assert run[1].ended_ == done and len(done) == 3 and run[1].closed

@@ -28,6 +28,7 @@ def make_check(name, run):
     return gpu.Check(name, run, 0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", COMPARED_WITH_CPU)
 def test_checks_against_cpu_pass_on_cpu(kit, name):
     assert CHECKS[name].run(kit)

@@ -34,6 +34,7 @@ def calls(verb: str, folder: Path) -> int:
     return sum(entry.callcount for entry in profile.getstats())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("verb", MOST)
 def test_number_of_calls_per_trial_is_bounded(verb, studies, monkeypatch):
     # as for a large study

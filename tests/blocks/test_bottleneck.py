@@ -36,6 +36,7 @@ def test_count_equals_enumeration():
                       own="own | sandwich", cross="own | sandwich", heads="1 | 2"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("changes",
                          [{}, {"norm": "post", "cross": "own"}, {"heads": "[2, 3, 3, 1]"},
                           {"model": "decoder-only"}])

@@ -233,6 +233,7 @@ SPACES = [({"heads": "2 | 4",
            {"share": {"encoder": {"mixing": "own | one"}}, "adapt": "nothing | bias"})]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("encoder", "decoder", "more"), SPACES)
 def test_count_equals_enumeration(encoder: Any, decoder: Any, more: Any) -> None:
     check_count(tiny_space(encoder, decoder, **more))

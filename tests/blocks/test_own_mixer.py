@@ -74,6 +74,7 @@ def registered() -> Iterator[None]:
     del MIXERS["lightconv"]
 
 
+@pytest.mark.full
 def test_registered_mixer_passes_the_public_check() -> None:
     check_mixer("lightconv")
 

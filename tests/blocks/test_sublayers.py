@@ -170,6 +170,7 @@ def test_ctranslate2_reports_unsupported_sublayers() -> None:
         architecture(encoder__projection_bias=False, decoder__projection_bias=False).block)
 
 
+@pytest.mark.full
 def test_count_equals_enumeration() -> None:
     check_count(
         tiny_space({"sublayers": "[glu, attention, ffn] | [attention, ffn] | [[attention, "

@@ -39,6 +39,7 @@ def run(verb, data: Path, *arguments: object) -> Result:
     return CliRunner(env=cache).invoke(verb.command, [str(argument) for argument in arguments])
 
 
+@pytest.mark.full
 def test_all_tables_are_printed(data: Path, checkpoint: Path) -> None:
     done = run(
         analyze_command, data, checkpoint, "--data", data, "--split", "test", "--sentences", 5
@@ -57,6 +58,7 @@ def test_all_tables_are_printed(data: Path, checkpoint: Path) -> None:
         assert text in done.stdout
 
 
+@pytest.mark.full
 def test_csv_figures_and_json_are_written(data: Path, checkpoint: Path, tmp_path: Path) -> None:
     to = tmp_path / "deep" / "analysis"
     done = run(analyze_command, data, checkpoint, "--data", data, "--to", to, "--json")

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 from click.testing import CliRunner
 
@@ -12,6 +13,7 @@ from tests.errors import refuses
 from tests.train.conftest import recipe, sentences, tiny
 
 
+@pytest.mark.full
 def test_student_trains_on_translations_of_teacher(tmp_path: Path) -> None:
     from scalesearch.api.files import load_data
     from scalesearch.train import train

@@ -32,6 +32,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.full
 def test_student_trains_on_soft_targets(data: Path, tmp_path: Path) -> None:
     from scalesearch.api.files import load_data
 

@@ -157,6 +157,7 @@ def read_by(verb: str, model: Path, damage: dict[str, Any], data: dict[str, Any]
     return invoke_bounded(verb.replace("run", "study"), *options[verb], folder / "out").exit_code
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("verb", VERBS)
 def test_valid_text_is_accepted(place: Path, verb: str) -> None:
     data = {"task": "translation", "source": "en", "target": "de", "train": "text/train",

@@ -74,6 +74,7 @@ def test_csv_cells_are_no_formulas(text):
     assert len(to_latex(table[[text]]).splitlines()) == 7
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", [1, 2])
 def test_figures_have_names_unchanged(tmp_path, seed):
     rng = Random(seed)
@@ -174,6 +175,7 @@ def test_commands_accept_hostile_names(tmp_path, seed):
     through_every_verb(tmp_path, hostile(seed))
 
 
+@pytest.mark.full
 def test_commands_accept_name_with_markup(tmp_path):
     texts = ["[/bold]", "corpus [red]", "$ [/bold] \x1b[31m \ud800", "a $ label",
              "=HYPERLINK(\"http://x\")", "_hidden"]

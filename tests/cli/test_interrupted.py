@@ -93,6 +93,7 @@ def test_resumed_run_equals_uninterrupted_run(text, tmp_path, number) -> None:
     assert learned(tmp_path / "parts") == learned(tmp_path / "whole")
 
 
+@pytest.mark.full
 def test_run_after_sigterm_and_full_disk_equals_uninterrupted_run(
         text, tmp_path) -> None:
     processes.command(text, *arguments(text, tmp_path / "whole"))

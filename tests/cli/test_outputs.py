@@ -44,6 +44,7 @@ def test_unwritable_output_is_refused_by_the_option(words: list[str], tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("arguments",
                          [["cost", "x" * 300], ["check", "x" * 300], ["study", "front", "x" * 300],
                           ["train", "y" * 300, "--out", "new"], ["cost", "/"],

@@ -34,6 +34,7 @@ def text_of(place: Path, split: str = "test") -> list[str]:
     return ["--source", str(place / f"{split}.en"), "--target", str(place / f"{split}.de")]
 
 
+@pytest.mark.full
 def test_scores_of_training_are_reproduced(place: Path) -> None:
     done = run(score_verb, place / "model1", *text_of(place), "--samples", "50", "--json")
     assert done.exit_code == 0, done.exception
@@ -88,6 +89,7 @@ def test_models_with_two_vocabularies_are_no_ensemble(place: Path, tmp_path: Pat
         raise run(translate_verb, place / "model1", tmp_path / "other", text="a\n").exception
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("task, metrics", [("translation", ("bleu", "chrf", "tokenized_bleu")),
                                            ("summarization", ("rougeL", "rouge1", "rouge2"))])
 def test_models_of_tokenized_text_are_scored_on_tokens(

@@ -145,6 +145,7 @@ def test_activations_equal_tensors_saved_by_autograd(name: str) -> None:
     assert predicted == pytest.approx(saved_numbers, rel=0.02), name
 
 
+@pytest.mark.full
 def test_activations_of_random_networks_equal_saved_tensors() -> None:
     """At least two heads: with one head, autograd sometimes keeps a view instead of a copy."""
     head_keys = {f"{stack}__{key}": "2 | 3 | 4" for stack in ("encoder", "decoder")
@@ -177,6 +178,7 @@ def test_cache_has_the_size_of_its_cost(name: str) -> None:
         block, find_protocol("forward", S, T, V))["memory.cache"] == FLOAT32_BYTES * cached(block)
 
 
+@pytest.mark.full
 @torch.no_grad()
 def test_caches_of_random_networks_have_the_size_of_their_cost() -> None:
     rng = Random(4)

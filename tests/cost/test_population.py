@@ -45,6 +45,7 @@ def member(config: dict[str, object], index: int) -> dict[str, object]:
             for key, value in config.items()}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_population_costs_equal_single_costs(name: str, tmp_path) -> None:
     rng = Random(f"population {name}")

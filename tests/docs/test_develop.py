@@ -12,6 +12,7 @@ from tests.docs.blocks import ROOT, blocks
 PAGES = sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs/develop").glob("*.md"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks_of_page_run(page: str, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",

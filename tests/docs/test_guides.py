@@ -16,6 +16,7 @@ def runs():
             for block in blocks(guide) if block.mark == "run" and block.language == "python"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("block", runs())
 def test_blocks_of_guides_run(block, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -14,6 +14,7 @@ def wide(monkeypatch, tmp_path):
     return tmp_path
 
 
+@pytest.mark.full
 def test_outputs_of_cost_notebook_equal_saved_outputs(wide):
     notebook = read(FOLDER / "small.ipynb")
     for cell, outputs in run(notebook):

@@ -34,6 +34,7 @@ def walk(folder, monkeypatch, slow):
     return runner
 
 
+@pytest.mark.full
 def test_quick_examples(tmp_path, monkeypatch):
     runner = walk(tmp_path, monkeypatch, slow=False)
     assert runner.tries > 30 and runner.failures == 0

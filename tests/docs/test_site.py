@@ -11,6 +11,7 @@ from tools.pages import stale
 WORDS = 1200
 
 
+@pytest.mark.full
 def test_site_builds_without_warnings(tmp_path):
     """Links, headings and images are valid, and each page is in a table of contents."""
     pytest.importorskip("myst_parser")

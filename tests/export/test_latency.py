@@ -172,6 +172,7 @@ def job(tmp_path) -> CalibrationSettings:
                                load_protocol({"vocab": 60}).settings)
 
 
+@pytest.mark.full
 def test_calibration_resumes_and_predicts_all_candidates(
         job, tmp_path, monkeypatch) -> None:
     space = read_space(tmp_path / "few.yaml")
@@ -221,6 +222,7 @@ def test_small_space_cannot_be_calibrated(job, tmp_path) -> None:
     assert not (tmp_path / "fit.json.work").exists()
 
 
+@pytest.mark.full
 def test_training_run_and_artifact_are_measured(
         trained_folder, tmp_path) -> None:
     out = tmp_path / "model"

@@ -105,12 +105,14 @@ def check_decoder(decoder: TorchDecoder, model: Seq2SeqModel) -> None:
             [score for _, score in expected_hypotheses], abs=1e-4)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("family", FAMILIES)
 def test_all_families_decode_like_the_model(family: str, tmp_path: Path) -> None:
     model = lively(assemble(transformer_config(**{"width": 8, **FAMILIES[family]})))
     check_decoder(exported(model, tmp_path / "out"), model)
 
 
+@pytest.mark.full
 def test_weights_are_stored_once_and_quantized(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shared embedding is stored once and quantized completely; sizes are predicted."""

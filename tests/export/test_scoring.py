@@ -20,6 +20,7 @@ def float32(corpus: Corpus, tmp_path_factory):
     return how, train(tiny(width=32), corpus, how, tmp_path_factory.mktemp("own") / "model")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["ctranslate2-none", "onnx-none"])
 def test_score_of_artifact_equals_score_of_model(corpus, float32, tmp_path, name):
     pytest.importorskip(name.partition("-")[0].replace("onnx", "onnxruntime"))

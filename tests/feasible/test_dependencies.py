@@ -30,6 +30,7 @@ tensor_chain: { ffn: off | 0.3 }
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("samples", [0, 60])
 def test_dependencies_missed_by_samples_are_found_in_enumeration(
         samples: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tools import golden
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", golden.PARTS)
 def test_package_matches_golden_file(name):
     assert golden.changes(name)[:5] == [], "see tools/golden.py"

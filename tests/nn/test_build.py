@@ -47,6 +47,7 @@ def models(n: int, seed: int):
                                         dtype=torch.float64).eval(), rng
 
 
+@pytest.mark.full
 def test_incremental_decoding_equals_the_full_forward() -> None:
     for architecture, model, rng in models(60, 3):
         source, target = pairs(rng)
@@ -58,6 +59,7 @@ def test_incremental_decoding_equals_the_full_forward() -> None:
         assert torch.allclose(torch.cat(steps, 1), whole, atol=1e-9), architecture.config
 
 
+@pytest.mark.full
 def test_decoding_continues_with_selected_rows() -> None:
     for architecture, model, rng in models(20, 4):
         source, target = pairs(rng)
@@ -101,6 +103,7 @@ def test_shared_weights_are_saved_once_and_stay_tied() -> None:
     assert torch.equal(fresh.eval()(source, target), model.float().eval()(source, target))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("copy_model",
                          [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
 def test_copies_are_independent_and_keep_their_ties(copy_model) -> None:
@@ -140,6 +143,7 @@ def test_seed_and_scheme_determine_the_weights() -> None:
         build_model(block, vocab=V, init="xavir")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scheme", INIT_SCHEMES)
 def test_all_schemes_initialize_all_blocks(scheme: str) -> None:
     for name, draw in CATALOG.items():

@@ -18,6 +18,7 @@ from tests.errors import refuses
 V = 17
 
 
+@pytest.mark.full
 def test_random_models_are_causal() -> None:
     rng = Random(1)
     for seed in range(10):

@@ -98,21 +98,25 @@ def check_on_device(block, optimizer="adamw", batch=BATCH):
             value, expected)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families_stay_on_their_device(name):
     check_on_device(shipped(name).block)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", FAMILIES[:4])
 def test_families_stay_on_their_device_by_fused_attention(name):
     assert on_device(build_model(shipped(name).block, vocab=VOCAB), "adamw", BATCH, "fused")
 
 
+@pytest.mark.full
 def test_random_models_of_all_blocks_stay_on_their_device():
     for architecture in covering(Random(20261123), 16):
         check_on_device(architecture.block)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("optimizer", ["adamw", "muon", "soap"])
 def test_optimizers_stay_on_their_device(optimizer):
     check_on_device(shipped("small/plain").block, optimizer)
@@ -122,6 +126,7 @@ def test_soft_targets_stay_on_their_device():
     check_on_device(shipped("small/plain").block, batch=SOFT)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("inserted",
                          [lambda x: x.masked_fill(torch.ones(x.shape) < 0, 0.0),
                           lambda x: x.index_select(0, torch.arange(len(x))),

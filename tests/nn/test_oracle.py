@@ -70,6 +70,7 @@ def covering_networks() -> list[ModelSpec]:
             *covering(Random(6), 8, model="decoder-only")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("quarter", [0, 1, 2, 3], ids=["first", "second", "third", "fourth"])
 def test_covering_networks_pass_all_checks(quarter: int) -> None:
     for seed, architecture in list(enumerate(covering_networks()))[quarter::4]:

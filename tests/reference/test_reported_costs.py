@@ -190,6 +190,7 @@ def models(layers: int) -> dict[str, ModelSpec]:
     return {file: architectures[file] for file, depth in depths.items() if depth <= layers}
 
 
+@pytest.mark.full
 def test_reference_architectures_can_be_built() -> None:
     """The numbers of parameters on the meta device are the costs; the next test has deep models."""
     from scalesearch.nn.build import build_model

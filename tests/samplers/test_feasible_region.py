@@ -73,6 +73,7 @@ def thin_space():
                        + "  budgets:\n    thin: params.total <= 12k\n")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("budget", ["thin", "wide", "low"])
 def test_draws_meet_the_budget_and_what_the_space_asks_for(budget):
     exact = ExactFeasibleSampler.of(THIN, FORWARD, limits(budget))
@@ -81,6 +82,7 @@ def test_draws_meet_the_budget_and_what_the_space_asks_for(budget):
     assert all(feasible(exact.sample(rng)) for _ in range(FAR))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("budget",
                          ["params.total <= 60k and macs.total <= 1M", "params.total <= 12k",
                           "params.total >= 9k and params.total <= 16k and macs.total <= 150k"])
@@ -180,6 +182,7 @@ def test_a_feasible_sheet_is_its_own_repair_and_no_way_is_none():
     assert region("impossible").repair(sheet.params, random.Random(1)) is None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("budget", "space", "sparse", "apart"), [
     ("wide", THIN, False, None), ("thin", THIN, True, True), ("thin", ENDLESS, True, False)])
 def test_each_way_of_drawing_ends_in_the_region(budget, space, sparse, apart):
@@ -192,12 +195,14 @@ def test_each_way_of_drawing_ends_in_the_region(budget, space, sparse, apart):
         random.Random(1))
 
 
+@pytest.mark.full
 def test_an_impossible_budget_is_known_as_such():
     assert region("impossible").sample_feasible(
         random.Random(1)) is None and region("impossible").feasible_share == 0
     assert region("impossible", ENDLESS).sample_feasible(random.Random(1)) is None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=GP_MARKS if name == "gp" else []) for name in SAMPLER_NAMES])
 def test_in_a_thin_space_no_sampler_wastes_its_proposals(name):

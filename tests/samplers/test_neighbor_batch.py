@@ -28,6 +28,7 @@ def evaluator(name: str) -> Evaluator:
                      read_budgets(space, [BUDGET[name]]), EMPTY_RECIPE_SPACE)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", BUDGET)
 def test_each_sheet_costs_what_it_costs_alone(name: str) -> None:
     given = evaluator(name)

@@ -77,6 +77,7 @@ def test_conditional_parameters_come_whole_and_from_the_seed(sampler, given):
     assert len({candidate_key(trial.params) for trial in one}) > 10
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sampler", [*OURS, tpe])
 def test_a_study_that_was_closed_goes_on_as_it_would_have(sampler, tmp_path):
     storage = f"sqlite:///{tmp_path / 'one.db'}"

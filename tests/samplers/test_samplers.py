@@ -46,6 +46,7 @@ def test_does_not_propose_what_is_in_training(name):
     assert all(search.trials[trial.number].state.name == "RUNNING" for trial in waiting)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", names())
 def test_the_seed_decides(name):
     one, same, other = (params_of(Searched(name, seed).run(FEW.get(name, 10)))
@@ -54,6 +55,7 @@ def test_the_seed_decides(name):
     assert one != other or name == "grid"  # which has one order
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", names())
 def test_a_new_object_goes_on_as_the_old_one_would_have(name):
     count = FEW.get(name, 16)

@@ -106,6 +106,7 @@ class Candidate:
         return ours != theirs and all(a <= b for a, b in zip(ours, theirs))
 
 
+@pytest.mark.full
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_nobody_is_promoted_before_one_that_dominates_it_where_both_wait(data):

@@ -63,6 +63,7 @@ def test_perfect_hypotheses_have_the_best_score(task, tmp_path) -> None:
             assert (worse[name] - best[name]) * (1 if metric.direction == "min" else -1) >= 0, name
 
 
+@pytest.mark.full
 @TASK
 def test_training_reports_the_declared_metrics(task, tmp_path) -> None:
     corpus = corpus_of(task, tmp_path)
@@ -80,6 +81,7 @@ def test_training_reports_the_declared_metrics(task, tmp_path) -> None:
     assert 20 < metrics["memory"] < 100_000 and "peak resident" in metrics["memory_protocol"]
 
 
+@pytest.mark.full
 @TASK
 def test_validation_curve_has_the_main_metric(task, tmp_path) -> None:
     if task.score is None:

@@ -26,6 +26,7 @@ def test_plain_text_has_no_violations():
     assert list(language.violations("scalesearch/example.py", text)) == []
 
 
+@pytest.mark.full
 def test_clean_files_are_clean_and_listing_fails_otherwise(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["language.py"])
     assert language.main() == 0, capsys.readouterr().out

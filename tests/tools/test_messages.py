@@ -13,10 +13,12 @@ def package() -> Package:
     return Package()
 
 
+@pytest.mark.full
 def test_snapshot_is_current() -> None:
     assert is_current(), f"tests/messages.txt is out of date: {COMMAND}"
 
 
+@pytest.mark.full
 def test_snapshot_has_a_message_of_every_code(package: Package) -> None:
     codes = {line.partition(" ")[0] for line in package.entries()}
     assert len(codes) > 150
@@ -35,12 +37,14 @@ def messages_of(text: str) -> list[Message]:
     return list(Package().add("api/example.py", text).messages())
 
 
+@pytest.mark.full
 def test_message_has_code_function_text_and_help() -> None:
     text = ("def f(n):\n    hint = 'try 2'\n"
             "    raise UserError(f'{n} is too ' + 'few', code='few', help=hint)\n")
     assert messages_of(text) == [Message("few", "f", "{n} is too few", "try 2")]
 
 
+@pytest.mark.full
 def test_class_and_function_defaults_give_the_code() -> None:
     text = ("class Missing(UserError):\n    code = 'missing'\n\n"
             "def report(place, message, help=None, code='bad-thing'):\n    ...\n\n"
@@ -50,10 +54,12 @@ def test_class_and_function_defaults_give_the_code() -> None:
                                  Message("missing", "f", "is missing")]
 
 
+@pytest.mark.full
 def test_forwarded_error_is_not_a_message() -> None:
     assert messages_of("def f(error):\n    raise UserError(error.message, code=error.code)\n") == []
 
 
+@pytest.mark.full
 def test_expression_of_unknown_text_is_in_braces() -> None:
     text = "def f(trial):\n    raise UserError(trial.reason, code='infeasible')\n"
     assert messages_of(text) == [Message("infeasible", "f", "{trial.reason}")]

@@ -233,6 +233,7 @@ def test_checksum_detects_any_flipped_bit(copy: Path) -> None:
             read_checkpoint(copy)
 
 
+@pytest.mark.full
 def test_damaged_checkpoint_is_not_resumed(corpus, tmp_path: Path) -> None:
     with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, recipe(), tmp_path, report=stop_at(4))

@@ -50,6 +50,7 @@ def readings(monkeypatch):
     return recorded
 
 
+@pytest.mark.full
 def test_rollback_counts_time_once(corpus, out, monkeypatch, readings):
     diverging(monkeypatch, 6)
     result = train(tiny(), corpus, recipe(), out)

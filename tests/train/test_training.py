@@ -39,6 +39,7 @@ def learned(result: Result) -> list[tuple]:
             for p in result.curve]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
 def test_too_long_sentence_fails_before_the_first_update(
         corpus, out, split) -> None:
@@ -204,6 +205,7 @@ def test_damaged_checkpoint_raises_user_error(corpus, out) -> None:
         train(tiny(), corpus, recipe(), out)
 
 
+@pytest.mark.full
 def test_results_depend_on_the_seed_only(corpus, tmp_path) -> None:
     runs = [train(tiny(), corpus, recipe(), tmp_path / name, seed=seed)
             for name, seed in (("a", 1), ("b", 1), ("c", 2))]
@@ -220,6 +222,7 @@ def test_divergence_is_a_failed_result(corpus, out, optimizer) -> None:
     assert Result.read(out) == result
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("error",
                          [torch.OutOfMemoryError("CUDA out of memory"), MemoryError(),
                           RuntimeError("[enforce fail] "
@@ -283,6 +286,7 @@ def test_patience_stops_a_run_without_improvement(corpus, out) -> None:
     assert (result.stop_reason, result.steps) == ("patience", 6)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "budget", [{"tokens": 900}, {"epochs": 0.3}, {"cpu_minutes": 0.01}, {"minutes": 0.01}])
 def test_each_budget_ends_at_the_first_update_beyond_it(corpus, out, budget) -> None:
@@ -295,6 +299,7 @@ def test_each_budget_ends_at_the_first_update_beyond_it(corpus, out, budget) -> 
     assert all(point["share"] < 1 for point in result.curve[:-1])
 
 
+@pytest.mark.full
 def test_subword_dropout_retokenizes_every_epoch(
         corpus, tmp_path, monkeypatch) -> None:
     cut = loop.retokenize
@@ -397,6 +402,7 @@ def test_moving_average_is_validated_and_written(corpus, tmp_path) -> None:
                for name, weight in weights(tmp_path / "ema").items())
 
 
+@pytest.mark.full
 def test_moving_average_window_is_limited_to_all_updates(corpus, tmp_path) -> None:
     runs = {every: train(tiny(), corpus,
                          recipe(average="ema", average_every=every, average_count=4),
@@ -429,6 +435,7 @@ def test_run_resumes_after_a_failed_write_of_the_result(corpus, out, tmp_path, m
     assert not (out / "checkpoint.pt").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("average", ["last", "best", "none", "ema"])
 def test_paused_run_equals_uninterrupted_run(corpus, tmp_path, average) -> None:
     how = recipe(average=average, optimizer={"ema": "muon", "none": "soap"}.get(average, "adamw"),

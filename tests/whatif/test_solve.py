@@ -31,6 +31,7 @@ def costs_with(space: Space, changes: dict[str, int]) -> dict[str, int] | None:
     return {name: breakdown[name] for name in ("params.total", "params.encoder", "macs.total")}
 
 
+@pytest.mark.full
 @settings(max_examples=15, deadline=None)
 @given(st.sampled_from(KEYS), st.sampled_from(("params.total", "macs.total", "params.encoder")),
        st.data())

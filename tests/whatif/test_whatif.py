@@ -142,6 +142,7 @@ def test_differences_of_modules_add_up() -> None:
 # -- formulas
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_formulas_evaluate_to_costs(name: str) -> None:
     """For random architectures; formulas of modules add up to the total."""

@@ -49,6 +49,7 @@ def test_indivisible_sizes_are_unbuildable(width: int, depth: int, key: str) -> 
     assert str(width // 2 if key else width) in str(caught.value)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", range(3))
 def test_models_with_dextra_embeddings(seed: int) -> None:
     space = small_space(width="8 | 16",

@@ -165,6 +165,7 @@ PRINTS = {  # of an architecture with work on weights alone
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("verb", PRINTS)
 def test_all_commands_report_omitted_and_shared_costs(verb: str) -> None:
     output = CliRunner().invoke(app, PRINTS[verb], catch_exceptions=False).output
@@ -177,6 +178,7 @@ def test_all_commands_report_omitted_and_shared_costs(verb: str) -> None:
         app, plain, catch_exceptions=False).output
 
 
+@pytest.mark.full
 def test_space_is_costed_at_random_smallest_or_largest_candidate(
         tmp_path: Path) -> None:
     file = tmp_path / "open.yaml"

@@ -32,6 +32,7 @@ def run(*arguments: str, code: int = 0) -> str:
     return result.output
 
 
+@pytest.mark.full
 def test_json_has_counts_and_tables(space: Path) -> None:
     report = json.loads(run(str(space), "--budget", BUDGET, "--samples", "100", "--json"))
     valid_costs = [evaluated for _, evaluated in enumerated("edge") if evaluated]
@@ -46,6 +47,7 @@ def test_json_has_counts_and_tables(space: Path) -> None:
     assert sum(row["count"] for row in report["violations"]) == len(valid_costs)
 
 
+@pytest.mark.full
 def test_closed_space_has_no_shares_to_plot(tmp_path: Path) -> None:
     (tmp_path / "closed.yaml").write_text("width: 16\nencoder: { depth: 1 }\ndecoder: { depth: "
                                           "1 " "}\n")
@@ -55,6 +57,7 @@ def test_closed_space_has_no_shares_to_plot(tmp_path: Path) -> None:
         file.name for file in (tmp_path / "plots").iterdir()) == ["plane.png", "plane.svg"]
 
 
+@pytest.mark.full
 def test_tables_figure_and_csv(space: Path, tmp_path: Path) -> None:
     out = tmp_path / "plots"
     output = run(str(space), "--budget", BUDGET, "--samples", "200", "--plot", str(out), "--csv",
@@ -81,6 +84,7 @@ def test_tables_figure_and_csv(space: Path, tmp_path: Path) -> None:
     assert {name: cost[name] for name in costs} == costs
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("budget", ["params.total <= 1e30", "params.total >= -1e30"])
 def test_budget_beyond_64_bits_keeps_all_candidates(budget: str, space: Path) -> None:
     report = json.loads(run(str(space), "--budget", budget, "--samples", "100", "--json"))
@@ -172,6 +176,7 @@ def test_missing_budget_is_refused() -> None:
         CliRunner().invoke(command, ["transformer"], catch_exceptions=False)
 
 
+@pytest.mark.full
 def test_outside_architecture_is_mapped_to_nearest_candidate(space: Path) -> None:
     """The shipped transformer: its width, depths and heads are not values of this space."""
     report = json.loads(run(str(space), "--samples", "100", "--near", "transformer", "--json"))

@@ -88,6 +88,7 @@ def test_dry_run_refuses_invalid_folder(tmp_path):
         call("run", "quick", "--dry-run", "--set", f"out={tmp_path / 'file' / 'inside'}")
 
 
+@pytest.mark.full
 def test_workers_option_conflicts_with_inprocess_backend(tmp_path):
     dry = ("run", "quick", "--dry-run", "--out", tmp_path / "new", "--set", "data.pairs=500",
            "--set", "data.vocab=400", "--measure", 0)

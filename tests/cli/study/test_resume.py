@@ -49,6 +49,7 @@ def test_missing_resume_and_changed_recipe_are_refused(folder):
         run("mine", "--resume", "--set", "recipe.steps=4")
 
 
+@pytest.mark.full
 def test_removed_reference_gets_its_seeds(folder):
     named = "reference: { name: mine, set: { width: 16 } }\n"
     search = (f"space: {{ width: 8 | 16, encoder: {{ heads: 2 }}, decoder: {{ heads: 2 }} "

@@ -32,6 +32,7 @@ FILES = {"ablation": {"table.md", "table.csv", "table.tex"},
                      "scaling-params.svg"}}
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("text_folder")
 @pytest.mark.parametrize("kind", KINDS)
 def test_run_prints_results_of_its_type(tmp_path, kind):

@@ -58,6 +58,7 @@ def call(*arguments, code=0):
     return str(result.exception)
 
 
+@pytest.mark.full
 def test_finished_study_is_printed_and_written(finished):
     output = call(finished)
     for word in ("Sizes", "Laws", "Next size", "bleu per million parameters",
@@ -70,6 +71,7 @@ def test_finished_study_is_printed_and_written(finished):
             "scaling-macs.png"} <= files
 
 
+@pytest.mark.full
 def test_json_equals_files(finished, tmp_path):
     report = json.loads(call(finished, "--json", "--to", tmp_path / "new", "--at", "macs.total=20k",
                             "--metric", "chrf", "--confidence", "0.8"))
@@ -85,6 +87,7 @@ def test_json_equals_files(finished, tmp_path):
                            "test.bleu"))["signature"] == "sig|v:1"
 
 
+@pytest.mark.full
 def test_unfinished_study_reports_missing_trials(tmp_path):
     make_study(tmp_path / "half", ("base", "deeper: 2", "wider: 24", "wider: 32"), seeds=2)
     output = call(tmp_path / "half")
@@ -96,6 +99,7 @@ def test_unfinished_study_reports_missing_trials(tmp_path):
                                      / "begun") and not list((tmp_path / "begun").glob("*.png"))
 
 
+@pytest.mark.full
 def test_end_of_study_writes_the_same_files(finished, tmp_path):
     files = write_scaling(scaling_of(load_results(finished)), tmp_path)
     assert [file.name for file in files][:3] == ["scaling.md", "scaling.csv", "scaling.json"]
@@ -122,11 +126,13 @@ def test_at_option_needs_cost_and_size(text):
         "params.total", 2e6) and parse_cost_size(" macs.total = 1.5G ")[1] == 1.5e9
 
 
+@pytest.mark.full
 def test_rules_are_ranked_at_the_budget(finished):
     assert "At 4k params (the budget)" in call(finished) and "At 4k" not in call(
         finished, "--at", "params.total=1k")
 
 
+@pytest.mark.full
 def test_report_has_figures_and_best_rule(finished, tmp_path):
     figures = study_figures(load_results(finished))
     assert [title for title, _, _ in figures] == ["Scores by size", "Power laws over params.total",

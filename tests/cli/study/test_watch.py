@@ -134,6 +134,7 @@ def test_pipe_gets_one_line_per_event(running):
     assert "finished: nothing new in 1000 proposals" in text and "Front: 1" in text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("size", "options"), [((40, 100), []), (None, ["--wait"])],
                          ids=["terminal", "pipe"])
 def test_watch_continues_after_resume(running, size, options):
@@ -150,6 +151,7 @@ def test_watch_continues_after_resume(running, size, options):
                             in text) == bool(size) and "finished: 6 candidates trained" in text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("size", "options"), [((40, 100), ["--no-wait"]), (None, [])],
                          ids=["terminal", "pipe"])
 def test_watch_can_end_when_the_study_stops(running, size, options):
@@ -160,6 +162,7 @@ def test_watch_can_end_when_the_study_stops(running, size, options):
     assert status == 0 and "stopped: interrupted" in text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("size", [None, (40, 100)])
 def test_ctrl_c_ends_only_the_watch(running, size):
     watching = Watching(running, size)

@@ -95,6 +95,7 @@ def same(network: Any, folder: Path, name: str) -> Any:
     return module
 
 
+@pytest.mark.full
 def test_random_networks_of_all_families_give_equal_logits(tmp_path):
     rng = Random(5)
     for number, architecture in enumerate([*covering(rng, 6),

@@ -68,6 +68,7 @@ def load(folder: Path, **settings: Any) -> Any:
         folder, trust_remote_code=True, **settings)
 
 
+@pytest.mark.full
 def test_all_families_decode_equally_with_and_without_cache(trained, tmp_path):
     rng = Random(6)
     networks = [*covering(rng, 8), random_architecture(rng, model="decoder-only")]

@@ -66,6 +66,7 @@ def test_unfitting_schedule_is_unbuildable():
         space.architecture(config)
 
 
+@pytest.mark.full
 def test_shipped_spaces_round_trip():
     paths = sorted(library_folder("spaces").rglob("*.yaml"))
     assert paths

@@ -3,6 +3,7 @@
 import itertools
 import random
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -55,6 +56,7 @@ def test_configuration_is_replayed_from_params_and_from_values(form, seed):
     assert space.resolve(space.replay_values(dict(config))) == config
 
 
+@pytest.mark.full
 @given(forms(continuous=False))
 @QUICK
 def test_size_equals_enumeration(form):
@@ -66,6 +68,7 @@ def test_size_equals_enumeration(form):
     assert len(set(configs)) == size
 
 
+@pytest.mark.full
 @given(forms(continuous=False), st.integers(0, 10**6))
 @QUICK
 def test_samples_are_among_the_enumerated(form, seed):

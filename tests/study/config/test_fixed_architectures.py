@@ -84,6 +84,7 @@ def trained(tmp_path_factory, text_folder):
     return folder / "run", file
 
 
+@pytest.mark.full
 def test_a_run_ends_in_a_table_of_exact_costs(trained):
     results = load_results(trained[0])
     table = table_of(results, "bleu")
@@ -96,6 +97,7 @@ def test_a_run_ends_in_a_table_of_exact_costs(trained):
         "ablation", "base", list(costs)) and meta["sampler"] is None
 
 
+@pytest.mark.full
 def test_rows_may_be_added_and_seeds_raised_but_not_changed(trained):
     folder, file = trained
     more = "changes=[{encoder.depth: 2}, {width: 32}, {width: 48}]"

@@ -295,6 +295,7 @@ def test_what_only_shows_on_trying_is_found_before_anything_starts(tmp_path, tex
     assert message in str(error.value)
 
 
+@pytest.mark.full
 def test_candidates_are_billed_with_the_corpus_s_vocabulary_unless_the_study_says_another(tmp_path):
     space = SPACE.replace("cost: {", "cost: { protocol: { name: decode, source: 7, vocab: 9000 },")
     found = dry_run(read_study(write(tmp_path, space + REST))).to_json()["protocol"]
@@ -305,6 +306,7 @@ def test_candidates_are_billed_with_the_corpus_s_vocabulary_unless_the_study_say
     assert (said["name"], said["source"], said["vocab"]) == ("decode", 7, 77)
 
 
+@pytest.mark.full
 def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path, SPACE + REST + "budget: params.total <= 50k\n")
@@ -428,6 +430,7 @@ WIDE = SPACE.replace("width: 32 | 64", "width: 16..512 step 8").replace(
     "hidden: 64", "hidden: 64..4096 step 64")
 
 
+@pytest.mark.full
 def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
     """One width in 63 and two sizes in 64 of each side: of 100,000 random sheets about two."""
     spec = read_study(

@@ -213,6 +213,7 @@ def test_invalid_audits_are_refused(call):
         load_or_make_plan(results, AuditSettings())
 
 
+@pytest.mark.full
 def test_audit_with_real_training(call, monkeypatch):
     from scalesearch.study.executors.worker import train_job
 

@@ -87,6 +87,7 @@ def folder(tmp_path_factory):
         yield where
 
 
+@pytest.mark.full
 def test_each_trial_trains_with_its_own_vocabulary(folder):
     results = load_results(folder / "found")
     done = results.study.trials.with_state(State.COMPLETE)
@@ -131,6 +132,7 @@ def test_rungs_and_curves_compare_losses_per_character(folder):
                                          {}]}) == {"proxy.first_loss": 2}
 
 
+@pytest.mark.full
 def test_lengths_are_rounded_mean_numbers_of_tokens(folder, monkeypatch):
     monkeypatch.chdir(folder)
     spec = read(STUDY)

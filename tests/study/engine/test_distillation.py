@@ -171,6 +171,7 @@ def records(folder, out="found"):
     return [json.loads(file.read_text()) for file in (folder / out).glob("trials/*/record.json")]
 
 
+@pytest.mark.full
 def test_study_killed_during_teacher_training_can_be_resumed(folder):
     outputs = outputs_of(folder)
     assert "UserError" in outputs["again"] and "a study is here already" in outputs["again"]
@@ -379,6 +380,7 @@ def test_teacher_of_another_task_is_refused(folder):
     assert "learned another task: source de, and the study's is en" in output
 
 
+@pytest.mark.full
 @pytest.mark.ray
 def test_teacher_and_candidates_train_with_ray(tmp_path):
     output = run(tmp_path, "backend=ray", "workers=1")

@@ -69,6 +69,7 @@ def test_optuna_has_all_proposals_with_constraints(tmp_path, kind):
         assert (max(exported_trial.constraints.values()) > 0) == (trial.state == State.INFEASIBLE)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_same_seed_gives_same_proposals(tmp_path, kind):
     params = []
@@ -79,6 +80,7 @@ def test_same_seed_gives_same_proposals(tmp_path, kind):
     assert params[0] == params[1] != params[2]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("damage", ["deleted", "garbage", "half", "other"])
 def test_journal_is_rebuilt_from_the_log(tmp_path, damage):
     make_driver(tmp_path / "whole", make_plan(12)).run()

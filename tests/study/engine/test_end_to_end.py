@@ -50,6 +50,7 @@ def folder(tmp_path_factory):
     return where
 
 
+@pytest.mark.full
 def test_ctrl_c_stops_and_prints_resume_command(folder):
     output = (folder / "first.txt").read_text()
     assert output.startswith("130\n") and "--resume" in output and "Traceback" not in output
@@ -117,6 +118,7 @@ def test_exported_architecture_has_costs_of_record(folder):
     assert json.loads(command(folder, "cost", "again", "--json"))["protocol"] == record["protocol"]
 
 
+@pytest.mark.full
 def test_added_seeds_are_trained_and_reported(folder, tmp_path):
     where = tmp_path / "later"
     shutil.copytree(folder, where)
@@ -170,6 +172,7 @@ def test_complete_trials_have_early_measurements(folder):
     assert (proxies["metric"], proxies["trials"], proxies["correlations"]) == ("bleu", 3, [])
 
 
+@pytest.mark.full
 def test_warm_start_from_this_study(folder):
     (folder / "next.yaml").write_text(
         STUDY.replace("study: tiny", "study: next")

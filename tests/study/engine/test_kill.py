@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
 from tests.processes import ended, wait_until
@@ -32,6 +34,7 @@ def kill_after(folder, count):
     assert ended(process)[0] == -signal.SIGKILL
 
 
+@pytest.mark.full
 def test_killed_study_equals_uninterrupted(tmp_path):
     folder = tmp_path / "killed"
     for count in (1, 4, 8):

@@ -134,6 +134,7 @@ def test_no_trial_pauses_without_rungs(tmp_path, kind):
     assert not rung_shares(tmp_path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["tpe", "gp", "random", "nsga2", "bayes"])
 def test_samplers_accept_reference_without_rungs(tmp_path, kind):
     """The loss of a reference is not on the scale of trials with rungs at first."""
@@ -144,6 +145,7 @@ def test_samplers_accept_reference_without_rungs(tmp_path, kind):
     assert len(StudyDir(tmp_path).load().trials.with_state(State.COMPLETE)) > 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("slots", [1, 2, 4])
 def test_exhausted_space_completes_paused_trials(tmp_path, slots):
     class ParallelRunner(InProcessRunner):
@@ -200,6 +202,7 @@ class Shuffled(InProcessRunner):
         return [JobDone(job)]
 
 
+@pytest.mark.full
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 999), st.lists(st.integers(3, 8), min_size=3, max_size=3))
 def test_dominating_trials_are_promoted_first(tmp_path_factory, seed, n_trials):

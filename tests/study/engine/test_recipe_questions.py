@@ -103,6 +103,7 @@ def test_front_has_architecture_with_several_recipes_once(tmp_path):
         assert row["param.recipe.lr.base"] == driver.trials[row["trial"]].recipe_params["lr.base"]
 
 
+@pytest.mark.full
 def test_proposals_do_not_depend_on_interruptions(tmp_path):
     whole = make_driver(tmp_path / "whole", asking(), work, "bayes")
     whole.run()
@@ -257,6 +258,7 @@ def trained(folder):
     return StudyDir(Path(folder)).load().trials.with_state(State.COMPLETE)
 
 
+@pytest.mark.full
 def test_all_views_show_recipe_parameters(call):
     dry = json.loads(call("run", "s.yaml", "--dry-run", "--json"))
     assert dry["recipe"] == {"lr.base": "0.001 | 0.002 | 0.004"}
@@ -285,6 +287,7 @@ def test_all_views_show_recipe_parameters(call):
     assert "recipe.lr" in Path("old/report.html").read_text()
 
 
+@pytest.mark.full
 def test_warm_start_imports_trials_with_allowed_recipe(call):
     call("run", "s.yaml", "--set", "recipe.lr=2e-3", "--set", "reference=[]", "--set", "trials=3",
          "--set", "out=fixed")

@@ -184,6 +184,7 @@ class Changing(Callback):
             (self.folder.parent / "hold").unlink(missing_ok=True)
 
 
+@pytest.mark.full
 def test_joining_node_is_used_and_job_of_leaving_node_moves(
         cluster, make_runner, tmp_path):
     leaving = cluster.add_node(num_cpus=2, resources={"moving": 1}, **SMALL)

@@ -60,6 +60,7 @@ def read_mlflow(study):
     return logged
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("logger_class", "package", "read"),
                          [(Files, "json", read_files),
                           (TensorBoard, "tensorboard", read_tensorboard),

@@ -62,6 +62,7 @@ def same(trials, study, names=tuple(objective.name for objective in OBJECTIVES))
             assert exported_trial.values == [outcome.values[name] for name in names]
 
 
+@pytest.mark.full
 def test_study_in_postgresql_can_be_resumed(server, tmp_path):
     folder = name_of(tmp_path / "a", "resumed")
     make_driver(folder, make_plan(4), storage=server.url).run()

@@ -199,6 +199,7 @@ def test_nothing_is_asked_for_without_candidates_or_measured_objectives():
     assert FrontOrder([], OBJECTIVES, Seeds(3, 9)).is_resolved
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("truth", "seeds"),
                          [([0.0, 0.0], Seeds(3, 6)), ([0.0] * 4, Seeds(3, 6)),
                           ([0.0, 0.0], Seeds(5, 12)), ([0.0, 0.25, 0.5], Seeds(3, 6))])

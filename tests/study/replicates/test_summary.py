@@ -128,6 +128,7 @@ def test_more_trials_later_propose_what_the_longer_study_would_have(tmp_path):
     assert len(parts.search.study.trials) == len(exported(parts).trials) == len(whole)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("plan",
                          [seeded_plan(), seeded_plan(5, rungs=RUNGS), seeded_plan(50, most=200)])
 def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path, plan):
@@ -144,6 +145,7 @@ def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path, pl
     assert make(tmp_path / "whole", plan, either).run() == reason
 
 
+@pytest.mark.full
 def test_a_study_killed_among_its_further_seeds_ends_as_the_uninterrupted_one(tmp_path):
     reason = make(tmp_path / "whole").run()
     pace = tmp_path / "cut" / "pace"

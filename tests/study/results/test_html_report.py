@@ -49,6 +49,7 @@ def page(folder):
     return page_of(folder)
 
 
+@pytest.mark.full
 def test_page_is_well_formed_and_fetches_nothing(page):
     assert page.problems == [] and set(page.ids) >= SECTIONS
     assert "://" not in re.sub(r'xmlns(:xlink)?="[^"]*"', "", page.file.read_text())
@@ -113,6 +114,7 @@ def test_format_scientific(value, words):
     assert format_scientific(value) == words
 
 
+@pytest.mark.full
 def test_text_of_figures_is_readable_on_phone(tmp_path):
     """On a screen of 390 pixels, figures are scaled to a width of 358 pixels."""
     page = page_of(study(tmp_path, MIN_TRIALS + 6, most=10**6))
@@ -126,6 +128,7 @@ def test_text_of_figures_is_readable_on_phone(tmp_path):
     assert len(drawings) > 9
 
 
+@pytest.mark.full
 def test_standalone_page_has_no_file_links(folder, tmp_path):
     standalone = Page(write_page(load_results(folder), tmp_path / "alone.html", alone=True))
     assert standalone.problems == [] and standalone.hrefs and all(
@@ -172,6 +175,7 @@ def test_page_names_protocol_signature_and_hash(page, folder):
     assert f"{int(front['params.total']):,}" in page.text
 
 
+@pytest.mark.full
 def test_page_is_deterministic(folder, tmp_path):
     first, second = (write_page(load_results(folder), tmp_path / name / "a b.html")
                      for name in "xy")
@@ -205,6 +209,7 @@ def test_page_of_running_study(tmp_path):
     assert "Some trials are not finished" in page.text and "pending" in page.text
 
 
+@pytest.mark.full
 def test_page_shows_rungs_and_stopped_trials(tmp_path):
     rungs = Rungs((0.1, 0.3, 1.0), 2)
     make_driver(tmp_path, make_plan(8, rungs=rungs), work=rung_work).run()
@@ -219,6 +224,7 @@ def test_page_shows_rungs_and_stopped_trials(tmp_path):
                      for number, words, _ in marks if "stopped at a rung" in words}
 
 
+@pytest.mark.full
 def test_page_shows_seed_analysis(tmp_path):
     make_driver(tmp_path, seeded_plan(), noisy_work).run()
     revise(tmp_path, seeds=SEEDS)
@@ -365,6 +371,7 @@ def test_importances_agree_with_optuna(seed):
         {name: value / total for name, value in expected.items()}, abs=1e-9)
 
 
+@pytest.mark.full
 def test_report_command_writes_page(tmp_path):
     make_driver(tmp_path / "fake", make_plan(3), fake_work).run()
     call = CliRunner().invoke

@@ -115,6 +115,7 @@ def _column(page, heading):
     }""", heading)
 
 
+@pytest.mark.full
 def test_page_opens_without_error(view, tmp_path):
     page, errors = view
     for theme in ("light", "dark"):
@@ -260,6 +261,7 @@ def test_screenshot_of_example(example, tmp_path):
     assert 10_000 < file.stat().st_size < MAX_PNG and errors == []
 
 
+@pytest.mark.full
 def test_only_tables_are_wider_than_phone(view):
     page, _ = view
     page.set_viewport_size({"width": 360, "height": 740})

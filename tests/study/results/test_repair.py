@@ -215,6 +215,7 @@ def hold(whole, folder, seed):
         assert error.code == "file-damaged", error
 
 
+@pytest.mark.full
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_damaged_folders_cause_no_traceback_and_no_loss(whole, tmp_path_factory, seed):

@@ -36,6 +36,7 @@ def test_front_of_finished_feasible_candidates(folder):
     assert len(results.table) == len(results.study.trials)
 
 
+@pytest.mark.full
 def test_write_outputs_is_deterministic(folder, tmp_path):
     results = load_results(folder)
     files = write_outputs(results, tmp_path / "one")

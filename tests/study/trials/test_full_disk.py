@@ -53,6 +53,7 @@ class Full:
         self._sync(handle)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("first", range(7))
 def test_at_whichever_write_the_disk_is_full_the_study_goes_on_as_the_uninterrupted_one(
         tmp_path, monkeypatch, first):
@@ -77,6 +78,7 @@ def test_at_whichever_write_the_disk_is_full_the_study_goes_on_as_the_uninterrup
     assert all(trial.crashes == 0 for trial in driver.trials)
 
 
+@pytest.mark.full
 def test_files_that_may_grow_no_further_stop_the_study_and_it_goes_on(tmp_path):
     """By the system's own limit, in a process of its own."""
     make_driver(tmp_path / "whole", make_plan(8)).run()

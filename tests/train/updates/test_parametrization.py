@@ -192,6 +192,7 @@ def logit_change(rule: str, optimizer: str, width: int, corpus) -> float:
     return float((model(source, target).detach() - before).std())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_logit_change_does_not_grow_with_width(
         corpus, optimizer) -> None:
