@@ -18,7 +18,6 @@ import json
 import os
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -158,9 +157,8 @@ def measure(folder: Path, kind: str, rungs: Rungs, given: argparse.Namespace,
             clock: Clock) -> Simulated:
     """A study run to its end in a new folder."""
     (folder / "overhead.yaml").write_text(STUDY)
-    spec = replace(read_study(folder / "overhead.yaml",
-                              (f"trials={given.trials}", f"sampler={kind}")), rungs=rungs,
-                   out=folder / "study")
+    file = read_study(folder / "overhead.yaml", (f"trials={given.trials}", f"sampler={kind}"))
+    spec = file.replace(rungs=rungs, out=folder / "study")
     ready = prepare_study(spec, load_data(spec), None)
     study = open_study(ready)
     runner = Simulated(given.workers, given.seconds, rungs, clock)

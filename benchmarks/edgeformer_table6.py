@@ -19,7 +19,7 @@ import io
 import lzma
 import shutil
 import tarfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -131,7 +131,7 @@ def written(given: argparse.Namespace, vocab: int, name: str, quantize: str) -> 
     trained = given.out / f"random-{vocab}"
     folder = given.out / f"{vocab}-{name}-{quantize}"
     if not trained.exists():
-        corpus = load_corpus(replace(read_data_spec(given.data)[0], vocab=vocab))
+        corpus = load_corpus(read_data_spec(given.data)[0].replace(vocab=vocab))
         architecture = read_space(find_file(given.architecture, "spaces")).single_architecture()
         describe_training(trained, architecture, corpus, Recipe(steps=1))
         write_weights(trained / WEIGHTS_FILE,

@@ -14,7 +14,7 @@ kept, and a run that was interrupted goes on. The test is Welch's, of the logari
 import argparse
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -98,7 +98,7 @@ def main() -> None:
 def under(recipe: Recipe, steps: int) -> Recipe:
     """``recipe`` with a budget of updates alone, decoding greedily."""
     none = dict.fromkeys(("tokens", "epochs", "cpu_minutes", "minutes"))
-    return replace(recipe, **none, steps=steps, beam=1, score_splits="valid", threads=1)
+    return recipe.replace(**none, steps=steps, beam=1, score_splits="valid", threads=1)
 
 
 def folder(out: Path, name: str, seed: int, steps: int) -> Path:

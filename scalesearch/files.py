@@ -233,3 +233,10 @@ def try_read_json(path: Path, type_: type[T]) -> T | None:
         return read_json(path, type_)
     except (OSError, UserError):
         return None
+
+
+def flatten(mapping: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every value with its dotted path, as in ``--set``."""
+    for key, value in mapping.items():
+        inner = f"{path}.{key}" if path else key
+        yield from flatten(value, inner) if isinstance(value, Mapping) else [(inner, value)]

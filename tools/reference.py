@@ -1,21 +1,25 @@
-"""Writes docs/reference: every key of the space language, study files, recipes and data files, from their schemas.
+"""Write docs/reference and docs/schemas: the keys of spaces, study files, recipes and data files.
 
-    python tools/reference.py            # --check: only say whether the pages are as the schemas would have them
+    python tools/reference.py            # --check: only report whether the files are current
 """
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from scalesearch.data.spec import DATA_SCHEMA
+from scalesearch.cli.schema import FILE_TYPES, json_schema
+from scalesearch.config.model import schema_of
+from scalesearch.data.spec import DataSpec
 from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES
 from scalesearch.space.schema.type_check import describe_field
 from scalesearch.space.schema.types import SchemaField, SchemaGroup
 from scalesearch.space.space import default_schema
-from scalesearch.study.config.spec import STUDY_SCHEMA
-from scalesearch.train.recipe import PRESETS, RECIPE_SCHEMA
+from scalesearch.study.config.spec import StudyFile
+from scalesearch.train.recipe import PRESETS, Recipe
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+SCHEMA_FOLDER = FOLDER.parent / "schemas"  # JSON Schema, for editors
 OF_A_SPACE = """\
 A size in a stack may differ by layer: [a list or a ramp](../guides/sizes-by-layer.md) in place of one value.
 A value is a constant, alternatives (`64 | 128`), a range (`1..8 step 2`, `1..8 log`), or computed (`= 4 * width`), each
@@ -29,13 +33,13 @@ PAGES = {"space-language": ("Space language",
          "study-file": ("Study file",
                         "`data` and `recipe` hold the "
                         "keys of a [data file](data-file.md) and of a [recipe](recipe.md), `space` "
-                        "those of the [space language](space-language.md).", lambda: STUDY_SCHEMA),
+                        "those of the [space language](space-language.md).", lambda: schema_of(StudyFile)),
          "recipe": ("Recipe",
                     "A preset's name, or keys that are laid over `preset: NAME`. Presets: "
-                    + ", ".join(f"`{name}`" for name in PRESETS) + ".", lambda: RECIPE_SCHEMA),
+                    + ", ".join(f"`{name}`" for name in PRESETS) + ".", lambda: schema_of(Recipe)),
          "data-file": ("Data file", "Keys at the top of the file, or beneath `data:`.",
-                       lambda: DATA_SCHEMA)}
-ELSEWHERE = {"data": DATA_SCHEMA, "recipe": RECIPE_SCHEMA}  # schemas with a page of their own
+                       lambda: schema_of(DataSpec))}
+ELSEWHERE = {"data": schema_of(DataSpec), "recipe": schema_of(Recipe)}  # schemas with a page of their own
 
 
 def page(name: str) -> str:
@@ -89,24 +93,30 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def files() -> dict[Path, str]:
+    """The generated files and their contents."""
+    pages = {FOLDER / f"{name}.md": page(name) for name in PAGES}
+    schemas = {SCHEMA_FOLDER / f"{name}.json": json.dumps(json_schema(name)) + "\n"
+               for name in FILE_TYPES}
+    return {**pages, **schemas}
+
+
 def stale() -> list[str]:
-    """Names of the pages that are not as the schemas would have them."""
-    files = {name: FOLDER / f"{name}.md" for name in PAGES}
-    return [name
-            for name, file in files.items()
-            if not file.is_file() or file.read_text("utf-8") != page(name)]
+    """Names of the files that differ from the schemas."""
+    return [file.name for file, text in files().items()
+            if not file.is_file() or file.read_text("utf-8") != text]
 
 
 def main() -> None:
-    """Writes the pages, or with --check says which are stale (exit status 1)."""
+    """Write the files; with --check, report the stale ones (exit status 1)."""
     if "--check" in sys.argv[1:]:
-        found = stale()
-        print(f"stale: {', '.join(found)}; run python tools/reference.py" if found
-              else "the pages are current")
-        raise SystemExit(bool(found))
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name in PAGES:
-        (FOLDER / f"{name}.md").write_text(page(name), "utf-8")
+        names = stale()
+        print(f"stale: {', '.join(names)}; run python tools/reference.py" if names
+              else "the files are current")
+        raise SystemExit(bool(names))
+    for file, text in files().items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
 
@@ -58,7 +58,7 @@ def analyze_model(model: Seq2SeqModel, block: Block, split: Split, recipe: Recip
         block: the block that ``model`` was built from.
         recipe: determines the label smoothing of the loss, and the device.
     """
-    fp32_recipe = replace(recipe, precision="fp32", compile="no")
+    fp32_recipe = recipe.replace(precision="fp32", compile="no")
     hardware = Hardware.from_recipe(fp32_recipe)
     model.eval().to(hardware.device).set_attention(hardware.attention_kernel)
     heads, tokens, ffn = retry_with_smaller_batches(

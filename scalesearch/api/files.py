@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
 
 if TYPE_CHECKING:
+    from scalesearch.config.model import Config
     from scalesearch.data import Corpus, DataSpec
-    from scalesearch.space.schema.types import SchemaGroup
     from scalesearch.space.syntax.diagnostics import SourcePosition
     from scalesearch.space.syntax.nodes import Node
     from scalesearch.train import Recipe
@@ -34,22 +34,24 @@ class ConfigSection:
     node: Node
     positions: dict[str, SourcePosition] = field(default_factory=dict)
 
-    def parse(self, schema: SchemaGroup, settings: Sequence[str] = ()) -> Any:
-        """What ``schema`` makes of it, changed by settings such as ``recipe.lr=1e-3``.
+    def parse(self, model: type[Config], settings: Sequence[str] = ()) -> Any:
+        """What ``model`` makes of it, changed by settings such as ``recipe.lr=1e-3``.
 
         Raises UserError.
         """
-        from scalesearch.space.binding.config_reader import ConfigReader, apply_override
+        from scalesearch.config.model import schema_of
+        from scalesearch.config.reader import ConfigReader, apply_override
+        from scalesearch.space.schema.types import SchemaGroup
         from scalesearch.space.syntax.diagnostics import ConfigError
         from scalesearch.space.syntax.nodes import MappingNode, ScalarNode
 
         file = MappingNode(self.node.position,
                            ((ScalarNode(self.node.position, self.name), self.node),))
-        whole = replace(schema, fields={self.name: schema})
+        whole = SchemaGroup({self.name: schema_of(model)})
         for setting in settings:
             file = apply_override(file, whole, setting)
         node = file.get(self.name) or self.node
-        reader = ConfigReader(schema, self.name)
+        reader = ConfigReader(model, self.name)
         value = reader.read(node)
         if reader.problems:
             raise ConfigError(reader.problems)
@@ -60,7 +62,7 @@ class ConfigSection:
     @contextmanager
     def locate_errors(self) -> Iterator[None]:
         """Puts the place of their key before the messages of errors raised inside."""
-        from scalesearch.space.binding.config_reader import with_position
+        from scalesearch.config.reader import with_position
 
         try:
             yield
@@ -100,8 +102,8 @@ def load_recipe(source: ConfigSource | Recipe, settings: tuple[str, ...] = ()) -
         >>> load_recipe({"preset": "quick", "steps": 500}).steps
         500
     """
-    from scalesearch.space.binding.config_reader import to_node
-    from scalesearch.train.recipe import PRESETS, RECIPE_SCHEMA, Recipe
+    from scalesearch.config.reader import to_node
+    from scalesearch.train.recipe import PRESETS, Recipe
 
     if isinstance(source, Recipe):
         return source
@@ -111,7 +113,7 @@ def load_recipe(source: ConfigSource | Recipe, settings: tuple[str, ...] = ()) -
     else:
         section = read_section(Path(source), "recipe",
                                f"The presets are {', '.join(PRESETS)}; or give a file")
-    recipe: Recipe = section.parse(RECIPE_SCHEMA, settings)
+    recipe: Recipe = section.parse(Recipe, settings)
     return recipe
 
 
@@ -121,8 +123,8 @@ def read_data_spec(source: ConfigSource | DataSpec) -> tuple[DataSpec, ConfigSec
     Raises:
         UserError: no such file, or something wrong with it.
     """
-    from scalesearch.data.spec import DATA_SCHEMA
-    from scalesearch.space.binding.config_reader import to_node
+    from scalesearch.config.reader import to_node
+    from scalesearch.data.spec import DataSpec
     from scalesearch.space.syntax.nodes import MappingNode
 
     if source == "builtin":
@@ -133,7 +135,7 @@ def read_data_spec(source: ConfigSource | DataSpec) -> tuple[DataSpec, ConfigSec
         section = read_section(Path(source), "data", "Give `builtin` or a file")
         trained = section.node.get("spec") if isinstance(section.node, MappingNode) else None
         section.node = trained or section.node  # the data.json that a training leaves has more keys
-    return section.parse(DATA_SCHEMA), section
+    return section.parse(DataSpec), section
 
 
 def load_data_spec(source: ConfigSource | DataSpec) -> DataSpec:

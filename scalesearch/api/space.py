@@ -11,9 +11,9 @@ from scalesearch.api.architecture import Architecture, resolve_protocol
 from scalesearch.api.display import Displayable, as_subclass
 from scalesearch.api.error_messages import python_error_messages
 from scalesearch.api.queries import FeasibilityResult, SolveResult
+from scalesearch.files import flatten
 from scalesearch.library import find_file
 from scalesearch.space import Space, read_space
-from scalesearch.space.binding.config_reader import flatten
 from scalesearch.space.parameters.count import UncountableSpaceError
 from scalesearch.space.python_api import format_value
 from scalesearch.terminal import make_table

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +108,7 @@ def _load_corpus(name: str, trained: Checkpoint, folder: Path) -> Corpus:
         raise UserError(f"{name} is for the task {spec.task}, but the model was trained for "
                         f"{trained.task}. Use data with `task: {trained.task}`",
                         code="other-task")
-    own = replace(spec, tokenizer=str((folder / TOKENIZER_FILE).resolve()), vocab=None,
+    own = spec.replace(tokenizer=str((folder / TOKENIZER_FILE).resolve()), vocab=None,
                   lowercase=trained.is_lowercase)
     with section.locate_errors():
         return load_corpus(own, base=section.file.parent)

@@ -38,6 +38,8 @@ COMMANDS = {
     "export": ("export", "Export a trained model for another runtime."),
     "latency": ("latency", "Measure the latency and peak memory of exported models; fit a latency "
                 "model for a space."),
+    "schema": ("schema", "Print the JSON Schema of study, space, recipe or data files, for "
+               "editors."),
     "study": ("study.group",
               "Run searches, ablations and scaling studies; inspect their results.")}
 EARLIER_NAMES = {"analyse": "analyze"}  # hidden, for scripts

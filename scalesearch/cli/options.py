@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scalesearch.config import MAX_SEED
 from scalesearch.errors import UserError
-from scalesearch.space.schema.settings import MAX_SEED
 from scalesearch.terminal import CONTROL_CHARACTERS, open_console
 
 if TYPE_CHECKING:

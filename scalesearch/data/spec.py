@@ -1,24 +1,35 @@
 """Data specs: the built-in corpus or text files, and the tokenization."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
+from pydantic import model_validator
+
+from scalesearch.config.model import (
+    NAME_DESCRIPTION,
+    Config,
+    Flag,
+    Name,
+    Size,
+    Text,
+    number,
+    setting,
+    size,
+    words,
+)
 from scalesearch.data.builtin import MAX_PAIRS
 from scalesearch.data.files import expand_path
 from scalesearch.data.split_files import (
     PARTS_SYNTAX,
     FilePair,
+    Parts,
     SplitPart,
     is_m2,
     parts_to_json,
-    read_parts,
 )
 from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
-from scalesearch.space.binding.config_reader import coerce_settings, read_constants, to_node
-from scalesearch.space.schema.settings import NAME_DESCRIPTION, read_name, schema_of, setting
 from scalesearch.space.syntax.diagnostics import format_alternatives
 from scalesearch.tasks import TASKS
 
@@ -38,8 +49,7 @@ MULTI_REFERENCE_SPLITS = (("corrections", "validation"), ("corrections", "test")
 Conflict = tuple[str, str, str | None]  # key, problem, help
 
 
-@dataclass(frozen=True)
-class DataSpec:
+class DataSpec(Config):
     """Training data: the built-in corpus (``builtin: grammar``), or text files.
 
     Each of ``train``, ``validation`` and ``test`` is a prefix, a :class:`FilePair`, or a sequence
@@ -63,88 +73,104 @@ class DataSpec:
     training text, and validation and test do not change.
 
     Raises:
-        SpaceErrors: lists every invalid field, with help.
+        ConfigError: lists every invalid field, with help.
     """
 
-    task: str = setting("translation", "the task, which determines the metrics", words=tuple(TASKS),
-                        deprecated_words={"summarisation": "summarization"})
-    builtin: str | None = setting(None, "the built-in corpus of synthetic pairs",
-                                  words=("grammar",), synonyms=("corpus", "dataset"))
-    pairs: int | None = setting(None,
-                                "number of training pairs of the built-in corpus, from its start "
-                                f"({DEFAULT_BUILTIN_PAIRS:,})", high=MAX_PAIRS, unit="pairs")
-    source: str | None = setting(None, "source language: the suffix of its files, such as en",
-                                 read=read_name, expected=NAME_DESCRIPTION,
-                                 synonyms=("source_lang", "src", "src_lang"))
-    target: str | None = setting(None, "target language: the suffix of its files, such as de",
-                                 read=read_name, expected=NAME_DESCRIPTION,
-                                 synonyms=("target_lang", "tgt", "trg", "tgt_lang"))
-    train: Any = setting(
-        (), "training text, such as data/train for data/train.en and data/train.de",
-        read=read_parts, expected=PARTS_SYNTAX, synonyms=("trainpref", "train_file", "path_train"))
-    validation: Any = setting((), "validation text, such as data/val", read=read_parts,
-                              expected=PARTS_SYNTAX,
-                              deprecated=("valid",), synonyms=("dev", "val", "validpref", "eval"))
-    test: Any = setting((), "test text, such as data/test", read=read_parts, expected=PARTS_SYNTAX,
-                        synonyms=("testpref", "test_file"))
-    vocab: int | None = setting(None,
-                                "entries of the sentencepiece vocabulary that both sides share "
-                                f"({DEFAULT_FILES_VOCAB} for files, {DEFAULT_BUILTIN_VOCAB} for "
-                                "the built-in corpus)", low=5, high=MAX_VOCAB, unit="entries",
-                                synonyms=("vocab_size", "vocabulary", "vocabulary_size",
-                                          "num_words"))
-    tokenizer: str | None = setting(
-        None, "sentencepiece model file to use instead of fitting `vocab` " "entries",
-        synonyms=("spm", "tokeniser", "sentencepiece", "bpe_codes"))
-    vocab_type: str = setting("bpe", "algorithm that fits the vocabulary", words=("bpe", "unigram"),
-                              deprecated=("model",), synonyms=("level", "model_type"))
-    character_coverage: float = setting(1.0,
-                                        "share of the characters of the training text that get an "
-                                        "entry of their own: 1.0 for alphabets, 0.9995 for "
-                                        "Chinese, Japanese or noisy web text", low=0.9, high=1,
-                                        deprecated=("coverage",))
-    lowercase: bool = setting(False, "lower-case all splits, references too",
-                              synonyms=("lower", "lc", "do_lower_case"))
-    max_length: int = setting(
-        MAX_SOURCE_TOKENS, "maximum tokens of a side, without EOS", unit="tokens",
-        synonyms=("max_len", "max_sent_length", "max_source_positions", "seq_len"))
-    max_ratio: float | None = setting(None,
-                                      "drop training pairs if one side has more than this many "
-                                      "times the tokens of the other", low=1,
-                                      synonyms=("length_ratio",))
-    max_pairs: int | None = setting(
-        None, "use only this many training pairs from the start, for the " "vocabulary too",
-        unit="pairs", deprecated=("limit",), synonyms=("subset", "max_samples", "num_samples"))
-    tokenized: bool = setting(False,
-                              "the text has spaces between all tokens: also report tokenized BLEU; "
-                              "ROUGE uses these tokens", deprecated=("tokenised",),
-                              synonyms=("pretokenized",))
-    comet: str | None = setting(
-        None, "COMET model to score translations with: its name or checkpoint " "file")
-    window: int | None = setting(None, f"context length of a language model ({DEFAULT_WINDOW})",
-                                 low=2, unit="tokens",
-                                 synonyms=("block_size", "context", "context_length", "bptt"))
-    stride: int | None = setting(
-        None, "distance between the windows for perplexity (half a window)", unit="tokens")
-    distilled: Any = setting((),
-                             "teachers' translations of the training text to train on, such as "
-                             "kd/train; `scalesearch distill --targets text` writes them",
-                             read=read_parts, expected=PARTS_SYNTAX)
-    mix_distilled: bool = setting(False, "train on the real pairs in addition to `distilled`",
-                                  deprecated=("mix",))
-    soft_targets: str | None = setting(None,
-                                       "file of a teacher's token probabilities for the training "
-                                       "pairs; `scalesearch distill --targets soft` writes it")
-    name: str | None = setting(None, "name of the corpus in tables")
+    section = "data"
+    shorthand_key = "builtin"
+    unsupported = {"seed": "the built-in corpus is one fixed text (`python -m tools.grammar` in "
+                           "the source repository writes others), and the seed of a training run "
+                           "is not part of its data"}
 
-    def __post_init__(self) -> None:
-        coerce_settings(self, DATA_SCHEMA, "data")
+    task: Annotated[str, words(*TASKS, deprecated={"summarisation": "summarization"})] = setting(
+        "translation", "the task, which determines the metrics")
+    builtin: Annotated[str, words("grammar")] | None = setting(
+        None, "the built-in corpus of synthetic pairs", synonyms=("corpus", "dataset"))
+    pairs: Annotated[int, size(high=MAX_PAIRS)] | None = setting(
+        None, "number of training pairs of the built-in corpus, from its start "
+        f"({DEFAULT_BUILTIN_PAIRS:,})", unit="pairs")
+    source: Name | None = setting(None, "source language: the suffix of its files, such as en",
+                                  expected=NAME_DESCRIPTION,
+                                  synonyms=("source_lang", "src", "src_lang"))
+    target: Name | None = setting(None, "target language: the suffix of its files, such as de",
+                                  expected=NAME_DESCRIPTION,
+                                  synonyms=("target_lang", "tgt", "trg", "tgt_lang"))
+    train: Parts = setting((), "training text, such as data/train for data/train.en and data/train.de",
+                           expected=PARTS_SYNTAX, synonyms=("trainpref", "train_file", "path_train"))
+    validation: Parts = setting((), "validation text, such as data/val", expected=PARTS_SYNTAX,
+                                deprecated=("valid",), synonyms=("dev", "val", "validpref", "eval"))
+    test: Parts = setting((), "test text, such as data/test", expected=PARTS_SYNTAX,
+                          synonyms=("testpref", "test_file"))
+    vocab: Annotated[int, size(5, MAX_VOCAB)] | None = setting(
+        None, "entries of the sentencepiece vocabulary that both sides share "
+        f"({DEFAULT_FILES_VOCAB} for files, {DEFAULT_BUILTIN_VOCAB} for the built-in corpus)",
+        unit="entries", synonyms=("vocab_size", "vocabulary", "vocabulary_size", "num_words"))
+    tokenizer: Text | None = setting(
+        None, "sentencepiece model file to use instead of fitting `vocab` entries",
+        synonyms=("spm", "tokeniser", "sentencepiece", "bpe_codes"))
+    vocab_type: Annotated[str, words("bpe", "unigram")] = setting(
+        "bpe", "algorithm that fits the vocabulary", deprecated=("model",),
+        synonyms=("level", "model_type"))
+    character_coverage: Annotated[float, number(0.9, 1)] = setting(
+        1.0, "share of the characters of the training text that get an entry of their own: 1.0 for "
+        "alphabets, 0.9995 for Chinese, Japanese or noisy web text", deprecated=("coverage",))
+    lowercase: Flag = setting(False, "lower-case all splits, references too",
+                              synonyms=("lower", "lc", "do_lower_case"))
+    max_length: Size = setting(MAX_SOURCE_TOKENS, "maximum tokens of a side, without EOS",
+                               unit="tokens", synonyms=("max_len", "max_sent_length",
+                                                        "max_source_positions", "seq_len"))
+    max_ratio: Annotated[float, number(1)] | None = setting(
+        None, "drop training pairs if one side has more than this many times the tokens of the "
+        "other", synonyms=("length_ratio",))
+    max_pairs: Size | None = setting(
+        None, "use only this many training pairs from the start, for the vocabulary too",
+        unit="pairs", deprecated=("limit",), synonyms=("subset", "max_samples", "num_samples"))
+    tokenized: Flag = setting(False, "the text has spaces between all tokens: also report tokenized "
+                              "BLEU; ROUGE uses these tokens", deprecated=("tokenised",),
+                              synonyms=("pretokenized",))
+    comet: Text | None = setting(
+        None, "COMET model to score translations with: its name or checkpoint file")
+    window: Annotated[int, size(2)] | None = setting(
+        None, f"context length of a language model ({DEFAULT_WINDOW})", unit="tokens",
+        synonyms=("block_size", "context", "context_length", "bptt"))
+    stride: Size | None = setting(
+        None, "distance between the windows for perplexity (half a window)", unit="tokens")
+    distilled: Parts = setting((), "teachers' translations of the training text to train on, such as "
+                               "kd/train; `scalesearch distill --targets text` writes them",
+                               expected=PARTS_SYNTAX)
+    mix_distilled: Flag = setting(False, "train on the real pairs in addition to `distilled`",
+                                  deprecated=("mix",))
+    soft_targets: Text | None = setting(
+        None, "file of a teacher's token probabilities for the training pairs; `scalesearch "
+        "distill --targets soft` writes it")
+    name: Text | None = setting(None, "name of the corpus in tables")
+
+    def find_problems(self) -> Iterator[Conflict]:
+        """Yield conflicts of keys."""
+        yield from _check_key_combination(self)
+        yield from _check_task_keys(self)
+        if self.vocab is not None and self.tokenizer is not None:
+            yield ("tokenizer",
+                   "give `vocab` (to fit a vocabulary) or `tokenizer` (to use a fitted one), not both",
+                   None)
+        if self.mix_distilled and not self.distilled:
+            yield ("mix_distilled", "no translations to mix are given",
+                   "name a teacher's translations under `distilled`")
+        window = self.window or DEFAULT_WINDOW
+        if self.stride and self.stride > window:
+            yield ("stride",
+                   "tokens between two windows would not be scored; use at most the window of "
+                   f"{window}", None)
+
+    @model_validator(mode="after")
+    def _fill_defaults(self) -> Self:
+        """Fill in the defaults that depend on other keys."""
         if self.builtin:
-            object.__setattr__(self, "pairs",
-                               DEFAULT_BUILTIN_PAIRS if self.pairs is None else self.pairs)
+            self.__dict__["pairs"] = DEFAULT_BUILTIN_PAIRS if self.pairs is None else self.pairs
         if self.file_format == "text":
-            object.__setattr__(self, "window", self.window or DEFAULT_WINDOW)
-            object.__setattr__(self, "stride", self.stride or max(1, self.window // 2))
+            self.__dict__["window"] = window = self.window or DEFAULT_WINDOW
+            self.__dict__["stride"] = self.stride or max(1, window // 2)
+        return self
 
     @property
     def fitted_vocab_size(self) -> int | None:
@@ -167,27 +193,16 @@ class DataSpec:
                 raise UserError(f"data: {key}: it is {value}, but the model has a vocabulary of "
                                 f"{vocab:,} entries", help=f"remove `{key}`", key=f"data.{key}",
                                 code="given-twice")
-        return replace(self, vocab=vocab)
+        return self.replace(vocab=vocab)
 
     @property
     def file_format(self) -> str:
         """Format of the files: one of :data:`scalesearch.tasks.FILE_FORMATS`."""
         return TASKS[self.task].file_format
 
-    @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any]) -> "DataSpec":
-        """Read the ``data:`` section of a file; its keys are the fields of this class.
-
-        Raises:
-            SpaceErrors: an unknown key (with the nearest known key), or an invalid value.
-        """
-        spec: DataSpec = read_constants(DATA_SCHEMA, to_node("data", mapping))
-        return spec
-
     def to_json(self) -> dict[str, Any]:
         """Return the fields that are set as JSON values; ``from_mapping`` reads them back."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values = {key: value for key, value in values.items() if value not in (None, ())}
+        values = {name: value for name, value in self if value not in (None, ())}
         return values | {split: parts_to_json(values[split])
                          for split in SPLIT_FILE_KEYS if split in values}
 
@@ -233,71 +248,51 @@ class DataSpec:
         parts = {split: tuple(absolute_part(split, part) for part in getattr(self, split))
                  for split in SPLIT_FILE_KEYS}
         files = {key: absolute(key, getattr(self, key)) for key in FILE_KEYS if getattr(self, key)}
-        return replace(self, **parts, **files)
+        return self.replace(**parts, **files)
 
 
-def _find_conflicts(values: Mapping[str, Any]) -> Iterator[Conflict]:
-    """Yield problems of fields that are valid separately but not together."""
-    spec = {field.name: values.get(field.name, field.default) for field in fields(DataSpec)}
-    yield from _check_key_combination(spec)
-    yield from _check_task_keys(spec)
-    if spec["vocab"] is not None and spec["tokenizer"] is not None:
-        yield ("tokenizer",
-               "give `vocab` (to fit a vocabulary) or `tokenizer` (to use a fitted one), not both",
-               None)
-    if spec["mix_distilled"] and not spec["distilled"]:
-        yield ("mix_distilled", "no translations to mix are given",
-               "name a teacher's translations under `distilled`")
-    window = spec["window"] or DEFAULT_WINDOW
-    if spec["stride"] and spec["stride"] > window:
-        yield ("stride",
-               "tokens between two windows would not be scored; use at most the window of "
-               f"{window}", None)
-
-
-def _check_key_combination(spec: Mapping[str, Any]) -> Iterator[Conflict]:
+def _check_key_combination(spec: DataSpec) -> Iterator[Conflict]:
     """Yield missing keys and keys that exclude each other."""
-    task = TASKS[spec["task"]]
-    text_keys = [key for key in TEXT_FILE_KEYS if spec[key] not in (None, ())]
-    if spec["builtin"]:
+    task = TASKS[spec.task]
+    text_keys = [key for key in TEXT_FILE_KEYS if getattr(spec, key) not in (None, ())]
+    if spec.builtin:
         for key in text_keys:
             yield (key, "it is for text files and cannot be combined with `builtin`",
                    "remove one of the two")
-        if spec["task"] != "translation":
+        if spec.task != "translation":
             yield ("task",
-                   f"the built-in corpus is for translation, and the task is {spec['task']}", None)
+                   f"the built-in corpus is for translation, and the task is {spec.task}", None)
         return
-    if spec["pairs"] is not None:
+    if spec.pairs is not None:
         yield "pairs", "it is only for `builtin: grammar`", "for text files, use `max_pairs`"
     if not text_keys:
         yield "", "no text is given", ("give `builtin: grammar`, or `source`, `target`, `train`, "
                                        "`validation` and `test` for text files")
         return
-    parts = [part for split in SPLIT_NAMES for part in spec[split]]
+    parts = [part for split in SPLIT_NAMES for part in getattr(spec, split)]
     needs_suffixes = task.file_format == "pairs" or any(
         isinstance(part, str) and not is_m2(part) for part in parts)
     for key in TEXT_FILE_KEYS if task.file_format != "text" and needs_suffixes else SPLIT_NAMES:
         if key not in text_keys:
-            yield "", f"`{key}` is missing: {DATA_SCHEMA.fields[key].doc}", None
+            yield "", f"`{key}` is missing: {DataSpec.model_fields[key].description}", None
     prefixes = [
-        part for part in (*parts, *spec["distilled"]) if isinstance(part, str) and not is_m2(part)]
-    if task.file_format != "text" and prefixes and spec["source"] and spec["source"] == spec[
-            "target"]:
+        part for part in (*parts, *spec.distilled) if isinstance(part, str) and not is_m2(part)]
+    if task.file_format != "text" and prefixes and spec.source and spec.source == spec.target:
         yield ("target",
-               f"the source has the same suffix, so {prefixes[0]}.{spec['target']} would be both "
+               f"the source has the same suffix, so {prefixes[0]}.{spec.target} would be both "
                "sides", "give `source` and `target` different suffixes")
 
 
-def _check_task_keys(spec: Mapping[str, Any]) -> Iterator[Conflict]:
+def _check_task_keys(spec: DataSpec) -> Iterator[Conflict]:
     """Yield keys and files that the task does not use."""
-    task = TASKS[spec["task"]]
+    task = TASKS[spec.task]
     for key in TASK_KEYS:
-        if spec[key] and key not in task.data_keys:
+        if getattr(spec, key) and key not in task.data_keys:
             names = format_alternatives(other.name
                                         for other in TASKS.values() if key in other.data_keys)
             yield key, f"it is for {names}, and the task is {task.name}", None
     for split in SPLIT_NAMES:
-        for part in spec[split]:
+        for part in getattr(spec, split):
             if task.file_format == "text" and not isinstance(part, str):
                 yield (split, f"pairs of files are not for the task {task.name}",
                        "give one text file")
@@ -308,11 +303,5 @@ def _check_task_keys(spec: Mapping[str, Any]) -> Iterator[Conflict]:
                        "correction`", None)
     if task.file_format == "text":
         for key in ("source", "target", "max_ratio", "distilled", "soft_targets"):
-            if spec[key] not in (None, ()):
+            if getattr(spec, key) not in (None, ()):
                 yield key, f"it is for pairs of texts, and the task is {task.name}", None
-
-
-DATA_SCHEMA = (schema_of(DataSpec, shorthand_key="builtin", check=_find_conflicts,
-                         unsupported={"seed": "the built-in corpus is one fixed text (`python -m "
-                                      "tools.grammar` in the source repository writes others), and "
-                                      "the seed of a training run is not part of its data"}))

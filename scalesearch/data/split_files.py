@@ -1,11 +1,13 @@
 """Parts of a split in a data spec: prefixes, pairs of files, M2 files, text files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from scalesearch.space.schema.types import ReportNodeError
-from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from pydantic import BeforeValidator, PlainValidator
+
+from scalesearch.config.model import SettingError, SettingProblem
 
 M2_ENDINGS = (".m2", ".m2.gz")
 PARTS_SYNTAX = ("a path (for pairs without the ending), `{source: FILE, target: FILE}`, or a list "
@@ -45,30 +47,35 @@ def is_m2(part: Any) -> bool:
     return isinstance(part, str) and part.endswith(M2_ENDINGS)
 
 
-def read_parts(node: Node, complain: ReportNodeError) -> tuple[SplitPart, ...]:
-    """Read the parts of a split; see ``PARTS_SYNTAX``."""
-    items = node.items if isinstance(node, SequenceNode) else (node,)
-    parts = [_read_part(item, complain) for item in items]
-    return tuple(part for part in parts if part is not None)
-
-
-def _read_part(item: Node, complain: ReportNodeError) -> SplitPart | None:
-    if isinstance(item, ScalarNode) and item.text.strip():
-        return item.text
-    if isinstance(item, MappingNode) and {key.text for key, _ in item} == {"source", "target"}:
-        source = _read_paths(item.get("source"))
-        target = _read_paths(item.get("target"))
+def _read_part(value: Any) -> SplitPart:
+    if isinstance(value, FilePair):
+        return value
+    if isinstance(value, str | Path) and str(value).strip():
+        return str(value)
+    if isinstance(value, Mapping) and value.keys() == {"source", "target"}:
+        source = _read_paths(value["source"])
+        target = _read_paths(value["target"])
         if len(source) == 1 and target:
             return FilePair(source[0], target[0], target[1:])
-    complain(item, f"expected {PARTS_SYNTAX}", None)
-    return None
+    raise SettingError(SettingProblem("", f"expected {PARTS_SYNTAX}"))
 
 
-def _read_paths(node: Node | None) -> tuple[str, ...]:
-    """Read one path or a list of paths; an empty tuple if the node is anything else."""
-    items = node.items if isinstance(node, SequenceNode) else (node,)
-    paths = tuple(item.text for item in items if isinstance(item, ScalarNode) and item.text)
+def _read_paths(value: Any) -> tuple[str, ...]:
+    """Read one path or a list of paths; an empty tuple if the value is anything else."""
+    items = value if isinstance(value, list | tuple) else (value,)
+    paths = tuple(str(item) for item in items if isinstance(item, str | Path) and str(item))
     return paths if len(paths) == len(items) else ()
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else () if value is None else (value,)
+
+
+# the parts of a split, see ``PARTS_SYNTAX``
+Parts = Annotated[
+    tuple[Annotated[SplitPart, PlainValidator(_read_part, json_schema_input_type=str | FilePair)],
+          ...], BeforeValidator(_as_list, json_schema_input_type=str | FilePair | list[
+              str | FilePair])]
 
 
 def parts_to_json(parts: tuple[SplitPart, ...]) -> Any:

@@ -21,6 +21,7 @@ import torch
 from scalesearch.data import Corpus, DataSpec, Tokenizer
 from scalesearch.errors import UserError
 from scalesearch.files import (
+    flatten,
     read_json,
     read_regular,
     try_read_json,
@@ -29,7 +30,6 @@ from scalesearch.files import (
     write_text,
 )
 from scalesearch.nn import build_model
-from scalesearch.space.binding.config_reader import flatten
 from scalesearch.space.schema.cost_names import OWN_VOCABULARY
 from scalesearch.train.hardware import TrainingFailedError, check_memory
 from scalesearch.train.recipe import RESUME_FREE_KEYS, Recipe, fill_defaults

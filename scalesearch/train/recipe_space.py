@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scalesearch.blocks.core import join_path
+from scalesearch.config.model import NONE_TEXT, schema_of
+from scalesearch.config.reader import ConfigReader
 from scalesearch.errors import UserError
 from scalesearch.space.binding.binder import Binder, KeyContext
-from scalesearch.space.binding.config_reader import ConfigReader
 from scalesearch.space.binding.static_checks import find_cycles
 from scalesearch.space.parameters.param_values import ParameterSpace, ParamValues, SuggestFunction
 from scalesearch.space.schema.bound_tree import ParameterNode, build_index
-from scalesearch.space.schema.settings import NONE_TEXT
 from scalesearch.space.schema.types import SchemaField, SchemaGroup
 from scalesearch.space.syntax.composite_domains import iter_expressions
 from scalesearch.space.syntax.diagnostics import Problem, UnbuildableError
@@ -31,7 +31,7 @@ from scalesearch.space.syntax.lexer import ValueSyntaxError
 from scalesearch.space.syntax.nodes import MappingNode, Node, ScalarNode, unfold_dotted_keys
 from scalesearch.space.syntax.parameters import Choice, Parameter, format_constant
 from scalesearch.space.syntax.value_parser import parse_value
-from scalesearch.train.recipe import BUDGET_KEYS, RECIPE_SCHEMA, Recipe
+from scalesearch.train.recipe import BUDGET_KEYS, Recipe
 
 SECTION_NAME = "recipe"
 KEY_PREFIX = f"{SECTION_NAME}."
@@ -126,7 +126,7 @@ class RecipeSpace:
         """
         params: dict[str, Any] = {}
         for key, text in overrides.items():
-            shorthand_key = getattr(RECIPE_SCHEMA.fields.get(key), "shorthand_key", None)
+            shorthand_key = getattr(schema_of(Recipe).fields.get(key), "shorthand_key", None)
             names = KEY_PREFIX + key, f"{KEY_PREFIX}{key}.{shorthand_key}"
             node = next((node for node in self.parameter_nodes if node.key in names), None)
             if node is None:
@@ -178,10 +178,10 @@ def extract_parameters(
     """
     if not isinstance(node, MappingNode):
         return node, []
-    binder = Binder(build_index(SchemaGroup({SECTION_NAME: RECIPE_SCHEMA})))
+    binder = Binder(build_index(SchemaGroup({SECTION_NAME: schema_of(Recipe)})))
     binder.problems = reader.problems
     parameter_nodes: list[ParameterNode] = []
-    constants = _replace_parameters(node, RECIPE_SCHEMA, SECTION_NAME, binder, parameter_nodes)
+    constants = _replace_parameters(node, schema_of(Recipe), SECTION_NAME, binder, parameter_nodes)
     reader.problems += find_cycles(parameter_nodes)
     return constants, parameter_nodes
 
@@ -192,7 +192,7 @@ def build_recipe_space(base: Recipe, parameters: list[ParameterNode]) -> RecipeS
         return replace(EMPTY_RECIPE_SPACE, base_recipe=base)
     used_keys = {key for node in parameters for expression in iter_expressions(node.domain)
                  for key in keys_of(expression)}
-    paths = build_index(SchemaGroup({SECTION_NAME: RECIPE_SCHEMA})).entries
+    paths = build_index(SchemaGroup({SECTION_NAME: schema_of(Recipe)})).entries
     stored = base.to_json()
     constants = []
     for key in sorted(used_keys - {node.key for node in parameters}):

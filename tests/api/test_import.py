@@ -27,7 +27,7 @@ def test_the_import_loads_nothing_heavy():
 def test_a_space_and_its_costs_load_nothing_that_trains():
     code = ("import sys, scalesearch as ss; "
             "ss.space('transformer').architecture(width=128).cost().to_dict()\nprint([name for "
-            "name in ('torch', 'ray', 'optuna', 'pandas', 'matplotlib') if name in sys.modules])")
+            "name in ('torch', 'ray', 'optuna', 'pandas', 'pydantic', 'matplotlib') if name in sys.modules])")
     assert fresh(code) == "[]"
 
 

@@ -1,6 +1,5 @@
 """Lists of sub-layers: computation, ids and invalid lists."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -82,7 +81,7 @@ def test_second_ffn_is_tied_to_the_second_ffn_of_the_encoder() -> None:
 
 
 def test_depth_scaling_counts_all_residual_branches() -> None:
-    recipe = replace(Recipe(steps=1), residual_scaling="scaled")
+    recipe = Recipe(steps=1).replace(residual_scaling="scaled")
     for order, branches in (([["attention", "ffn"]], 2),
                             (["ffn", "attention", "ffn", "ffn_again"], 4)):
         scales = weight_scales(build_model(architecture(encoder__sublayers=order).block, vocab=40),

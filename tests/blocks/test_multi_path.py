@@ -1,6 +1,5 @@
 """Several parallel paths: computation, published totals, sharing, counts, initialization."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -118,7 +117,7 @@ def test_tying_is_per_path() -> None:
 
 def test_zero_init_applies_to_the_last_map_or_norm() -> None:
     """If a norm comes last, only its gain is zero; otherwise all gradients would stay zero."""
-    recipe = replace(Recipe(steps=1), zero_init=True)
+    recipe = Recipe(steps=1).replace(zero_init=True)
     inner = "encoder.layers.0.ffn.path_1.down.weight"
     gain = "encoder.layers.0.ffn.merge.norm_1.weight"
     assert weight_scales(build_model(architecture("ffn").block, vocab=40),

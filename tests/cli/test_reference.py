@@ -70,7 +70,7 @@ def test_unknown_paper_is_a_user_error(paper: str, text: str) -> None:
 def test_torch_is_not_imported_and_unknown_paper_exits_with_2() -> None:
     code = ("import sys; from scalesearch.cli.main import main; sys.argv[1:] = ['reference', "
             "'--paper', 'anthe']\ntry: main()\nexcept SystemExit as end: assert not "
-            "end.code\nheavy = {'torch', 'pandas', 'optuna', 'ray', 'matplotlib'} & "
+            "end.code\nheavy = {'torch', 'pandas', 'optuna', 'pydantic', 'ray', 'matplotlib'} & "
             "set(sys.modules); assert not heavy, heavy")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,6 +1,5 @@
 """BPE-dropout keeps the text and depends only on seed and epoch."""
 
-from dataclasses import replace
 from threading import Thread
 
 import numpy as np
@@ -63,7 +62,7 @@ def test_retokenize_depends_on_seed_and_epoch_only(spec: DataSpec) -> None:
 
 
 def test_retokenize_keeps_order_and_max_length(spec: DataSpec) -> None:
-    corpus = load_corpus(replace(spec, max_length=9))
+    corpus = load_corpus(spec.replace(max_length=9))
     split = retokenize(corpus, 0.5, 1, 0)
     assert len(split) == len(corpus.train) and max(split.target_ids.lengths) == 9
     whole = np.flatnonzero(split.target_ids.lengths < 9)

@@ -5,7 +5,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +54,7 @@ def test_cache_is_keyed_by_content(spec: DataSpec, cache: Path, tmp_path: Path,
     request.getfixturevalue("no_work")
     moved = {split: str(tmp_path / "moved" / name) for split, name in
              (("train", "train"), ("validation", "val"), ("test", "test"))}
-    assert same(first, load_corpus(replace(spec, **moved, name="other"), cache))
+    assert same(first, load_corpus(spec.replace(**moved, name="other"), cache))
 
 
 @pytest.mark.parametrize("changes",
@@ -63,9 +62,9 @@ def test_cache_is_keyed_by_content(spec: DataSpec, cache: Path, tmp_path: Path,
                           {"max_length": 15}, {"max_ratio": 1.2}, {"max_pairs": 20}])
 def test_corpus_hash_depends_on_fields(
         spec: DataSpec, cache: Path, changes: dict) -> None:
-    spec = replace(spec, vocab=52)
+    spec = spec.replace(vocab=52)
     assert load_corpus(
-        replace(spec, **changes), cache).content_hash != load_corpus(spec, cache).content_hash
+        spec.replace(**changes), cache).content_hash != load_corpus(spec, cache).content_hash
 
 
 def test_corpus_hash_depends_on_text(spec: DataSpec, write: Write, cache: Path) -> None:

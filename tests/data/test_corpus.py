@@ -1,7 +1,6 @@
 """From files to a corpus: kept, dropped and counted pairs, and errors."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,7 +41,7 @@ def test_unsuitable_training_pairs_are_dropped_and_counted(spec: DataSpec, write
                       for side in ("en", "de"))
     write("text/train.en", ["", "dog", "the house " * 60, "a dog", *source])
     write("text/train.de", ["leer", " \t", "das Haus", "ein Hund" * 12, *target])
-    corpus = load_corpus(replace(spec, max_length=100, max_ratio=6), cache)
+    corpus = load_corpus(spec.replace(max_length=100, max_ratio=6), cache)
     counts = corpus.counts["train"]
     assert {key: counts[key] for key in ("read", "empty", "too_long", "uneven", "pairs")} == {
         "read": 44, "empty": 2, "too_long": 1, "uneven": 1, "pairs": 40}
@@ -57,7 +56,7 @@ def test_long_test_sentences_are_truncated_without_references(
     long = " ".join(TARGET * 10)
     write("text/test.en", ["a dog", "the house"])
     write("text/test.de", ["ein Hund", long])
-    corpus = load_corpus(replace(spec, max_length=20), cache)
+    corpus = load_corpus(spec.replace(max_length=20), cache)
     assert corpus.test.target_ids.lengths.max() == 20
     assert corpus.test.target_text[1] == long
     assert corpus.counts["test"]["cut"] == 1
@@ -68,13 +67,13 @@ def test_max_pairs_applies_to_the_vocabulary(
         spec: DataSpec, write: Write, cache: Path) -> None:
     text = Path(spec.train[0]).with_suffix(".en")
     write("text/train.en", [*text.read_text().splitlines()[:39], "Ω"])
-    corpus = load_corpus(replace(spec, max_pairs=10), cache)
+    corpus = load_corpus(spec.replace(max_pairs=10), cache)
     assert (len(corpus.train), corpus.counts["train"]["beyond_limit"]) == (10, 30)
     assert UNK in corpus.tokenizer.encode(["Ω"])[0]
 
 
 def test_lowercase_applies_to_references(spec: DataSpec, cache: Path) -> None:
-    corpus = load_corpus(replace(spec, lowercase=True), cache)
+    corpus = load_corpus(spec.replace(lowercase=True), cache)
     assert corpus.test.target_text[0] == "der kleine hund läuft . 200"
     assert "BLEU is case-insensitive" in corpus.notes[-1]
 
@@ -118,18 +117,18 @@ def test_parts_are_concatenated(spec: DataSpec, write: Write, cache: Path) -> No
         write(f"text/more.{side}.gz", lines)
         write(f"text/{side}-extra.txt", lines[:2])
     extra = {"source": str(folder / "en-extra.txt"), "target": str(folder / "de-extra.txt")}
-    corpus = load_corpus(replace(spec, train=[spec.train[0], str(folder / "more"), extra]), cache)
+    corpus = load_corpus(spec.replace(train=[spec.train[0], str(folder / "more"), extra]), cache)
     assert corpus.train.target_text[40:] == [*TARGET, *TARGET[:2]]
 
 
 def test_tokenizer_file_is_used(spec: DataSpec, tmp_path: Path, cache: Path) -> None:
     tokenizer = Tokenizer.fit(SOURCE + TARGET, 48)
     (tmp_path / "m.model").write_bytes(tokenizer.model_bytes)
-    corpus = load_corpus(replace(spec, vocab=None, tokenizer=str(tmp_path / "m.model")), cache)
+    corpus = load_corpus(spec.replace(vocab=None, tokenizer=str(tmp_path / "m.model")), cache)
     assert corpus.tokenizer == tokenizer != load_corpus(spec, cache).tokenizer
     other = Tokenizer.fit(SOURCE + TARGET, 46)
     (tmp_path / "m.model").write_bytes(other.model_bytes)
-    again = load_corpus(replace(spec, vocab=None, tokenizer=str(tmp_path / "m.model")), cache)
+    again = load_corpus(spec.replace(vocab=None, tokenizer=str(tmp_path / "m.model")), cache)
     assert again.tokenizer == other
 
 
@@ -161,7 +160,7 @@ def test_empty_line_of_an_annotator_is_refused(
             for name, line in (("src", "a b"), ("one", "a c"))]
     blank = str(write("text/test.two", ["a d", ""]))
     with refuses("empty-lines", "test: 1", "/test.two:2"):
-        load_corpus(replace(spec, task="correction",
+        load_corpus(spec.replace(task="correction",
                             test={"source": test[0], "target": [test[1], blank]}), cache)
 
 
@@ -170,14 +169,14 @@ def test_too_long_corrections_are_refused(
     write("text/test.en", ["a dog", "a " * 2001])
     write("text/test.de", ["ein Hund", "ein"])
     with refuses("line-too-long", "test.en:2:", key="data.test"):
-        load_corpus(replace(spec, task="correction"), cache)
+        load_corpus(spec.replace(task="correction"), cache)
 
 
 @pytest.mark.parametrize("vocab", [10**6 + 1, 10**9, 10**20])
 def test_huge_vocabulary_is_refused(
         spec: DataSpec, vocab: int) -> None:
     with refuses("bad-value", "vocab", vocab):
-        replace(spec, vocab=vocab)
+        spec.replace(vocab=vocab)
 
 
 @pytest.mark.parametrize(("changes", "error"), [
@@ -189,12 +188,12 @@ def test_huge_vocabulary_is_refused(
 def test_spec_that_does_not_fit_the_text_is_refused(spec: DataSpec, cache: Path, changes: dict,
                                              error: tuple) -> None:
     with refuses(*error):
-        load_corpus(replace(spec, **changes), cache)
+        load_corpus(spec.replace(**changes), cache)
 
 
 def test_relative_paths_use_the_base_folder(spec: DataSpec, cache: Path) -> None:
     text = Path(spec.train[0]).parent
-    relative = replace(spec, train="train", validation="val", test="test")
+    relative = spec.replace(train="train", validation="val", test="test")
     assert load_corpus(
         relative, cache, base=text).content_hash == load_corpus(spec, cache).content_hash
 
@@ -216,4 +215,4 @@ def test_tokenized_text_is_reported_unless_declared(write, spec, cache) -> None:
         write(f"text/val.{side}", [line.format(900 + i) for i in range(101)])
     [note] = load_corpus(spec, cache).notes
     assert note.startswith("warning: 101 of 101 validation") and "`tokenized: true`" in note
-    assert load_corpus(replace(spec, tokenized=True), cache).notes == ()
+    assert load_corpus(spec.replace(tokenized=True), cache).notes == ()

@@ -1,6 +1,5 @@
 """A teacher's translations as training text; the rest of the corpus is unchanged."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ def distilled(spec: DataSpec, write: Write) -> DataSpec:
     source = Path(f"{spec.train[0]}.en").read_text().splitlines()
     write("kd/train.en", source)
     write("kd/train.de", ["", *[TRANSLATION] * (len(source) - 1)])
-    return replace(spec, distilled=str(Path(spec.train[0]).parents[1] / "kd" / "train"))
+    return spec.replace(distilled=str(Path(spec.train[0]).parents[1] / "kd" / "train"))
 
 
 def test_distilled_replaces_the_training_text_only(spec: DataSpec, distilled: DataSpec,
@@ -37,7 +36,7 @@ def test_distilled_replaces_the_training_text_only(spec: DataSpec, distilled: Da
 
 def test_mix_distilled_has_both(spec: DataSpec, distilled: DataSpec, cache: Path) -> None:
     real = load_corpus(spec, cache)
-    corpus = load_corpus(replace(distilled, mix_distilled=True), cache)
+    corpus = load_corpus(distilled.replace(mix_distilled=True), cache)
     assert corpus.train.target_text == [TRANSLATION] * 39 + real.train.target_text
     assert corpus.counts["train"]["read"] == 80 and corpus.counts["train"]["pairs"] == 79
     assert corpus.content_hash != load_corpus(distilled, cache).content_hash
@@ -49,7 +48,7 @@ def test_translations_of_several_teachers_are_concatenated(
     words = [f"haus {i}" for i in range(40)]
     write("back/de-en.en", ["the house"] * 40)
     write("back/de-en.de", words)
-    both = replace(distilled,
+    both = distilled.replace(
                    distilled=(distilled.distilled[0],
                               str(Path(distilled.distilled[0]).parents[1] / "back/de-en")))
     corpus = load_corpus(both, cache)
@@ -58,13 +57,13 @@ def test_translations_of_several_teachers_are_concatenated(
     assert corpus.tokenizer == load_corpus(distilled, cache).tokenizer
     assert DataSpec.from_mapping(both.to_json()) == both
     real = Path(f"{distilled.train[0]}.de").read_text().splitlines()
-    limited = load_corpus(replace(both, max_pairs=10, mix_distilled=True), cache)
+    limited = load_corpus(both.replace(max_pairs=10, mix_distilled=True), cache)
     assert limited.train.target_text == [TRANSLATION] * 10 + words[:10] + real[:10]
     assert limited.counts["train"]["beyond_limit"] == 29 + 30 + 30
 
 
 def test_max_pairs_applies_to_translations(distilled: DataSpec, cache: Path) -> None:
-    assert load_corpus(replace(distilled, max_pairs=10), cache).train.source_text == [
+    assert load_corpus(distilled.replace(max_pairs=10), cache).train.source_text == [
         f"{SOURCE[i % len(SOURCE)]} {i}" for i in range(1, 11)]
 
 
@@ -80,7 +79,7 @@ def test_distilled_builtin_corpus_is_synthetic(tmp_path: Path, cache: Path) -> N
     real = load_corpus(spec, cache)
     (tmp_path / "kd.en").write_text("".join(f"{line}\n" for line in real.train.source_text))
     (tmp_path / "kd.de").write_text("ein Satz\n" * 50)
-    corpus = load_corpus(replace(spec, distilled="kd"), cache, base=tmp_path)
+    corpus = load_corpus(spec.replace(distilled="kd"), cache, base=tmp_path)
     assert corpus.is_synthetic and corpus.name == "grammar (distilled)"
     assert corpus.tokenizer == real.tokenizer
     assert corpus.train.target_text == ["ein Satz"] * 50
@@ -94,4 +93,4 @@ def test_distilled_builtin_corpus_is_synthetic(tmp_path: Path, cache: Path) -> N
 def test_invalid_distilled_data_are_refused(spec: DataSpec, cache: Path, changes: dict,
                                error: tuple[str, ...]) -> None:
     with refuses(*error):
-        load_corpus(replace(spec, **changes), cache)
+        load_corpus(spec.replace(**changes), cache)

@@ -1,7 +1,6 @@
 """Soft targets: aligned with their tokens, and only for their corpus."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from tests.errors import refuses
 def soft(spec: DataSpec, cache: Path, tmp_path: Path) -> DataSpec:
     """``spec`` with soft targets: 3/4 for the token itself, 1/4 for its position modulo 60."""
     corpus = load_corpus(spec, cache)
-    return replace(spec, soft_targets=str(written(corpus, tmp_path / "soft")))
+    return spec.replace(soft_targets=str(written(corpus, tmp_path / "soft")))
 
 
 def written(corpus: Corpus, file: Path, teacher: str = "abc") -> Path:
@@ -53,7 +52,7 @@ def test_batch_has_soft_targets_of_its_tokens(
 def test_corpus_hash_depends_on_the_teacher(spec: DataSpec, soft: DataSpec, cache: Path,
                                      tmp_path: Path) -> None:
     real = load_corpus(spec, cache)
-    other = replace(spec, soft_targets=str(written(real, tmp_path / "other", "xyz")))
+    other = spec.replace(soft_targets=str(written(real, tmp_path / "other", "xyz")))
     assert len({load_corpus(item, cache).content_hash for item in (spec, soft, other)}) == 3
     assert len({hash_text(item.with_absolute_paths()) for item in (spec, soft, other)}) == 3
     assert DataSpec.from_mapping(soft.to_json()) == soft
@@ -61,9 +60,9 @@ def test_corpus_hash_depends_on_the_teacher(spec: DataSpec, soft: DataSpec, cach
 
 def test_soft_targets_of_other_data_are_refused(soft: DataSpec, cache: Path, write: Write) -> None:
     with refuses("soft-targets-mismatch", key="data.soft_targets"):
-        load_corpus(replace(soft, vocab=50), cache)
+        load_corpus(soft.replace(vocab=50), cache)
     with refuses("soft-targets-mismatch"):
-        load_corpus(replace(soft, max_pairs=10), cache)
+        load_corpus(soft.replace(max_pairs=10), cache)
 
 
 def test_missing_or_truncated_soft_targets_are_refused(soft: DataSpec, cache: Path) -> None:

@@ -1,6 +1,5 @@
 """Training runs scored by their artifact: equal scores in float, and refusals."""
 
-from dataclasses import replace
 
 import pytest
 
@@ -25,7 +24,7 @@ def float32(corpus: Corpus, tmp_path_factory):
 def test_score_of_artifact_equals_score_of_model(corpus, float32, tmp_path, name):
     pytest.importorskip(name.partition("-")[0].replace("onnx", "onnxruntime"))
     how, own = float32
-    by_artifact = replace(how, decode_with=name)
+    by_artifact = how.replace(decode_with=name)
     result = train(tiny(width=32), corpus, by_artifact, tmp_path / "model",
                   open_artifact=artifact_decoder)
     assert (
@@ -44,7 +43,7 @@ def test_artifact_translates_for_the_score(corpus, float32, tmp_path, trained_fo
     called = []
     monkeypatch.setattr(scoring.ExportFormat, "package_versions",
                         lambda self: called.append(self.name))
-    check_decoder(replace(float32[0], decode_with="onnx-int8"), tiny(width=32).block)
+    check_decoder(float32[0].replace(decode_with="onnx-int8"), tiny(width=32).block)
     assert called == ["onnx"]
 
 

@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalesearch.config.model import schema_of
 from scalesearch.space import ConfigError
-from scalesearch.train.recipe import PRESETS, RECIPE_FIELDS, Recipe
+from scalesearch.train.recipe import PRESETS, Recipe
 
 
 @given(steps=st.integers(1, 10**6), lr=st.floats(0, 1), warmup=st.floats(0, 1e5),
        smoothing=st.floats(0, 0.99),
-       schedule=st.sampled_from(RECIPE_FIELDS.fields["schedule"].words),
+       schedule=st.sampled_from(schema_of(Recipe).fields["schedule"].words),
        patience=st.none() | st.integers(1, 9), bleu=st.booleans())
 def test_recipe_round_trip(
         steps, lr, warmup, smoothing, schedule, patience, bleu) -> None:

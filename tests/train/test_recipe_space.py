@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scalesearch.config.reader import ConfigReader
 from scalesearch.errors import UserError
-from scalesearch.space.binding.config_reader import ConfigReader
 from scalesearch.space.syntax.diagnostics import SourceText
 from scalesearch.space.syntax.yaml_reader import parse_yaml
-from scalesearch.train.recipe import RECIPE_SCHEMA, LearningRate, Recipe
+from scalesearch.train.recipe import LearningRate, Recipe
 from scalesearch.train.recipe_space import (
     build_recipe_space,
     default_value,
@@ -28,7 +28,7 @@ PARAMETERS = {"lr.base": "1e-3..8e-3 log", "dropout": "0 | 0.1 | 0.3",
 
 def space_of(text):
     """The space of a recipe file, and the reader that read it."""
-    reader = ConfigReader(RECIPE_SCHEMA)
+    reader = ConfigReader(Recipe)
     table, problems = parse_yaml(SourceText("r.yaml", text))
     reader.problems += problems
     closed, leaves = extract_parameters(table, reader)
@@ -83,7 +83,7 @@ def test_params_and_recipe_round_trip(keys, seed):
 def test_group_parameters_in_short_and_long_form():
     space, _ = space_of("steps: 9\nlr: 1e-3 | 2e-3")
     assert space.distribution_texts == {
-        "lr.base": "0.001 | 0.002"} and space.base_recipe.lr == LearningRate(1e-3)
+        "lr.base": "0.001 | 0.002"} and space.base_recipe.lr == LearningRate(base=1e-3)
     space, _ = space_of("steps: 9\nlr: {base: 1e-3..4e-3 log, rule: none | mup, reference_sizes: "
                         "{width: 128}}")
     recipe_json = space.build_recipe({"lr.base": 2e-3, "lr.rule": "mup"})
@@ -96,9 +96,9 @@ def test_group_parameters_in_short_and_long_form():
 
 def test_recipe_outside_the_space_has_no_params():
     space, _ = space_of("steps: 9\nlr: 1e-3..8e-3 log\ndropout: 0 | 0.1")
-    assert space.params_of_recipe(Recipe(steps=9, lr=LearningRate(2e-3),
+    assert space.params_of_recipe(Recipe(steps=9, lr=LearningRate(base=2e-3),
                                          dropout=0.1).to_json()) is not None
-    assert space.params_of_recipe(Recipe(steps=9, lr=LearningRate(2e-2),
+    assert space.params_of_recipe(Recipe(steps=9, lr=LearningRate(base=2e-2),
                                          dropout=0.1).to_json()) is None
     assert space.params_of_recipe({}) is None
 

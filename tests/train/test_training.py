@@ -54,7 +54,7 @@ def test_too_long_sentence_fails_before_the_first_update(
 @pytest.mark.parametrize("model", ["encoder-decoder", "decoder-only"])
 def test_positions_suffice_for_retokenized_and_padded_text(corpus, out, model) -> None:
     """BPE-dropout can lengthen a side up to the limit of the data."""
-    short = replace(corpus, spec=replace(corpus.spec, max_length=60))
+    short = replace(corpus, spec=corpus.spec.replace(max_length=60))
     whole = tiny(model=model, embedding__positions="learned", embedding__max_length=40)
     text = short.train.texts
     if model == "encoder-decoder":
@@ -184,7 +184,7 @@ def test_complete_result_is_reused_only_with_equal_settings(
     with refuses("other-training", "seed was 1 and is now 2"):
         train(tiny(), corpus, recipe(), out, seed=2)
     with refuses("other-training", "tokenized was False and is now True"):
-        train(tiny(), replace(corpus, spec=replace(corpus.spec, tokenized=True)), recipe(), out)
+        train(tiny(), replace(corpus, spec=corpus.spec.replace(tokenized=True)), recipe(), out)
     assert train(tiny(), corpus, recipe(lr=1e-3), out, resume=False).recipe["lr"]["base"] == 1e-3
 
 
@@ -316,8 +316,8 @@ def test_subword_dropout_retokenizes_every_epoch(
 @pytest.mark.parametrize("changes", [{"soft_targets": "soft"}, {"vocab_type": "unigram"}])
 def test_subword_dropout_refuses_fixed_tokens(corpus, changes) -> None:
     with refuses("fixed-tokens", key="recipe.subword_dropout"):
-        check_compatible(replace(corpus.spec, **changes), recipe(subword_dropout=0.1))
-    check_compatible(replace(corpus.spec, **changes), recipe())
+        check_compatible(corpus.spec.replace(**changes), recipe(subword_dropout=0.1))
+    check_compatible(corpus.spec.replace(**changes), recipe())
 
 
 def test_unfinished_folder_is_not_a_checkpoint(corpus, out) -> None:

@@ -94,8 +94,8 @@ def print_front(results: Results, console: Console) -> None:
 
 def print_trial(results: Results, number: int, console: Console) -> None:
     """Print all information about one trial."""
+    from scalesearch.files import flatten
     from scalesearch.report.labels import describe_costs
-    from scalesearch.space.binding.config_reader import flatten
 
     trial = get_trial(results, number)
     record = results.study.record(trial) or {}

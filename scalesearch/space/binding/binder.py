@@ -75,12 +75,11 @@ class Binder:
 
     Attributes:
         extra_keys: legal keys at the top level in addition to the schema's.
-        suggests_other_groups: whether help for an unknown key may suggest a key of another group.
         is_complete: False if part of the file could not be read; missing keys are not reported.
     """
 
     extra_keys: tuple[str, ...] = ()
-    suggests_other_groups = is_complete = True
+    is_complete = True
 
     def __init__(self, index: SchemaIndex) -> None:
         self.index = index
@@ -201,7 +200,7 @@ class Binder:
         """Report a key that does not exist in ``group``."""
         legal = [*group.fields, *group.variants, *(() if path else self.extra_keys)]
         where = f" in `{path}`" if path else ""
-        help = (suggest_key(name.text, group, path, legal, self.index, self.suggests_other_groups)
+        help = (suggest_key(name.text, group, path, legal, self.index)
                 # a suggestion takes milliseconds and would not be shown
                 if len(self.problems) <= MAX_PROBLEMS_SHOWN else None)
         self.report_problem(name.position, f"unknown key `{name.text}`{where}", help,

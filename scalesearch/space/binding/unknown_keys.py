@@ -11,7 +11,7 @@ MIN_SIMILARITY = 0.66  # ratio of difflib that a suggested key of another group 
 
 
 def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], index: SchemaIndex,
-                suggests_other_groups: bool) -> str:
+                suggests_other_groups: bool = True) -> str:
     """A help line for the unknown key ``name`` of the group at ``path``.
 
     Args:

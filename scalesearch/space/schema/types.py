@@ -1,15 +1,10 @@
 """Types of a schema: the keys of a file and their legal values."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
-
-from scalesearch.space.syntax.nodes import Node
 
 FIELD_TYPES = ("size", "number", "word", "flag", "schedule", "list", "text", "node")
-# arguments: the node, the problem, a help line
-ReportNodeError = Callable[[Node, str, str | None], None]
 
 
 @dataclass(frozen=True)
@@ -35,8 +30,7 @@ class SchemaField:
     Args:
         type: ``size`` (whole number >= low, by default >= 1), ``number`` (float), ``word``,
             ``flag`` (yes/no), ``schedule``, ``list`` (of words, or of whole numbers without
-            ``words``), ``text``, or ``node`` (a value that ``read`` creates; for study, recipe and
-            data files).
+            ``words``), ``text``, or ``node`` (any value; for study, recipe and data files).
         default: a text in the language (``= 4 * width``); ``None``: the key is required.
         low, high: bounds of a ``size`` or ``number``, inclusive.
         allowed_sizes: the only legal values of a ``size``, if not empty.
@@ -70,7 +64,6 @@ class SchemaField:
     synonyms: tuple[str, ...] = ()
     deprecated: tuple[str, ...] = ()
     deprecated_words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    read: Callable[[Node, ReportNodeError], Any] = lambda node, report_error: node
     expected: str = ""
     allows_nested: bool = False
     items: "SchemaGroup | None" = None
@@ -113,8 +106,6 @@ class SchemaGroup:
         unsupported: keys and variants that do not exist here, with the alternative.
         argument_order: the keys in the order of a call's arguments, if it differs from ``fields``.
         open_key: if this key is set, other keys of any name are its arguments.
-        check: yields (key, problem, help) of values that cannot be combined.
-        make: called with the values that are set, by key, to create the result.
     """
 
     fields: Mapping[str, "SchemaField | SchemaGroup"] = field(
@@ -133,8 +124,6 @@ class SchemaGroup:
     open_key: str | None = None
     unsupported: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     argument_order: tuple[str, ...] = ()
-    check: Callable[[Mapping[str, Any]], Iterable[tuple[str, str, str | None]]] = lambda values: ()
-    make: Callable[..., Any] = dict
 
     def current_name(self, key: str) -> str:
         """The present name of ``key``, which may be a deprecated one."""

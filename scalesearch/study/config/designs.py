@@ -22,9 +22,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any
 
+from scalesearch.config.model import schema_of
+from scalesearch.config.reader import ConfigReader, is_none
 from scalesearch.errors import UserError
 from scalesearch.space import Space
-from scalesearch.space.binding.config_reader import ConfigReader, is_none
 from scalesearch.space.syntax.diagnostics import SourcePosition
 from scalesearch.space.syntax.nodes import MappingNode, Node, SequenceNode
 from scalesearch.study.config.fixed_architectures import (
@@ -36,8 +37,8 @@ from scalesearch.study.config.fixed_architectures import (
     FixedArchitecture,
 )
 from scalesearch.study.config.scaling_rules import RULE_EXAMPLE, read_steps
-from scalesearch.study.config.sections import ARCHITECTURE_SCHEMA, ReferenceSpec
-from scalesearch.study.config.spec import StudySpec
+from scalesearch.study.config.sections import ArchitectureSpec, ReferenceSpec
+from scalesearch.study.config.spec import StudyFile
 from scalesearch.study.config.values import node_text
 
 KEYS_BY_STUDY_TYPE = {"base": (GRID, ABLATION, SCALING), "architectures": (GRID,), "changes": (ABLATION,),
@@ -78,7 +79,7 @@ def space_key(study_type: str, positions: Mapping[str, SourcePosition]) -> str:
         study_type in REQUIRED_KEYS and "space" not in positions) else "space"
 
 
-def read_architectures(spec: StudySpec, space: Space | None, open_space: OpenSpace,
+def read_architectures(spec: StudyFile, space: Space | None, open_space: OpenSpace,
                        reader: ConfigReader) -> ArchitectureSet | None:
     """Rows of a study; None where it searches, or where they are wrong.
 
@@ -125,15 +126,21 @@ class _ArchitectureSetReader:
             keys = {key.text for key, _ in item} if isinstance(item, MappingNode) else set()
             if not isinstance(item, MappingNode) or not keys:
                 self.report_problem(item, "a change is a mapping", CHANGE_EXAMPLE)
-            elif not keys <= set(ARCHITECTURE_SCHEMA.fields):
+            elif not keys <= set(schema_of(ArchitectureSpec).fields):
                 answers = {key.text: node_text(value) for key, value in item}
                 self._add(item.display_position,
                           ", ".join(f"{key}: {value}" for key, value in answers.items()), [answers])
-            elif (row := self.reader.read_group(ARCHITECTURE_SCHEMA, item, "changes")) is not None:
+            elif (row := self._read_row(item)) is not None:
                 self._explicit(row, item.display_position)
         if changes is not None and not (isinstance(changes, SequenceNode) and changes.items):
             self.report_problem(changes, "changes are a list", CHANGE_EXAMPLE)
         return self._finish(ABLATION, "changes")
+
+    def _read_row(self, node: Node) -> ArchitectureSpec | None:
+        reader = ConfigReader(ArchitectureSpec, "changes")
+        row: ArchitectureSpec | None = reader.read(node)
+        self.reader.problems += reader.problems
+        return row
 
     def read_scaling(self, node: Node | None, held_out: str) -> ArchitectureSet | None:
         """The base, and each step of each rule."""

@@ -1,7 +1,7 @@
 """Corpora of a study: its text in one vocabulary, or in every vocabulary of the search space."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -39,7 +39,7 @@ class Corpora:
         corpus = self.by_vocab.get(None)
         if corpus is not None:
             return msgspec.convert(corpus.to_json(), DataFacts)
-        spec = replace(self.first.spec, vocab=None)
+        spec = self.first.spec.replace(vocab=None)
         hashes = {str(size): corpus.content_hash for size, corpus in self.by_vocab.items()}
         return DataFacts(self.first.name, hash_text(spec.with_absolute_paths(Path.cwd())),
                          self.first.is_synthetic, spec.to_json(), corpora=hashes)

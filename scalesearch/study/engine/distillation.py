@@ -12,7 +12,7 @@ an interruption, and are not repeated. Only the process that owns the study star
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -113,7 +113,7 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
     if teacher is None:
         return None
     if not teacher.folders:
-        space = reference_space(ReferenceSpec("teacher", teacher.file, teacher.set), spec)
+        space = reference_space(ReferenceSpec(name="teacher", file=teacher.file, set=teacher.set), spec)
         return Teacher(teacher, (space.single_architecture("teacher: it"),),
                        teacher.recipe or spec.recipe)
     try:
@@ -176,8 +176,8 @@ def distilled_data(spec: StudySpec) -> DataSpec:
     folder = spec.out / TEACHER_FOLDER
     soft_targets = (str(folder / SOFT_TARGETS_FOLDER / DISTILLED_PREFIX) if spec.teacher.top_k
                     else None)
-    return replace(spec.data, distilled=str(folder / TRANSLATIONS_FOLDER / DISTILLED_PREFIX),
-                   mix_distilled=spec.teacher.mix, soft_targets=soft_targets)
+    return spec.data.replace(distilled=str(folder / TRANSLATIONS_FOLDER / DISTILLED_PREFIX),
+                             mix_distilled=spec.teacher.mix, soft_targets=soft_targets)
 
 
 def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
@@ -206,7 +206,7 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
     translations = _complete_job(place / TRANSLATIONS_FOLDER, job,
                          "the teacher translates the training text", spec.attempts, runner, console)
     if teacher.spec.top_k:
-        pairs = replace(distilled_data(spec), soft_targets=None).with_absolute_paths().to_json()
+        pairs = distilled_data(spec).replace(soft_targets=None).with_absolute_paths().to_json()
         job = {**distill_job, "data": pairs, "cache": str(default_cache()),
                "top_k": teacher.spec.top_k}
         _complete_job(place / SOFT_TARGETS_FOLDER, job, "the teacher computes soft targets",

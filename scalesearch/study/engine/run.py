@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 
 from rich.console import Console
@@ -72,7 +71,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         if teacher is not None:
             report(f"Teacher: {teacher.describe()}")
             teacher_facts = run_teacher(teacher, spec, runner, console)
-            corpora = setup.load_data(replace(spec, data=distilled_data(spec)), report)
+            corpora = setup.load_data(spec.replace(data=distilled_data(spec)), report)
             report(describe_teacher_facts(teacher_facts))
             plan = setup.plan_with_teacher(plan, corpora.first, teacher_facts)
             setup.check_same_translations(study, corpora.first.content_hash)

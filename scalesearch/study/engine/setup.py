@@ -155,7 +155,7 @@ def drop_infeasible_architectures(spec: StudySpec, evaluator: Evaluator) -> Stud
         return spec
     feasible = spec.architectures.filter_by_limits(
         lambda architecture: evaluator.evaluate_architecture(architecture).reason)
-    return replace(spec, architectures=feasible)
+    return spec.replace(architectures=feasible)
 
 
 def fixed_architectures(spec: StudySpec) -> tuple[FixedArchitecture, ...]:
@@ -223,7 +223,7 @@ def with_original_name(spec: StudySpec, resume: bool) -> StudySpec:
     if not resume:
         raise UserError(f"{spec.out}: a study is here already. Continue with --resume, or choose "
                         "another folder with --out", code="study-exists")
-    return replace(spec, name=study.read_meta().meta.name)
+    return spec.replace(name=study.read_meta().meta.name)
 
 
 def open_study(setup: PreparedStudy) -> StudyDir:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from scalesearch.config.model import schema_of
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, try_read_json
 from scalesearch.report.fairness import AuditRun, Fairness, RecipeOption, assess_fairness
@@ -24,7 +25,7 @@ from scalesearch.study.results.results import Results
 from scalesearch.study.trials.record import JobFile
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Trial
-from scalesearch.train.recipe import BUDGET_KEYS, RECIPE_SCHEMA, STEPS_OR_SHARE_UNIT, Recipe
+from scalesearch.train.recipe import BUDGET_KEYS, STEPS_OR_SHARE_UNIT, Recipe
 from scalesearch.train.result import RESULT_FILE, Result
 
 AUDIT_FOLDER = "audit"
@@ -185,7 +186,7 @@ class AuditPlan:
 def shorten_recipe(recipe: Mapping[str, Any], share: float) -> dict[str, Any]:
     """Multiply the budget of a recipe, and all other numbers of updates, by ``share``."""
     shortened = dict(recipe)
-    for key, field in RECIPE_SCHEMA.fields.items():
+    for key, field in schema_of(Recipe).fields.items():
         value = recipe.get(key)
         if key in BUDGET_KEYS and isinstance(value, int | float):
             shortened[key] = (max(1, round(value * share)) if isinstance(value, int)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -53,7 +52,7 @@ def write_soft_targets(teachers: Sequence[Path], data: DataSpec, out: Path, top_
     if data.file_format == "text":
         raise UserError(f"data: task: {data.task} has no pairs", key="data.task", code="no-pairs",
                         help="soft targets are for tasks that translate or correct")
-    data = replace(data, soft_targets=None)
+    data = data.replace(soft_targets=None)
     teacher = read_ensemble(teachers)
     hardware = Hardware.from_recipe(Recipe(steps=1))
     if not data.vocab and not data.tokenizer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -130,7 +130,7 @@ def _evaluation_times(engine: Engine, corpus: Corpus, recipe: Recipe, seconds: f
             return Effort()
         start = read_time()
         # the time of COMET, another model, is not predicted
-        options = replace(corpus.spec, comet=None)
+        options = corpus.spec.replace(comet=None)
         task.score(list(split.texts.target), split.texts, options)
         max_tokens = DECODE_BATCH_TOKENS * 2 // (beam + 1)
         metric_time = read_time() - start

@@ -31,7 +31,7 @@ def test_a_shipped_study_is_whole(name, tmp_path, monkeypatch):
     assert len(fixed_architectures(spec)) == len(
         spec.architectures.architectures if spec.architectures else spec.references)
     if spec.teacher and not spec.teacher.folders:
-        assert reference_space(ReferenceSpec("teacher", spec.teacher.file, spec.teacher.set),
+        assert reference_space(ReferenceSpec(name="teacher", file=spec.teacher.file, set=spec.teacher.set),
                                spec).single_architecture()
 
 

@@ -47,11 +47,11 @@ def teacher_of(folder, text):
 
 
 def test_folder_and_architecture_are_read(tmp_path):
-    assert teacher_of(tmp_path, "runs/big") == TeacherSpec(("runs/big",))
-    assert teacher_of(tmp_path, "[ runs/a, runs/b ]") == TeacherSpec(("runs/a", "runs/b"))
+    assert teacher_of(tmp_path, "runs/big") == TeacherSpec(folder=("runs/big",))
+    assert teacher_of(tmp_path, "[ runs/a, runs/b ]") == TeacherSpec(folder=("runs/a", "runs/b"))
     assert teacher_of(
         tmp_path, "{ folder: runs/big, beam: 3, length_penalty: 0.6, mix: yes }"
-    ) == TeacherSpec(("runs/big",), beam=3, length_penalty=0.6, mix=True)
+    ) == TeacherSpec(folder=("runs/big",), beam=3, length_penalty=0.6, mix=True)
     new = teacher_of(tmp_path,
                      "{ file: transformer, set: { encoder.depth: 3 }, recipe: quick, seed: 4 }")
     assert (new.folders, new.file, new.set, new.recipe.name, new.seed, new.beam) == (
@@ -68,13 +68,13 @@ def test_teacher_can_be_none_and_has_settings(tmp_path):
     assert read_study(file, ("teacher=none",)).teacher is None
     several = write(tmp_path, f"{SPACE}{REST}teacher: [ runs/a, runs/b ]\n")
     assert read_study(several, ("teacher.mix=yes",)).teacher == TeacherSpec(
-        ("runs/a", "runs/b"), mix=True)
+        folder=("runs/a", "runs/b"), mix=True)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [("{ fodler: runs/big }", "did you mean `folder`?"),
-     ("{ folder: runs/big, seed: 2 }", "a finished training, which has its own " "seed"),
+     ("{ folder: runs/big, seed: 2 }", "a finished training run, which has its own seed"),
      ("{ beam: 4 }", "neither a folder " "nor " "an architecture"),
      ("{ file: transformer, mix: " "perhaps }",
       "teacher.mix: expected `yes` or `no`, found `perhaps`"),
@@ -93,7 +93,7 @@ def test_invalid_teacher_is_reported_with_position(tmp_path, text, message):
 def test_distilled_data_with_teacher_are_refused(tmp_path):
     text = f"{SPACE}{REST}teacher: runs/big\n".replace(
         "vocab: 400", "vocab: 400, distilled: kd/train")
-    assert "a teacher's words already" in problems(tmp_path, text)
+    assert "already the output of a teacher" in problems(tmp_path, text)
 
 
 def test_dry_run_refuses_open_architecture(tmp_path):

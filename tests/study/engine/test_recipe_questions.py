@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.cli.main import main
+from scalesearch.config.reader import ConfigReader
 from scalesearch.cost import find_protocol
 from scalesearch.pareto.objective import Objective
 from scalesearch.report.table import trials_frame
-from scalesearch.space.binding.config_reader import ConfigReader
 from scalesearch.space.syntax.diagnostics import SourceText
 from scalesearch.space.syntax.yaml_reader import parse_yaml
 from scalesearch.study.executors.local import InProcessRunner
@@ -26,7 +26,7 @@ from scalesearch.study.results.results import load_results, make_results
 from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
-from scalesearch.train.recipe import RECIPE_SCHEMA
+from scalesearch.train.recipe import Recipe
 from scalesearch.train.recipe_space import build_recipe_space, extract_parameters, override_keys
 from tests.study.fakes import (
     META,
@@ -45,7 +45,7 @@ QUESTIONS = "steps: 5\nlr: 1e-3 | 2e-3 | 4e-3\ndropout: 0..0.3 step 0.1\n"
 
 def asking():
     """A plan whose recipe has two open parameters."""
-    reader = ConfigReader(RECIPE_SCHEMA)
+    reader = ConfigReader(Recipe)
     closed, leaves = extract_parameters(parse_yaml(SourceText("r.yaml", QUESTIONS))[0], reader)
     space = build_recipe_space(reader.read(closed), leaves)
     evaluator = Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(),), space)

@@ -16,8 +16,8 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
 from tests.study.fakes import architecture_of, make_driver, make_plan
 
-NEVER = StopSpec(1e-9)
-SOON = StopSpec(1e9)
+NEVER = StopSpec(gain=1e-9)
+SOON = StopSpec(gain=1e9)
 
 
 def run(folder, stop, trials=12, **changes):
@@ -72,7 +72,7 @@ def test_replicates_do_not_resume_a_stopped_search(tmp_path):
     n_complete = complete(tmp_path)
     trials = StudyDir(tmp_path).load().trials
     assert trials.replicates()
-    for stop in (SOON, StopSpec(1e10)):
+    for stop in (SOON, StopSpec(gain=1e10)):
         driver = make_driver(tmp_path, make_plan(12, stop=stop, **plan), kind="bayes")
         assert driver.run().startswith("stopped") and complete(tmp_path) == n_complete
     assert all(trial.origin != Origin.SAMPLER
@@ -114,7 +114,7 @@ def test_time_horizon_is_converted_to_runs(tmp_path, within, slots, ahead):
             horizons.append(n_runs)
             return HypervolumeForecast(n_runs, 0.5, 0.4, 0.6)
 
-    assert not EarlyStopping(study, StopSpec(0.2, within), Sampler(), slots).reason([])
-    assert EarlyStopping(study, StopSpec(0.6, within), Sampler(), slots).reason([])
+    assert not EarlyStopping(study, StopSpec(gain=0.2, horizon=within), Sampler(), slots).reason([])
+    assert EarlyStopping(study, StopSpec(gain=0.6, horizon=within), Sampler(), slots).reason([])
     assert horizons == [ahead, ahead]
     assert json.loads((tmp_path / GAIN_FILE).read_text())["full_runs"] == ahead

@@ -118,7 +118,7 @@ def test_loss_per_character_does_not_depend_on_the_vocabulary(
         corpus, tmp_path) -> None:
     characters = sum(len(line) + 1 for line in corpus.validation.target_text)
     for vocab in (60, 100):
-        other = load_corpus(replace(corpus.spec, vocab=vocab), tmp_path)
+        other = load_corpus(corpus.spec.replace(vocab=vocab), tmp_path)
         tokens = len(other.validation.target_ids.flat) + len(other.validation)
         assert tokens_per_character(other, "validation") * characters == pytest.approx(tokens)
         again = other.tokenizer.decode(other.validation.target_ids)
@@ -127,7 +127,7 @@ def test_loss_per_character_does_not_depend_on_the_vocabulary(
 
 
 def test_truncated_sentences_count_remaining_characters(corpus, tmp_path) -> None:
-    cut = load_corpus(replace(corpus.spec, max_length=4), tmp_path)
+    cut = load_corpus(corpus.spec.replace(max_length=4), tmp_path)
     assert cut.counts["validation"]["cut"]
     left = sum(len(line) + 1 for line in cut.tokenizer.decode(cut.validation.target_ids))
     tokens = len(cut.validation.target_ids.flat) + len(cut.validation)

@@ -1,6 +1,5 @@
 """Updates do not depend on how batches are split and grouped."""
 
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,7 +111,7 @@ def test_rdrop_reduces_the_divergence_of_passes(corpus) -> None:
     separate = []
     for rdrop in (0.0, 50.0):
         subject = Engine(build_initial_model(tiny(width=16).block, corpus.tokenizer.vocab_size, how,
-                                             1).train(), replace(how, rdrop=rdrop),
+                                             1).train(), how.replace(rdrop=rdrop),
                          Hardware.from_recipe(how))
         for _ in range(25):
             subject.update([make_batch(corpus.train, np.arange(30))], 1e-2)
@@ -125,7 +124,7 @@ def divergence(subject: Engine, batch) -> float:
     losses = []
     for rdrop in (1.0, 2.0):
         torch.manual_seed(0)
-        subject.recipe = replace(subject.recipe, rdrop=rdrop)
+        subject.recipe = subject.recipe.replace(rdrop=rdrop)
         losses.append(subject.loss_sum(batch, 0.0).item())
     return losses[1] - losses[0]
 

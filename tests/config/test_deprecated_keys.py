@@ -1,32 +1,28 @@
 """Deprecated keys and values, which are read as the present ones with a warning."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
+from scalesearch.config.model import Config, Size, schema_of, setting, words
+from scalesearch.config.reader import apply_override, read_config
 from scalesearch.space import ConfigError, Space
-from scalesearch.space.binding.config_reader import apply_override, read_constants
-from scalesearch.space.schema.settings import schema_of, setting
 from scalesearch.space.syntax.diagnostics import SourceText
 from scalesearch.space.syntax.yaml_reader import parse_yaml
 
 
-@dataclass(frozen=True)
-class Stopping:
+class Stopping(Config):
     """When a run stops."""
 
-    horizon: int = setting(5, "epochs", low=1, deprecated=("within",))
+    horizon: Size = setting(5, "epochs", deprecated=("within",))
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Config):
     """Settings with a renamed key, a renamed group and a renamed value."""
 
-    sampler: str = setting("tpe", "the sampler", words=("tpe", "random"), deprecated=("strategy",),
-                           deprecated_words={"chance": "random"})
-    stopping: Stopping = setting(Stopping(), "early stopping", group_schema=schema_of(Stopping),
-                                 deprecated=("stop",))
+    sampler: Annotated[str, words("tpe", "random", deprecated={"chance": "random"})] = setting(
+        "tpe", "the sampler", deprecated=("strategy",))
+    stopping: Stopping = setting(Stopping(), "early stopping", deprecated=("stop",))
 
 
 def read(text: str, *overrides: str) -> Any:
@@ -34,19 +30,19 @@ def read(text: str, *overrides: str) -> Any:
     assert not problems
     for override in overrides:
         document = apply_override(document, schema_of(Settings), override)
-    return read_constants(schema_of(Settings), document)
+    return read_config(Settings, document)
 
 
 @pytest.mark.parametrize(("text", "expected", "warnings"), [
-    ("sampler: random", Settings("random"), []),
-    ("strategy: random", Settings("random"),
+    ("sampler: random", Settings(sampler="random"), []),
+    ("strategy: random", Settings(sampler="random"),
      ["s.yaml:1:1: warning: the key `strategy` is now `sampler`"]),
-    ("sampler: chance", Settings("random"),
+    ("sampler: chance", Settings(sampler="random"),
      ["s.yaml:1:10: warning: sampler: `chance` is now `random`"]),
-    ("sampler: tpe\nstop: {within: 3}", Settings(stopping=Stopping(3)),
+    ("sampler: tpe\nstop: {within: 3}", Settings(stopping=Stopping(horizon=3)),
      ["s.yaml:2:1: warning: the key `stop` is now `stopping`",
       "s.yaml:2:8: warning: the key `within` is now `horizon`"]),
-    ("stop.within: 4", Settings(stopping=Stopping(4)),
+    ("stop.within: 4", Settings(stopping=Stopping(horizon=4)),
      ["s.yaml:1:1: warning: the key `stop` is now `stopping`",
       "s.yaml:1:6: warning: the key `within` is now `horizon`"]),
 ])
@@ -59,10 +55,10 @@ def test_deprecated_keys_and_values_are_read_as_the_present_ones(
 
 def test_override_by_deprecated_key_replaces_the_present_one(
         capsys: pytest.CaptureFixture[str]) -> None:
-    assert read("sampler: tpe", "strategy=random") == Settings("random")
+    assert read("sampler: tpe", "strategy=random") == Settings(sampler="random")
     warning = "--set strategy=random: warning: the key `strategy` is now `sampler`"
     assert capsys.readouterr().err.splitlines() == [warning]
-    assert read("stopping: {horizon: 2}", "stop.within=9") == Settings(stopping=Stopping(9))
+    assert read("stopping: {horizon: 2}", "stop.within=9") == Settings(stopping=Stopping(horizon=9))
 
 
 @pytest.mark.parametrize(("text", "position"), [
