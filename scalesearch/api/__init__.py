@@ -1,1 +1,1 @@
-"""What ``import scalesearch`` offers to Python. May import all but the command line."""
+"""Python API of ``import scalesearch``; it may import everything except the command line."""

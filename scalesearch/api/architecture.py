@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scalesearch.nn import Seq2SeqModel
 
 MIN_VOCAB_SIZE = 5  # the four that every vocabulary starts with, and one
-# what a protocol may have anew
+# settings of a protocol that can be changed
 PROTOCOL_OVERRIDES = ("source", "target", "vocab", "artifact", "latency")
 
 
@@ -40,7 +40,7 @@ class Architecture(assembly.ModelSpec):
                 protocol's.
 
         Raises:
-            UserError: there is no such protocol, or a length below 1.
+            UserError: the protocol is unknown, or a length is below 1.
         """
         return as_subclass(Costs,
                            evaluate_cost(self.block,
@@ -70,7 +70,7 @@ class Architecture(assembly.ModelSpec):
                  if vocab is None else vocab)
         try:
             torch.empty(0, device=device)
-        except (RuntimeError, AssertionError) as error:  # as torch says that it has no such device
+        except (RuntimeError, AssertionError) as error:  # raised by torch for an unknown device
             raise UserError(f"device {str(device)!r}: {str(error).splitlines()[0]}",
                             code="no-device") from None
         return build_model(self.block, vocab=words, init=init, seed=seed, device=device)
@@ -80,7 +80,7 @@ class Architecture(assembly.ModelSpec):
 
 
 class Costs(Displayable, CostBreakdown):
-    """What an architecture costs: ``costs["params.total"]`` is an exact int, ``costs.values`` has all by name."""
+    """Exact costs of an architecture, such as ``costs["params.total"]``; ``costs.values`` has all."""
 
     def to_dict(self) -> dict[str, Any]:
         """Costs by quantity and section, with the protocol and its conventions, as JSON values."""
@@ -95,7 +95,7 @@ class Costs(Displayable, CostBreakdown):
 
 def resolve_protocol(settings: Mapping[str, Any], protocol: str | Protocol | None = None,
                    overrides: Mapping[str, int | str] | None = None) -> Protocol:
-    """The protocol of a space's ``settings``, or another by name; with some ``LENGTHS`` given anew.
+    """Return the protocol of a space's ``settings``, or another one by name, with changed lengths.
 
     Raises:
         UserError: no such protocol or length.

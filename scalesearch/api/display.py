@@ -99,4 +99,4 @@ def frame_to_table(cells: Any, **options: Any) -> Table:
 
 def as_subclass(subclass: type[T], value: Any, **extra_fields: Any) -> T:
     """``value``, a dataclass, as its subclass ``subclass`` that shows itself."""
-    return subclass(**{one.name: getattr(value, one.name) for one in fields(value)} | extra_fields)
+    return subclass(**{field.name: getattr(value, field.name) for field in fields(value)} | extra_fields)

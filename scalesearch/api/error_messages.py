@@ -15,7 +15,7 @@ T = TypeVar("T")
 # A command stays as it is; an option may be what an error is of, or have its value behind it.
 OPTION_PATTERN = re.compile(r"`(?!--)[^`]*`|--set: |--set (?=[\w{])|"
                     r"--(?P<name>[a-z][a-z-]*)(?P<place>: )?(?P<value>[ =](?=['\"\d]))?")
-# what was given, with a mark below its place
+# what was replace_quoted, with a mark below its place
 QUOTED_OPTION_PATTERN = re.compile(r"^( *)(--([a-z-]+) )(.*\n)( *)(?=\^)", re.M)
 OPTION_TO_ARGUMENT = {"resume": "resume=True", "quantize": "quantize", "for": "each"}
 
@@ -46,16 +46,18 @@ def options_to_arguments(text: str, renamed: dict[str, str]) -> str:
         >>> translate("choose another folder with --out, or --resume; try `scalesearch cost --sweep`", {})
         'choose another folder with out=, or resume=True; try `scalesearch cost --sweep`'
     """
-    def argument(found: re.Match[str]) -> str:
-        name = found["name"]
+    def argument(match: re.Match[str]) -> str:
+        name = match["name"]
         if name is None:
-            return "" if found[0].startswith("--") else found[0]
-        known = (OPTION_TO_ARGUMENT | renamed).get(name, name.replace("-", "_"))
-        return f"{known}: " if found["place"] else known if "=" in known else f"{known}="
+            return "" if match[0].startswith("--") else match[0]
+        argument_name = (OPTION_TO_ARGUMENT | renamed).get(name, name.replace("-", "_"))
+        if match["place"]:
+            return f"{argument_name}: "
+        return argument_name if "=" in argument_name else f"{argument_name}="
 
-    def given(found: re.Match[str]) -> str:
-        indent, option, name, text, blanks = found.groups()
+    def replace_quoted(match: re.Match[str]) -> str:
+        indent, option, name, text, blanks = match.groups()
         word = "" if name == "set" else f"{renamed.get(name, name)}="
         return f"{indent}{word}{text}{blanks[len(option) - len(word) :]}"
 
-    return OPTION_PATTERN.sub(argument, QUOTED_OPTION_PATTERN.sub(given, text))
+    return OPTION_PATTERN.sub(argument, QUOTED_OPTION_PATTERN.sub(replace_quoted, text))

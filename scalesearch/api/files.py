@@ -22,7 +22,7 @@ ConfigSource = str | Path | Mapping[str, Any]  # a file, a name, or keys
 
 @dataclass
 class ConfigSection:
-    """What a file says under a name, or as a whole.
+    """Content of a file, or of one of its keys.
 
     Attributes:
         node: its value.
@@ -35,7 +35,7 @@ class ConfigSection:
     positions: dict[str, SourcePosition] = field(default_factory=dict)
 
     def parse(self, model: type[Config], settings: Sequence[str] = ()) -> Any:
-        """What ``model`` makes of it, changed by settings such as ``recipe.lr=1e-3``.
+        """Read it as ``model``, with changed settings such as ``recipe.lr=1e-3``.
 
         Raises UserError.
         """
@@ -71,10 +71,10 @@ class ConfigSection:
 
 
 def read_section(file: Path, name: str, hint: str) -> ConfigSection:
-    """What ``file`` says, beneath ``name:`` if it has that.
+    """Read a file, or its key ``name`` if it has this key.
 
     Raises:
-        UserError: missing, not text, not YAML (with its place) or empty; ``hint`` says what could
+        UserError: missing, not text, not YAML (with its place) or empty; ``hint`` describes what could
             be given.
     """
     from scalesearch.space.syntax.diagnostics import ConfigError, SourceText
@@ -118,7 +118,7 @@ def load_recipe(source: ConfigSource | Recipe, settings: tuple[str, ...] = ()) -
 
 
 def read_data_spec(source: ConfigSource | DataSpec) -> tuple[DataSpec, ConfigSection]:
-    """What a YAML file, or its keys, say of data; `builtin`, a study file and a training's data.json do as well.
+    """Read a data file, its keys, `builtin`, a study file, or the data.json of a training run.
 
     Raises:
         UserError: no such file, or something wrong with it.
@@ -139,7 +139,7 @@ def read_data_spec(source: ConfigSource | DataSpec) -> tuple[DataSpec, ConfigSec
 
 
 def load_data_spec(source: ConfigSource | DataSpec) -> DataSpec:
-    """What ``source`` says of data (see :func:`read_data_spec`), with whole paths."""
+    """Read data as :func:`read_data_spec`, with absolute paths."""
     spec, section = read_data_spec(source)
     with section.locate_errors():
         return spec.with_absolute_paths(section.file.parent)

@@ -34,17 +34,17 @@ class FrontFrame(pd.DataFrame):  # type: ignore[misc]
 
 def front_frame(results: Results) -> FrontFrame:
     """The front of a study."""
-    found = FrontFrame(_filled(results, results.front))
-    found.attrs = frame_attributes(results, found)
-    found._shown = [*front_parts(results)]
-    return found
+    frame = FrontFrame(_filled(results, results.front))
+    frame.attrs = frame_attributes(results, frame)
+    frame._shown = [*front_parts(results)]
+    return frame
 
 
 def all_trials_frame(results: Results) -> pd.DataFrame:
     """Every trial of a study."""
-    found = _filled(results, results.table).copy()
-    found.attrs = frame_attributes(results, found)
-    return found
+    frame = _filled(results, results.table).copy()
+    frame.attrs = frame_attributes(results, frame)
+    return frame
 
 
 def _filled(results: Results, table: pd.DataFrame) -> pd.DataFrame:
@@ -54,7 +54,7 @@ def _filled(results: Results, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def frame_attributes(results: Results, frame: pd.DataFrame) -> dict[str, Any]:
-    """What the numbers of a frame mean: study, objectives, protocol, signature, seed, and the units of its columns."""
+    """Describe a frame: study, objectives, protocol, signature, seed, units of the columns."""
     meta = results.study.meta
     units = {str(name): word for name in frame if (word := column_unit(str(name)))}
     return {"study": meta.name, "objectives": results.objectives, "protocol": dict(meta.protocol),
@@ -70,9 +70,9 @@ def front_parts(results: Results) -> Iterator[Table | str]:
     yield from results.notes()
     yield from results.seed_analysis.sentences()
     if volume := results.hypervolume():
-        corner = ", ".join(f"{name} {value:,.6g}"
+        reference_point = ", ".join(f"{name} {value:,.6g}"
                            for name, value in zip(results.objectives, volume[1]))
-        yield f"Hypervolume {volume[0]:.6g} against the reference point {corner}."
+        yield f"Hypervolume {volume[0]:.6g} against the reference point {reference_point}."
 
 
 def study_parts(results: Results) -> Iterator[Table | str]:

@@ -1,4 +1,4 @@
-"""Trained models: training one, opening one, and what it says, scores and becomes for other runtimes."""
+"""Trained models: train, load, translate, score and export them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ WEIGHTS_FILE = "model.safetensors"
 def train(architecture: str | Path | Plain, data: ConfigSource | DataSpec = "builtin",
           recipe: ConfigSource | Recipe = "quick", out: str | Path | None = None, *, seed: int = 1,
           resume: bool = True, report: Callable[[dict[str, Any]], None] | None = None) -> Model:
-    """Trains an architecture and scores it; the same call goes on with a training that was interrupted.
+    """Train an architecture and score it; the same call resumes an interrupted run.
 
     Args:
         architecture: an architecture, its file, or the name of a shipped one.
         data: a data file or its keys; `builtin` is the built-in corpus.
         recipe: a preset, a recipe file or its keys, such as ``{"preset": "quick", "steps": 500}``.
         out: folder of the training, ``runs/model-ID`` if not given.
-        resume: go on with what is in the folder; a finished training is returned as it is.
+        resume: resume the run in the folder; a finished run is returned.
         report: takes progress as mappings, in place of the bar on standard error.
 
     Raises:
@@ -60,7 +60,7 @@ def train(architecture: str | Path | Plain, data: ConfigSource | DataSpec = "bui
     how = load_recipe(recipe)
     folder = Path(out or f"runs/model-{chosen.id}")
     if not resume and (folder / "result.json").exists():
-        raise UserError(f"{folder}: holds a training already; go on with it (resume=True), or give "
+        raise UserError(f"{folder}: already contains a training run; resume it (resume=True), or give "
                         "another folder", code="training-exists")
     check_decoder(how, chosen.block)
     corpus = load_data(data, how, chosen.vocab)
@@ -105,7 +105,7 @@ class Model(Displayable):
 
     @cached_property
     def architecture(self) -> Architecture:
-        """What was trained."""
+        """The architecture."""
         return as_subclass(Architecture,
                            read_space(self.folder / "architecture.yaml").single_architecture())
 
@@ -118,7 +118,7 @@ class Model(Displayable):
 
     @cached_property
     def artifact(self) -> Artifact | None:
-        """What was exported and verified; None of a training."""
+        """Verification of an exported model; None for a training run."""
         from scalesearch.export.export import Artifact
 
         return read_json(self.folder / ARTIFACT_FILE,
@@ -232,8 +232,8 @@ def _pairs(source: TextSource, target: TextSource) -> tuple[Sequence[str], Seque
         pairs = read_pairs((files[0], files[1]), "test", False)
         return pairs.source, pairs.target
     if files or len(source) != len(target):  # type: ignore[arg-type]
-        found = "a file and a list" if files else f"{len(source)} and {len(target)} lines"  # type: ignore[arg-type]
+        description = "a file and a list" if files else f"{len(source)} and {len(target)} lines"  # type: ignore[arg-type]
         raise UserError(
-            f"source and target: {found}; give two files, or two lists of as many lines",
+            f"source and target: {description}; give two files, or two lists of as many lines",
             code="unequal-lines")
     return source, target  # type: ignore[return-value]

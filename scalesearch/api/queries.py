@@ -1,4 +1,4 @@
-"""Answers to questions of a space: what fits a budget, the largest size that does, and what sizes trade for."""
+"""Queries of a space: feasible candidates, the largest size in a budget, trade-offs of sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class FeasibilityResult(Displayable):
-    """What of a space fits a budget.
+    """Feasible part of a space.
 
     Attributes:
         feasibility: counts, shares, frames, front and extremes; see
@@ -48,23 +48,23 @@ class FeasibilityResult(Displayable):
         if samples < 1:
             raise UserError(f"draws: expected at least 1, found {samples}", code="below-one")
         limits = select_budgets(space, [budget] if isinstance(budget, str) else budget)
-        found = analyze_feasibility(space, protocol, limits, samples, seed)
-        found = replace(found, notes=[*found.notes, *tables.weight_work_lines(found, protocol)])
-        return cls(found, space, tuple(limit.text for limit in limits), protocol)
+        report = analyze_feasibility(space, protocol, limits, samples, seed)
+        notes = [*report.notes, *tables.weight_work_lines(report, protocol)]
+        return cls(replace(report, notes=notes), space, tuple(limit.text for limit in limits), protocol)
 
     @property
     def share(self) -> float:
-        """Feasible share of the answer sheets; of the draws where they are not counted."""
+        """Feasible share of the configurations; of the samples if they are not counted."""
         return self.feasibility.share
 
     @property
     def count(self) -> int | None:
-        """Distinct networks that fit; None where they are not counted."""
+        """Number of distinct feasible networks; None if they are not counted."""
         return self.feasibility.n_distinct_feasible
 
     @property
     def value_shares(self) -> pd.DataFrame:
-        """A row for each parameter and answer, with the share of it that fits."""
+        """Feasible share per parameter and value."""
         return self.feasibility.value_shares
 
     @property
@@ -101,26 +101,26 @@ class FeasibilityResult(Displayable):
 
 @dataclass(frozen=True, repr=False)
 class SolveResult(Displayable):
-    """The answers to an inverse question."""
+    """Solutions of an inverse query."""
 
     solution: Solutions | TradeOffs
     protocol: Protocol
 
     @property
     def value(self) -> int | None:
-        """The size that was asked for, of the first question; None where nothing is within the budget."""
+        """The size of the first solution; None if no size is within the budget."""
         first = self.solution[0] if isinstance(self.solution, tuple) else None
         return first.best.value if first and first.best else None
 
     def frame(self) -> pd.DataFrame:
-        """A row for each answer."""
+        """A row per solution."""
         return self.solution.frame()
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
-        found = {"solutions": [one.to_json() for one in self.solution]} if isinstance(
+        solutions = {"solutions": [item.to_json() for item in self.solution]} if isinstance(
             self.solution, tuple) else self.solution.to_json()
-        return {**found, "protocol": self.protocol.to_json(),
+        return {**solutions, "protocol": self.protocol.to_json(),
                 "conventions": self.protocol.conventions}
 
     def _display_parts(self) -> Iterator[Table | str]:

@@ -34,7 +34,7 @@ def space(source: str | Path | Mapping[str, Any] | Space | SearchSpace) -> Searc
         source: a file, the name of a shipped space, the text of a file, or Python forms.
 
     Raises:
-        UserError: there is none, or something is wrong with it: every problem with its place.
+        UserError: it does not exist or is invalid; all problems are listed with their places.
 
     Example:
         >>> space({"width": "64 | 128", "encoder": {"depth": "1..4"}, "norm": "pre"}).size
@@ -63,7 +63,7 @@ class SearchSpace(Displayable):
 
     @property
     def name(self) -> str:
-        """What the space calls itself."""
+        """Name of the space."""
         return self.definition.name
 
     @property
@@ -86,19 +86,19 @@ class SearchSpace(Displayable):
 
     @python_error_messages()
     def set(self, values: Mapping[str, Any] | None = None, /, **more_values: Any) -> SearchSpace:
-        """This space with some keys given anew; keys with dots stand in a mapping.
+        """Return this space with changed keys; keys with dots are passed in a mapping.
 
         Example:
             >>> space("transformer").set({"encoder.depth": "2 | 4"}, width=256).parameters
             {'encoder.depth': '2 | 4'}
         """
-        given = dict(flatten_values({**(values or {}), **more_values}))
-        return SearchSpace(self.definition.with_overrides(given)) if given else self
+        overrides = dict(flatten_values({**(values or {}), **more_values}))
+        return SearchSpace(self.definition.with_overrides(overrides)) if overrides else self
 
     @python_error_messages()
     def architecture(self, values: Mapping[str, Any] | None = None, /,
                      **more_values: Any) -> Architecture:
-        """The one architecture with these answers.
+        """Return the architecture with these values.
 
         Raises:
             UserError: they leave something open, are not of the space, or no network can be built
@@ -133,15 +133,15 @@ class SearchSpace(Displayable):
     def _pick(self, method: str, seed: int) -> Architecture:
         from scalesearch.feasible.pick import pick_candidate
 
-        answers, _ = pick_candidate(self.definition, method, seed,
+        config, _ = pick_candidate(self.definition, method, seed,
                                     resolve_protocol(self.definition.protocol))
-        return as_subclass(Architecture, self.definition.architecture(answers),
+        return as_subclass(Architecture, self.definition.architecture(config),
                            protocol=self.definition.protocol)
 
     @python_error_messages()
     def feasible(self, budget: Budgets = (), protocol: str | Protocol | None = None, *,
                  samples: int = 4000, seed: int = 1, **overrides: int | str) -> FeasibilityResult:
-        """What of the space fits a budget, exactly wherever it can be counted.
+        """Count the feasible candidates of the space, exactly if possible.
 
         Args:
             budget: names of the space's budgets, or conditions; all that it names, if not given.
@@ -166,7 +166,7 @@ class SearchSpace(Displayable):
             step: of the values, where the space gives none.
 
         Raises:
-            UserError: the space leaves something else open, the key is no size, or nothing limits
+            UserError: other parameters are open, the key is not a size, or no budget limits
                 it.
 
         Example:
@@ -211,13 +211,13 @@ class SearchSpace(Displayable):
                 for name, parameter in self.definition.parameters()]
         if rows:
             yield make_parameters_table(rows)
-        yield from (f"where {one.text}" for one in self.definition.constraints)
+        yield from (f"where {constraint.text}" for constraint in self.definition.constraints)
         yield from (f"budget {name}: {text}" for name, text in self.budgets.items())
         yield f"protocol {resolve_protocol(self.definition.protocol)}"
 
 
 def flatten_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Keys with dots and the texts of their values, of answers that may be nested."""
+    """Yield keys with dots and the texts of their values, from nested values."""
     return ((key, format_value(value)) for key, value in flatten(values))
 
 

@@ -41,7 +41,7 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
         out: the study's folder, in place of ``runs/NAME``.
 
     Raises:
-        UserError: there is none, or something is wrong with it: every problem with its place.
+        UserError: it does not exist or is invalid; all problems are listed with their places.
 
     Example:
         >>> one = study("quick", {"recipe.steps": 500}, trials=4)
@@ -52,8 +52,8 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
         return Study(Path(source))
     from scalesearch.study.config.reader import limit_to_one_worker, parse_study, read_study
 
-    given = dict(flatten_values({**(settings or {}), **more_settings}))
-    sets = [f"{key}={value}" for key, value in given.items()]
+    changes = dict(flatten_values({**(settings or {}), **more_settings}))
+    sets = [f"{key}={value}" for key, value in changes.items()]
     folder = None if out is None else Path(out)
     if isinstance(source, Mapping):
         text = yaml.dump(dict(source), Dumper=_Dumper, sort_keys=False, allow_unicode=True,
@@ -61,7 +61,7 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
         spec = parse_study(text, Path("<python>"), sets, folder)
     else:
         spec = read_study(find_file(str(source), "studies"), sets, folder)
-    spec = limit_to_one_worker(spec, given, lambda text: None)
+    spec = limit_to_one_worker(spec, changes, lambda text: None)
     return Study(Path(spec.out or ""), spec)
 
 
@@ -91,7 +91,7 @@ class Study(Displayable):
 
     Attributes:
         folder: of the study.
-        spec: what its file says; None where a folder was opened, which says it too once it is run.
+        spec: content of the study file; None if a folder was opened and not run yet.
     """
 
     folder: Path
@@ -100,11 +100,11 @@ class Study(Displayable):
     @python_error_messages()
     def run(self, callbacks: Sequence[Callback] = (), *, resume: bool = True,
             measure: float = 0.0, quiet: bool = False) -> Study:
-        """Runs the study to its end; the same call goes on with one that was interrupted.
+        """Run the study to its end; the same call resumes an interrupted study.
 
         Args:
-            callbacks: told of each trial; see :class:`scalesearch.study.trials.callback.Callback`.
-            resume: False refuses a study that was begun.
+            callbacks: called for each trial; see :class:`scalesearch.study.trials.callback.Callback`.
+            resume: False refuses a study that was started before.
             measure: seconds to measure the speed of models for, for the forecast.
             quiet: show nothing.
 
@@ -119,8 +119,8 @@ class Study(Displayable):
             from scalesearch.study.config.command import read_started_study
 
             with chdir("."):  # to come back to: what is read goes to where the study was run
-                begun = Study(self.folder.absolute(), read_started_study(self.folder))
-                return begun.run(callbacks, resume=resume, measure=measure, quiet=quiet)
+                started = Study(self.folder.absolute(), read_started_study(self.folder))
+                return started.run(callbacks, resume=resume, measure=measure, quiet=quiet)
         spec = self.spec
         require_packages("optuna", "pandas", "matplotlib",
                          *(["ray"] if spec.backend == "ray" else []))
@@ -137,7 +137,7 @@ class Study(Displayable):
 
     @property
     def results(self) -> Results:
-        """Everything found so far, read anew."""
+        """Results so far, read again at each access."""
         from scalesearch.study.results.results import load_results
 
         return load_results(self.folder)
@@ -183,15 +183,15 @@ class Study(Displayable):
 
     @python_error_messages()
     def best(self, objective: str | None = None, constraint: str | None = None) -> Model:
-        """The model of the best trial of the front by a metric or cost; the first objective, if not given.
+        """Return the best model on the front by a metric or cost, by default the first objective.
 
         Args:
-            constraint: a condition over costs, answers and scores on valid, such as ``params.total
+            constraint: a condition over costs, parameters and validation scores, such as ``params.total
                 <= 2M``; then it is the
                 best of all eligible trials that meet it.
 
         Raises:
-            UserError: nothing is finished, nothing meets the condition, or it is of scores on test.
+            UserError: no finished trial meets the condition, or it uses test scores.
         """
         from scalesearch.study.results.selection import select_trial
 
@@ -210,7 +210,7 @@ class Study(Displayable):
 
     @python_error_messages()
     def report(self, to: str | Path | None = None, *, standalone: bool = False) -> Path:
-        """Writes one HTML page of everything found so far; returns its file, ``report.html`` if not given.
+        """Write an HTML report of the results so far, by default ``report.html``; return its path.
 
         Args:
             standalone: without links to the study's files, for a page that is sent elsewhere.
@@ -222,9 +222,10 @@ class Study(Displayable):
 
     def _display_parts(self) -> Iterator[Table | str]:
         if not (self.folder / "study.json").is_file():
-            yield f"study {self.spec.name if self.spec else ''} in {self.folder}: not begun"
+            yield f"study {self.spec.name if self.spec else ''} in {self.folder}: not started"
             if self.spec:
-                ways = ", ".join(f"{one.name} {one.direction}" for one in self.spec.objectives)
+                ways = ", ".join(f"{objective.name} {objective.direction}"
+                                 for objective in self.spec.objectives)
                 yield f"{ways}; {self.spec.trials_text if self.spec.architectures is None else f'{len(self.spec.architectures.architectures)} rows'}"  # noqa: E501
                 yield f"recipe: {self.spec.recipe.describe()}"
             return

@@ -194,8 +194,8 @@ def plain_value(value: Any) -> Any:
 def _check_name(value: Any) -> Any:
     text = value if isinstance(value, str) else ""
     if not is_valid_file_name(text):
-        found = f", found `{text}`" if text else ""
-        raise SettingError(SettingProblem("", f"expected {NAME_DESCRIPTION}{found}"))
+        actual = f", found `{text}`" if text else ""
+        raise SettingError(SettingProblem("", f"expected {NAME_DESCRIPTION}{actual}"))
     return text
 
 
@@ -391,10 +391,10 @@ def inspect_field(info: FieldInfo) -> tuple[bool, type[Config] | None, Iterable[
             pending += arguments
         else:
             types.append(annotation)
-    made = next((item for item in metadata if isinstance(item, MadeFrom)), None)
-    if made is not None:
-        return made.is_optional, made.model, metadata
-    models = [each for each in types if isinstance(each, type) and issubclass(each, Config)]
+    source = next((item for item in metadata if isinstance(item, MadeFrom)), None)
+    if source is not None:
+        return source.is_optional, source.model, metadata
+    models = [cls for cls in types if isinstance(cls, type) and issubclass(cls, Config)]
     return NoneType in types, models[0] if models else None, metadata
 
 

@@ -207,11 +207,11 @@ class ConfigReader:
                         field: SchemaField | SchemaGroup | None) -> None:
         """Add the error of a value with another type or out of its bounds."""
         node = self.node_at(path)
-        found = (f"`{node.text}`" if isinstance(node, ScalarNode) else "a list"
+        actual = (f"`{node.text}`" if isinstance(node, ScalarNode) else "a list"
                  if isinstance(node, SequenceNode) else "a mapping")
         if not isinstance(field, SchemaField):
             keys = (field or schema_of(self.model)).fields
-            self.report_problem(node, f"{path or self.name}: expected a mapping, found {found}",
+            self.report_problem(node, f"{path or self.name}: expected a mapping, found {actual}",
                                 f"its keys are {format_alternatives(keys)}")
             return
         expected = describe_field(field)
@@ -225,7 +225,7 @@ class ConfigReader:
                                 f"{path}: {node.text} is out of bounds: expected {expected}")
             return
         self.report_problem(node, f"{path}: expected {expected}"
-                            + (f", found {found}" if found != "``" else ""), help)
+                            + (f", found {actual}" if actual != "``" else ""), help)
 
     def node_at(self, path: str) -> Node:
         """The node at ``path``, or at the innermost key around it that is set."""
@@ -265,11 +265,11 @@ def python_error(model: type[Config], values: Mapping[str, Any],
                  error: ValidationError) -> ConfigError:
     """The error of the constructor of ``model`` with the keyword arguments ``values``."""
     names = {name: info.validation_alias or name for name, info in model.model_fields.items()}
-    given = {names.get(name, name): value for name, value in values.items()
+    settings = {names.get(name, name): value for name, value in values.items()
              if value not in (None, ()) or name not in names or not inspect_field(
                  model.model_fields[name])[0]}
     reader = ConfigReader(model, model.section)
-    reader.values_of(model, to_node(model.section, given), "")
+    reader.values_of(model, to_node(model.section, settings), "")
     reader.problems.clear()
     reader.add_errors(error)
     return ConfigError(reader.problems)

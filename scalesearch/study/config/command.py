@@ -1,4 +1,4 @@
-"""Command that a study was run by, kept in its folder, so that the folder alone is enough to go on.
+"""Command of a study, saved in its folder, so that it can be resumed from the folder.
 
 ::
 
@@ -27,7 +27,7 @@ STUDY_META_FILE = "study.json"
 
 @dataclass(frozen=True)
 class SavedCommand:
-    """What was asked of a study, without passwords.
+    """Study file and changed options of a run, without passwords.
 
     Attributes:
         file: the study file, absolute; paths in it may begin at its folder.
@@ -60,7 +60,7 @@ def started_study_folder(name: str) -> Path | None:
 
 def read_started_study(folder: Path, overrides: Sequence[str] = (),
                        out: Path | None = None) -> StudySpec:
-    """The study in ``folder`` as it was run last, with ``overrides`` laid over it; changes to the
+    """Read the study in ``folder`` as it was last run, changed by ``overrides``; changes to the
     working folder of then.
 
     ``out`` is the folder of another study that this one is a beginning of.
@@ -70,8 +70,8 @@ def read_started_study(folder: Path, overrides: Sequence[str] = (),
     Raises:
         UserError: anything wrong with it, such as a password that would have to be given again.
     """
-    given = folder / COMMAND_FILE
-    command = read_json(given, SavedCommand) if given.is_file() else SavedCommand(
+    command_file = folder / COMMAND_FILE
+    command = read_json(command_file, SavedCommand) if command_file.is_file() else SavedCommand(
         str(folder / STUDY_TEXT_FILE))
     text = read_text(folder / STUDY_TEXT_FILE)
     out = (out or folder).absolute()
@@ -80,8 +80,9 @@ def read_started_study(folder: Path, overrides: Sequence[str] = (),
     file = _nearby(Path(command.file))
     if file.is_file() and mask_passwords(whole := read_text(file)) == text:
         text = whole
-    anew = [f"{_key(one)}." for one in overrides]
-    kept = [one for one in command.overrides if not f"{_key(one)}.".startswith(tuple(anew))]
+    changed = tuple(f"{_key(override)}." for override in overrides)
+    kept = [override for override in command.overrides
+            if not f"{_key(override)}.".startswith(changed)]
     spec = parse_study(text, file, (*kept, *overrides), _nearby(out))
     if MASK in (spec.storage or ""):
         raise UserError("storage: a study's folder keeps no passwords; give the whole URL again: "

@@ -2,8 +2,8 @@
 
 ::
 
-    type: grid                       # the rows of a table: files, or answers put into `base`
-    architectures: [reference/edgeformer, {name: ours, file: edge, set: {width: 384}}]       # without: all of the space
+    type: grid                       # architectures: files, or changes of `base`
+    architectures: [reference/edgeformer, {name: wide, file: edge, set: {width: 384}}]  # default: all of the space
 
     type: ablation                   # one architecture, and what is changed of it
     base: small/edgeformer           # a file, {file: …, set: {…}}, or the architecture itself
@@ -53,13 +53,13 @@ OpenSpace = Callable[[str], Space]
 
 def check_keys_of_type(study_type: str, table: MappingNode, reader: ConfigReader) -> None:
     """Reports keys that a study of ``study_type`` does not take, and those that it lacks."""
-    given = [key for key, node in table if not is_none(node)]
-    for key in given:
+    set_keys = [key for key, node in table if not is_none(node)]
+    for key in set_keys:
         name = key.text.partition(".")[0]
         kinds = KEYS_BY_STUDY_TYPE.get(name, (study_type,))
         if study_type not in kinds:
             reader.report_problem(key, f"`{name}` does not belong to a study of type {study_type}",
-                                  f"it belongs to {' or '.join(f'`type: {one}`' for one in kinds)}",
+                                  f"it belongs to {' or '.join(f'`type: {type_}`' for type_ in kinds)}",
                                   code="key-of-other-study-type")
         if study_type != SEARCH and name in SEARCH_ONLY_KEYS:
             reader.report_problem(key,
@@ -68,20 +68,20 @@ def check_keys_of_type(study_type: str, table: MappingNode, reader: ConfigReader
                                   "set `seeds` instead" if name == "trials" else "remove it",
                                   code="key-of-other-study-type")
     key, example = REQUIRED_KEYS.get(study_type, ("", ""))
-    if key and not any(name.text.partition(".")[0] == key for name in given):
+    if key and not any(name.text.partition(".")[0] == key for name in set_keys):
         reader.report_problem(table.position, f"a study of type {study_type} needs the key `{key}`",
                               f"such as `{key}: {example}`", code="missing-key")
 
 
 def space_key(study_type: str, positions: Mapping[str, SourcePosition]) -> str:
-    """The key that says the space: what is searched, or what rows begin with."""
+    """Return the key of the space that is searched or varied."""
     return BASE_KEY if BASE_KEY in positions or (
         study_type in REQUIRED_KEYS and "space" not in positions) else "space"
 
 
 def read_architectures(spec: StudyFile, space: Space | None, open_space: OpenSpace,
                        reader: ConfigReader) -> ArchitectureSet | None:
-    """Rows of a study; None where it searches, or where they are wrong.
+    """Read the fixed architectures of a study; None for a search, or if they are invalid.
 
     Args:
         space: of ``base`` or ``space``, where given.
@@ -113,10 +113,10 @@ class _ArchitectureSetReader:
         self.first_space: Space | None = None  # of the rows
 
     def read_grid(self, specs: Iterable[ReferenceSpec | None]) -> ArchitectureSet | None:
-        """Rows of a grid."""
-        for at, row in enumerate(specs):
+        """Read the architectures of a grid."""
+        for index, row in enumerate(specs):
             if row is not None:
-                self._explicit(row, self.reader.positions[f"architectures[{at}]"])
+                self._explicit(row, self.reader.positions[f"architectures[{index}]"])
         return self._finish(GRID, "architectures")
 
     def read_ablation(self, changes: Node | None) -> ArchitectureSet | None:
@@ -127,9 +127,9 @@ class _ArchitectureSetReader:
             if not isinstance(item, MappingNode) or not keys:
                 self.report_problem(item, "a change is a mapping", CHANGE_EXAMPLE)
             elif not keys <= set(schema_of(ArchitectureSpec).fields):
-                answers = {key.text: node_text(value) for key, value in item}
+                changes = {key.text: node_text(value) for key, value in item}
                 self._add(item.display_position,
-                          ", ".join(f"{key}: {value}" for key, value in answers.items()), [answers])
+                          ", ".join(f"{key}: {value}" for key, value in changes.items()), [changes])
             elif (row := self._read_row(item)) is not None:
                 self._explicit(row, item.display_position)
         if changes is not None and not (isinstance(changes, SequenceNode) and changes.items):
@@ -184,18 +184,18 @@ class _ArchitectureSetReader:
     def _try_add(self, place: SourcePosition, name: str, make: Callable[[], Space]) -> bool:
         """Adds a row; returns whether its architecture can be built."""
         try:
-            made = make()
-            self.architectures.append(FixedArchitecture(name, made.single_architecture("it"), {}))
+            space = make()
+            self.architectures.append(FixedArchitecture(name, space.single_architecture("it"), {}))
         except UserError as error:
             for problem in getattr(error, "problems", ()) or [error]:
                 self.report_problem(place, f"{name}: {problem.message}", problem.help,
                                     code=problem.code)
             return False
-        self.first_space = self.first_space or made
+        self.first_space = self.first_space or space
         return True
 
     def _space(self) -> Space:
         if self.space is None:
-            raise UserError("there is no `base` that its answers could change; give one, or a "
+            raise UserError("`base` is missing, which these values change; add it, or give a "
                             "`file` for each row", code="no-base")
         return self.space

@@ -1,7 +1,7 @@
 """Rows: the named architectures that a study without a search trains.
 
 A *grid* is a list of them or every combination of a space, an *ablation* a base and what is changed
-of it, a *scaling* study a base and the rules by which it grows. All are trained alike; they differ
+of it, a *scaling* study a base and the rules by which it grows. All are trained in the same way; they differ
 in what is made of them.
 """
 
@@ -27,7 +27,7 @@ class FixedArchitecture:
     """Named architecture: a reference of a search, or a row.
 
     ``params`` are its parameters where the study's space could have proposed it, else None.
-    ``recipe_params`` are the params of its answers to the recipe's questions.
+    ``recipe_params`` are the values of the searched keys of the recipe.
     """
 
     label: str
@@ -69,7 +69,7 @@ class ArchitectureSet:
     def filter_by_limits(self, violations_of: Callable[[ModelSpec], str]) -> "ArchitectureSet":
         """Rows that are trained under limits.
 
-        ``violations_of`` says which limits an architecture misses, or an empty text.
+        ``violations_of`` returns the limits that an architecture violates, or an empty text.
 
         Raises:
             UserError: nothing is left.
@@ -97,10 +97,10 @@ def enumerate_architectures(space: Space,
                             fits: Callable[[ModelSpec], bool]) -> tuple[FixedArchitecture, ...]:
     """Makes a row for each distinct network of ``space`` that can be built and ``fits``.
 
-    It is named by the answers that differ.
+    It is named by the values that differ.
 
     Raises:
-        UserError: they are endless or more than a study trains, or there is none.
+        UserError: the number of architectures is infinite, too large, or zero.
     """
     size = space.n_configurations()
     if size is None or size > MAX_ARCHITECTURES:
@@ -110,15 +110,15 @@ def enumerate_architectures(space: Space,
                         "or search it (type: search)", key="space", code="grid-too-large")
     names = shorten_paths([path for path, _ in space.parameters()])
     rows: dict[str, FixedArchitecture] = {}
-    for answers in space.enumerate():
+    for values in space.enumerate():
         try:
-            architecture = space.architecture(answers)
+            architecture = space.architecture(values)
         except UserError:
             continue
         if architecture.id not in rows and fits(architecture):
-            label = ", ".join(f"{names[path]} {value}" for path, value in answers.params.items())
+            label = ", ".join(f"{names[path]} {value}" for path, value in values.params.items())
             rows[architecture.id] = FixedArchitecture(
-                label or space.name, architecture, dict(answers.params))
+                label or space.name, architecture, dict(values.params))
     if not rows:
         raise UserError(f"budget: none of the space's {size:,} combinations can be built and meets "
                         "it", key="budget", code="budget-unmet")
@@ -127,11 +127,11 @@ def enumerate_architectures(space: Space,
 
 def shorten_paths(paths: list[str]) -> dict[str, str]:
     """Each path by as many of its last words as tell it from the others."""
-    found = {}
+    names = {}
     for path in paths:
         words = path.split(".")
         ends = [".".join(words[-length:]) for length in range(1, len(words) + 1)]
-        found[path] = next((end
+        names[path] = next((end
                             for end in ends
                             if sum(f".{other}".endswith(f".{end}") for other in paths) == 1), path)
-    return found
+    return names

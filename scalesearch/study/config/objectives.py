@@ -22,7 +22,7 @@ def parse_objective(name: str, direction: str) -> Objective:
         UserError: no such metric or cost, or another direction than ``min`` and ``max``.
     """
     if name not in OBJECTIVE_NAMES:
-        raise UserError(f"there is no metric or cost `{name}`",
+        raise UserError(f"unknown metric or cost `{name}`",
                         help=suggest_match(name, OBJECTIVE_NAMES), code="unknown-metric")
     if direction not in ("min", "max"):
         meant = next((f"write `{way}`"
@@ -35,13 +35,13 @@ def parse_objective(name: str, direction: str) -> Objective:
 def check_objective_of_task(objective: Objective, spec: DataSpec) -> None:
     """Raises UserError where training on such data does not end with the objective's number."""
     task = TASKS[spec.task]
-    known = [*task.metrics_for(spec), *EFFICIENCY_METRICS]
-    if not objective.is_measured or objective.name in known:
+    available = [*task.metrics_for(spec), *EFFICIENCY_METRICS]
+    if not objective.is_measured or objective.name in available:
         return
     of = next((other.name for other in TASKS.values() if objective.name in other.metrics), None)
     why = f"`{objective.name}` is a metric of {of}, and the data's task is {task.name}" if of else \
         f"the data does not ask for `{objective.name}`: {_DATA_SETTING_OF_METRIC[objective.name]}"
-    raise UserError(why, help=f"its metrics are {', '.join(known)}", code="metric-unavailable")
+    raise UserError(why, help=f"its metrics are {', '.join(available)}", code="metric-unavailable")
 
 
 _DATA_SETTING_OF_METRIC = {"tokenized_bleu": "it is a metric of translation with `tokenized: true` in `data:`",
@@ -50,9 +50,10 @@ _DATA_SETTING_OF_METRIC = {"tokenized_bleu": "it is a metric of translation with
 
 def required_measurements(objectives: tuple[Objective, ...], recipe_value: str) -> str:
     """Value of a recipe's ``measure`` that the objectives need."""
-    wanted = {one.name for one in objectives if one.name in EFFICIENCY_METRICS}
-    wanted |= set(EFFICIENCY_METRICS) if recipe_value == "both" else {recipe_value} - {"none"}
-    return "both" if len(wanted) > 1 else next(iter(wanted), "none")
+    required = {objective.name for objective in objectives
+                if objective.name in EFFICIENCY_METRICS}
+    required |= set(EFFICIENCY_METRICS) if recipe_value == "both" else {recipe_value} - {"none"}
+    return "both" if len(required) > 1 else next(iter(required), "none")
 
 
 def objective_values(objectives: tuple[Objective, ...], metrics: Mapping[str, float],

@@ -34,7 +34,7 @@ Step = tuple[SourcePosition, str, tuple[Change, ...]]
 
 
 def read_steps(rule: ScalarNode, node: Node, complain: Callable[[Problem], None]) -> list[Step]:
-    """Steps of one rule, from the smallest. What is wrong with it is reported."""
+    """Return the steps of a rule, the smallest first; errors are reported."""
     steps: list[Step] = []
     before: tuple[Change, ...] = ()
     words: tuple[str, ...] = ()
@@ -67,8 +67,8 @@ def _stage_steps(rule: str, stage: Node) -> list[Change]:
             raise UserError(f"`{key}` has other than {steps} values, as another key of this step "
                             "has", code="bad-rule",
                             help="keys that grow together have as many values each, or one")
-    return [{key: values[at if len(values) > 1 else 0] for key, values in columns.items()}
-            for at in range(steps)]
+    return [{key: values[index if len(values) > 1 else 0] for key, values in columns.items()}
+            for index in range(steps)]
 
 
 def _key_texts(rule: str, stage: Node) -> dict[str, str]:
@@ -94,13 +94,13 @@ def _name(rule: str, words: tuple[str, ...]) -> str:
 
 
 def _describe_step(row: Change) -> str:
-    """``heads 8``; a key that encoder and decoder have alike is named once."""
+    """Describe sizes; equal sizes of encoder and decoder are named once."""
     shown: Change = {}
     for key, value in row.items():
         stack, _, name = key.partition(".")
         other = {"encoder": "decoder", "decoder": "encoder"}.get(stack)
-        alike = other is not None and row.get(f"{other}.{name}") == value
-        shown[name if alike else key] = value
+        is_equal = other is not None and row.get(f"{other}.{name}") == value
+        shown[name if is_equal else key] = value
     return ", ".join(f"{key} {value}" for key, value in shown.items())
 
 

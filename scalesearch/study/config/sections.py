@@ -260,7 +260,7 @@ class WarmStartConfig(Config):
         expected="a folder, or a list of folders", synonyms=("folders", "studies"))
     max_candidates: Count | None = setting(
         None, "maximum number of candidates of their fronts that are trained here first",
-        unit="candidates", default_text="as many as random candidates at the start",
+        unit="candidates", default_text="the number of random candidates at the start",
         deprecated=("most",), synonyms=("max",))
 
     def make(self) -> WarmStartSpec:

@@ -111,7 +111,7 @@ class StudyFile(Config):
         SamplerSpec("", seed=None), "proposes candidates", deprecated=("proposer",),
         synonyms=("algorithm", "optimizer", "optimiser", "searcher", "search_alg"))
     trials: Annotated[int, size(high=10**6)] = setting(
-        20, "full trainings, or as much compute in a study with rungs", unit="trainings",
+        20, "full-budget runs, or the same compute in a study with rungs", unit="runs",
         default_text=f"20; {DEFAULT_MAX_TRIALS} if `compute` is given",
         synonyms=("n_trials", "num_trials", "num_samples", "max_trials", "samples"))
     compute: Duration | None = setting(
@@ -126,7 +126,7 @@ class StudyFile(Config):
         None, "further seeds for those of the front, or of each row",
         synonyms=("replicates", "repeats", "replications", "num_seeds"))
     stop: StopSpec | None = setting(
-        None, "when a search ends before its trials are used up; `bayes` foretells it",
+        None, "when a search ends before all its trials; needs `bayes`",
         synonyms=("early_stopping", "terminator", "termination"))
     references: tuple[ReferenceSpec, ...] = setting(
         (), "architectures to train first, for comparison",

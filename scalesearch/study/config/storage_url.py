@@ -1,4 +1,4 @@
-"""URLs of storages: read, and shown without secrets. What is not known to be harmless is hidden."""
+"""URLs of storages, and their text without secrets; unknown parts are hidden."""
 
 import re
 
@@ -6,7 +6,7 @@ from scalesearch.errors import UserError
 
 EMBEDDED = "embedded"  # the word for the storage in the study's own folder
 STORAGE_URL_PATTERN = re.compile(r"[A-Za-z][\w.]*(\+\w+)?://\S*")
-# In a text, a URL goes on to the last @ of its line, since a password may hold anything, and then
+# In a text, a URL continues to the last @ of its line, since a password may hold anything, and then
 # to a space or to a
 # quote that closes something.
 URL_IN_TEXT_PATTERN = re.compile(
@@ -49,14 +49,14 @@ def mask_passwords(text: str) -> str:
         rf"\1{MASK}", URL_IN_TEXT_PATTERN.sub(lambda url: url[1] + _mask_url(url[1], url[2]), text))
 
 
-def _mask_url(scheme: str, rest: str) -> str:
-    """What may be shown of a URL after its ``scheme://``."""
+def _mask_url(scheme: str, remainder: str) -> str:
+    """Return the part of a URL after ``scheme://`` without secrets."""
     from sqlalchemy.engine import make_url  # Optuna needs it for every storage that has a URL
     from sqlalchemy.exc import SQLAlchemyError
 
-    ending = rest[len(rest.rstrip(".,:;!)]}…")) :]  # of the sentence around it
-    credentials, at, place = rest.removesuffix(ending).rpartition("@") if rest[:1] != "/" else (
-        "", "", rest)
+    ending = remainder[len(remainder.rstrip(".,:;!)]}…")) :]  # of the sentence around it
+    credentials, separator, place = remainder.removesuffix(ending).rpartition("@") if remainder[:1] != "/" else (
+        "", "", remainder)
     user, colon, _ = credentials.partition(":")
     location, mark, query = place.partition("?")
     try:
@@ -69,4 +69,4 @@ def _mask_url(scheme: str, rest: str) -> str:
     pairs = [pair.partition("=") for pair in query.split("&") if query]
     shown = [f"{key}={value if key in HARMLESS_QUERY_KEYS and HARMLESS_TEXT_PATTERN.fullmatch(value) else MASK}"
              if key.lower() in (*HARMLESS_QUERY_KEYS, *SECRET_QUERY_KEYS) else MASK for key, _, value in pairs]
-    return f"{user}{colon and f':{MASK}'}{at}{location}{mark}{'&'.join(shown)}{ending}"
+    return f"{user}{colon and f':{MASK}'}{separator}{location}{mark}{'&'.join(shown)}{ending}"

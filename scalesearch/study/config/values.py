@@ -34,7 +34,7 @@ RAY_RESOURCE_NAMES = ("CPU", "GPU", "memory", "object_store_memory")
 
 @dataclass(frozen=True)
 class ComputeAmount:
-    """Amount of compute: ``full_runs``, or wall-clock ``seconds`` if there are none."""
+    """Amount of compute: ``full_runs``, or wall-clock ``seconds``."""
 
     full_runs: int = 0
     seconds: float = 0.0

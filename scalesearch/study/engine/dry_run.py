@@ -49,9 +49,9 @@ class DryRun:
 
     Attributes:
         trials: the first proposals of a search, or every row, those that are not trained included.
-        size: architectures in the space; None where there is no end of them, and for rows.
+        size: number of architectures in the space; None if infinite, or for fixed architectures.
         feasibility: of random candidates; None for rows.
-        forecast: or why there is none.
+        forecast: the forecast, or the reason why it is missing.
     """
 
     spec: StudySpec
@@ -74,7 +74,7 @@ class DryRun:
 
     @property
     def planned_runs(self) -> int:
-        """Number of trainings of rows, with all seeds."""
+        """Number of runs of fixed architectures, with all seeds."""
         return len(self.trials_to_train) * self.spec.seeds.references
 
     @cached_property
@@ -139,7 +139,7 @@ class DryRun:
         return [f"Study {spec.name}, kind {spec.architectures.type}: "
                 f"{', '.join(map(str, spec.objectives))}", *self._common(),
                 f"Would train {len(self.trials_to_train)} of {len(self.trials)} rows, seeds each: "
-                f"{spec.seeds.references}, {self.planned_runs} trainings in all, {spec.workers} at "
+                f"{spec.seeds.references}, {self.planned_runs} runs in all, {spec.workers} at "
                 f"a time ({spec.backend}), into {spec.out}"]
 
     def _describe_search(self) -> list[str]:
@@ -156,9 +156,9 @@ class DryRun:
                 *([self.warm_start.describe()] if self.warm_start else []),
                 f"Would train {spec.trials_text} and {len(spec.references)} references, "
                 f"{spec.workers} at a time ({spec.backend}), into {spec.out}",
-                *([f"Then up to {spec.seeds.extra_runs} trainings with further seeds, until the "
+                *([f"Then up to {spec.seeds.extra_runs} runs with further seeds, until the "
                    f"front has at most {spec.seeds.max_per_candidate} seeds each or its members "
-                   f"are settled at {format_percent(spec.seeds.confidence)}"]
+                   f"are significant at {format_percent(spec.seeds.confidence)}"]
                   if spec.seeds.max_per_candidate > 1 else []),
                 *(["Each reference is trained " f"with {spec.seeds.references} " "seeds"]
                   if spec.seeds.references > 1 else [])]
@@ -173,8 +173,8 @@ class DryRun:
 
     def _table(self) -> Table:
         named = self.spec.architectures is not None
-        asked = self.spec.recipe_space.distribution_texts
-        headings = (*["row"] * named, "params", "MACs", "architecture", *asked,
+        recipe_keys = self.spec.recipe_space.distribution_texts
+        headings = (*["row"] * named, "params", "MACs", "architecture", *recipe_keys,
                     "what becomes of it")
         trained = {trial.number for trial in self.trials_to_train}
         rows = []
@@ -183,9 +183,9 @@ class DryRun:
                      for what in ("params", "macs")]
             fate = trial.reason or ("trained" if trial.number in trained
                                     else "duplicate of another")
-            recipe = (format_value(trial.recipe_params.get(key, "")) for key in asked)
+            recipe = (format_value(trial.recipe_params.get(key, "")) for key in recipe_keys)
             rows.append([*[trial.label] * named, *costs, trial.architecture or "", *recipe, fate])
-        left = [at for at, heading in enumerate(headings) if heading not in ("params", "MACs")]
+        left = [index for index, heading in enumerate(headings) if heading not in ("params", "MACs")]
         return make_table(headings, rows, left, "Rows" if named else "The first proposals",
                           has_box=True)
 
@@ -211,8 +211,8 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
     teacher = find_teacher(spec, corpora.first) if corpora else None
     evaluator = setup.make_evaluator(spec, corpora)
     within = setup.drop_infeasible_architectures(spec, evaluator)
-    begun = StudyDir(spec.out)
-    trials = begun.load().trials if begun.has_started() else Trials()
+    study = StudyDir(spec.out)
+    trials = study.load().trials if study.has_started() else Trials()
 
     def look_ahead(named: list[ModelSpec]) -> StudyForecast | str:
         return make_forecast(spec, evaluator, named, trials,
@@ -223,18 +223,19 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
         listed_trials = (replace(evaluator.evaluate_architecture(row.architecture, {}),
                                  number=number, label=row.label)
                          for number, row in enumerate(listed))
-        found = DryRun(within, evaluator, tuple(listed_trials), teacher=teacher)
+        dry_run = DryRun(within, evaluator, tuple(listed_trials), teacher=teacher)
         rows = {row.label: row.architecture for row in listed}
         return replace(
-            found, forecast=look_ahead([rows[str(trial.label)] for trial in found.trials_to_train]))
-    named = list({one.architecture.id: one.architecture
-                  for one in setup.fixed_architectures(spec)}.values())
+            dry_run, forecast=look_ahead([rows[str(trial.label)]
+                                          for trial in dry_run.trials_to_train]))
+    named = list({fixed.architecture.id: fixed.architecture
+                  for fixed in setup.fixed_architectures(spec)}.values())
     sampler = setup.build_sampler(spec, evaluator)
     warm = None
     if spec.warm_start and corpora:
         plan = setup.prepare_study(spec, corpora, teacher and teacher.meta).plan
         took = spec.out / WARM_START_FILE
-        warm = WarmStart.read(took) if begun.has_started() and took.is_file() else \
+        warm = WarmStart.read(took) if study.has_started() and took.is_file() else \
             choose_warm_start(spec.warm_start, plan, getattr(sampler, "n_startup_trials", 10))
     plan = StudyPlan(evaluator, spec.objectives, spec.trials,
                      references=setup.fixed_architectures(spec))

@@ -51,7 +51,7 @@ def refused(tmp_path, monkeypatch, capsys):
             ],
         ),
         ({"space": None}, ["s.yaml:1:1: `space` is missing"]),
-        ({"data": "wmt"}, ["s.yaml:2:7: data: wmt", "`builtin`", "data.yaml"]),
+        ({"data": "wmt"}, ["s.yaml:2:7: data: ", "`builtin`", "data.yaml"]),
         (
             {"data": f"{{ {FILES.format('/nope')} }}"},
             ["s.yaml:2:40: data: train: no such file: /nope/t.en"],

@@ -26,6 +26,12 @@ def test_plain_text_has_no_violations():
     assert list(language.violations("scalesearch/example.py", text)) == []
 
 
+def test_whole_package_is_checked_with_few_exceptions():
+    assert "scalesearch/" in language.RULES["clean"]
+    assert len(language.RULES["allow"]) <= 40
+    assert all(language.RULES["allow"].values()), "each exception has a reason"
+
+
 @pytest.mark.full
 def test_clean_files_are_clean_and_listing_fails_otherwise(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["language.py"])
