@@ -150,7 +150,7 @@ def test_invalid_m2_file_is_reported_with_position(lines: list[str], expected_te
                            "several references are for"),
                           ({"task": "language-model"}, "source: it is for pairs of texts"),
                           ({"tokenized": 3},
-                           "tokenized: expected `yes` " "or `no`, found a number")])
+                           "tokenized: expected `yes` or `no`")])
 def test_invalid_task_keys_are_reported(mapping: dict, expected_text: str) -> None:
     with pytest.raises(UserError) as error:
         spec(**mapping)

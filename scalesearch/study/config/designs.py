@@ -127,9 +127,9 @@ class _ArchitectureSetReader:
             if not isinstance(item, MappingNode) or not keys:
                 self.report_problem(item, "a change is a mapping", CHANGE_EXAMPLE)
             elif not keys <= set(schema_of(ArchitectureSpec).fields):
-                changes = {key.text: node_text(value) for key, value in item}
+                overrides = {key.text: node_text(value) for key, value in item}
                 self._add(item.display_position,
-                          ", ".join(f"{key}: {value}" for key, value in changes.items()), [changes])
+                          ", ".join(f"{key}: {value}" for key, value in overrides.items()), [overrides])
             elif (row := self._read_row(item)) is not None:
                 self._explicit(row, item.display_position)
         if changes is not None and not (isinstance(changes, SequenceNode) and changes.items):
