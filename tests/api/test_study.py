@@ -66,7 +66,7 @@ def test_a_mapping_is_the_file_that_it_stands_for(text_folder):
 def test_settings_come_over_the_file(text_folder):
     study = ss.study(KEYS, {"recipe.steps": 9}, trials=5, out="elsewhere")
     assert (study.spec.recipe.steps, study.spec.trials, study.folder.name) == (9, 5, "elsewhere")
-    assert "not begun" in repr(study) and "bleu max" in study._repr_html_()
+    assert "not started" in repr(study) and "bleu max" in study._repr_html_()
     with refuses("one-worker-only"):
         ss.study(KEYS, backend="inprocess", workers=2)
 

@@ -164,7 +164,7 @@ def test_settings_of_the_base_are_the_space_language_s(tmp_path):
       ("s.yaml:5:17: " "plian: small/plian: " "no such file", "small/plain")),
      ("type: grid\narchitectures: " "[{name: a}]\n", ("s.yaml:5:17: architectures: expected a " "file",)),
      ("type: grid\narchitectures: [{name: " "a, " "set: {width: 3}}]\n",
-      ("there is no " "`base` that " "its answers could change",)),
+      ("`base` is missing",)),
      (f"type: scaling\n{PARTIAL}rules: {{deeper: {{}}}}\n",
       ("s.yaml:6:17: " "`deeper` is a " "mapping",)),
      (f"type: scaling\n{PARTIAL}rules: {{taller: " f"2 | 3}}\n",

@@ -141,7 +141,7 @@ s.yaml:7:11: unknown key `step` in `recipe`
   |           ^^^^
   = help: did you mean `steps`?
 
-s.yaml:8:15: there is no metric or cost `blue`
+s.yaml:8:15: unknown metric or cost `blue`
 8 | objectives: { blue: max, params.total: less, bleu: max, bleu: max }
   |               ^^^^
   = help: did you mean `bleu`?
@@ -490,7 +490,7 @@ def test_a_cost_of_an_artifact_needs_the_protocol_to_name_one(tmp_path, cost, ke
 
 
 def test_what_a_format_refuses_is_for_limits_alone(tmp_path):
-    assert "no metric or cost `refusals.ctranslate2`" in problems(
+    assert "unknown metric or cost `refusals.ctranslate2`" in problems(
         tmp_path, SPACE + REST.replace("params.total: min", "refusals.ctranslate2: min"))
 
 
