@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the front door hold."""
+"""Docstring examples of the Python API."""
 
 import doctest
 from importlib import import_module
@@ -9,6 +9,6 @@ MODULES = ("api.files", "api.display", "api.space", "api.study", "report.trial_f
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_in_docstrings_hold(name):
-    found = doctest.testmod(import_module(f"scalesearch.{name}"))
-    assert found.attempted and not found.failed
+def test_docstring_examples(name):
+    result = doctest.testmod(import_module(f"scalesearch.{name}"))
+    assert result.attempted and not result.failed

@@ -1,4 +1,4 @@
-"""What a mistake is called in Python: arguments, and no option of the command line."""
+"""Errors in Python name arguments instead of options of the command line."""
 
 import pytest
 
@@ -8,11 +8,11 @@ from scalesearch.errors import UserError
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted"),
+    ("message", "expected"),
     [("give another folder with --out", "give another folder with out="),
-     ("Go on with --resume", "Go on with resume=True"),
-     ("answer it: --set " "vocab=8k, or", "answer it: vocab=8k, or"),
-     ("answer it with --set " "{name}=…", "answer it with {name}=…"),
+     ("Continue with --resume", "Continue with resume=True"),
+     ("set it: --set vocab=8k, or", "set it: vocab=8k, or"),
+     ("set it with --set {name}=…", "set it with {name}=…"),
      ("as in --budget " "'params.total <= 10M'", "as in budget='params.total <= 10M'"),
      ("have it made by `scalesearch " "train --out X`",
       "have it made by `scalesearch train --out X`"),
@@ -21,8 +21,8 @@ from scalesearch.errors import UserError
       "budget: no key\n  budget=param\n         ^^^^^\n"),
      ("--set: unknown " "key `widht`\n  " "--set widht=64\n        ^^^^^\n",
       "unknown key `widht`\n  widht=64\n  ^^^^^\n"), ("a - b, a -- b", "a - b, a -- b")])
-def test_options_become_arguments(said, wanted):
-    assert options_to_arguments(said, {}) == wanted
+def test_options_become_arguments(message, expected):
+    assert options_to_arguments(message, {}) == expected
 
 
 def test_message_help_and_text_of_an_error_are_translated():
@@ -44,7 +44,7 @@ def test_message_help_and_text_of_an_error_are_translated():
      lambda: ss.space("transformer").trade("width", "macs.total"),
      lambda: ss.space("slim").feasible("nothing"), lambda: ss.study("quick", trails=3)],
     ids=range(7))
-def test_mistakes_in_python_name_no_option(mistake, tmp_path, monkeypatch):
+def test_errors_in_python_name_no_option(mistake, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:
         mistake()

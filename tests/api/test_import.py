@@ -1,4 +1,4 @@
-"""``import scalesearch`` is light, gives a dozen names, and leaves its packages what they are."""
+"""``import scalesearch`` is light, has a dozen names, and keeps its packages importable."""
 
 import inspect
 import subprocess
@@ -13,18 +13,18 @@ HEAVY = ("torch", "ray", "optuna", "pandas", "sympy", "msgspec", "numpy", "matpl
 
 
 def fresh(code: str) -> str:
-    """What ``code`` prints in a process of its own."""
+    """The output of ``code`` in a new process."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           timeout=300)
     return done.stdout.strip()
 
 
-def test_the_import_loads_nothing_heavy():
+def test_import_loads_no_heavy_package():
     assert fresh(f"import sys, scalesearch; print([name for name in {HEAVY} if name in "
                  "sys.modules])") == "[]"
 
 
-def test_a_space_and_its_costs_load_nothing_that_trains():
+def test_costs_load_no_training_package():
     code = ("import sys, scalesearch as ss; "
             "ss.space('transformer').architecture(width=128).cost().to_dict()\nprint([name for "
             "name in ('torch', 'ray', 'optuna', 'pandas', 'pydantic', 'matplotlib') if name in sys.modules])")
@@ -32,16 +32,16 @@ def test_a_space_and_its_costs_load_nothing_that_trains():
 
 
 @pytest.mark.parametrize("name", ss.__all__)
-def test_every_name_is_there_in_a_fresh_process(name):
-    found = fresh(
+def test_every_name_exists_in_a_new_process(name):
+    output = fresh(
         f"import scalesearch as ss; print({name!r} in dir(ss), callable(ss.{name}))").split()
-    assert found == ["True", str(name not in ("__version__", "samplers"))]
+    assert output == ["True", str(name not in ("__version__", "samplers"))]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["space", "study", "train"])
-def test_packages_are_called_and_stay_packages(name):
-    """Whichever comes first: the package, something within it, or the call."""
+def test_packages_are_callable_and_stay_packages(name):
+    """In any order of importing the package, importing a submodule, and calling."""
     code = ("import scalesearch as ss, types, inspect\n{first}\n"
             f"front = ss.{name}\nprint(callable(front), isinstance(front, types.ModuleType), "
             "len(inspect.signature(front).parameters) > 0)")
@@ -50,7 +50,7 @@ def test_packages_are_called_and_stay_packages(name):
         assert fresh(code.format(first=first)) == "True True True"
 
 
-def test_a_call_has_the_signature_of_its_function():
+def test_callable_package_has_the_signature_of_its_function():
     assert list(
         inspect.signature(ss.train).parameters)[:4] == ["architecture", "data", "recipe", "out"]
     from scalesearch.space import Space
@@ -58,7 +58,7 @@ def test_a_call_has_the_signature_of_its_function():
     assert ss.space.Space is Space
 
 
-def test_there_are_about_a_dozen_names_and_no_other():
+def test_public_names_are_at_most_fourteen():
     assert len(ss.__all__) <= 14
     for module in (ss, ss.samplers):
         with pytest.raises(AttributeError) as caught:
@@ -66,9 +66,9 @@ def test_there_are_about_a_dozen_names_and_no_other():
         assert caught.value.name == "nothing"
 
 
-@pytest.mark.parametrize("name", ["HypervolumeGP", 
-    "FrontNeighbors", "RandomSampler", "GridSampler", "OptunaSamplerAdapter"])
-def test_samplers_are_those_of_optuna(name):
+@pytest.mark.parametrize("name", ["HypervolumeGP", "FrontNeighbors", "RandomSampler",
+                                  "GridSampler", "OptunaSamplerAdapter"])
+def test_samplers_are_optuna_samplers(name):
     from optuna.samplers import BaseSampler
 
     assert issubclass(getattr(ss.samplers, name), BaseSampler)

@@ -17,19 +17,19 @@ RECIPE = {"steps": 12, "max_tokens": 200, "lr": 5e-3, "beam": 2, "dropout": 0,
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    where = tmp_path_factory.mktemp("models")
-    write_text(where)
-    return where
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    write_text(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def model(place: Path) -> Model:
-    return ss.train(ss.space(SMALL).sample(1), place / "data.yaml", RECIPE, place / "model",
+def model(folder: Path) -> Model:
+    return ss.train(ss.space(SMALL).sample(1), folder / "data.yaml", RECIPE, folder / "model",
                     report=lambda event: None)
 
 
-def test_a_training_is_there_with_its_scores(model, place):
+def test_trained_model_has_its_scores(model, folder):
     assert model.metrics["bleu"] >= 0 and model.result.steps == 12 and model.artifact is None
     assert model.architecture.id == ss.space(SMALL).sample(1).id and model.architecture.id in repr(
         model)
@@ -37,17 +37,19 @@ def test_a_training_is_there_with_its_scores(model, place):
     assert sum(weight.numel() for weight in model.module().parameters()) == model.result.n_params
 
 
-def test_the_same_call_returns_what_is_trained(model, place):
-    before = (place / "model" / "result.json").read_bytes()
-    again = ss.train(place / "model", place / "data.yaml", RECIPE, place / "model")
-    assert (place / "model" / "result.json").read_bytes() == before and again.folder == model.folder
+def test_repeated_call_returns_the_trained_model(model, folder):
+    before = (folder / "model" / "result.json").read_bytes()
+    again = ss.train(folder / "model", folder / "data.yaml", RECIPE, folder / "model")
+    assert (folder / "model" / "result.json").read_bytes() == before
+    assert again.folder == model.folder
     with refuses("other-training", "steps"):
-        ss.train(model.architecture, place / "data.yaml", {**RECIPE, "steps": 13}, place / "model")
-    with refuses("training-exists", place / "model"):
-        ss.train(model.architecture, place / "data.yaml", RECIPE, place / "model", resume=False)
+        ss.train(model.architecture, folder / "data.yaml", {**RECIPE, "steps": 13},
+                 folder / "model")
+    with refuses("training-exists", folder / "model"):
+        ss.train(model.architecture, folder / "data.yaml", RECIPE, folder / "model", resume=False)
 
 
-def test_translations_are_those_of_the_command_line(model, place):
+def test_translations_equal_those_of_the_command_line(model, folder):
     lines = ["the dog sees the cat", "", "one red dog"]
     done = CliRunner().invoke(translate_verb, [str(model.folder)],
                               input="".join(f"{line}\n" for line in lines))
@@ -56,8 +58,8 @@ def test_translations_are_those_of_the_command_line(model, place):
     assert len(model.translate(lines, beam=1, length_penalty=0.5)) == 3
 
 
-def test_scores_are_those_of_files_or_of_lines(model, place):
-    files = place / "test.en", place / "test.de"
+def test_scores_of_files_and_lines_are_equal(model, folder):
+    files = folder / "test.en", folder / "test.de"
     of_files = model.score(*files, resamples=20)
     lines = [file.read_text().splitlines() for file in files]
     assert model.score(*lines, resamples=20) == of_files and of_files["chrf"]["half"] >= 0
@@ -67,16 +69,16 @@ def test_scores_are_those_of_files_or_of_lines(model, place):
             model.score(*wrong)
 
 
-def test_an_artifact_is_a_model_again(model, place):
-    made = model.export("torch", place / "artifact", data=place / "data.yaml")
-    assert made.artifact.format == "torch" and ss.load(
-        place / "artifact").translate("two cats") == model.translate("two cats")
-    assert made.metrics
+def test_exported_artifact_loads_as_a_model(model, folder):
+    exported = model.export("torch", folder / "artifact", data=folder / "data.yaml")
+    assert exported.artifact.format == "torch" and ss.load(
+        folder / "artifact").translate("two cats") == model.translate("two cats")
+    assert exported.metrics
     with refuses("already-exists", "artifact", "out="):
-        model.export("torch", place / "artifact")
+        model.export("torch", folder / "artifact")
 
 
-def test_what_is_no_model_is_refused(place, tmp_path):
+def test_invalid_models_and_recipes_are_rejected(folder, tmp_path):
     with refuses("no-checkpoint", tmp_path):
         ss.load(tmp_path)
     with refuses("unknown-key", "stepz", "steps"):
@@ -86,7 +88,7 @@ def test_what_is_no_model_is_refused(place, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_a_training_that_fails_says_why(place, tmp_path):
+def test_failed_training_raises_an_error(folder, tmp_path):
     with refuses("training-failed", tmp_path / "new"):
-        ss.train(ss.space(SMALL).sample(1), place / "data.yaml", {**RECIPE, "lr": 1e30},
+        ss.train(ss.space(SMALL).sample(1), folder / "data.yaml", {**RECIPE, "lr": 1e30},
                  tmp_path / "new", report=lambda event: None)

@@ -1,4 +1,4 @@
-"""Studies from Python: a mapping or a file, callbacks, frames that know their units, figures, the best model."""
+"""Studies from Python: mapping or file, callbacks, frames with units, figures, the best model."""
 
 from pathlib import Path
 
@@ -20,13 +20,13 @@ KEYS = {"study": "small", "space": ss.space(SMALL), "data": yaml.safe_load(DATA)
         "sampler": "random"}
 
 
-class Told(ss.Callback):
+class Recorder(ss.Callback):
     def __init__(self):
-        self.ended_ = []
+        self.ended_trials = []
         self.closed = False
 
     def ended(self, trial):
-        self.ended_.append(trial.number)
+        self.ended_trials.append(trial.number)
 
     def close(self):
         self.closed = True
@@ -34,8 +34,8 @@ class Told(ss.Callback):
 
 @pytest.fixture(scope="module")
 def run(text_folder):
-    told = Told()
-    return ss.study(KEYS).run([told], quiet=True), told
+    recorder = Recorder()
+    return ss.study(KEYS).run([recorder], quiet=True), recorder
 
 
 @pytest.fixture
@@ -44,26 +44,26 @@ def study(run) -> Study:
 
 
 @pytest.mark.full
-def test_callbacks_are_told(run):
+def test_callbacks_are_called(run):
     done = run[0].trials().query("state == 'complete'")["trial"].tolist()
-    assert run[1].ended_ == done and len(done) == 3 and run[1].closed
+    assert run[1].ended_trials == done and len(done) == 3 and run[1].closed
 
 
-def test_a_mapping_is_the_file_that_it_stands_for(text_folder):
+def test_mapping_is_equivalent_to_a_file(text_folder):
     (text_folder / "space.yaml").write_text(SMALL)
     (text_folder / "file.yaml").write_text(yaml.safe_dump({**KEYS, "space": "space.yaml"}))
-    mine = ss.study(KEYS).spec
-    theirs = ss.study("file.yaml").spec
+    from_mapping = ss.study(KEYS).spec
+    from_file = ss.study("file.yaml").spec
     for key in ("name", "out", "space", "data", "recipe", "objectives", "trials", "seed",
                 "sampler"):
-        assert getattr(mine, key) == getattr(theirs, key), key
-    assert mine.budget.text == theirs.budget.text
-    again = ss.study({**KEYS, "recipe": mine.recipe, "data": mine.data,
-                      "space": KEYS["space"].definition})
-    assert again.spec.recipe == mine.recipe and again.spec.data == mine.data
+        assert getattr(from_mapping, key) == getattr(from_file, key), key
+    assert from_mapping.budget.text == from_file.budget.text
+    again = ss.study({**KEYS, "recipe": from_mapping.recipe, "data": from_mapping.data,
+                      "space": KEYS["space"].definition}).spec
+    assert again.recipe == from_mapping.recipe and again.data == from_mapping.data
 
 
-def test_settings_come_over_the_file(text_folder):
+def test_overrides_replace_values_of_the_file(text_folder):
     study = ss.study(KEYS, {"recipe.steps": 9}, trials=5, out="elsewhere")
     assert (study.spec.recipe.steps, study.spec.trials, study.folder.name) == (9, 5, "elsewhere")
     assert "not started" in repr(study) and "bleu max" in study._repr_html_()
@@ -71,7 +71,7 @@ def test_settings_come_over_the_file(text_folder):
         ss.study(KEYS, backend="inprocess", workers=2)
 
 
-def test_frames_know_their_units(study):
+def test_frames_have_units(study):
     front = study.front()
     trials = study.trials()
     assert len(trials) >= 3 and set(front["trial"]) <= set(trials["trial"])
@@ -85,14 +85,14 @@ def test_frames_know_their_units(study):
             frame.attrs["units"]) <= set(frame)
 
 
-def test_the_front_shows_itself_and_its_parts_are_plain_frames(study):
+def test_front_is_displayed_and_its_parts_are_plain_frames(study):
     front = study.front()
     assert "Front of small" in repr(front) and "Hypervolume" in front._repr_html_()
     assert type(front.head(1)) is type(front[["bleu"]]) is pd.DataFrame
     assert "Front of small" in repr(study) and "<table" in study._repr_html_()
 
 
-def test_a_figure_of_the_front(study):
+def test_plot_of_the_front(study):
     figure = study.plot()
     assert isinstance(figure,
                       matplotlib.figure.Figure) and figure._repr_png_().startswith(b"\x89PNG")
@@ -102,12 +102,12 @@ def test_a_figure_of_the_front(study):
         study.plot("params.encoder")
 
 
-def test_the_best_under_a_condition(study):
+def test_best_trial_under_a_constraint(study):
     trials = study.trials().query("state == 'complete' and is_feasible")
     limit = int(trials["params.total"].median())
     best = study.best("bleu", constraint=f"params.total <= {limit}")
-    assert best.metrics["bleu"] == trials[trials["params.total"]
-                                          <= limit]["bleu"].max() and "params.total" in best.selection_reason
+    assert best.metrics["bleu"] == trials[trials["params.total"] <= limit]["bleu"].max()
+    assert "params.total" in best.selection_reason
     small = study.best("params.total", constraint="bleu >= 0 and norm == pre")
     assert small.architecture.cost()["params.total"] == trials["params.total"].min()
     assert study.best().metrics["bleu"] == study.front()["bleu"].max()
@@ -120,19 +120,19 @@ def test_the_best_under_a_condition(study):
     [("bleu", "bleu > 1000", "nothing-meets"), ("bleu", "params.totl > 1", "unknown-key"),
      ("bleu", "bleu >", "bad-syntax"), ("bleu", "test.bleu > 1", "unknown-key"),
      ("test.bleu", None, "selection-on-test"), ("blue", None, "unknown-objective")])
-def test_what_chooses_nothing_is_refused(study, objective, under, code):
+def test_selection_of_no_trial_is_rejected(study, objective, under, code):
     with refuses(code):
         study.best(objective, constraint=under)
 
 
-def test_the_folder_opens_as_a_study(study):
+def test_folder_opens_as_a_study(study):
     opened = ss.load(study.folder)
     assert isinstance(opened, Study) and repr(opened) == repr(study) and ss.study(
         study.folder).folder == study.folder
     assert opened.report().stat().st_size > 1000
 
 
-def test_a_folder_is_enough_to_go_on_from_anywhere(study, tmp_path, monkeypatch):
+def test_study_resumes_from_its_folder_in_any_directory(study, tmp_path, monkeypatch):
     folder = study.folder.absolute()
     before = (study.folder / "events.jsonl").read_bytes()
     monkeypatch.chdir(tmp_path)
@@ -143,7 +143,7 @@ def test_a_folder_is_enough_to_go_on_from_anywhere(study, tmp_path, monkeypatch)
         ss.load(folder).run(resume=False)
 
 
-def test_a_finished_study_runs_no_further(study, run):
+def test_finished_study_is_not_run_again(study, run):
     before = (study.folder / "events.jsonl").read_bytes()
     study.run(quiet=True)
     assert (study.folder / "events.jsonl").read_bytes() == before
@@ -151,7 +151,7 @@ def test_a_finished_study_runs_no_further(study, run):
         study.run(resume=False, quiet=True)
 
 
-def test_errors_of_a_mapping_have_their_lines():
+def test_errors_of_a_mapping_have_positions():
     with refuses("missing-key", place="<python>:1"):
         ss.study({"study": "x"})
     with refuses("not-serializable", "object"):

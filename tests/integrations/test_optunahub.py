@@ -22,7 +22,7 @@ def load_module(package, **_):
     return module
 
 
-def test_it_has_the_files_and_the_front_matter_of_the_template():
+def test_package_has_the_files_and_front_matter_of_the_template():
     assert {file.name for file in PACKAGE.iterdir()} >= {
         "__init__.py", "README.md", "LICENSE", "example.py"}
     _, matter, text = (PACKAGE / "README.md").read_text(encoding="utf-8").split("---\n", 2)
@@ -32,8 +32,8 @@ def test_it_has_the_files_and_the_front_matter_of_the_template():
                for heading in ("Abstract", "APIs", "Installation", "Example"))
 
 
-def test_its_example_proposes_nothing_beyond_the_limit(monkeypatch, capsys):
+def test_example_meets_the_limit(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "optunahub", SimpleNamespace(load_module=load_module))
-    found = runpy.run_path(str(PACKAGE / "example.py"), run_name="__main__")
-    sizes = [found["cost"](trial.params) for trial in found["study"].trials[6:]]
-    assert len(capsys.readouterr().out.splitlines()) > 2 and max(sizes) <= found["LIMIT"]
+    namespace = runpy.run_path(str(PACKAGE / "example.py"), run_name="__main__")
+    sizes = [namespace["cost"](trial.params) for trial in namespace["study"].trials[6:]]
+    assert len(capsys.readouterr().out.splitlines()) > 2 and max(sizes) <= namespace["LIMIT"]

@@ -29,16 +29,16 @@ def beats(a, b, directions):
 
 
 @given(problems())
-def test_front_is_what_nothing_dominates(problem):
+def test_front_is_not_dominated(problem):
     values, directions = problem
-    known = [row for row in values if not np.isnan(row).any()]
+    complete = [row for row in values if not np.isnan(row).any()]
     expected = [not np.isnan(row).any()
-                and not any(beats(other, row, directions) for other in known) for row in values]
+                and not any(beats(other, row, directions) for other in complete) for row in values]
     assert pareto_front(values, directions).tolist() == expected
 
 
 @given(problems())
-def test_ranks_peel_the_fronts_one_by_one(problem):
+def test_ranks_are_successive_fronts(problem):
     values, directions = problem
     rank = pareto_ranks(values, directions)
     assert (rank == UNRANKED).tolist() == np.isnan(values).any(axis=1).tolist()
@@ -53,7 +53,7 @@ def test_rows_with_a_missing_value_are_neither_ranked_nor_dominate():
     assert pareto_front(values, ["min", "max"]).tolist() == [False, True, False]
 
 
-def test_no_candidates_make_an_empty_front():
+def test_front_of_no_candidates_is_empty():
     assert pareto_front(np.empty((0, 2)), ["min", "max"]).tolist() == []
 
 
@@ -64,12 +64,12 @@ def test_staircase_goes_from_small_to_good_without_repeats():
     assert [step.tolist() for step in steps] == [[1, 2, 3], [10, 20, 30]]
 
 
-def test_an_unknown_direction_is_refused():
+def test_unknown_direction_is_rejected():
     with pytest.raises(ValueError, match="'min' or 'max'"):
         pareto_front(np.ones((1, 1)), ["up"])
 
 
 @pytest.mark.parametrize("module", [front, hypervolume])
-def test_the_examples_in_docstrings_hold(module):
-    found = doctest.testmod(module)
-    assert found.attempted and not found.failed
+def test_docstring_examples(module):
+    result = doctest.testmod(module)
+    assert result.attempted and not result.failed

@@ -17,20 +17,20 @@ def point_sets(draw, most=7):
     return np.array(draw(st.lists(row, min_size=1, max_size=most)), dtype=float)
 
 
-def by_inclusion_exclusion(points, corner):
+def by_inclusion_exclusion(points, reference_point):
     total = 0.0
     for size in range(1, len(points) + 1):
         for chosen in combinations(points, size):
-            total -= (-1) ** size * np.prod(np.maximum(corner - np.max(chosen, axis=0), 0))
+            total -= (-1) ** size * np.prod(np.maximum(reference_point - np.max(chosen, axis=0), 0))
     return total
 
 
 @settings(deadline=None)
 @given(point_sets())
 def test_equals_inclusion_exclusion(points):
-    corner = np.full(points.shape[1], 8.0)
-    found = hypervolume(points, corner, ["min"] * points.shape[1])
-    assert found == pytest.approx(by_inclusion_exclusion(points, corner))
+    reference_point = np.full(points.shape[1], 8.0)
+    volume = hypervolume(points, reference_point, ["min"] * points.shape[1])
+    assert volume == pytest.approx(by_inclusion_exclusion(points, reference_point))
 
 
 @settings(deadline=None, max_examples=30)
@@ -38,14 +38,15 @@ def test_equals_inclusion_exclusion(points):
 def test_equals_optuna(points):
     from optuna._hypervolume import compute_hypervolume
 
-    corner = np.full(points.shape[1], 10.0)
-    expected = compute_hypervolume(points, corner)
-    assert hypervolume(points, corner, ["min"] * points.shape[1]) == pytest.approx(expected)
+    reference_point = np.full(points.shape[1], 10.0)
+    expected = compute_hypervolume(points, reference_point)
+    directions = ["min"] * points.shape[1]
+    assert hypervolume(points, reference_point, directions) == pytest.approx(expected)
 
 
 @settings(deadline=None)
 @given(point_sets(), st.data())
-def test_turning_an_objective_round_changes_nothing(points, data):
+def test_negated_objective_changes_nothing(points, data):
     width = points.shape[1]
     directions = data.draw(st.lists(st.sampled_from(["min", "max"]), min_size=width,
                                       max_size=width))
@@ -58,10 +59,10 @@ def test_turning_an_objective_round_changes_nothing(points, data):
 @given(point_sets(), point_sets())
 def test_more_candidates_never_dominate_less(first, second):
     if first.shape[1] == second.shape[1]:
-        corner = [10.0] * first.shape[1]
+        reference_point = [10.0] * first.shape[1]
         directions = ["min"] * first.shape[1]
-        both = hypervolume(np.vstack([first, second]), corner, directions)
-        assert both >= hypervolume(first, corner, directions) - 1e-9
+        both = hypervolume(np.vstack([first, second]), reference_point, directions)
+        assert both >= hypervolume(first, reference_point, directions) - 1e-9
 
 
 def test_points_beyond_the_reference_or_unknown_add_nothing():
@@ -69,7 +70,7 @@ def test_points_beyond_the_reference_or_unknown_add_nothing():
     assert hypervolume(values, [5.0, 0.0], ["min", "max"]) == 4 * 50
 
 
-def test_worst_corner_lies_beyond_every_candidate():
+def test_reference_point_lies_beyond_every_candidate():
     values = np.array([[10.0, 1.0], [20.0, 3.0], [np.nan, 7.0]])
     assert default_reference_point(values, ["max", "min"]) == pytest.approx([9.0, 3.2])
 

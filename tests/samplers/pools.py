@@ -20,7 +20,7 @@ from scalesearch.space.schema.cost_names import COST_NAMES
 
 OBJECTIVES = (Objective("bleu", "max", True), Objective("params.total", "min", False))
 FORWARD = find_protocol("forward", 10, 10, 100)
-ASKS = 60  # proposals in a row that bring nothing new, after which there is nothing more
+ASKS = 60  # consecutive repeated proposals after which a space counts as exhausted
 SPACE = Space.parse("""
 space: tiny
 width: 16 | 32 | 64
@@ -44,19 +44,19 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 def known_of(space, limits):
-    """What a bill tells of the parameters of ``space``."""
+    """The facts of a candidate of ``space``, by its costs."""
     def known(params):
         try:
             network = space.architecture(decode_params(space, params))
         except UserError:
             return CandidateFacts((None, None), {}, is_buildable=False)
-        price = evaluate_cost(network.block, FORWARD)
+        costs = evaluate_cost(network.block, FORWARD)
 
         def lookup(name):
-            return price[name] if name in COST_NAMES else network.config[name]
+            return costs[name] if name in COST_NAMES else network.config[name]
 
         constraints = {limit.text: limit.violation(lookup) for limit in limits}
-        return CandidateFacts((None, float(price["params.total"])), constraints, network.id)
+        return CandidateFacts((None, float(costs["params.total"])), constraints, network.id)
 
     return known
 
@@ -74,7 +74,7 @@ def study_of(trials=(), sampler=None):
 
 
 class Searched:
-    """A search of ``space`` after ``trials``, as a driver does it."""
+    """A search of ``space`` that starts from ``trials``, as by a driver."""
 
     def __init__(self, name, seed=1, trials=(), space=SPACE, shares=(1.0,), **arguments):
         startup = {"population_size": 6} if name == "nsga2" else {} if name in (
@@ -98,7 +98,7 @@ class Searched:
                 if trial.state.name in ("COMPLETE", "RUNNING") and trial.params]
 
     def start(self):
-        """Begins one more trial; None where there is none."""
+        """Start one more trial; None if the space is exhausted."""
         for _ in range(ASKS):
             trial = self.study.ask()
             try:
@@ -106,28 +106,28 @@ class Searched:
             except SpaceExhaustedError:
                 self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
                 return None
-            known = self.known(trial.params)
-            there = {one.user_attrs.get(ARCHITECTURE)
-                     for one in self.trials if not is_infeasible(one)}
-            for name, value in known.constraints.items():
+            facts = self.known(trial.params)
+            started = {trial.user_attrs.get(ARCHITECTURE)
+                       for trial in self.trials if not is_infeasible(trial)}
+            for name, value in facts.constraints.items():
                 trial.set_constraint(name, value)
-            trial.set_user_attr(ARCHITECTURE, known.identity)
-            trial.set_user_attr(COSTS, {"params.total": known.values[1]})
-            if known.is_feasible and known.identity not in there:
+            trial.set_user_attr(ARCHITECTURE, facts.identity)
+            trial.set_user_attr(COSTS, {"params.total": facts.values[1]})
+            if facts.is_feasible and facts.identity not in started:
                 return trial
-            state = "FAIL" if known.is_feasible else "PRUNED"
+            state = "FAIL" if facts.is_feasible else "PRUNED"
             self.study.tell(trial, state=optuna.trial.TrialState[state])
         return None
 
     def end(self, trial):
-        """Trains a trial."""
+        """Train a trial."""
         size = trial.user_attrs[COSTS]["params.total"]
         bleu = 30 * (1 - math.exp(-size / 30_000)) + 2 * (trial.params["norm"] == "pre")
         trial.set_user_attr(RUNGS, [math.exp(-bleu)])
         self.study.tell(trial, [bleu, size])
 
     def run(self, count):
-        """Begins and trains up to ``count`` trials, one after the other."""
+        """Start and train up to ``count`` trials in sequence."""
         for _ in range(count):
             trial = self.start()
             if trial is None:
@@ -140,9 +140,10 @@ def feasible_networks(space=SPACE):
     """Every network that the budget allows."""
     from scalesearch.samplers.candidate import enumerate_candidates
 
-    known = known_of(space, tuple(space.budgets.values()))
-    judged = (known(sheet.params) for sheet in enumerate_candidates(partial(suggest_params, space)))
-    return {one.identity for one in judged if one.is_feasible}
+    facts_of = known_of(space, tuple(space.budgets.values()))
+    facts = (facts_of(candidate.params)
+             for candidate in enumerate_candidates(partial(suggest_params, space)))
+    return {candidate.identity for candidate in facts if candidate.is_feasible}
 
 
 def network(trial):

@@ -1,4 +1,4 @@
-"""Optuna's own contract tests of samplers, on ours: they work in any Optuna study.
+"""Optuna's own contract tests of samplers, on the package's: they work in any Optuna study.
 
 A grid has a space of its own, so it stands where trials ask for what it does not know of.
 """
@@ -7,7 +7,11 @@ from functools import partial
 
 import optuna
 import pytest
-from optuna.testing.pytest_samplers import BasicSamplerTestCase, MultiObjectiveSamplerTestCase, RelativeSamplerTestCase
+from optuna.testing.pytest_samplers import (
+    BasicSamplerTestCase,
+    MultiObjectiveSamplerTestCase,
+    RelativeSamplerTestCase,
+)
 
 from scalesearch.samplers import SamplerSpec, make_sampler
 

@@ -1,4 +1,4 @@
-"""The feasible part of a space: draws from it have the chances of rejection, and ways into it are found."""
+"""Sampling from the feasible part of a space, and repair of infeasible candidates."""
 
 import math
 import random
@@ -51,7 +51,7 @@ cost:
     impossible: params.total <= 1k
 """)
 ENDLESS = THIN.with_overrides({"tensor_chain": "{ ffn: off | 0.05..0.5 log, length: 2 }"})
-FAR = 400  # draws
+N_SAMPLES = 400
 
 
 def limits(budget, space=THIN):
@@ -62,7 +62,7 @@ def region(budget, space=THIN):
     return region_of(space, limits(budget, space))
 
 
-def draws(budget):
+def budget_sampler(budget):
     return BudgetSampler(THIN, FORWARD,
                          as_cost_bounds(limit for limit in limits(budget) if limit.costs))
 
@@ -75,74 +75,75 @@ def thin_space():
 
 @pytest.mark.full
 @pytest.mark.parametrize("budget", ["thin", "wide", "low"])
-def test_draws_meet_the_budget_and_what_the_space_asks_for(budget):
+def test_exact_samples_are_feasible(budget):
     exact = ExactFeasibleSampler.of(THIN, FORWARD, limits(budget))
     rng = random.Random(1)
     feasible = region(budget).is_feasible
-    assert all(feasible(exact.sample(rng)) for _ in range(FAR))
+    assert all(feasible(exact.sample(rng)) for _ in range(N_SAMPLES))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("budget",
                          ["params.total <= 60k and macs.total <= 1M", "params.total <= 12k",
                           "params.total >= 9k and params.total <= 16k and macs.total <= 150k"])
-def test_draws_have_the_chances_of_rejection(budget):
+def test_budget_samples_are_distributed_as_by_rejection(budget):
     space = SMALL.with_overrides({"width": "16..22 log",
                                   "encoder.ffn.relu.hidden": "= 2 * width | 16"})
     space = Space.parse(space.to_yaml().replace("params.total <= 60k and macs.total <= 1M", budget))
     budgets = tuple(space.budgets.values())
-    known = known_of(space, budgets)
-    chance = {}  # of each feasible sheet, parameter by parameter
-    for answers in space.enumerate():
-        if known(encode_params(space, answers)[0]).is_feasible:
-            chance[candidate_key(answers.params)] = math.prod(
-                value_probabilities(parameter)[list(parameter.values()).index(answers.params[name])]
-                for name, parameter in space.parameters() if name in answers.params)
+    facts_of = known_of(space, budgets)
+    chance = {}  # of each feasible candidate: product over its parameters
+    for values in space.enumerate():
+        if facts_of(encode_params(space, values)[0]).is_feasible:
+            chance[candidate_key(values.params)] = math.prod(
+                value_probabilities(parameter)[list(parameter.values()).index(values.params[name])]
+                for name, parameter in space.parameters() if name in values.params)
     drawn = BudgetSampler(space, FORWARD, as_cost_bounds(budgets))
     rng = random.Random(2)
     assert len(chance) > 0 and drawn.feasible_share == pytest.approx(sum(chance.values()))
-    found = Counter(candidate_key(drawn.sample(rng)) for _ in range(2000))
-    assert set(found) <= set(chance)
-    surprise = sum((found[key] - 2000 * p / drawn.feasible_share) ** 2
+    counts = Counter(candidate_key(drawn.sample(rng)) for _ in range(2000))
+    assert set(counts) <= set(chance)
+    surprise = sum((counts[key] - 2000 * p / drawn.feasible_share) ** 2
                    / (2000 * p / drawn.feasible_share) for key, p in chance.items())
     # chi-squared: its mean and five deviations
     assert surprise < len(chance) + 5 * math.sqrt(2 * len(chance))
 
 
-def test_a_random_sheet_has_the_chances_of_the_parameters():
+def test_random_candidates_follow_the_parameter_distribution():
     space = SMALL.with_overrides({"width": "16..22 log"})
     rng = random.Random(4)
     parameter = dict(space.parameters())["width"]
-    found = Counter(sample_candidate(partial(suggest_params, space), rng).params["width"]
+    counts = Counter(sample_candidate(partial(suggest_params, space), rng).params["width"]
                     for _ in range(4000))
-    assert [found[value] / 4000 for value in parameter.values()] == pytest.approx(
+    assert [counts[value] / 4000 for value in parameter.values()] == pytest.approx(
         list(value_probabilities(parameter)), abs=0.03)
 
 
-def test_without_a_budget_every_chance_is_counted_once():
+def test_feasible_share_without_a_budget_is_one():
     space = Space.parse(THIN.to_yaml().split("where:")[0])
     assert BudgetSampler(space, FORWARD, []).feasible_share == pytest.approx(1)
 
 
-def test_the_share_of_what_cannot_be_is_nothing():
-    assert draws("impossible").feasible_share == 0 and draws("impossible").sample(random.Random(1)) is None
+def test_impossible_budget_has_share_zero():
+    sampler = budget_sampler("impossible")
+    assert sampler.feasible_share == 0 and sampler.sample(random.Random(1)) is None
 
 
 @pytest.mark.parametrize("parameter",
                          [Choice((4, 1, "x")), IntRange(3, 9, 2), IntRange(1, 40, 1, True),
                           FloatRange(0.0, 1.0, 0.25)])
-def test_chances_are_those_of_the_draw(parameter):
+def test_value_probabilities_match_samples(parameter):
     rng = random.Random(3)
     values = list(parameter.values())
-    found = Counter(values.index(parameter.sample(rng)) for _ in range(20_000))
+    counts = Counter(values.index(parameter.sample(rng)) for _ in range(20_000))
     chances = value_probabilities(parameter)
     assert chances.sum() == pytest.approx(1) and len(chances) == len(values)
-    assert all(found[place] / 20_000 == pytest.approx(chance, abs=0.015)
-               for place, chance in enumerate(chances))
+    assert all(counts[index] / 20_000 == pytest.approx(chance, abs=0.015)
+               for index, chance in enumerate(chances))
 
 
 @pytest.mark.parametrize("numbers", [0, 1, 2, 3])
-def test_weights_within_bounds_are_those_of_a_plain_sum(numbers):
+def test_weight_within_bounds_equals_a_plain_sum(numbers):
     import numpy as np
 
     rng = np.random.default_rng(numbers)
@@ -150,13 +151,13 @@ def test_weights_within_bounds_are_those_of_a_plain_sum(numbers):
         points = rng.integers(0, 9, (size, numbers))
         weights = rng.random(size)
         room = rng.integers(-1, 11, (40, numbers))
-        plain = [weights[(points <= one).all(1)].sum() for one in room]
+        plain = [weights[(points <= bounds).all(1)].sum() for bounds in room]
         assert DominanceIndex(points, weights).weight_within(room) == pytest.approx(plain)
 
 
 @pytest.mark.parametrize("space", [THIN, ENDLESS])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_walk_ends_in_the_region_near_where_it_began(space, seed):
+def test_repair_ends_in_the_region_near_its_start(space, seed):
     thin = region("thin", space)
     rng = random.Random(seed)
     candidates = iter(lambda: sample_candidate(thin.define, rng), None)
@@ -168,35 +169,34 @@ def test_a_walk_ends_in_the_region_near_where_it_began(space, seed):
     assert repaired is not None and thin.is_feasible(
         repaired.params) and len(count) <= MAX_EVALUATIONS + 1
     assert repaired == region("thin", space).repair(start.params, random.Random(seed))
-    # the rest is as it was
+    # other values are unchanged
     assert sum(repaired.params.get(name) == value for name, value in start.params.items()) >= 2
     again = thin.repair(start.params, random.Random(seed), {thin.facts.identity(repaired.params)})
     assert again is not None and thin.facts.identity(again.params) != thin.facts.identity(
         repaired.params)
 
 
-def test_a_feasible_sheet_is_its_own_repair_and_no_way_is_none():
+def test_repair_keeps_a_feasible_candidate_and_fails_without_one():
     wide = region("wide")
-    sheet = wide.sample_feasible(random.Random(1))
-    assert wide.repair(sheet.params, random.Random(1)) == sheet
-    assert region("impossible").repair(sheet.params, random.Random(1)) is None
+    candidate = wide.sample_feasible(random.Random(1))
+    assert wide.repair(candidate.params, random.Random(1)) == candidate
+    assert region("impossible").repair(candidate.params, random.Random(1)) is None
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("budget", "space", "sparse", "apart"), [
+@pytest.mark.parametrize(("budget", "space", "sparse", "exact"), [
     ("wide", THIN, False, None), ("thin", THIN, True, True), ("thin", ENDLESS, True, False)])
-def test_each_way_of_drawing_ends_in_the_region(budget, space, sparse, apart):
-    found = region(budget, space)
-    assert all(found.is_feasible(found.sample_feasible(random.Random(seed)).params)
-               for seed in range(8))
-    assert found.is_sparse is sparse and (apart is None
-                                          or (found.exact_sampler is not None) is apart)
-    assert found.sample_feasible(random.Random(1)) == region(budget, space).sample_feasible(
-        random.Random(1))
+def test_every_sampling_method_returns_feasible_candidates(budget, space, sparse, exact):
+    feasible_region = region(budget, space)
+    samples = [feasible_region.sample_feasible(random.Random(seed)) for seed in range(8)]
+    assert all(feasible_region.is_feasible(candidate.params) for candidate in samples)
+    assert feasible_region.is_sparse is sparse
+    assert exact is None or (feasible_region.exact_sampler is not None) is exact
+    assert region(budget, space).sample_feasible(random.Random(1)) == samples[1]
 
 
 @pytest.mark.full
-def test_an_impossible_budget_is_known_as_such():
+def test_impossible_budget_is_recognized():
     assert region("impossible").sample_feasible(
         random.Random(1)) is None and region("impossible").feasible_share == 0
     assert region("impossible", ENDLESS).sample_feasible(random.Random(1)) is None
@@ -205,26 +205,27 @@ def test_an_impossible_budget_is_known_as_such():
 @pytest.mark.full
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=GP_MARKS if name == "gp" else []) for name in SAMPLER_NAMES])
-def test_in_a_thin_space_no_sampler_wastes_its_proposals(name):
-    """About one draw in 200 is feasible; at most one proposal in two may not be, and that only to learn from it."""
-    search = Searched(name, space=thin_space()).run(8 if name == "gp" else 16)
-    assert draws("thin").feasible_share < 0.01 and len(search.started) == (8 if name == "gp" else 16)
+def test_samplers_waste_few_proposals_in_a_sparse_space(name):
+    """About one sample in 200 is feasible; only TPE may propose infeasible ones, and learn."""
+    count = 8 if name == "gp" else 16
+    search = Searched(name, space=thin_space()).run(count)
+    assert budget_sampler("thin").feasible_share < 0.01 and len(search.started) == count
     infeasible = sum(map(is_infeasible, search.trials))
     assert infeasible <= (len(search.started) if name == "tpe" else 0)
-    # a list has every sheet
+    # a grid lists every candidate
     assert name == "grid" or len(search.trials) - len(search.started) - infeasible <= 4
 
 
 @pytest.mark.parametrize("space", [SMALL, THIN, ENDLESS])
-def test_what_is_encoded_is_decoded(space):
+def test_encoding_round_trip(space):
     rng = random.Random(1)
     for _ in range(20):
-        sheet = sample_candidate(partial(suggest_params, space), rng)
-        answers = decode_params(space, sheet.params)
-        assert encode_params(space, answers) == (sheet.params, sheet.distributions)
+        candidate = sample_candidate(partial(suggest_params, space), rng)
+        values = decode_params(space, candidate.params)
+        assert encode_params(space, values) == (candidate.params, candidate.distributions)
 
 
-def test_two_parameters_of_one_path_are_two_parameters():
+def test_two_parameters_with_one_path_are_distinguished():
     few = Choice((1, 2))
     many = IntRange(3, 9)
 

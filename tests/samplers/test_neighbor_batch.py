@@ -1,4 +1,4 @@
-"""Sheets that are billed together: each costs what it costs alone, and is feasible."""
+"""Candidates whose costs are evaluated in one batch: costs as evaluated singly, all feasible."""
 
 import random
 
@@ -22,7 +22,7 @@ BUDGET = {"slim": "params.total <= 40M", "papers": "macs.total <= 2G",
           "hat": "params.total <= 30M", "anthe": "params.total <= 60M"}
 
 
-def evaluator(name: str) -> Evaluator:
+def evaluator_of(name: str) -> Evaluator:
     space = read_space(find_file(name, "spaces"))
     return Evaluator(space, load_protocol({**space.protocol, "vocab": 4000}),
                      read_budgets(space, [BUDGET[name]]), EMPTY_RECIPE_SPACE)
@@ -30,80 +30,83 @@ def evaluator(name: str) -> Evaluator:
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", BUDGET)
-def test_each_sheet_costs_what_it_costs_alone(name: str) -> None:
-    given = evaluator(name)
+def test_batch_costs_equal_single_costs(name: str) -> None:
+    evaluator = evaluator_of(name)
     rng = np.random.default_rng(1)
-    drawn = random.Random(1)
-    bulk = given.feasible_region.neighbor_sampler
+    rng_of_parents = random.Random(1)
+    bulk = evaluator.feasible_region.neighbor_sampler
     assert bulk is not None
-    seen = 0
+    n_neighbors = 0
     for _ in range(4):
-        parent = given.feasible_region.sample_feasible(drawn)
-        sheets = bulk.sample_neighbors(parent, NAMES, 60, rng)
-        for sheet, costs in random.Random(0).sample(sheets, min(6, len(sheets))):
-            known = given.evaluate(decode_params(given.space, sheet.params).params)
-            assert known.is_feasible and [known.costs[name] for name in NAMES] == costs
-            assert all(contains(sheet.distributions[key], value)
-                       for key, value in sheet.params.items())
-            seen += sheet.key != parent.key
-    assert seen > 5
+        parent = evaluator.feasible_region.sample_feasible(rng_of_parents)
+        candidates = bulk.sample_neighbors(parent, NAMES, 60, rng)
+        for candidate, costs in random.Random(0).sample(candidates, min(6, len(candidates))):
+            facts = evaluator.evaluate(decode_params(evaluator.space, candidate.params).params)
+            assert facts.is_feasible and [facts.costs[name] for name in NAMES] == costs
+            assert all(contains(candidate.distributions[key], value)
+                       for key, value in candidate.params.items())
+            n_neighbors += candidate.key != parent.key
+    assert n_neighbors > 5
 
 
-def test_words_are_kept_and_numbers_are_near() -> None:
-    given = evaluator("flagship")
-    parent = given.feasible_region.sample_feasible(random.Random(2))
-    neighbors = given.feasible_region.neighbor_sampler.sample_neighbors(
+def test_categories_are_kept_and_numbers_stay_near() -> None:
+    evaluator = evaluator_of("flagship")
+    parent = evaluator.feasible_region.sample_feasible(random.Random(2))
+    neighbors = evaluator.feasible_region.neighbor_sampler.sample_neighbors(
         parent, NAMES, 200, np.random.default_rng(2))
-    sheets = [sheet for sheet, _ in neighbors]
-    words = [name
-             for name, its in parent.distributions.items()
-             if isinstance(its, CategoricalDistribution)]
-    assert words and len({sheet.key for sheet in sheets}) > 20
-    for sheet in sheets:
-        assert all(sheet.params[name] == parent.params[name] for name in words)
-    changed = [sum(sheet.params.get(name) != value for name, value in parent.params.items())
-               for sheet in sheets]
+    candidates = [candidate for candidate, _ in neighbors]
+    words = [name for name, distribution in parent.distributions.items()
+             if isinstance(distribution, CategoricalDistribution)]
+    assert words and len({candidate.key for candidate in candidates}) > 20
+    for candidate in candidates:
+        assert all(candidate.params[name] == parent.params[name] for name in words)
+    changed = [sum(candidate.params.get(name) != value for name, value in parent.params.items())
+               for candidate in candidates]
     assert 0 < np.mean(changed) < len(parent.params) / 2
 
 
-def test_the_same_generator_gives_the_same_sheets() -> None:
-    given = evaluator("edge")
-    parent = given.feasible_region.sample_feasible(random.Random(3))
-    one, other = ([(sheet.key, costs) for sheet, costs in given.feasible_region.neighbor_sampler.sample_neighbors(
-        parent, NAMES, 50, np.random.default_rng(7))] for _ in range(2))
-    assert one and one == other
+def test_equal_generators_sample_equal_candidates() -> None:
+    evaluator = evaluator_of("edge")
+    parent = evaluator.feasible_region.sample_feasible(random.Random(3))
+    sampler = evaluator.feasible_region.neighbor_sampler
+    first, second = (sampler.sample_neighbors(parent, NAMES, 50, np.random.default_rng(7))
+                     for _ in range(2))
+    assert first and [(candidate.key, costs) for candidate, costs in first] == [
+        (candidate.key, costs) for candidate, costs in second]
 
 
-def test_params_that_are_not_the_spaces_stay_as_they_are() -> None:
-    given = evaluator("edge")
-    parent = given.feasible_region.sample_feasible(random.Random(3))
+def test_parameters_outside_the_space_are_kept() -> None:
+    evaluator = evaluator_of("edge")
+    parent = evaluator.feasible_region.sample_feasible(random.Random(3))
     more = Candidate({**parent.params, "recipe.lr": 0.004},
                      {**parent.distributions, "recipe.lr": FloatDistribution(0, 1)})
-    neighbors = given.feasible_region.neighbor_sampler.sample_neighbors(
+    neighbors = evaluator.feasible_region.neighbor_sampler.sample_neighbors(
         more, NAMES, 20, np.random.default_rng(1))
-    sheets = [sheet for sheet, _ in neighbors]
-    assert sheets and all(sheet.params["recipe.lr"] == 0.004 for sheet in sheets)
-    assert all(sheet.params.keys() == sheet.distributions.keys() for sheet in sheets)
+    candidates = [candidate for candidate, _ in neighbors]
+    assert candidates
+    for candidate in candidates:
+        assert candidate.params["recipe.lr"] == 0.004
+        assert candidate.params.keys() == candidate.distributions.keys()
 
 
-def test_what_has_no_list_of_values_stays_as_it_is() -> None:
-    given = evaluator("anthe")
+def test_continuous_parameters_are_kept() -> None:
+    evaluator = evaluator_of("anthe")
     rng = random.Random(0)  # its chains have any ratio
-    parent = next(sheet
+    parent = next(candidate
                   for _ in range(50)
-                  if (sheet := given.feasible_region.sample_feasible(rng))
-                  and any(isinstance(its, FloatDistribution)
-                          for its in sheet.distributions.values()))
-    neighbors = given.feasible_region.neighbor_sampler.sample_neighbors(
+                  if (candidate := evaluator.feasible_region.sample_feasible(rng))
+                  and any(isinstance(distribution, FloatDistribution)
+                          for distribution in candidate.distributions.values()))
+    neighbors = evaluator.feasible_region.neighbor_sampler.sample_neighbors(
         parent, NAMES, 50, np.random.default_rng(1))
-    sheets = [sheet for sheet, _ in neighbors]
-    ratios = {name
-              for name, its in parent.distributions.items() if isinstance(its, FloatDistribution)}
-    assert len(sheets) > 10
-    for sheet in sheets:
-        assert {sheet.params[name] for name in ratios} == {parent.params[name] for name in ratios}
-        assert sheet.params.keys() == sheet.distributions.keys()
+    candidates = [candidate for candidate, _ in neighbors]
+    ratios = [name for name, distribution in parent.distributions.items()
+              if isinstance(distribution, FloatDistribution)]
+    assert len(candidates) > 10
+    for candidate in candidates:
+        assert all(candidate.params[name] == parent.params[name] for name in ratios)
+        assert candidate.params.keys() == candidate.distributions.keys()
 
 
-def test_what_is_no_space_is_billed_sheet_by_sheet() -> None:
+def test_no_batch_sampler_without_a_space() -> None:
     assert NeighborBatchSampler.of(object(), load_protocol({"vocab": 100}), ()) is None

@@ -1,4 +1,4 @@
-"""Our samplers in Optuna studies that know nothing of ours: conditions, constraints, exact objectives, storages."""
+"""The samplers in plain Optuna studies: conditions, constraints, objectives, storages."""
 
 import math
 import random
@@ -18,12 +18,12 @@ from scalesearch.samplers.hypervolume_gp import HypervolumeGP
 from scalesearch.samplers.optuna_adapter import OptunaSamplerAdapter
 from scalesearch.samplers.trial_history import PAUSED, RUNGS
 
-OURS = [HypervolumeGP, FrontNeighbors, RandomSampler]
+SAMPLERS = [HypervolumeGP, FrontNeighbors, RandomSampler]
 WAYS = ["maximize", "minimize"]
 
 
 def define(trial):
-    """Width and depth, and of gated ones a gate."""
+    """Width and depth, and a gate if the type is gated."""
     trial.suggest_int("width", 8, 256, log=True)
     trial.suggest_int("depth", 1, 6)
     if trial.suggest_categorical("kind", ["plain", "gated"]) == "gated":
@@ -54,6 +54,11 @@ def tpe(**arguments):
         learns_from_infeasible=True, **arguments)
 
 
+def nsga2(**arguments):
+    return OptunaSamplerAdapter(
+        lambda seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=4), **arguments)
+
+
 def run(sampler, count, storage=None, name="s"):
     study = optuna.create_study(storage=storage, study_name=name, directions=WAYS, sampler=sampler,
                                 load_if_exists=True)
@@ -62,24 +67,24 @@ def run(sampler, count, storage=None, name="s"):
 
 
 def volume(study):
-    """Of what is within the budget."""
+    """Hypervolume of the trials within the budget."""
     values = [trial.values for trial in study.trials if trial.values[1] <= 100]
     return hypervolume(values, [2.0, 100.0], ["max", "min"])
 
 
-@pytest.mark.parametrize("sampler", [*OURS, tpe])
-@pytest.mark.parametrize("given", [{}, {"define": define}, {"define": define, "facts": known}])
-def test_conditional_parameters_come_whole_and_from_the_seed(sampler, given):
-    one, same, other = (run(sampler(seed=seed, **given), 14).trials for seed in (1, 1, 2))
-    assert [trial.params for trial in one] == [trial.params for trial in same] != [
+@pytest.mark.parametrize("sampler", [*SAMPLERS, tpe])
+@pytest.mark.parametrize("arguments", [{}, {"define": define}, {"define": define, "facts": known}])
+def test_conditional_parameters_are_complete_and_reproducible(sampler, arguments):
+    first, same, other = (run(sampler(seed=seed, **arguments), 14).trials for seed in (1, 1, 2))
+    assert [trial.params for trial in first] == [trial.params for trial in same] != [
         trial.params for trial in other]
-    assert all(("gate" in trial.params) == (trial.params["kind"] == "gated") for trial in one)
-    assert len({candidate_key(trial.params) for trial in one}) > 10
+    assert all(("gate" in trial.params) == (trial.params["kind"] == "gated") for trial in first)
+    assert len({candidate_key(trial.params) for trial in first}) > 10
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("sampler", [*OURS, tpe])
-def test_a_study_that_was_closed_goes_on_as_it_would_have(sampler, tmp_path):
+@pytest.mark.parametrize("sampler", [*SAMPLERS, tpe])
+def test_reopened_study_continues_as_if_uninterrupted(sampler, tmp_path):
     storage = f"sqlite:///{tmp_path / 'one.db'}"
     run(sampler(define=define, facts=known, seed=3), 7, storage)
     halves = run(sampler(define=define, facts=known, seed=3), 5, storage)
@@ -87,23 +92,22 @@ def test_a_study_that_was_closed_goes_on_as_it_would_have(sampler, tmp_path):
     assert [trial.params for trial in halves.trials] == [trial.params for trial in whole.trials]
 
 
-def test_what_is_known_is_worth_something():
-    """Against random trials, on the part of the plane within the budget."""
-    ours = [volume(run(HypervolumeGP(define=define, facts=known, seed=seed), 25))
-            for seed in range(3)]
-    drawn = [volume(run(RandomSampler(define=define, seed=seed), 25)) for seed in range(3)]
-    assert min(ours) > max(drawn)
+def test_known_costs_improve_the_search():
+    """Compared with random trials, by hypervolume within the budget."""
+    learned = [volume(run(HypervolumeGP(define=define, facts=known, seed=seed), 25))
+               for seed in range(3)]
+    sampled = [volume(run(RandomSampler(define=define, seed=seed), 25)) for seed in range(3)]
+    assert min(learned) > max(sampled)
 
 
-def test_nothing_is_proposed_that_a_known_constraint_forbids():
+def test_known_constraints_are_met_by_every_proposal():
     region = FeasibleRegion(define, known)
-    for sampler in (*OURS, lambda **given: OptunaSamplerAdapter(lambda seed: optuna.samplers.NSGAIISampler(
-            seed=seed, population_size=4), **given)):
+    for sampler in (*SAMPLERS, nsga2):
         study = run(sampler(define=define, facts=known, region=region, seed=1), 16)
         assert all(trial.values[1] <= 100 for trial in study.trials)
 
 
-def test_a_constraint_that_only_a_run_tells_is_learned():
+def test_measured_constraint_is_learned():
     def trial_of(trial):
         params = define(trial)
         trial.set_constraint("memory", params["depth"] - 2.5)
@@ -120,17 +124,17 @@ def test_a_constraint_that_only_a_run_tells_is_learned():
     assert share(RandomSampler(define=define, seed=1)) < 0.6
 
 
-def test_a_wrapped_sampler_is_shown_what_paused_trials_may_come_to():
+def test_wrapped_sampler_reads_predictions_of_paused_trials():
     sampler = tpe(define=define, facts=known, seed=1)
     study = optuna.create_study(directions=WAYS, sampler=sampler)
-    for at in range(8):
+    for number in range(8):
         trial = study.ask()
         values = objective(trial)
         trial.set_user_attr(RUNGS, [math.exp(-values[0])])
-        if at < 5:
+        if number < 5:
             study.tell(trial, values)
         else:
-            trial.set_user_attr(PAUSED, at < 7)  # the last is in training
+            trial.set_user_attr(PAUSED, number < 7)  # the last is in training
     failed = study.ask()
     objective(failed)
     study.tell(failed, state=TrialState.FAIL)
@@ -141,12 +145,12 @@ def test_a_wrapped_sampler_is_shown_what_paused_trials_may_come_to():
     assert [trial.state.name for trial in shown[:9]] == ["COMPLETE"] * 7 + ["RUNNING", "PRUNED"]
     for paused in study.trials[5:7]:
         bleu, size = shown[paused.number].values
-        # the loss tells the score
+        # the loss determines the score
         assert bleu == pytest.approx(score(paused.params)) and size == cost(paused.params)
 
 
-def test_other_parameters_than_those_of_the_region_may_be_asked_for():
-    """As where parameters are fixed by a sampler around ours, or trials ask for something else."""
+def test_parameters_outside_the_region_may_be_sampled():
+    """As if another sampler fixes parameters, or trials suggest other ones."""
     sampler = RandomSampler(define=define, facts=known, region=FeasibleRegion(define, known),
                             seed=1)
     study = run(optuna.samplers.PartialFixedSampler({"depth": 2}, sampler), 4)
@@ -155,7 +159,7 @@ def test_other_parameters_than_those_of_the_region_may_be_asked_for():
     assert 0 <= sampler.sample_relative(study, study.ask()._cached_frozen_trial, space)["x"] <= 1
 
 
-def test_values_without_end_and_equal_ones_are_no_trouble():
+def test_infinite_and_equal_values_are_accepted():
     study = optuna.create_study(directions=["minimize", "minimize"],
                                 sampler=HypervolumeGP(define=define, seed=1))
     study.optimize(lambda trial: (math.inf if define(trial)["depth"] > 4 else 1.0, 2.0),
@@ -163,7 +167,7 @@ def test_values_without_end_and_equal_ones_are_no_trouble():
     assert len(study.trials) == 14
 
 
-def test_after_five_repetitions_proposals_are_random():
+def test_proposals_are_random_after_five_repetitions():
     class Stubborn(CandidateSampler):
         def propose(self, ask):
             return self.sample_random(ask, random.Random(0))

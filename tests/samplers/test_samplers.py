@@ -1,4 +1,4 @@
-"""What holds for every sampler: nothing known to be infeasible, nothing twice, and the same again by the same seed."""
+"""Every sampler: no infeasible candidate, none twice, and reproducible by the seed."""
 
 from collections import Counter
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ from scalesearch.samplers.trial_history import ARCHITECTURE, COSTS
 from tests.errors import refuses
 from tests.samplers.pools import OBJECTIVES, SPACE, Searched, feasible_networks, network
 
-FEW = {"gp": 8}  # seconds a proposal
+FEW = {"gp": 8}  # which takes seconds per proposal
 GP_MARKS = [pytest.mark.slow,
             pytest.mark.skipif(find_spec("scipy") is None, reason="gp needs scipy")]
 LEARNING = [name for name in SAMPLER_NAMES if name not in ("grid", "random")]
@@ -30,7 +30,7 @@ def params_of(search):
 
 
 @pytest.mark.parametrize("name", names())
-def test_starts_nothing_infeasible_and_no_network_twice(name):
+def test_started_candidates_are_feasible_and_distinct(name):
     search = Searched(name).run(FEW.get(name, 14))
     networks = Counter(map(network, search.started))
     assert len(networks) == FEW.get(name, 14) and set(networks.values()) == {1}
@@ -39,7 +39,7 @@ def test_starts_nothing_infeasible_and_no_network_twice(name):
 
 
 @pytest.mark.parametrize("name", names())
-def test_does_not_propose_what_is_in_training(name):
+def test_pending_candidates_are_not_proposed_again(name):
     search = Searched(name).run(5)
     waiting = [search.start() for _ in range(3)]
     assert len(set(map(network, search.started))) == 8
@@ -48,16 +48,16 @@ def test_does_not_propose_what_is_in_training(name):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", names())
-def test_the_seed_decides(name):
-    one, same, other = (params_of(Searched(name, seed).run(FEW.get(name, 10)))
-                        for seed in (3, 3, 4))
-    assert one == same
-    assert one != other or name == "grid"  # which has one order
+def test_proposals_depend_on_the_seed_only(name):
+    first, same, other = (params_of(Searched(name, seed).run(FEW.get(name, 10)))
+                          for seed in (3, 3, 4))
+    assert first == same
+    assert first != other or name == "grid"  # which has one order
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", names())
-def test_a_new_object_goes_on_as_the_old_one_would_have(name):
+def test_new_sampler_continues_as_the_old_one_would(name):
     count = FEW.get(name, 16)
     whole = Searched(name).run(count)
     half = Searched(name).run(count // 2)
@@ -65,15 +65,15 @@ def test_a_new_object_goes_on_as_the_old_one_would_have(name):
 
 
 @pytest.mark.parametrize("name", names())
-def test_the_same_number_is_asked_again_and_given_the_same(name):
-    """A driver that died between the proposal and its log."""
+def test_same_trial_number_gets_the_same_proposal(name):
+    """As after a driver that stopped between a proposal and its entry in the log."""
     search = Searched(name).run(FEW.get(name, 8))
     first, again = (Searched(name, trials=search.trials).start() for _ in range(2))
     assert first.params == again.params and first.number == again.number
 
 
 @pytest.mark.parametrize("name", names("gp"))
-def test_ends_when_everything_was_seen(name):
+def test_search_ends_when_the_space_is_exhausted(name):
     space = SPACE.with_overrides({"share.encoder.attention": "own", "encoder.heads": "2"})
     search = Searched(name, space=space).run(1000)
     assert set(map(network, search.started)) == feasible_networks(space)
@@ -81,20 +81,20 @@ def test_ends_when_everything_was_seen(name):
 
 
 @pytest.mark.parametrize("name", names("gp", "grid"))
-def test_a_continuous_range_and_a_condition_may_be_searched(name):
+def test_conditional_continuous_parameter_is_searched(name):
     space = SPACE.with_overrides({"tensor_chain": "{ ffn: off | 0.05..0.5 log, length: 2 }"})
     search = Searched(name, space=space).run(12)
     assert len(set(map(network, search.started))) == 12
 
 
-def test_a_grid_needs_a_finite_space():
+def test_grid_needs_a_finite_space():
     search = Searched(
         "grid", space=SPACE.with_overrides({"tensor_chain": "{ ffn: 0.05..0.5 log, length: 2 }"}))
     with refuses("continuous-range"):
         search.start()
 
 
-def test_a_grid_proposes_each_sheet_once():
+def test_grid_proposes_each_candidate_once():
     def define(trial):
         if trial.suggest_categorical("kind", ["a", "b"]) == "b":
             trial.suggest_int("size", 1, 3)
@@ -107,27 +107,27 @@ def test_a_grid_proposes_each_sheet_once():
     assert len({candidate_key(trial.params) for trial in study.trials}) == 4
 
 
-def test_the_first_of_local_are_spread_over_the_costs():
+def test_first_proposals_of_local_are_spread_over_the_costs():
     costs = [trial.user_attrs[COSTS]["params.total"]
              for trial in Searched("local").run(4).started]
     assert 2 * max(costs[:2]) < min(costs[2:])  # all four are of the beginning
 
 
 @pytest.mark.parametrize("name", names("grid", "nsga2"))
-def test_trials_from_outside_the_space_are_no_trouble(name):
+def test_trials_from_outside_the_space_are_accepted(name):
     outside = [optuna.create_trial(values=[20.0 + number, 5e4 + number],
                                    user_attrs={ARCHITECTURE: f"far {number}"})
                for number in range(12)]
     search = Searched(name, trials=outside).run(4 if name == "gp" else 6)
-    found = {network(trial) for trial in search.started}
-    assert len(found & feasible_networks()) == (4 if name == "gp" else 6)
+    networks = {network(trial) for trial in search.started}
+    assert len(networks &  feasible_networks()) == (4 if name == "gp" else 6)
 
 
 @pytest.mark.parametrize("name", LEARNING)
-def test_it_is_shown_what_paused_trials_may_come_to(name):
-    """With every second one paused, a search goes on and proposes only what is new."""
+def test_search_continues_next_to_paused_trials(name):
+    """With every second trial paused, a search proposes only new candidates."""
     if name == "gp":
-        pytest.skip("seconds a proposal; shown by the others through the same wrapper")
+        pytest.skip("takes seconds per proposal; shown by the others through the same wrapper")
     search = Searched(name)
     for count in range(12):
         trial = search.start()
@@ -140,7 +140,7 @@ def test_it_is_shown_what_paused_trials_may_come_to(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "said"),
+    ("name", "arguments", "text"),
     [("TPESamplr", {}, "did you mean `TPESampler`"), ("bays", {}, "did you mean " "`bayes`"),
      ("CmaEsSampler", {}, "resume"), ("GridSampler", {}, "use `grid`"),
      ("TPESampler", {"multivariat": True}, "did you mean `multivariate`"),
@@ -152,37 +152,37 @@ def test_it_is_shown_what_paused_trials_may_come_to(name):
      ("TPESampler", {"constant_liar": 1}, "constant_liar is bool"),
      ("TPESampler", {"seed": 3}, "unknown argument `seed`"),
      ("random", {"define": 3}, "unknown argument `define`")])
-def test_a_sampler_or_an_argument_that_is_none_is_told(name, given, said):
+def test_unknown_sampler_or_argument_is_reported(name, arguments, text):
     with pytest.raises(UserError) as raised:
-        make_sampler(SamplerSpec(name, given), None)
-    assert said in str(raised.value)
+        make_sampler(SamplerSpec(name, arguments), None)
+    assert text in str(raised.value)
 
 
 def test_arguments_reach_optunas_sampler():
-    made = make_sampler(SamplerSpec("TPESampler", {"multivariate": True, "n_startup_trials": 3}),
-                        None)
-    assert made.inner(
-        5)._multivariate and made.n_startup_trials == 3 and made.learns_from_infeasible
+    sampler = make_sampler(SamplerSpec("TPESampler", {"multivariate": True, "n_startup_trials": 3}),
+                           None)
+    assert sampler.inner(5)._multivariate
+    assert sampler.n_startup_trials == 3 and sampler.learns_from_infeasible
     assert make_sampler(SamplerSpec("nsga2", {"population_size": 7}), None).n_startup_trials == 7
 
 
 class Registered:
     """An entry point."""
 
-    def __init__(self, name, found):
+    def __init__(self, name, value):
         self.name = name
-        self.found = found
+        self.value = value
 
     def load(self):
-        return self.found
+        return self.value
 
 
-@pytest.mark.parametrize("found",
+@pytest.mark.parametrize("value",
                          [RandomSampler, optuna.samplers.RandomSampler,
                           lambda seed, factor=1: optuna.samplers.RandomSampler(seed * factor)])
-def test_an_installed_package_may_register_one(monkeypatch, found):
+def test_installed_package_registers_a_sampler(monkeypatch, value):
     monkeypatch.setattr("scalesearch.samplers.entry_points",
-                        lambda group: [Registered("mine", found)])
+                        lambda group: [Registered("mine", value)])
     sampler = make_sampler(SamplerSpec("mine", {}, 2), None, objectives=OBJECTIVES)
     study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
     study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), trial.suggest_int("y", 1, 4)),
@@ -191,9 +191,9 @@ def test_an_installed_package_may_register_one(monkeypatch, found):
         make_sampler(SamplerSpec("mime"), None)
 
 
-@pytest.mark.parametrize("given", [optuna.samplers.RandomSampler(3), optuna.samplers.RandomSampler,
-                                   RandomSampler(seed=3)])
-def test_an_object_or_a_factory_may_be_given(given):
-    study = optuna.create_study(sampler=make_sampler(given, None))
+@pytest.mark.parametrize("sampler", [optuna.samplers.RandomSampler(3),
+                                     optuna.samplers.RandomSampler, RandomSampler(seed=3)])
+def test_sampler_may_be_an_object_or_a_factory(sampler):
+    study = optuna.create_study(sampler=make_sampler(sampler, None))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
     assert len({trial.params["x"] for trial in study.trials}) == 3

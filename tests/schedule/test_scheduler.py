@@ -1,6 +1,7 @@
-"""What a free worker does next: promotions first, a reserve for those that wait, and a last call."""
+"""The next action of a free worker: promotions, a reserve for paused trials, and the last one."""
 
 import math
+import operator
 from dataclasses import dataclass, replace
 
 import pytest
@@ -22,7 +23,7 @@ def trial(number, state, params=1.0, rungs=(), bleu=None):
 
 
 def simulated(left, rungs, exhausted_after=math.inf):
-    """A study on one worker until there is nothing to do: the trials, and the compute that is left."""
+    """Run a study on one worker to its end; return the trials and the compute left."""
     scheduler = Scheduler(rungs, OBJECTIVES)
     trials = []
     while (chosen := scheduler.next_action(trials, left,
@@ -41,23 +42,23 @@ def simulated(left, rungs, exhausted_after=math.inf):
 
 @given(st.floats(0.0, 12.0),
        st.sampled_from([RUNGS, Rungs(), Rungs.geometric(), Rungs((0.5, 1.0), 3)]))
-def test_no_more_is_spent_than_there_is_and_somebody_comes_to_the_end(left, rungs):
-    trials, rest = simulated(left, rungs)
-    assert rest >= -1e-6
-    assert any(one.state.name == "COMPLETE" for one in trials) or left < 1 - 1e-9
-    assert not trials or rest < 1.0  # a whole training's worth is not left lying
+def test_compute_is_not_exceeded_and_some_trial_finishes(left, rungs):
+    trials, remaining = simulated(left, rungs)
+    assert remaining >= -1e-6
+    assert any(trial.state.name == "COMPLETE" for trial in trials) or left < 1 - 1e-9
+    assert not trials or remaining < 1.0  # less than a training run remains
 
 
-def test_without_rungs_everyone_is_new():
+def test_every_trial_is_new_without_rungs():
     assert len(simulated(5.0, Rungs())[0]) == 5
 
 
-def test_with_nothing_new_those_that_wait_are_trained_to_the_end():
+def test_paused_trials_are_finished_when_the_space_is_exhausted():
     trials, _ = simulated(20.0, RUNGS, exhausted_after=6)
     assert len(trials) == 6 and not any(map(is_paused, trials))
 
 
-def test_what_nobody_can_pay_for_is_not_begun():
+def test_unaffordable_trials_are_not_started():
     scheduler = Scheduler(RUNGS, OBJECTIVES)
     assert scheduler.next_action([], 0.99) is None and scheduler.next_action([], 1.0) is START_TRIAL
     waiting = [trial(0, "PAUSED", 1.0, (3.0, 2.0))]
@@ -66,30 +67,30 @@ def test_what_nobody_can_pay_for_is_not_begun():
 
 
 @pytest.mark.parametrize("exhausted", [False, True])
-def test_the_last_call_goes_to_the_likeliest_member_of_the_front(exhausted):
+def test_last_promotion_goes_to_the_likeliest_member_of_the_front(exhausted):
     line = [trial(n, "COMPLETE", 9.0 + n, (4.0 - n / 2, 3.0 - n / 2), 20.0 + 4 * n)
             for n in range(4)]
     waiting = [trial(10, "PAUSED", 20.0, (4.0, 3.5)), trial(11, "PAUSED", 5.0, (2.4, 1.4))]
     assert Scheduler(RUNGS, OBJECTIVES).next_action([*line, *waiting], 0.75, exhausted).number == 11
 
 
-def test_infeasible_failed_and_outside_trials_are_no_trouble():
+def test_infeasible_failed_and_imported_trials_are_ignored():
     trials = [frozen(0, "PRUNED", constraints={"budget": 1.0}), frozen(1, "FAIL"),
               trial(2, "FAIL", rungs=(2.0,)), frozen(3, "COMPLETE", values=[20.0, 3.0])]
     assert Scheduler(RUNGS, OBJECTIVES).next_action(trials, 5.0) is START_TRIAL
 
 
-def test_many_workers_begin_no_more_than_can_be_promoted():
-    """As many as come to the end, one in eta of each rung going on: 0.1 + 0.2 / 2 + 0.7 / 4 of a training each."""
-    begun = []
-    while Scheduler(RUNGS, OBJECTIVES).next_action(begun, 20 - 0.1 * len(begun)) is START_TRIAL:
-        begun.append(trial(len(begun), "RUNNING", 5.0))
-    assert 50 <= len(begun) <= 20 / 0.375
+def test_many_workers_start_no_more_than_can_be_promoted():
+    """One in eta is promoted at each rung: 0.1 + 0.2 / 2 + 0.7 / 4 of a training run per trial."""
+    started = []
+    while Scheduler(RUNGS, OBJECTIVES).next_action(started, 20 - 0.1 * len(started)) is START_TRIAL:
+        started.append(trial(len(started), "RUNNING", 5.0))
+    assert 50 <= len(started) <= 20 / 0.375
 
 
 @dataclass
 class Candidate:
-    """One of a study that is played through."""
+    """A candidate of a simulated study."""
 
     state: str
     params: float
@@ -97,42 +98,45 @@ class Candidate:
 
     @property
     def spent(self):
-        at = {"RUNNING": min(len(self.losses), RUNGS.n_pauses), "COMPLETE": -1}.get(
+        rung = {"RUNNING": min(len(self.losses), RUNGS.n_pauses), "COMPLETE": -1}.get(
             self.state, len(self.losses) - 1)
-        return 0.0 if self.state in ("PAUSED", "FAIL") and not self.losses else RUNGS.shares[at]
+        return 0.0 if self.state in ("PAUSED", "FAIL") and not self.losses else RUNGS.shares[rung]
 
     def dominates(self, other):
-        ours, theirs = ((one.losses[len(other.losses) - 1], one.params) for one in (self, other))
-        return ours != theirs and all(a <= b for a, b in zip(ours, theirs))
+        rung = len(other.losses) - 1
+        own_values = self.losses[rung], self.params
+        other_values = other.losses[rung], other.params
+        return own_values != other_values and all(map(operator.le, own_values, other_values))
 
 
 @pytest.mark.full
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_nobody_is_promoted_before_one_that_dominates_it_where_both_wait(data):
-    """Random losses, costs and ties; workers that end in any order, or fail; ``trials`` set anew in between."""
+def test_dominating_trials_are_promoted_first(data):
+    """Random losses, costs and ties; workers end in any order or fail; the budget changes."""
     draw = data.draw
-    wanted = st.floats(1.0, 5.0)
+    totals = st.floats(1.0, 5.0)
     workers = data.draw(st.integers(1, 3))
     trials = []
     scheduler = Scheduler(RUNGS, OBJECTIVES)
-    total = draw(wanted)
+    total = draw(totals)
     training = []
     for _ in range(draw(st.integers(1, 40))):
-        total = draw(st.just(total) | wanted)
+        total = draw(st.just(total) | totals)
         while len(training) < workers:
-            history = [trial(number, one.state, one.params, one.losses,
-                             9.0 * one.params if one.state == "COMPLETE" else None)
-                       for number, one in enumerate(trials)]
-            chosen = scheduler.next_action(history, total - sum(one.spent for one in trials))
+            history = [trial(number, candidate.state, candidate.params, candidate.losses,
+                             9.0 * candidate.params if candidate.state == "COMPLETE" else None)
+                       for number, candidate in enumerate(trials)]
+            left = total - sum(candidate.spent for candidate in trials)
+            chosen = scheduler.next_action(history, left)
             if chosen is None:
                 break
             if chosen is START_TRIAL:
                 trials.append(Candidate("RUNNING", float(draw(st.integers(1, 4)))))
             else:
-                rivals = [one for one in trials
-                          if one.state == "PAUSED" and len(one.losses) == len(rung_losses(chosen))]
-                assert not any(one.dominates(trials[chosen.number]) for one in rivals)
+                assert not any(candidate.dominates(trials[chosen.number]) for candidate in trials
+                               if candidate.state == "PAUSED"
+                               and len(candidate.losses) == len(rung_losses(chosen)))
                 trials[chosen.number] = replace(trials[chosen.number], state="RUNNING")
             training.append(len(trials) - 1 if chosen is START_TRIAL else chosen.number)
         if not training:

@@ -1,4 +1,4 @@
-"""A scheduler that is told what trials are worth: the dearest first, among what can still come to its end."""
+"""A scheduler with acquisition values: the highest first, among trials that can still finish."""
 
 import math
 
@@ -21,14 +21,14 @@ def chosen(new, paused, left=9.0, exhausted=False):
     return scheduler.next_action(WAITING, left, exhausted)
 
 
-def test_the_dearest_goes_on_and_a_new_one_where_it_is_worth_more():
+def test_highest_acquisition_value_is_chosen():
     assert chosen(0.1, {1: 0.2, 2: 0.3}).number == 2
     assert chosen(0.1, {1: 0.4, 2: 0.3}).number == 1
     assert chosen(0.5, {1: 0.4, 2: 0.3}) is START_TRIAL
 
 
-def test_nothing_is_begun_that_cannot_come_to_its_end():
-    running = 0.35  # half of what the third would take from its rung to the end
+def test_only_trials_that_can_finish_are_started():
+    running = 0.35  # half of the compute that the third needs from its rung to the end
     assert chosen(0.5, {1: 0.4, 2: 0.3}, left=0.95 + running).number == 1
     assert chosen(0.5, {1: 0.4, 2: 0.3}, left=0.8 + running).number == 2  # 0.9 is left of the other
     assert chosen(0.5, {1: 0.4, 2: 0.3}, left=0.6 + running) is None
@@ -36,8 +36,8 @@ def test_nothing_is_begun_that_cannot_come_to_its_end():
     assert chosen(0.5, {}, left=0.95 + running) is None
 
 
-def test_one_that_is_behind_a_smaller_one_at_its_rung_goes_on_where_it_is_worth_more():
-    """Large models are behind after a short training, and ahead at the end."""
+def test_dominated_trial_with_a_higher_value_is_promoted():
+    """Large models are behind after short training, and ahead at the end."""
     waiting = [frozen(1, "PAUSED", rungs=(1.44,), costs={"params": 1}),
                frozen(2, "PAUSED", rungs=(1.49,), costs={"params": 3})]
     scheduler = Scheduler(RUNGS, OBJECTIVES,
@@ -45,14 +45,14 @@ def test_one_that_is_behind_a_smaller_one_at_its_rung_goes_on_where_it_is_worth_
     assert scheduler.next_action(waiting, 9.0).number == 2
 
 
-def test_as_long_as_nothing_is_known_promotions_go_by_rank():
+def test_promotions_without_acquisition_values_go_by_rank():
     scheduler = Scheduler(RUNGS, OBJECTIVES, lambda trials: None)
     action = scheduler.next_action(WAITING, 9.0)
     assert action is scheduler.next_action(WAITING, 9.0) or action is START_TRIAL
 
 
 def ladder(count, ended):
-    """``count`` trials of a real space, of which the first ``ended`` are complete and the others wait at a rung."""
+    """``count`` trials of a real space, the first ``ended`` complete, the others paused."""
     search = Searched("bayes", shares=(0.1, 1.0))
     for number in range(count):
         trial = search.start()
@@ -60,35 +60,35 @@ def ladder(count, ended):
             search.end(trial)
         else:
             size = trial.user_attrs["costs"]["params.total"]
-            # every other one has come to nothing
+            # every other one has diverged
             trial.set_user_attr("rungs", [1e5 / size if number % 2 else 1e9])
             trial.set_user_attr("paused", True)
     return search
 
 
-def test_bayes_says_what_those_that_wait_are_worth():
+def test_bayes_values_paused_trials():
     search = ladder(10, 6)
     sampler = search.study.sampler
     assert isinstance(sampler, HypervolumeGP) and SPACE is not None
-    worth = sampler.acquisition_values(search.trials)
+    values = sampler.acquisition_values(search.trials)
     waiting = [trial for trial in search.started if trial.user_attrs.get("paused")]
-    assert set(worth.paused) == {trial.number for trial in waiting} and worth.new >= 0
-    good, bad = ([worth.paused[one.number]
-                  for one in waiting if (rung_losses(one)[0] < 1e8) is well]
+    assert set(values.paused) == {trial.number for trial in waiting} and values.new >= 0
+    good, bad = ([values.paused[trial.number]
+                  for trial in waiting if (rung_losses(trial)[0] < 1e8) is well]
                  for well in (True, False))
     assert max(bad) <= max(good)
     assert ladder(6, 2).study.sampler.acquisition_values(ladder(6, 2).trials) is None
     again = ladder(10, 6)
-    assert again.study.sampler.acquisition_values(again.trials) == worth
+    assert again.study.sampler.acquisition_values(again.trials) == values
 
 
-def test_losses_without_bound_and_rungs_of_another_ladder_are_no_trouble():
+def test_infinite_losses_and_rungs_of_another_ladder_are_accepted():
     search = ladder(10, 6)
     waiting = [trial for trial in search.started if trial.user_attrs.get("paused")]
     search.study._storage.set_trial_user_attr(waiting[0]._trial_id, "rungs", [math.inf])
-    worth = search.study.sampler.acquisition_values(search.trials)
-    assert all(math.isfinite(price) for price in (worth.new, *worth.paused.values()))
+    values = search.study.sampler.acquisition_values(search.trials)
+    assert all(math.isfinite(value) for value in (values.new, *values.paused.values()))
     longer = ladder(10, 6)
-    # of which the second is on no trial's record
+    # no trial has a loss at the second
     longer.study.sampler.rung_shares = (0.1, 0.3, 1.0)
     assert longer.study.sampler.acquisition_values(longer.trials) is None

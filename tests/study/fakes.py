@@ -1,4 +1,4 @@
-"""A questionnaire, an objective and a study that take milliseconds; everything between them is the real thing."""
+"""A space, an objective and a study that take milliseconds; all other parts are the real ones."""
 
 import hashlib
 import json
@@ -46,12 +46,12 @@ META = StudyMeta(id="fake-1", name="fake", created="2026-01-01T00:00:00.000+00:0
                  space_hash="f00", objectives=OBJECTIVES, seed=1,
                  protocol={"name": "forward", "source": 10, "target": 10, "vocab": 100,
                            "counts": {"mac": 1}}, recipe={}, data=DataFacts("toy", "abc"),
-                 synthetic=True, total_trials=6, limits=("params.total " "<= 6000",),
+                 synthetic=True, total_trials=6, limits=("params.total <= 6000",),
                  bounds={"params.total": 6000}, versions={})
 
 
-class FakeAnswers(dict):
-    """Answers, and what was asked for them."""
+class FakeConfig(dict):
+    """A configuration and its sampled parameter values."""
 
     params = {}
 
@@ -64,81 +64,82 @@ class FakeArchitecture(ModelSpec):
         return json.dumps(dict(self.config))
 
 
-def architecture_of(answers):
-    if answers["depth"] == 8 and answers["width"] == 64:
+def architecture_of(config):
+    if config["depth"] == 8 and config["width"] == 64:
         raise UnbuildableError("depth", "8 layers of 64 do not fit")
-    # The slope decides nothing of the network, so different answers may describe one architecture.
-    key = json.dumps([answers["width"], answers["depth"], answers["kind"]])
-    block = Linear(answers["width"], answers["width"] * answers["depth"], ("tgt",),
-                   bias=answers["kind"] == "gated")
-    return FakeArchitecture(dict(answers), block, hashlib.sha256(key.encode()).hexdigest()[:12])
+    # The slope does not change the network, so several configurations describe one architecture.
+    key = json.dumps([config["width"], config["depth"], config["kind"]])
+    block = Linear(config["width"], config["width"] * config["depth"], ("tgt",),
+                   bias=config["kind"] == "gated")
+    return FakeArchitecture(dict(config), block, hashlib.sha256(key.encode()).hexdigest()[:12])
 
 
 class FakeSpace:
-    """Width, depth, kind; and a slope, which only gated ones are asked for."""
+    """Width, depth and type; and a slope if the type is gated."""
 
     def parameters(self):
         return [("width", WIDTH), ("depth", DEPTH), ("kind", KIND), ("slope", SLOPE)]
 
     def resolve(self, ask):
-        answers = FakeAnswers(width=ask("width", WIDTH), depth=ask("depth", DEPTH),
+        config = FakeConfig(width=ask("width", WIDTH), depth=ask("depth", DEPTH),
                               kind=ask("kind", KIND))
-        if answers["kind"] == "gated":
-            answers["slope"] = ask("slope", SLOPE)
-        answers.params = dict(answers)
-        return answers
+        if config["kind"] == "gated":
+            config["slope"] = ask("slope", SLOPE)
+        config.params = dict(config)
+        return config
 
-    def architecture(self, answers):
-        return architecture_of(answers)
+    def architecture(self, config):
+        return architecture_of(config)
 
-    def replay_values(self, answers):
+    def replay_values(self, config):
         def ask(path, parameter):
-            if path not in answers:
-                raise UserError(f"{path}: nothing is said of it")
-            return parameter.coerce(answers[path])
+            if path not in config:
+                raise UserError(f"{path}: no value")
+            return parameter.coerce(config[path])
 
         return ask
 
 
 def limit(name="params.total", most=6000):
-    """A budget, as a space's Constraint is one."""
+    """A budget with the interface of ``Constraint``."""
     return SimpleNamespace(text=f"{name} <= {most}",
                            violation=lambda lookup: math.log(lookup(name) / most))
 
 
-def score(answers):
+def score(config):
     """Grows with size, and a little with the slope; the same for the same architecture."""
-    size = answers["width"] * math.sqrt(answers["depth"]) * (
-        1.2 if answers["kind"] == "gated" else 1.0)
+    size = config["width"] * math.sqrt(config["depth"]) * (
+        1.2 if config["kind"] == "gated" else 1.0)
     return 40 * (1 - math.exp(-size / 60))
 
 
 def efforts_to(share):
-    """What training takes up to a share of it: no part like another, scoring at the end alone."""
-    took = {"updates": 60.0 * share, "validation": 6.0 * share, "scoring": 30.0 * (share == 1.0),
-            "other": 1.0}
-    return {part: {"seconds": 2 * each, "cpu_seconds": each} for part, each in took.items()}
+    """Effort of each part of training up to a share of it; scoring happens at the end only."""
+    cpu_seconds = {"updates": 60.0 * share, "validation": 6.0 * share,
+                   "scoring": 30.0 * (share == 1.0), "other": 1.0}
+    return {part: {"seconds": 2 * effort, "cpu_seconds": effort}
+            for part, effort in cpu_seconds.items()}
 
 
 def fake_result(folder, job):
-    """What training would leave."""
-    answers = json.loads((folder / "architecture.yaml").read_text())
+    """The result that training would write."""
+    config = json.loads((folder / "architecture.yaml").read_text())
     with (folder / "trained").open("a") as file:
         file.write(f"{os.getpid()}\n")
     if job.get("held"):
         wait_for_leave(folder.parent.parent)
-    metrics = {"bleu": score(answers), "loss": 1.0, "bleu_signature": "sig|v:1"}
+    metrics = {"bleu": score(config), "loss": 1.0, "bleu_signature": "sig|v:1"}
     return {"state": "complete", "metrics": metrics, "seconds": 0.01, "efforts": efforts_to(1.0),
             "curve": [{"step": 1, "validation_loss": 2.0}]}
 
 
 def fake_work(folder):
-    """Trains in no time."""
+    """Finish a job without training."""
     finish_job(Path(folder), fake_result)
 
 
 def breaking_work(folder):
-    """As a worker that breaks until its third attempt."""
+    """Raise an error until the third attempt."""
     attempts = Path(folder) / "attempts"
     attempts.write_text(attempts.read_text() + "x" if attempts.exists() else "x")
     if attempts.read_text() != "xxx":
@@ -175,16 +176,16 @@ def make_plan(trials=6, most=6000, **changes):
 
 
 def make_sampler_of(plan, kind="tpe", seed=1):
-    """The sampler that proposes for ``plan``, with four trials before a model is trusted."""
-    few = {"population_size": 6} if kind == "nsga2" else {"n_startup_trials": 4}
-    return make_sampler(SamplerSpec(kind, few, seed), plan.evaluator.suggest_params,
+    """The sampler of ``plan``, with four random trials before a model is used."""
+    startup = {"population_size": 6} if kind == "nsga2" else {"n_startup_trials": 4}
+    return make_sampler(SamplerSpec(kind, startup, seed), plan.evaluator.suggest_params,
                         partial(plan.evaluator.candidate_facts, objectives=OBJECTIVES),
                         plan.evaluator.feasible_region, OBJECTIVES, plan.rungs.shares)
 
 
 def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=None, view=None,
                 storage=None):
-    """A driver over ``folder``, as ``study run`` makes one; ``storage`` False: without an export."""
+    """A driver over ``folder``, as in ``study run``; without an export if ``storage`` is False."""
     plan = plan or make_plan()
     study = StudyDir(Path(folder))
     view = view or Callback()
@@ -208,7 +209,7 @@ def exported(driver):
     return optuna.load_study(study_name=META.name, storage=storage)
 
 
-if __name__ == "__main__":  # a driver in a process of its own, to be killed
+if __name__ == "__main__":  # a driver in a separate process, to be killed
     where, trials = sys.argv[1:3]
-    print(make_driver(where, make_plan(int(trials), job_template={"held": True, "threads": 1})).run(),
-          flush=True)
+    held_plan = make_plan(int(trials), job_template={"held": True, "threads": 1})
+    print(make_driver(where, held_plan).run(), flush=True)

@@ -1,9 +1,9 @@
-"""A study that is killed again and again, by process id, at random moments; and what was lost or done twice by that.
+"""A study that is killed repeatedly at random moments, and what was lost or done twice.
 
-    python -m tests.study.kills drive FOLDER BACKEND TRIALS SECONDS PROPOSER      a driver, to be killed
+    python -m tests.study.kills drive FOLDER BACKEND TRIALS SECONDS SAMPLER
 
 ``Killed`` starts such drivers, one after the other over one folder, and kills what a plan of kinds
-says: a busy worker, the driver, Ray's raylet or control service, a node of a Ray cluster with all
+names: a busy worker, the driver, Ray's raylet or control service, a node of a Ray cluster with all
 that runs on it, or every process of the study at once. Or it stops a process for some seconds by
 SIGSTOP, as a machine does that runs out of memory.
 """
@@ -36,7 +36,7 @@ RAYLET = "raylet"
 CONTROL = "gcs_server"
 ALL = "all at once"
 NODE = "a node"
-# by SIGSTOP, then go on
+# by SIGSTOP, then SIGCONT
 STOPPED = {"worker stopped": WORKER, "driver stopped": DRIVER, "raylet stopped": RAYLET}
 RAY = "ray"
 CLUSTER = "cluster"
@@ -66,27 +66,27 @@ def driver_of(folder, backend, trials, seconds, kind):
 
 
 def drive(folder, backend, trials, seconds, kind):
-    """What a driver's process does."""
+    """Run a driver in this process."""
     with StudyDir(Path(folder)).exclusive():
         print(driver_of(folder, backend, int(trials), float(seconds), kind).run(), flush=True)
 
 
 @dataclass
 class Kill:
-    """One kill, and what came of it.
+    """One kill and its effects.
 
     Attributes:
         pids: how many processes it hit.
-        found: the last event before it, and how many candidates were in training.
-        back: seconds until the log went on.
+last_event: the last event before it, and how many candidates were in training.
+        back: seconds until the log continued.
         down: whether the driver ended by it, though it was not hit.
-        orphans: seconds that processes of a driver that was killed went on for.
+        orphans: seconds for which processes of a killed driver continued.
     """
 
     kind: str
     backend: str
     pids: int
-    found: str
+    last_event: str
     time: float
     back: float | None = None
     orphans: float | None = None
@@ -96,7 +96,7 @@ class Kill:
 
 
 class Nodes:
-    """A Ray cluster on this machine: a head that trains nothing, and two nodes of one worker each."""
+    """A Ray cluster on this machine: a head without workers, and two nodes of one worker each."""
 
     def __init__(self):
         from ray.cluster_utils import Cluster
@@ -145,7 +145,7 @@ class Killed:
         self._nodes = None
 
     def run(self):
-        """Kills as planned, then lets the study end; returns what its last driver said."""
+        """Kill as planned, then let the study end; return the output of its last driver."""
         try:
             for backend, kinds in self.sessions:
                 self._start(backend)
@@ -174,7 +174,7 @@ class Killed:
                                         start_new_session=True)
 
     def _set_pace(self):
-        """Results for every kill alike, and some left for the end, however fast the machine is."""
+        """Spread results evenly over the kills, with some left for the end, on any machine."""
         self.folder.mkdir(exist_ok=True)
         kills = sum(len(kinds) for _, kinds in self.sessions)
         part = self.folder / "pace.part"
@@ -206,7 +206,7 @@ class Killed:
         self._back = (kill, before)
 
     def _wait(self, kind, backend):
-        """Until there is something to kill, and then for a random while; sometimes a driver that only starts is hit."""
+        """Wait for a target and then for a random time; sometimes a starting driver is hit."""
         until = time.monotonic() + HANG
         early = kind in (DRIVER, ALL) and self.rng.random() < 0.3
         starting = self.rng.random() < 0.1  # of Ray's processes, most are hit when at work
@@ -226,7 +226,7 @@ class Killed:
         time.sleep(0.01)
 
     def _up_again(self):
-        """Starts the driver again where its Ray took it along: Ray ends a process that waits for a dead gcs_server."""
+        """Start the driver again if Ray ended it, as after the death of gcs_server."""
         if self.process.poll() is not None:
             rays = (RAYLET, CONTROL, "raylet stopped")
             assert self.process.returncode and self.kills[-1].kind in rays, self._words()
@@ -259,19 +259,19 @@ class Killed:
         if kind == WORKER:
             holders = (lease.read_holder(path.parent)
                        for path in self.folder.glob("trials/*/lease.json"))
-            found = {holder and holder.pid for holder in holders}
-            ours = {pid for pid, birth in self._pids.items() if birth == _birth(pid)}  # orphans too
-            busy = sorted(pid for pid in found & ours if pid != self.process.pid and alive(pid))
+            pids = {holder and holder.pid for holder in holders}
+            own = {pid for pid, birth in self._pids.items() if birth == _birth(pid)}  # orphans too
+            busy = sorted(pid for pid in pids & own if pid != self.process.pid and alive(pid))
             return [self.rng.choice(busy)] if busy else []
         return [pid for pid, name in family.items() if name.startswith(kind)]
 
     def _family(self):
-        """The driver, the nodes it trains on and all that they have started, by process id, with names."""
+        """The driver, its nodes and all descendants: process id to name."""
         names = {}
         roots = {self.process.pid, *(self._nodes.raylets if self._backend == CLUSTER else ())}
-        found = {pid: names[pid] for pid in self._below(roots, names)}
-        self._pids |= {pid: _birth(pid) for pid in found if pid not in self._pids}
-        return found
+        family = {pid: names[pid] for pid in self._below(roots, names)}
+        self._pids |= {pid: _birth(pid) for pid in family if pid not in self._pids}
+        return family
 
     def _below(self, roots, names=None):
         """Those of ``roots`` that live, and their descendants; ``names`` is filled in."""
@@ -293,7 +293,7 @@ class Killed:
         return family
 
     def _shoot(self, pid, number=signal.SIGKILL):
-        # one of ours, and not another of the same number
+        # only processes of this study, not another one with the same number
         if self._pids.get(pid) == _birth(pid) is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
@@ -301,7 +301,7 @@ class Killed:
     def _orphans(self, family):
         start = time.monotonic()
         while any(self._pids.get(pid) == _birth(pid) is not None and alive(pid) for pid in family):
-            assert time.monotonic() - start < HANG, "orphans of a dead driver go on"
+            assert time.monotonic() - start < HANG, "orphans of a dead driver continue"
             time.sleep(0.02)
         return time.monotonic() - start
 
@@ -347,7 +347,7 @@ class Killed:
                 if ended[key] > 1:
                     self.kills[-1].duplicates.append(f"event {key}")
         for folder in (self.folder / "trials").iterdir():
-            for line in _lines(folder / "trainings"):
+            for line in _lines(folder / "training_runs"):
                 left = folder / ("result.json" if line["rung"] is None
                                  else f"rung-{line['rung']}.json")
                 if left.exists() and line["time"] > left.stat().st_mtime + 0.01:
@@ -395,7 +395,7 @@ def _lines(path):
 
 
 def plan_of(kinds, backend, rng):
-    """Sessions in which each kind is as often as ``kinds`` says; a kill of the driver ends a session."""
+    """Sessions with ``kinds`` kills of each type; a kill of the driver ends a session."""
     ends = [kind for kind in (DRIVER, ALL) for _ in range(kinds.get(kind, 0))]
     others = [kind for kind, count in kinds.items() if kind not in (DRIVER, ALL)
               for _ in range(count)]
@@ -415,23 +415,23 @@ def summary(kills):
     for kind, backend in [*groups, ("sum", "")]:
         some = [
             k for k in kills if (k.kind, k.backend) == (kind, backend)] if backend else list(kills)
-        found = ", ".join(f"{name} {count}"
-                          for name, count in Counter(k.found for k in some).most_common())
+        last_events = ", ".join(f"{name} {count}"
+                          for name, count in Counter(k.last_event for k in some).most_common())
         rows.append(f"{kind:14} {backend:10} {len(some):5} {sum(k.pids for k in some):9} "
                     f"{sum(len(k.losses) for k in some):6} "
                     f"{sum(len(k.duplicates) for k in some):10} {sum(k.down for k in some):12} "
                     f"{_middle([k.back for k in some]):>14} "
-                    f"{_middle([k.orphans for k in some]):>15}  {found}")
+                    f"{_middle([k.orphans for k in some]):>15}  {last_events}")
     return "\n".join(rows)
 
 
 def _middle(values):
-    known = sorted(value for value in values if value is not None)
-    return f"{known[len(known) // 2]:.1f} (<{known[-1]:.1f})" if known else ""
+    times = sorted(value for value in values if value is not None)
+    return f"{times[len(times) // 2]:.1f} (<{times[-1]:.1f})" if times else ""
 
 
 def check(killed):
-    """Raises AssertionError unless every candidate's values are its own and nothing is left over."""
+    """Raise AssertionError unless every candidate has its own values and nothing remains."""
     trials = StudyDir(killed.folder).load().trials
     assert not [kill
                 for kill in killed.kills if kill.losses or kill.duplicates], summary(killed.kills)

@@ -18,66 +18,67 @@ SEEDS = Seeds(3, 8, 0.9)
 
 
 def luck(identity, seed, sd):
-    """The noise of one training: the same whenever it is repeated."""
+    """The noise of one training run, reproducible by identity and seed."""
     return sd * random.Random(f"{identity} {seed}").gauss(0, 1)
 
 
 def noisy_result(folder, job, sd=1.0):
-    """What training with the job's seed would leave."""
-    answers = json.loads((folder / "architecture.yaml").read_text())
+    """The result that training with the job's seed would write."""
+    config = json.loads((folder / "architecture.yaml").read_text())
     with (folder / "trained").open("a") as file:
         file.write("x\n")
     if job.get("held"):
         wait_for_leave(folder.parent.parent)
-    bleu = score(answers) + luck(folder.name.partition("-")[2], job.get("seed", 1), sd)
+    bleu = score(config) + luck(folder.name.partition("-")[2], job.get("seed", 1), sd)
     metrics = {"bleu": bleu, "chrf": bleu + 10, "bleu_signature": "sig|v:1",
                "test": {"bleu": bleu - 1}}
     return {"state": "complete", "metrics": metrics, "seed": job.get("seed", 1), "seconds": 0.01}
 
 
 def noisy_work(folder):
-    """Trains in no time."""
+    """Finish a job without training."""
     finish_job(Path(folder), noisy_result)
 
 
 def seeded_plan(trials=6, seeds=SEEDS, **changes):
-    """A study that goes on with further seeds."""
+    """The plan of a study that continues with further seeds."""
     return make_plan(trials, seeds=seeds, **changes)
 
 
 def replicated(number, costs, *scores, pending=0, failed=0):
-    """A candidate with measured ``scores`` for each seed that has ended well, and seeds in training or failed."""
-    complete = [(State.COMPLETE, {**costs, **one}) for one in scores]
+    """A candidate with ``scores`` per complete seed, and pending or failed seeds."""
+    complete = [(State.COMPLETE, {**costs, **values}) for values in scores]
     others = [(State.PENDING, None)] * pending + [(State.FAILED, None)] * failed
     first, *further = (Trial(number, state, costs=costs, values=values)
                        for state, values in (*complete, *others))
     return ReplicatedTrial(first, tuple(further))
 
 
-def again(one, bleu):
-    """A candidate with one more seed."""
-    first = one.first
-    return ReplicatedTrial(first,
-                           (*one.replicates, replace(first, values={**first.costs, "bleu": bleu})))
+def with_another_seed(candidate, bleu):
+    """The candidate with one more seed."""
+    first = candidate.first
+    replicate = replace(first, values={**first.costs, "bleu": bleu})
+    return ReplicatedTrial(first, (*candidate.replicates, replicate))
 
 
-def drawn(truth, sd, rng, count=1):
-    """One candidate after the other, each dearer than the last, with ``count`` scores around its true one."""
+def sampled(truth, sd, rng, count=1):
+    """Candidates in order of cost, with ``count`` scores around the true one of each."""
     return [replicated(number, {"params.total": float(number)},
                        *({"bleu": rng.gauss(mean, sd)} for _ in range(count)))
             for number, mean in enumerate(truth)]
 
 
 def confirmed(candidates, truth, sd, rng, seeds, objectives=OBJECTIVES):
-    """What becomes of ``candidates`` when all that is asked for is trained; and what was asked for."""
+    """The candidates after all requested seeds are trained, and the requests in order."""
     candidates = list(candidates)
-    asked = []
+    requests = []
     while (chosen := next_replicate(candidates, objectives, seeds)) is not None:
-        asked.append(chosen)
-        candidates[chosen.number] = again(candidates[chosen.number],
-                                          rng.gauss(truth[chosen.number], sd))
-    return candidates, asked
+        requests.append(chosen)
+        candidates[chosen.number] = with_another_seed(candidates[chosen.number],
+                                                      rng.gauss(truth[chosen.number], sd))
+    return candidates, requests
 
 
 if __name__ == "__main__":  # a driver in a process of its own, to be killed
-    print(make_driver(sys.argv[1], seeded_plan(job_template={"held": True}), noisy_work).run(), flush=True)
+    held_plan = seeded_plan(job_template={"held": True})
+    print(make_driver(sys.argv[1], held_plan, noisy_work).run(), flush=True)

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own, where its programs are installed: reached by a socket in its own folder."""
+"""A PostgreSQL server for tests, if its programs are installed; it listens on a Unix socket."""
 
 import os
 import pwd
@@ -28,21 +28,21 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Of the database, with a password, which such a server does not look at."""
+        """URL of the database, with a password, which the server ignores."""
         return f"postgresql://ann:secret@/studies?host={self._folder}"
 
     def start(self) -> None:
-        """Returns once it answers."""
+        """Start the server and wait until it accepts connections."""
         self._run("pg_ctl", "start", "-w", "-t", "60", "-l", str(self._folder / "log"), "-o",
                   f"-k {self._folder} {QUICK}")
 
     def stop(self) -> None:
-        """Ends every connection at once."""
+        """Stop the server and end every connection."""
         self._run("pg_ctl", "stop", "-w", "-m", "immediate")
 
     def _run(self, program: str, *arguments: str, data: bool = True) -> None:
-        place = ["-D", str(self._folder / "data")] if data else []
-        command = [str(self._programs / program), *place, *arguments]
+        data_options = ["-D", str(self._folder / "data")] if data else []
+        command = [str(self._programs / program), *data_options, *arguments]
         if self._user:
             command = ["setpriv", f"--reuid={self._user}",
                        f"--regid={pwd.getpwnam(self._user).pw_gid}", "--clear-groups", "--",
@@ -55,31 +55,31 @@ class Server:
 
 def programs() -> Path | None:
     """The folder of PostgreSQL's programs."""
-    found = shutil.which("initdb")
-    folders = [Path(found).resolve().parent] if found else sorted(
+    initdb = shutil.which("initdb")
+    folders = [Path(initdb).resolve().parent] if initdb else sorted(
         Path("/usr/lib/postgresql").glob("*/bin"))
     return next((folder for folder in reversed(folders) if (folder / "postgres").exists()), None)
 
 
 @contextmanager
 def running() -> Iterator[Server]:
-    """A server that ends with the block; skips the test where there can be none."""
+    """Start a server for the block; skip the test if PostgreSQL cannot run."""
     pytest.importorskip("psycopg", reason="psycopg is not installed (the extra `postgres`)")
-    where = programs()
-    if where is None:
+    folder_of_programs = programs()
+    if folder_of_programs is None:
         pytest.skip("PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed")
     user = None
     if os.getuid() == 0:
         user = next((name for name in USERS if name in {entry.pw_name for entry in pwd.getpwall()}),
                     None)
         if user is None or not shutil.which("setpriv"):
-            pytest.skip("PostgreSQL does not run as root, and there is no other user or no setpriv")
+            pytest.skip("PostgreSQL does not run as root, and another user or setpriv is missing")
     # not tmp_path: others may not enter it, and sockets need short paths
     folder = Path(tempfile.mkdtemp(prefix="pg-"))
     try:
         if user:
             shutil.chown(folder, user)
-        server = Server(where, folder, user)
+        server = Server(folder_of_programs, folder, user)
         try:
             yield server
         finally:

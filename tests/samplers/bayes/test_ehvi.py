@@ -1,4 +1,4 @@
-"""Expected gains: equal to the difference of volumes where the loss is known, and to their mean where it is not."""
+"""Expected hypervolume improvement: the difference of volumes, averaged over the uncertain loss."""
 
 import numpy as np
 import pytest
@@ -14,40 +14,40 @@ from scalesearch.samplers.bayes.hypervolume_improvement import HypervolumeImprov
 places = st.integers(0, 6).map(float)
 
 
-def volume(points, corner):
-    return hypervolume(points, list(corner), ["min"] * len(corner))
+def volume(points, reference_point):
+    return hypervolume(points, list(reference_point), ["min"] * len(reference_point))
 
 
 @given(st.data(), st.integers(1, 2))
-def test_a_sure_loss_gains_the_difference_of_volumes(data, costs):
+def test_certain_loss_gains_the_difference_of_volumes(data, costs):
     front = data.draw(arrays(float, st.tuples(st.integers(0, 6), st.just(1 + costs)),
                                elements=places))
-    one = data.draw(arrays(float, 1 + costs, elements=places))
-    corner = np.full(1 + costs, 5.0)
-    found = expected_hypervolume_improvement(one[:1], np.array([1e-9]), one[None, 1:], front,
-                                             corner)
-    assert found[0] == pytest.approx(volume(np.vstack([front, one]), corner)
-                                     - volume(front, corner), abs=1e-6)
+    point = data.draw(arrays(float, 1 + costs, elements=places))
+    reference_point = np.full(1 + costs, 5.0)
+    gain = expected_hypervolume_improvement(point[:1], np.array([1e-9]), point[None, 1:], front,
+                                             reference_point)
+    assert gain[0] == pytest.approx(volume(np.vstack([front, point]), reference_point)
+                                     - volume(front, reference_point), abs=1e-6)
 
 
 @pytest.mark.parametrize("costs", [1, 2])
-def test_an_unsure_one_gains_the_mean(costs):
+def test_uncertain_loss_gains_the_mean(costs):
     rng = np.random.default_rng(3)
     front = rng.random((6, 1 + costs)) * 5
     own = rng.random((1, costs)) * 4
-    corner = np.full(1 + costs, 5.0)
-    drawn = rng.normal(2.0, 1.5, 4000)
-    gains = [volume(np.vstack([front, [loss, *own[0]]]), corner) for loss in drawn]
-    found = expected_hypervolume_improvement(np.array([2.0]), np.array([1.5]), own, front,
-                                             corner)[0]
+    reference_point = np.full(1 + costs, 5.0)
+    losses = rng.normal(2.0, 1.5, 4000)
+    gains = [volume(np.vstack([front, [loss, *own[0]]]), reference_point) for loss in losses]
+    gain = expected_hypervolume_improvement(np.array([2.0]), np.array([1.5]), own, front,
+                                             reference_point)[0]
     error = np.std(gains) / np.sqrt(len(gains))
-    assert found == pytest.approx(np.mean(gains) - volume(front, corner),
-                                  abs=4 * error) and found > 0
+    assert gain == pytest.approx(np.mean(gains) - volume(front, reference_point),
+                                  abs=4 * error) and gain > 0
 
 
 @pytest.mark.parametrize("ways", [("max", "min"), ("min", "max")])
 def test_directions_and_units_do_not_matter(ways):
-    """What is turned round, or in another unit, gains as much of the box."""
+    """The gain is relative: the same for negated objectives and in other units."""
     rng = np.random.default_rng(4)
     table = rng.random((8, 2))
     costs = rng.random((5, 1))
@@ -68,6 +68,6 @@ def test_samples_of_several_measured_objectives_prefer_the_better():
     table = np.array([[20.0, 5.0, 10.0], [25.0, 9.0, 20.0]])
     costs = np.array([[8.0], [8.0], [25.0]])
     gains = HypervolumeImprovement(table, costs, objectives)
-    found = gains.expected(np.array([[-24.0, 4.0], [-19.0, 6.0], [-15.0, 12.0]]),
+    gain = gains.expected(np.array([[-24.0, 4.0], [-19.0, 6.0], [-15.0, 12.0]]),
                            np.full((3, 2), 0.5), costs)
-    assert found[0] > found[1] >= found[2] >= 0
+    assert gain[0] > gain[1] >= gain[2] >= 0

@@ -1,4 +1,4 @@
-"""Forecasts of final losses: what a rung says is learned, by itself and by what the candidates are."""
+"""Predictions of final losses, from the loss at a rung and from the candidate."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ NAN = np.nan
 
 
 def candidates(count, seed=1):
-    """Points (size, vocabulary), losses at the first rung in the unit of each vocabulary, and final losses."""
+    """Points (size, vocabulary), losses at the first rung per vocabulary, and final losses."""
     rng = np.random.default_rng(seed)
     size = rng.random(count)
     vocabulary = rng.integers(0, 2, count).astype(float)
@@ -31,7 +31,7 @@ def learned(complete, paused=20):
     return MultiFidelitySurrogate(points[: complete + paused], losses), points, early, final
 
 
-def test_a_loss_of_another_vocabulary_is_seen_through():
+def test_losses_of_different_vocabularies_are_comparable():
     forecast, points, early, final = learned(12)
     waiting = slice(12, 32)
     mean, spread = forecast.predict_final(points[waiting], 0, early[waiting])
@@ -40,7 +40,7 @@ def test_a_loss_of_another_vocabulary_is_seen_through():
     assert (abs(mean - final[waiting]) < 2 * np.sqrt(spread**2 + 0.1)).mean() > 0.9
 
 
-def test_who_has_not_begun_is_doubted_more_than_who_waits():
+def test_new_candidates_are_more_uncertain_than_paused_ones():
     forecast, points, early, final = learned(12)
     new = slice(32, 72)
     mean, spread = forecast.predict_final(points[new], 0,
@@ -50,33 +50,34 @@ def test_who_has_not_begun_is_doubted_more_than_who_waits():
     assert np.corrcoef(mean, final[new])[0, 1] > 0.6
 
 
-def test_without_rungs_it_is_the_surrogate_of_the_end():
+def test_prediction_without_rungs_is_that_of_the_final_level():
     points, _, final = candidates(30)
     forecast = MultiFidelitySurrogate(points[:20], final[:20, None])
     mean, spread = forecast.predict_level(points[20:], 0, None)
     assert np.array_equal(forecast.predict_final(points[20:], 0, mean, spread), (mean, spread))
 
 
-def test_one_that_passed_no_rung_counts_at_the_end():
+def test_trial_without_rungs_counts_at_the_final_level():
     points, early, final = candidates(30)
     losses = np.column_stack([early, final])[:12]
     losses[0, 0] = NAN
     with_it = MultiFidelitySurrogate(points[:12], losses)
     without = MultiFidelitySurrogate(points[1:12], losses[1:])
-    counts = [len(one.levels[1].surrogate.scores) for one in (with_it, without)]
+    counts = [len(surrogate.levels[1].surrogate.scores)
+              for surrogate in (with_it, without)]
     assert counts == [12, 11]
 
 
-def test_too_few_are_told():
+def test_too_few_trials_are_rejected():
     points, early, final = candidates(10)
     losses = np.column_stack([early, np.where(np.arange(10) < MIN_OBSERVATIONS - 1, final, NAN)])
     with pytest.raises(ValueError, match="2 trials have reached level 1"):
         MultiFidelitySurrogate(points, losses)
 
 
-def test_of_very_many_trials_the_front_is_learned_from(monkeypatch):
-    trials = [frozen(at, "COMPLETE", {"width": at}, values=[float(at == 7), float(at != 3)])
-              for at in range(60)]
+def test_front_is_kept_when_training_trials_are_selected(monkeypatch):
+    trials = [frozen(n, "COMPLETE", {"width": n}, values=[float(n == 7), float(n != 3)])
+              for n in range(60)]
     objectives = (Objective("bleu", "max", True), Objective("params", "min", False))
     assert acquisition._select_training_trials(trials, objectives) == trials
     monkeypatch.setattr(acquisition, "MAX_TRAINING_TRIALS", 10)

@@ -1,4 +1,4 @@
-"""The surrogate: it knows what it was told, doubts what is far, and sees which parameters matter."""
+"""The surrogate: it fits observed scores, is uncertain far from them, and weighs parameters."""
 
 import random
 
@@ -19,139 +19,141 @@ SPACE = {"width": IntDistribution(16, 128, log=True), "depth": IntDistribution(1
          "norm": CategoricalDistribution(("pre", "post")), "ratio": IntDistribution(1, 2)}
 
 
-def sheets(count, seed=1):
+def random_params(count, seed=1):
     rng = random.Random(seed)
-    found = [{name: sample_value(distribution, rng) for name, distribution in SPACE.items()}
-             for _ in range(count)]
-    for sheet in found:
-        if sheet["norm"] == "post":
-            del sheet["ratio"]  # asked of some only
-    return found
+    rows = [{name: sample_value(distribution, rng) for name, distribution in SPACE.items()}
+            for _ in range(count)]
+    for params in rows:
+        if params["norm"] == "post":
+            del params["ratio"]  # a conditional parameter
+    return rows
 
 
-def cost(sheet):
-    return float(sheet["width"] ** 2 * sheet["depth"])
+def cost(params):
+    return float(params["width"] ** 2 * params["depth"])
 
 
-def score(sheet):
-    return 3 * np.log(cost(sheet)) + 4 * (sheet["norm"] == "pre")
+def score(params):
+    return 3 * np.log(cost(params)) + 4 * (params["norm"] == "pre")
 
 
-def points(sheets):
-    return Coordinates.of([Candidate(sheet, {name: SPACE[name] for name in sheet})
-                           for sheet in sheets], np.array([[cost(sheet)] for sheet in sheets]))
+def points(rows):
+    return Coordinates.of([Candidate(params, {name: SPACE[name] for name in params})
+                           for params in rows], np.array([[cost(params)] for params in rows]))
 
 
-def fitted(known, new=(), of=score):
-    everyone = points([*known, *new])
-    return Surrogate(everyone[: len(known)],
-                     np.array([of(sheet) for sheet in known])), everyone[len(known) :]
+def fitted(observed, new=(), of=score):
+    everyone = points([*observed, *new])
+    return Surrogate(everyone[: len(observed)],
+                     np.array([of(params) for params in observed])), everyone[len(observed) :]
 
 
-def test_words_are_one_apart_numbers_by_their_place_and_the_unasked_in_the_middle():
+def test_words_differ_by_one_and_missing_parameters_are_in_the_middle():
     same = {"width": 16, "depth": 1, "norm": "pre", "ratio": 1}
-    found = points([same, {**same, "norm": "post"}, {**same, "width": 128},
+    coordinates = points([same, {**same, "norm": "post"}, {**same, "width": 128},
                     {"width": 16, "depth": 1, "norm": "post"}])
 
-    def apart(one, other, group):
-        columns = found.groups == group
-        return ((found.points[one, columns] - found.points[other, columns]) ** 2).sum()
+    def squared_distance(first, second, group):
+        columns = coordinates.groups == group
+        differences = coordinates.points[first, columns] - coordinates.points[second, columns]
+        return (differences**2).sum()
 
-    assert apart(0, 1, 2) == pytest.approx(1) and apart(0, 2, 0) == pytest.approx(1) and apart(
-        0, 0, 0) == 0
-    assert apart(0, 3, 3) == pytest.approx(0.25)
-    assert len(set(found.groups)) == 5  # four parameters and a cost
+    assert squared_distance(0, 1, 2) == pytest.approx(1)
+    assert squared_distance(0, 2, 0) == pytest.approx(1) and squared_distance(0, 0, 0) == 0
+    assert squared_distance(0, 3, 3) == pytest.approx(0.25)
+    assert len(set(coordinates.groups)) == 5  # four parameters and a cost
 
 
-def test_it_predicts_what_it_was_told_and_orders_what_it_was_not():
-    known = sheets(40)
-    new = sheets(30, seed=2)
-    model, others = fitted(known, new)
+def test_observed_scores_are_reproduced_and_new_ones_ranked():
+    observed = random_params(40)
+    new = random_params(30, seed=2)
+    model, others = fitted(observed, new)
     mean, _ = model.predict(model.observed)
-    assert mean == pytest.approx([score(sheet) for sheet in known], abs=0.3)
+    assert mean == pytest.approx([score(params) for params in observed], abs=0.3)
     mean, _ = model.predict(others)
-    real = np.array([score(sheet) for sheet in new])
+    real = np.array([score(params) for params in new])
     assert np.corrcoef(mean, real)[0, 1] > 0.98
     assert np.sqrt(np.mean((mean - real) ** 2)) < 0.2 * real.std()
 
 
-def test_most_of_what_is_noisy_lies_in_its_interval():
+def test_intervals_cover_noisy_scores():
     rng = np.random.default_rng(1)
     inside = []
     for seed in range(10):
-        found = points(sheets(90, seed))
-        values = 4 * found.points[:, 0] + rng.normal(0, 1.0, 90)
-        model = Surrogate(found[:30], values[:30])
-        mean, spread = model.predict(found[30:])
-        doubt = np.sqrt(spread**2 + model.noise * model.unit**2)
-        inside.append((abs(values[30:] - mean) < 1.645 * doubt).mean())
+        coordinates = points(random_params(90, seed))
+        values = 4 * coordinates.points[:, 0] + rng.normal(0, 1.0, 90)
+        model = Surrogate(coordinates[:30], values[:30])
+        mean, spread = model.predict(coordinates[30:])
+        std = np.sqrt(spread**2 + model.noise * model.unit**2)
+        inside.append((abs(values[30:] - mean) < 1.645 * std).mean())
     assert 0.7 < np.mean(inside) < 0.98
 
 
-def test_doubt_grows_with_distance_and_shrinks_where_others_are_in_training():
-    known = [sheet for sheet in sheets(40) if sheet["width"] <= 32]
-    near = dict(known[0])
-    far = {**known[0], "width": 128, "depth": 6}
-    model, new = fitted(known, [near, far, far])
+def test_uncertainty_grows_with_distance_and_shrinks_near_pending_points():
+    observed = [params for params in random_params(40) if params["width"] <= 32]
+    near = dict(observed[0])
+    distant = {**observed[0], "width": 128, "depth": 6}
+    model, new = fitted(observed, [near, distant, distant])
     _, spread = model.predict(new)
     assert spread[0] < spread[1]
     _, less = model.predict(new[1:2], pending=new[2:])
     assert less[0] < 0.5 * spread[1]
 
 
-def test_what_does_not_matter_has_a_long_scale():
-    model, _ = fitted(sheets(60), of=lambda sheet: 4.0 * (sheet["norm"] == "pre"))
+def test_irrelevant_parameters_have_long_length_scales():
+    model, _ = fitted(random_params(60), of=lambda params: 4.0 * (params["norm"] == "pre"))
     names = list(SPACE)
     assert model.rates[names.index("norm")] > 3 * model.rates[names.index("width")]
 
 
-def test_a_line_in_the_trend_goes_on_where_nothing_is_known():
-    found = points(sheets(20))
+def test_linear_trend_is_extrapolated():
+    coordinates = points(random_params(20))
     trend = np.linspace(-1, 1, 20)
-    model = Surrogate(found.with_trend(trend), 3 * trend)
-    mean, spread = model.predict(found.with_trend(np.full(20, 2.5)))
+    model = Surrogate(coordinates.with_trend(trend), 3 * trend)
+    mean, spread = model.predict(coordinates.with_trend(np.full(20, 2.5)))
     assert mean == pytest.approx(np.full(20, 7.5), rel=0.25) and (spread > 0).all()
 
 
-def test_equal_scores_and_two_points_are_no_trouble():
-    model, new = fitted(sheets(2), sheets(3, seed=5), of=lambda sheet: 7.0)
+def test_two_points_with_equal_scores_are_accepted():
+    model, new = fitted(random_params(2), random_params(3, seed=5), of=lambda params: 7.0)
     mean, spread = model.predict(new)
     assert mean == pytest.approx(np.full(3, 7.0)) and np.isfinite(spread).all()
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1000), st.lists(st.floats(-2, 2), min_size=7, max_size=7))
-def test_the_gradient_is_that_of_the_density(seed, logs):
-    found = points(sheets(12, seed)).with_trend(np.linspace(-1, 1, 12))
+def test_gradient_matches_finite_differences(seed, logs):
+    coordinates = points(random_params(12, seed)).with_trend(np.linspace(-1, 1, 12))
     rng = np.random.default_rng(seed)
-    density = surrogate._NegativeLogPosterior(found, rng.normal(size=12), rng.integers(1, 4, 12), 0.2,
-                                   int(seed) % 3)
-    at = np.array([*logs, -2.0])
-    near = approx_fprime(at, lambda one: density(one)[0], 1e-6)
-    assert density(at)[1] == pytest.approx(near, rel=1e-3, abs=1e-3)
+    density = surrogate._NegativeLogPosterior(coordinates, rng.normal(size=12),
+                                              rng.integers(1, 4, 12), 0.2, seed % 3)
+    logs = np.array([*logs, -2.0])
+    near = approx_fprime(logs, lambda x: density(x)[0], 1e-6)
+    assert density(logs)[1] == pytest.approx(near, rel=1e-3, abs=1e-3)
 
 
-def test_repeated_measurements_say_how_large_the_noise_is():
+def test_noise_is_taken_from_repeated_measurements():
     rng = np.random.default_rng(1)
-    found = points(sheets(40))
-    values = 4 * found.points[:, 0] + rng.normal(0, 1.0, 40)
+    coordinates = points(random_params(40))
+    values = 4 * coordinates.points[:, 0] + rng.normal(0, 1.0, 40)
     noises = [model.noise * model.unit**2 for model in (
-        Surrogate(found, values, noise=Noise(sd, 1000, 500)) for sd in (0.1, 1.0, 3.0))]
+        Surrogate(coordinates, values, noise=Noise(sd, 1000, 500)) for sd in (0.1, 1.0, 3.0))]
     assert noises == pytest.approx([0.01, 1.0, 9.0], rel=0.2)
-    told = Surrogate(found, values, noise=Noise()).noise
-    assert told == Surrogate(found, values).noise != Surrogate(
-        found, values, noise=Noise(3.0, 2, 1)).noise
+    default = Surrogate(coordinates, values, noise=Noise()).noise
+    assert default == Surrogate(coordinates, values).noise != Surrogate(
+        coordinates, values, noise=Noise(3.0, 2, 1)).noise
 
 
-def test_a_mean_of_many_seeds_is_trusted_more_than_one_seed():
-    found = points(sheets(30))
+def test_mean_of_many_seeds_has_more_weight():
+    coordinates = points(random_params(30))
     values = np.random.default_rng(2).normal(size=30)
     counts = np.where(np.arange(30) == 7, 100.0, 1.0)
-    off = abs(Surrogate(found, values, counts, Noise(1.0, 1000, 500)).predict(found)[0] - values)
-    assert off[7] < 0.2 * np.median(off)
+    mean, _ = Surrogate(coordinates, values, counts, Noise(1.0, 1000, 500)).predict(coordinates)
+    residuals = abs(mean - values)
+    assert residuals[7] < 0.2 * np.median(residuals)
 
 
-def test_the_kernel_is_one_at_no_distance_and_falls():
-    line = np.linspace(0, 3, 7) ** 2
-    values = matern52(line)
+def test_kernel_decreases_from_one():
+    squared_distances = np.linspace(0, 3, 7) ** 2
+    values = matern52(squared_distances)
     assert values[0] == 1 and (np.diff(values) < 0).all() and (values > 0).all()

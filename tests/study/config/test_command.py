@@ -31,7 +31,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def test_options_of_last_time_hold_and_those_of_now_are_laid_over_them(work, monkeypatch):
+def test_stored_options_are_overridden_by_new_ones(work, monkeypatch):
     folder = begin(work, SPACE + REST, "recipe.steps=7", "trials=3")
     monkeypatch.chdir(work / "elsewhere")
     spec = read_started_study(folder, ["trials=4"])
@@ -39,34 +39,35 @@ def test_options_of_last_time_hold_and_those_of_now_are_laid_over_them(work, mon
     assert spec.overrides == ("recipe.steps=7", "trials=4") and Path.cwd() == work
 
 
-def test_a_whole_key_of_now_takes_the_place_of_its_parts_of_then(work):
+def test_new_value_of_a_key_replaces_stored_parts_of_it(work):
     folder = begin(work, SPACE + REST, "trials=8", "seeds=3", "seeds.extra_runs=1")
     assert read_started_study(folder).seeds.extra_runs == 1
-    assert read_started_study(folder, ["seeds={max_per_candidate: 3, extra_runs: 6}"]).seeds.extra_runs == 6
+    override = "seeds={max_per_candidate: 3, extra_runs: 6}"
+    assert read_started_study(folder, [override]).seeds.extra_runs == 6
     assert not read_started_study(folder, ["seeds=none"]).seeds.is_enabled
     assert read_started_study(folder,
-                              ["seeds.extra_runs=2"]).seeds.extra_runs == 2, "a part changes that alone"
+                              ["seeds.extra_runs=2"]).seeds.extra_runs == 2
 
 
-def test_relative_paths_begin_where_it_was_run(work, monkeypatch):
+def test_relative_paths_start_in_the_folder_of_the_first_run(work, monkeypatch):
     (work / "small.yaml").write_text("width: 32\n")
     folder = begin(work, "space: small.yaml\n" + REST)
     monkeypatch.chdir(work / "elsewhere")
     assert read_started_study(folder).space.n_configurations() == 1
 
 
-def test_a_file_that_has_changed_since_is_not_read_again(work):
+def test_changed_file_is_not_read_again(work):
     folder = begin(work, SPACE + REST)
     (work / "s.yaml").write_text(SPACE + REST.replace("steps: 5", "steps: 9"))
     assert read_started_study(folder).recipe.steps == 5
 
 
-def test_another_folder_may_be_begun_with_it(work):
+def test_stored_command_can_start_another_folder(work):
     assert read_started_study(begin(work, SPACE + REST),
                               out=Path("runs/other")).out == Path("runs/other")
 
 
-def test_a_password_is_read_from_the_file_and_asked_for_where_that_is_gone(work):
+def test_password_is_read_from_the_file_or_requested(work):
     folder = begin(work, SPACE + REST + STORAGE)
     assert not any("secret" in file.read_text() for file in folder.iterdir())
     assert "secret" in read_started_study(folder).storage
@@ -76,15 +77,15 @@ def test_a_password_is_read_from_the_file_and_asked_for_where_that_is_gone(work)
     assert read_started_study(folder, ["storage=embedded"]).storage is None
 
 
-def test_a_study_of_before_is_its_file(work):
+def test_study_without_a_stored_command_is_its_file(work):
     folder = begin(work, SPACE + REST, "recipe.steps=7")
     (folder / "command.json").unlink()
     assert read_started_study(folder).recipe.steps == 5
 
 
-@pytest.mark.parametrize(("name", "found"),
+@pytest.mark.parametrize(("name", "expected"),
                          [("runs/s", "runs/s"), ("runs/s/study.yaml", "runs/s"), ("s.yaml", None),
                           ("runs", None), ("nowhere", None)])
-def test_a_folder_or_the_file_in_it_means_the_study(work, name, found):
+def test_folder_and_its_file_name_the_study(work, name, expected):
     begin(work, SPACE + REST)
-    assert started_study_folder(name) == (None if found is None else Path(found))
+    assert started_study_folder(name) == (None if expected is None else Path(expected))

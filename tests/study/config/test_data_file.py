@@ -1,4 +1,4 @@
-"""A study's data in a file of their own: the same as its keys in the study, with paths from its own folder."""
+"""Data files: equivalent to keys of the study file, with paths relative to the data file."""
 
 from pathlib import Path
 
@@ -25,13 +25,13 @@ def study(folder: Path, data: str, *sets: str):
 
 @pytest.mark.parametrize("text",
                          [KEYS, "data:\n" + "".join(f"  {line}\n" for line in KEYS.splitlines())])
-def test_a_file_is_its_keys_with_whole_paths(text, tmp_path):
+def test_file_is_equivalent_to_its_keys_with_full_paths(text, tmp_path):
     (tmp_path / "data.yaml").write_text(text)
-    found = study(tmp_path, "data.yaml").data
-    assert found.vocab == 100 and found.train == (str(tmp_path / "text/train"),)
+    data = study(tmp_path, "data.yaml").data
+    assert data.vocab == 100 and data.train == (str(tmp_path / "text/train"),)
 
 
-def test_a_file_lies_beside_the_study_or_where_it_is_run(tmp_path, monkeypatch):
+def test_file_is_found_next_to_the_study_or_in_the_working_directory(tmp_path, monkeypatch):
     (tmp_path / "here.yaml").write_text(KEYS)
     monkeypatch.chdir(tmp_path)
     assert study(tmp_path / "studies", "here.yaml").data.train == (str(tmp_path / "text/train"),)
@@ -40,29 +40,29 @@ def test_a_file_lies_beside_the_study_or_where_it_is_run(tmp_path, monkeypatch):
                  "here.yaml").data.train == (str(tmp_path / "studies/text/train"),)
 
 
-def test_a_setting_names_a_file_and_changes_its_keys(tmp_path, monkeypatch):
+def test_override_names_a_file_and_changes_its_keys(tmp_path, monkeypatch):
     (tmp_path / "data.yaml").write_text(KEYS)
     monkeypatch.chdir(tmp_path)
-    found = parse_study(STUDY.format(data="builtin"), Path("s.yaml"),
+    data = parse_study(STUDY.format(data="builtin"), Path("s.yaml"),
                         ["data=data.yaml", "data.vocab=50"]).data
-    assert found.vocab == 50 and found.builtin is None
+    assert data.vocab == 50 and data.builtin is None
     assert study(tmp_path, "data.yaml", "data=builtin").data.builtin == "grammar"
 
 
-def test_what_is_wrong_in_the_file_has_its_place_there(tmp_path):
+def test_errors_in_the_data_file_have_positions(tmp_path):
     (tmp_path / "data.yaml").write_text(KEYS + "vocabb: 3\n")
     with refuses("unknown-key", "data.yaml:7:1", "vocabb"):
         study(tmp_path, "data.yaml")
 
 
 @pytest.mark.parametrize("name", ["nowhere.yaml", "gramar"])
-def test_a_file_that_is_not_there_is_named_once(name, tmp_path):
+def test_missing_file_is_named_once(name, tmp_path):
     with refuses("no-such-file", "study.yaml:3:7", name) as caught:
         study(tmp_path, name)
     assert len(caught.value.problems) == 1
 
 
-def test_a_variable_that_is_not_set_is_said(tmp_path, monkeypatch):
+def test_unset_variable_is_reported(tmp_path, monkeypatch):
     monkeypatch.delenv("NOT_SET", raising=False)
     (tmp_path / "data.yaml").write_text(KEYS.replace("text/train", "$NOT_SET/train"))
     with refuses("variable-not-set", "NOT_SET"):

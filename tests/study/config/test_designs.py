@@ -1,4 +1,4 @@
-"""Files of grids, ablations and scaling studies: what they mean, and what is wrong with them, at its place."""
+"""Files of grids, ablations and scaling studies, and the positions of their errors."""
 
 import pytest
 
@@ -29,16 +29,16 @@ def problems(folder, text):
     return str(error.value).replace(f"{folder}/", "")
 
 
-def answers(rows):
+def configs(rows):
     return {row.label: row.architecture.config for row in rows.architectures}
 
 
-def test_a_study_without_a_kind_searches(tmp_path):
+def test_default_type_is_search(tmp_path):
     assert read(tmp_path, "space: small/plain\n").architectures is None
     assert read(tmp_path, "space: small/plain\ntype: search\ntrials: 3\n").trials == 3
 
 
-def test_an_ablation_changes_its_base_one_by_one(tmp_path):
+def test_ablation_applies_each_change_to_the_base(tmp_path):
     spec = read(tmp_path, f"""\
 type: ablation
 {EDGE}changes:
@@ -50,58 +50,66 @@ type: ablation
   - {{ name: plain, file: small/plain }}
 seeds: 3
 """)
-    found = answers(spec.architectures)
-    assert list(found) == ["base", "share: none", "adapt: nothing", "adapt: {lora: {rank: 4}}",
+    by_label = configs(spec.architectures)
+    assert list(by_label) == ["base", "share: none", "adapt: nothing", "adapt: {lora: {rank: 4}}",
                            "share.encoder.ffn: [0, 0, 0, 1]", "wide", "plain"]
-    assert spec.architectures.base == "base" and spec.trials == 0 and spec.seeds == Seeds(references=3)
-    assert found["base"]["adapt"] == "bias" and found["adapt: nothing"]["adapt"] == "nothing"
-    assert found["adapt: {lora: {rank: 4}}"]["adapt.rank"] == 4
-    assert {found["share: none"].get(f"share.{key}", "own")
+    assert spec.architectures.base == "base"
+    assert spec.trials == 0 and spec.seeds == Seeds(references=3)
+    assert by_label["base"]["adapt"] == "bias" and by_label["adapt: nothing"]["adapt"] == "nothing"
+    assert by_label["adapt: {lora: {rank: 4}}"]["adapt.rank"] == 4
+    assert {by_label["share: none"].get(f"share.{key}", "own")
             for key in ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross",
                         "decoder.ffn")} == {"own"}
-    assert (found["wide"]["width"], found["plain"]["width"]) == (64, 128)
+    assert (by_label["wide"]["width"], by_label["plain"]["width"]) == (64, 128)
 
 
-def test_a_grid_lists_files_and_answers(tmp_path):
-    rows = read(tmp_path,
-                "type: grid\narchitectures: [small/plain, {name: thin, file: small/plain, set: {width: "
-                "64}}]\n").architectures
-    assert {name: one["width"] for name, one in answers(rows).items()} == {"plain": 128, "thin": 64}
-    based = read(tmp_path,
-                 f"type: grid\n{EDGE}architectures: [{{name: a, set: {{width: 64}}}}, small/anthe]\n").architectures
+def test_grid_of_files_and_values(tmp_path):
+    rows = read(tmp_path, """\
+type: grid
+architectures: [small/plain, {name: thin, file: small/plain, set: {width: 64}}]
+""").architectures
+    widths = {name: config["width"] for name, config in configs(rows).items()}
+    assert widths == {"plain": 128, "thin": 64}
+    based = read(tmp_path, f"""\
+type: grid
+{EDGE}architectures: [{{name: a, set: {{width: 64}}}}, small/anthe]
+""").architectures
     assert [row.label for row in based.architectures] == ["a", "anthe"] and based.base == "a"
 
 
-def test_a_grid_of_a_space_is_every_network_that_fits_once(tmp_path):
+def test_grid_of_a_space_lists_each_feasible_network_once(tmp_path):
     rows = read(tmp_path,
                 "type: grid\nspace: {file: small/edgeformer, set: {width: 32 | 48, adapt: bias | "
                 "nothing, encoder.depth: 4}}\n").architectures.filter_by_limits(
-        lambda one: "wide" * (one.config["width"] > 32))
-    assert [row.label for row in rows.architectures] == ["width 32, adapt nothing", "width 32, adapt bias"]
+        lambda architecture: "wide" * (architecture.config["width"] > 32))
+    labels = [row.label for row in rows.architectures]
+    assert labels == ["width 32, adapt nothing", "width 32, adapt bias"]
     assert [row.params for row in rows.architectures] == [
         {"width": 32, "adapt": kind} for kind in ("nothing", "bias")]
 
 
-def test_a_grid_trains_a_network_once_that_several_sheets_describe(tmp_path):
-    """Without sharing there is nothing to adapt, so both kinds of adaptation are one network."""
-    rows = read(tmp_path,
-                "type: grid\nspace: {file: small/edgeformer, set: {width: 32, share: none, adapt: "
-                "bias | nothing, encoder.depth: 4 | 5}}\n").architectures.filter_by_limits(lambda one: "")
+def test_grid_merges_configurations_of_one_network(tmp_path):
+    """Without sharing, adaptation has no effect, so both types of it are one network."""
+    rows = read(tmp_path, """\
+type: grid
+space:
+  file: small/edgeformer
+  set: {width: 32, share: none, adapt: bias | nothing, encoder.depth: 4 | 5}
+""").architectures.filter_by_limits(lambda architecture: "")
     identities = [row.architecture.id for row in rows.architectures]
     assert len(identities) == len(set(identities)) == 2
 
 
-def test_a_grid_that_nobody_could_train_is_refused(tmp_path):
+def test_untrainable_grid_is_rejected(tmp_path):
     rows = read(tmp_path, "type: grid\nspace: papers\n").architectures
     with refuses("grid-too-large", "3,911,846,400", "type: search", key="space"):
-        rows.filter_by_limits(lambda one: "")
+        rows.filter_by_limits(lambda architecture: "")
     with refuses("budget-unmet", 2, key="budget"):
-        read(tmp_path,
-             "type: grid\nspace: {file: small/plain, set: {width: 32 | 64}}\n").architectures.filter_by_limits(
-            lambda architecture: "no")
+        text = "type: grid\nspace: {file: small/plain, set: {width: 32 | 64}}\n"
+        read(tmp_path, text).architectures.filter_by_limits(lambda architecture: "no")
 
 
-def test_a_scaling_study_grows_its_base_by_rules(tmp_path):
+def test_scaling_study_grows_its_base_by_rules(tmp_path):
     spec = read(tmp_path, f"""\
 type: scaling
 {PARTIAL}rules:
@@ -112,31 +120,31 @@ type: scaling
 held_out: none
 """)
     rules = spec.architectures.rules
-    found = answers(spec.architectures)
+    by_label = configs(spec.architectures)
     assert rules["deeper"] == ("deeper 2", "deeper 4") and rules["wider"] == (
         "wider 48", "wider 64")
     assert rules["hybrid"] == ("hybrid: deeper 2", "hybrid: deeper 4", "hybrid: deeper 4, heads 8",
                                "hybrid: deeper 4, heads 12")
-    last = found["hybrid: deeper 4, heads 12"]
+    last = by_label["hybrid: deeper 4, heads 12"]
     assert [last[key]
             for key in ("encoder.depth", "encoder.heads", "decoder.heads", "decoder.depth")] == [
         4, 12, 12, 1]
-    assert found["head_dim 40"]["decoder.head_dim"] == 40 or found["head_dim: head_dim 40"][
+    assert by_label["head_dim 40"]["decoder.head_dim"] == 40 or by_label["head_dim: head_dim 40"][
         "decoder.head_dim"] == 40
-    said = spec.architectures.to_json()
-    assert said["type"] == "scaling" and said["architectures"][0] == said["base"] == said["scaling"][
-        "base"] == "base"
-    assert said["scaling"]["held_out"] == "none" and set(said["scaling"]["rules"]) == set(rules)
+    data = spec.architectures.to_json()
+    assert data["type"] == "scaling"
+    assert data["architectures"][0] == data["base"] == data["scaling"]["base"] == "base"
+    assert data["scaling"]["held_out"] == "none" and set(data["scaling"]["rules"]) == set(rules)
 
 
-def test_settings_of_the_base_are_the_space_language_s(tmp_path):
+def test_base_is_overridden_by_keys_of_the_space_language(tmp_path):
     rows = read(tmp_path, f"type: ablation\n{EDGE}changes: [adapt: nothing]\n", "base.width=64",
                 "seeds=2").architectures
-    assert {one["width"] for one in answers(rows).values()} == {64}
+    assert {config["width"] for config in configs(rows).values()} == {64}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "parts"),
     [(f"type: ablation\n{EDGE}changes: [shar: none]\n",
       ("s.yaml:6:11: shar: " "none: unknown key " "`shar`", "did you mean `share`")),
      (f"type: ablation\n{EDGE}changes: [adapt: " "lorra]\n",
@@ -162,7 +170,8 @@ def test_settings_of_the_base_are_the_space_language_s(tmp_path):
       ("`rungs` belongs to a search",)),
      ("type: grid\narchitectures: [small/plian]\n",
       ("s.yaml:5:17: " "plian: small/plian: " "no such file", "small/plain")),
-     ("type: grid\narchitectures: " "[{name: a}]\n", ("s.yaml:5:17: architectures: expected a " "file",)),
+     ("type: grid\narchitectures: [{name: a}]\n",
+      ("s.yaml:5:17: architectures: expected a file",)),
      ("type: grid\narchitectures: [{name: " "a, " "set: {width: 3}}]\n",
       ("`base` is missing",)),
      (f"type: scaling\n{PARTIAL}rules: {{deeper: {{}}}}\n",
@@ -176,6 +185,6 @@ def test_settings_of_the_base_are_the_space_language_s(tmp_path):
      (f"type: scaling\n{PARTIAL}rules: {{wider: " f"1..1000000}}\n", ("1,000,000 values",)),
      (f"type: scaling\n{PARTIAL}rules: {{wider: " f"64}}\nheld_out: smallest\n",
       ("expected one of " "`largest` or " "`none`",))])
-def test_what_is_wrong_is_said_at_its_place(tmp_path, text, said):
-    found = problems(tmp_path, text)
-    assert all(words in found for words in said), found
+def test_errors_have_positions(tmp_path, text, parts):
+    message = problems(tmp_path, text)
+    assert all(part in message for part in parts), message

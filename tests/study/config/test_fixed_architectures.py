@@ -1,4 +1,4 @@
-"""Studies of rows as they run: nothing is proposed, every row is trained with its seeds, and changes are noticed."""
+"""Studies of fixed architectures: every row is trained with its seeds; changes are detected."""
 
 import json
 
@@ -22,8 +22,8 @@ from tests.study.noisy import noisy_work
 pytestmark = pytest.mark.usefixtures("text_folder")
 ROWS = [{"width": width, "depth": 1, "kind": "plain"} for width in (8, 16, 16)]
 PLAN = make_plan(0,
-                 references=tuple(FixedArchitecture(f"row {at}", architecture_of(one), {})
-                                  for at, one in enumerate(ROWS)))
+                 references=tuple(FixedArchitecture(f"row {number}", architecture_of(config), {})
+                                  for number, config in enumerate(ROWS)))
 FILE = f"""\
 study: rows
 type: ablation
@@ -35,18 +35,18 @@ objectives: {{ bleu: max, params.total: min }}
 """
 
 
-def test_rows_are_trained_and_nothing_is_proposed(tmp_path):
+def test_rows_are_trained_without_proposals(tmp_path):
     driver = make_driver(tmp_path, PLAN)
     assert driver.run() == "3 of 3 architectures trained"
     assert [trial.state for trial in driver.trials] == [
         State.COMPLETE, State.COMPLETE, State.DUPLICATE]
-    assert all(trial.is_in_space for trial in driver.trials), "they may stand on the front"
+    assert all(trial.is_in_space for trial in driver.trials), "they may be on the front"
     copy = driver.search.study.trials
     assert [trial.state.name for trial in copy] == [
         "COMPLETE", "COMPLETE", "FAIL"] and not copy[0].params
 
 
-def test_each_has_its_seeds_and_a_row_that_is_another_s_twin_has_none(tmp_path):
+def test_duplicate_rows_have_no_seeds(tmp_path):
     plan = make_plan(0, references=PLAN.references, seeds=Seeds(references=3))
     driver = make_driver(tmp_path, plan, work=noisy_work)
     driver.run()
@@ -56,7 +56,7 @@ def test_each_has_its_seeds_and_a_row_that_is_another_s_twin_has_none(tmp_path):
     assert len(again.trials) == len(driver.trials) == 7
 
 
-def test_when_no_row_trains_the_study_stops_early(tmp_path):
+def test_study_stops_when_every_row_fails(tmp_path):
     def failing(folder):
         raise RuntimeError("the loss is not a number")
 
@@ -68,9 +68,9 @@ def test_when_no_row_trains_the_study_stops_early(tmp_path):
         make_driver(tmp_path, plan, work=failing).run()
 
 
-def test_short_names_tell_paths_apart():
-    found = shorten_paths(["width", "encoder.depth", "decoder.depth", "encoder.ffn.hidden"])
-    assert found == {"width": "width", "encoder.depth": "encoder.depth",
+def test_short_names_are_distinct():
+    names = shorten_paths(["width", "encoder.depth", "decoder.depth", "encoder.ffn.hidden"])
+    assert names == {"width": "width", "encoder.depth": "encoder.depth",
                      "decoder.depth": "decoder.depth", "encoder.ffn.hidden": "hidden"}
 
 
@@ -85,12 +85,12 @@ def trained(tmp_path_factory, text_folder):
 
 
 @pytest.mark.full
-def test_a_run_ends_in_a_table_of_exact_costs(trained):
+def test_table_has_exact_costs(trained):
     results = load_results(trained[0])
     table = table_of(results, "bleu")
     assert [row.name for row in table.rows] == ["base", "encoder.depth: 2", "width: 32"]
     spec = read_study(trained[1])
-    costs = {one.label: one.costs["params.total"] for one in dry_run(spec).trials}
+    costs = {trial.label: trial.costs["params.total"] for trial in dry_run(spec).trials}
     assert {row.name: row.params for row in table.rows} == costs
     meta = json.loads((trained[0] / "study.json").read_text())
     assert (meta["type"], meta["base"], meta["architectures"]) == (
@@ -98,7 +98,7 @@ def test_a_run_ends_in_a_table_of_exact_costs(trained):
 
 
 @pytest.mark.full
-def test_rows_may_be_added_and_seeds_raised_but_not_changed(trained):
+def test_rows_and_seeds_can_be_added_but_not_changed(trained):
     folder, file = trained
     more = "changes=[{encoder.depth: 2}, {width: 32}, {width: 48}]"
     launch(read_study(file, [more, "seeds=2"], folder), True, Console(quiet=True))
@@ -114,7 +114,7 @@ def test_rows_may_be_added_and_seeds_raised_but_not_changed(trained):
            Console(quiet=True))
     left = table_of(load_results(folder), "bleu")
     assert [row.name for row in left.rows] == [
-        "base", "encoder.depth: 2"], "what the file no longer names is left out"
+        "base", "encoder.depth: 2"], "rows that the file no longer names are left out"
 
 
 def _searching(file):
@@ -124,16 +124,16 @@ def _searching(file):
     return "search.yaml"
 
 
-def test_rows_beyond_the_budget_are_not_trained(tmp_path):
+def test_infeasible_rows_are_not_trained(tmp_path):
     file = tmp_path / "rows.yaml"
     file.write_text(FILE)
-    found = dry_run(read_study(file))
-    base = found.trials[0].costs["params.total"]
+    plan = dry_run(read_study(file))
+    base = plan.trials[0].costs["params.total"]
     file.write_text(FILE + f"budget: params.total <= {base}\n")
-    found = dry_run(read_study(file))
-    assert [one.label for one in found.trials_to_train] == ["base"]
-    assert set(found.spec.architectures.excluded) == {"encoder.depth: 2", "width: 32"}
-    assert found.planned_runs == 1 and "not params.total" in found.to_json()["excluded"][
+    plan = dry_run(read_study(file))
+    assert [trial.label for trial in plan.trials_to_train] == ["base"]
+    assert set(plan.spec.architectures.excluded) == {"encoder.depth: 2", "width: 32"}
+    assert plan.planned_runs == 1 and "not params.total" in plan.to_json()["excluded"][
         "width: 32"]
     file.write_text(FILE + f"budget: params.total < {base}\n")
     with refuses("budget-unmet", 3, key="budget"):
@@ -143,13 +143,14 @@ def test_rows_beyond_the_budget_are_not_trained(tmp_path):
         dry_run(read_study(file))
 
 
-def test_the_table_of_references_still_wants_names():
+def test_ablation_table_needs_named_architectures():
     with refuses("no-named-architecture"):
         build_ablation([], "bleu")
 
 
-def test_a_row_has_the_whole_name_of_its_file(tmp_path):
-    (tmp_path / "s.yaml").write_text("study: s\ntype: grid\narchitectures: [found/plain-1.28m]\nrecipe: "
-                                     "quick\nobjectives: { bleu: max }\ndata: builtin\n")
-    assert [one.label for one in read_study(tmp_path / "s.yaml").architectures.architectures] == [
-        "plain-1.28m"]
+def test_row_is_named_after_its_file(tmp_path):
+    (tmp_path / "s.yaml").write_text(
+        "study: s\ntype: grid\narchitectures: [found/plain-1.28m]\nrecipe: quick\n"
+        "objectives: { bleu: max }\ndata: builtin\n")
+    rows = read_study(tmp_path / "s.yaml").architectures.architectures
+    assert [row.label for row in rows] == ["plain-1.28m"]

@@ -45,7 +45,7 @@ def problems(folder, text, **more):
     return str(error.value).replace(f"{folder}/", "")
 
 
-def test_a_small_file_has_sensible_defaults(tmp_path):
+def test_defaults_of_a_minimal_file(tmp_path):
     spec = read_study(write(tmp_path, SPACE + REST))
     assert (spec.name, spec.out, spec.trials) == ("s", Path("runs/s"), 20)
     assert (spec.backend, spec.sampler.name) == ("pool", "bayes")
@@ -87,12 +87,12 @@ reference:
     ]
 
 
-def test_a_shipped_space_is_found_and_opened_up(tmp_path):
+def test_shipped_space_is_found_and_overridden(tmp_path):
     text = REST + "space: { file: transformer, set: { width: 64 | 128, encoder.depth: 1..3 } }\n"
     assert read_study(write(tmp_path, text)).space.n_configurations() == 6
 
 
-def test_the_word_builtin_is_the_built_in_corpus(tmp_path):
+def test_builtin_is_the_built_in_corpus(tmp_path):
     short = read_study(
         write(tmp_path,
               SPACE + REST.replace("{ builtin: grammar, pairs: 500, " "vocab: 400 }", "builtin")))
@@ -100,7 +100,7 @@ def test_the_word_builtin_is_the_built_in_corpus(tmp_path):
         write(tmp_path, SPACE + REST), ["data={builtin: " "grammar}"]).data.to_json()
 
 
-def test_set_changes_adds_and_lays_over(tmp_path):
+def test_overrides_change_add_and_replace_keys(tmp_path):
     sets = ["recipe.steps=9", "trials=3", "sampler.type=random", "data.pairs=600",
             "objectives.macs.total=min", "space.encoder.depth=1 | 2 | 4"]
     spec = read_study(write(tmp_path, SPACE + REST), sets)
@@ -113,7 +113,7 @@ def test_set_changes_adds_and_lays_over(tmp_path):
                     overrides=["trials"]).startswith("--set trials: write it as " "key=value")
 
 
-def test_all_that_is_wrong_is_shown_together(tmp_path):
+def test_all_errors_are_reported_together(tmp_path):
     text = SPACE.replace("width: 32 | 64", "width: 64..32") + """\
 data: { builtin: grammer }
 recipe: { step: 5 }
@@ -124,8 +124,8 @@ sampler: { type: tpee }
 protocol: { name: foward }
 reference: [ { name: a } ]
 """
-    said = problems(tmp_path, text)
-    assert said == """\
+    message = problems(tmp_path, text)
+    assert message == """\
 s.yaml:2:10: this range is empty: its start is above its end
 2 |   width: 64..32
   |          ^^^^^^
@@ -228,7 +228,7 @@ def test_seeds_can_be_set_from_outside(tmp_path):
      (SPACE + REST + "resources: 3\n", "its keys are `cpus_per_trial`"),
      (SPACE + REST + "resources: {processes_per_trial: 2}\n", "help: it was removed: each trial"),
      ("a: [", "not YAML")])
-def test_each_bad_thing_has_its_message(tmp_path, text, message):
+def test_each_error_has_its_message(tmp_path, text, message):
     assert message in problems(tmp_path, text)
 
 
@@ -239,25 +239,25 @@ def test_each_bad_thing_has_its_message(tmp_path, text, message):
      ("steps: 9", "9:1", "`recipe.steps`"), ("resources: {num_gpus: 1}", "9:13", "gpus_per_trial`"),
      ("trials: {a: 1}", "9:9", None), ("rungs: {reduction_factor: 3}", "9:9", "`rungs.eta`"),
      ("teacher: {file: a, beam_size: 3}", "9:20", "beam`")])
-def test_words_of_other_tools_lead_to_the_key(tmp_path, text, place, meant):
-    said = problems(tmp_path, SPACE + REST + text + "\n")
-    assert said.startswith(f"s.yaml:{place}: ") and (meant is None or meant in said), said
+def test_keys_of_other_tools_are_mapped_to_suggestions(tmp_path, text, place, meant):
+    message = problems(tmp_path, SPACE + REST + text + "\n")
+    assert message.startswith(f"s.yaml:{place}: ") and (meant is None or meant in message), message
 
 
-@pytest.mark.parametrize(("given", "expected"), [
+@pytest.mark.parametrize(("sampler", "expected"), [
     ("tpe", ("tpe", {}, 5)), ("{type: local, startup: 3}", ("local", {"n_startup_trials": 3}, 5)),
     ("{class_name: TPESampler, multivariate: yes, n_ei_candidates: 48, seed: 2}",
      ("TPESampler", {"multivariate": True, "n_ei_candidates": 48}, 2)),
     ("{class_name: mine, prior: 1e-3, name: 'yes'}", ("mine", {"prior": 1e-3, "name": "yes"}, 5)),
 ])
-def test_sampler_is_short_name_or_class_with_arguments(tmp_path, given, expected):
-    spec = read_study(write(tmp_path, SPACE + REST + f"seed: 5\nsampler: {given}\n"))
+def test_sampler_is_short_name_or_class_with_arguments(tmp_path, sampler, expected):
+    spec = read_study(write(tmp_path, SPACE + REST + f"seed: 5\nsampler: {sampler}\n"))
     assert spec.sampler == SamplerSpec(*expected)
 
 
-def test_a_sampler_is_not_two(tmp_path):
-    said = problems(tmp_path, SPACE + REST + "sampler: {type: tpe, class_name: TPESampler}\n")
-    assert said.startswith("s.yaml:9:34: sampler.class_name: ")
+def test_sampler_with_type_and_class_is_rejected(tmp_path):
+    message = problems(tmp_path, SPACE + REST + "sampler: {type: tpe, class_name: TPESampler}\n")
+    assert message.startswith("s.yaml:9:34: sampler.class_name: ")
 
 
 @pytest.mark.parametrize("form, column, key", [("{type: grid, startup: 5}", 32, "startup"),
@@ -266,14 +266,14 @@ def test_a_sampler_is_not_two(tmp_path):
                                                ("{population: 5}", 23, "population")])
 def test_settings_that_a_sampler_lacks_are_rejected(
         tmp_path: Path, form: str, column: int, key: str) -> None:
-    said = problems(tmp_path, SPACE + REST + f"sampler: {form}\n")
-    assert said.startswith(f"s.yaml:9:{column}: sampler.{key}: ")
+    message = problems(tmp_path, SPACE + REST + f"sampler: {form}\n")
+    assert message.startswith(f"s.yaml:9:{column}: sampler.{key}: ")
 
 
-def test_a_setting_changes_a_key_of_a_preset_and_keeps_the_rest(tmp_path):
+def test_override_changes_one_key_of_a_preset(tmp_path):
     text = SPACE + REST.replace("{ steps: 5 }", "short")
-    found = read_study(write(tmp_path, text), ["recipe.lr=2e-3"]).recipe
-    assert (found.lr.base, found.cpu_minutes, found.name) == (0.002, 5.0, "short")
+    recipe = read_study(write(tmp_path, text), ["recipe.lr=2e-3"]).recipe
+    assert (recipe.lr.base, recipe.cpu_minutes, recipe.name) == (0.002, 5.0, "short")
 
 
 @pytest.mark.parametrize(("text", "message"),
@@ -288,39 +288,38 @@ def test_a_setting_changes_a_key_of_a_preset_and_keeps_the_rest(tmp_path):
                                           "valid: gone/v, test: gone/t }"), "gone/train.en"),
                           (SPACE + REST + "reference: [{name: open, set: {width: 32}}]\n",
                            "reference open: it leaves encoder.depth open")])
-def test_what_only_shows_on_trying_is_found_before_anything_starts(tmp_path, text, message):
+def test_dry_run_reports_errors_before_the_start(tmp_path, text, message):
     with pytest.raises(UserError) as error:
         dry_run(read_study(write(tmp_path, text)))
     assert message in str(error.value)
 
 
 @pytest.mark.full
-def test_candidates_are_billed_with_the_corpus_s_vocabulary_unless_the_study_says_another(tmp_path):
+def test_costs_use_the_vocabulary_of_the_corpus_by_default(tmp_path):
     space = SPACE.replace("cost: {", "cost: { protocol: { name: decode, source: 7, vocab: 9000 },")
-    found = dry_run(read_study(write(tmp_path, space + REST))).to_json()["protocol"]
-    assert (found["name"], found["source"], found["vocab"]) == ("decode", 7, 400)
-    said = dry_run(read_study(write(tmp_path,
-                                    space + REST
-                                    + "protocol: { vocab: 77 }\n"))).to_json()["protocol"]
-    assert (said["name"], said["source"], said["vocab"]) == ("decode", 7, 77)
+    protocol = dry_run(read_study(write(tmp_path, space + REST))).to_json()["protocol"]
+    assert (protocol["name"], protocol["source"], protocol["vocab"]) == ("decode", 7, 400)
+    file = write(tmp_path, space + REST + "protocol: { vocab: 77 }\n")
+    protocol = dry_run(read_study(file)).to_json()["protocol"]
+    assert (protocol["name"], protocol["source"], protocol["vocab"]) == ("decode", 7, 77)
 
 
 @pytest.mark.full
-def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypatch):
+def test_dry_run_describes_the_study_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path, SPACE + REST + "budget: params.total <= 50k\n")
-    found = dry_run(read_study(file, ["seeds=3"])).to_json()
-    assert found["seeds"] == {"max_per_candidate": 3, "extra_runs": 10, "confidence": 0.9}
-    assert found["space"]["size"] == 4 and found["feasible"] == MAX_FEASIBLE_SAMPLES < found[
-        "sampled"] < 2000
+    preview = dry_run(read_study(file, ["seeds=3"])).to_json()
+    assert preview["seeds"] == {"max_per_candidate": 3, "extra_runs": 10, "confidence": 0.9}
+    assert preview["space"]["size"] == 4
+    assert preview["feasible"] == MAX_FEASIBLE_SAMPLES < preview["sampled"] < 2000
     assert all(p["is_feasible"] == (p["costs"]["params.total"] <= 50_000)
-               for p in found["proposals"])
+               for p in preview["proposals"])
     assert list(tmp_path.iterdir()) == [file]
 
 
 def test_selection_on_the_test_split_is_rejected(tmp_path):
-    said = problems(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_splits: test"))
-    assert "score_splits to `both`" in said and "s.yaml" in said
+    message = problems(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_splits: test"))
+    assert "score_splits to `both`" in message and "s.yaml" in message
     chosen = read_study(
         write(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_splits: validation")))
     assert (chosen.recipe.score_splits,
@@ -345,7 +344,7 @@ def of_task(data, objectives, space=SPACE):
      (f"task: correction, {TASK_FILES}", "f05: max, precision: max, recall: max", SPACE),
      ("task: language-model, train: t, validation: v, test: w",
       "perplexity: min, word_perplexity: min", ONLY)])
-def test_every_tasks_metrics_are_objectives(tmp_path, data, objectives, space):
+def test_metrics_of_every_task_are_objectives(tmp_path, data, objectives, space):
     spec = read_study(write(tmp_path, of_task(data, objectives, space)))
     assert ", ".join(map(str, spec.objectives)) == objectives and spec.recipe.measure == "none"
 
@@ -354,12 +353,12 @@ def test_every_tasks_metrics_are_objectives(tmp_path, data, objectives, space):
     ("bleu: max, latency: min", "latency"), ("bleu: max, memory: min", "memory"),
     ("bleu: max, memory: min, latency: min", "both"),
 ])
-def test_what_is_to_be_measured_follows_from_the_objectives(tmp_path, objectives, measured):
+def test_measurements_follow_from_the_objectives(tmp_path, objectives, measured):
     assert read_study(write(tmp_path, of_task(TASK_FILES, objectives))).recipe.measure == measured
 
 
 @pytest.mark.parametrize(
-    ("data", "objectives", "space", "said"),
+    ("data", "objectives", "space", "parts"),
     [("task: summarization, " f"{TASK_FILES}", "bleu: max", SPACE,
       ["s.yaml:8:15: `bleu` is a " "metric of translation, and " "the data's task "
        "is summarization",
@@ -375,30 +374,30 @@ def test_what_is_to_be_measured_follows_from_the_objectives(tmp_path, objectives
      ("task: language-model, train: t, validation: v, test: w", "perplexity: min",
       ONLY.replace("decoder-only", "decoder-only | encoder-decoder"),
       ["needs `model: decoder-only`"])])
-def test_an_objective_that_the_task_has_not_is_refused(
-        tmp_path, monkeypatch, data, objectives, space, said):
+def test_objective_of_another_task_is_rejected(
+        tmp_path, monkeypatch, data, objectives, space, parts):
     if "comet" in data:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    found = problems(tmp_path, of_task(data, objectives, space))
-    for words in said:
-        assert words in found
+    message = problems(tmp_path, of_task(data, objectives, space))
+    assert all(part in message for part in parts)
 
 
-def test_a_warm_start_is_a_folder_a_list_or_a_mapping(tmp_path):
+def test_warm_start_is_a_folder_a_list_or_a_mapping(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "study.json").write_text("{}")
-    one = tmp_path / "a"
-    other = tmp_path / "b"
+    first = tmp_path / "a"
+    second = tmp_path / "b"
     for text, expected in (
-            (f"{one}", ((str(one),), None)), (f"[{one}, {other}]", ((str(one), str(other)), None)),
-            (f"{{from: [{one}], max_candidates: 2}}", ((str(one),), 2)), ("none", None)):
+            (f"{first}", ((str(first),), None)),
+            (f"[{first}, {second}]", ((str(first), str(second)), None)),
+            (f"{{from: [{first}], max_candidates: 2}}", ((str(first),), 2)), ("none", None)):
         spec = read_study(write(tmp_path, SPACE + REST + f"warm_start: {text}\n"))
         assert spec.warm_start is None if expected is None else (
             spec.warm_start.folders, spec.warm_start.max_candidates) == expected
 
 
-@pytest.mark.parametrize(("text", "message"), [
+@pytest.mark.parametrize(("text", "part"), [
     ("nowhere", "no folder `nowhere`"),
     ("[., nowhere]", "holds no study (no study.json)"),
     ("{ from: [] }", "expected a folder, or a list of folders"),
@@ -406,20 +405,20 @@ def test_a_warm_start_is_a_folder_a_list_or_a_mapping(tmp_path):
     ("{ from: nowhere, max_candidates: -1 }", "max_candidates: "),
     ("[[a]]", "expected a folder, or a list of folders"),
 ])
-def test_a_wrong_warm_start_is_told_with_its_place(tmp_path, monkeypatch, text, message):
+def test_invalid_warm_start_is_reported_at_its_position(tmp_path, monkeypatch, text, part):
     monkeypatch.chdir(tmp_path)
-    said = problems(tmp_path, SPACE + REST + f"warm_start: {text}\n")
-    assert message in said and "s.yaml:9:" in said
+    message = problems(tmp_path, SPACE + REST + f"warm_start: {text}\n")
+    assert part in message and "s.yaml:9:" in message
 
 
-def test_a_study_does_not_begin_with_itself(tmp_path, monkeypatch):
+def test_warm_start_from_the_study_itself_is_rejected(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "s").mkdir(parents=True)
     (tmp_path / "runs" / "s" / "study.json").write_text("{}")
     assert "is this study's own folder" in problems(tmp_path, SPACE + REST + "warm_start: runs/s\n")
 
 
-def test_proxies_are_yes_or_no(tmp_path):
+def test_proxies_are_boolean(tmp_path):
     assert read_study(write(tmp_path, SPACE + REST)).proxies
     assert not read_study(write(tmp_path, SPACE + REST + "proxies: no\n")).proxies
     assert "s.yaml:9:10" in problems(tmp_path, SPACE + REST + "proxies: some\n")
@@ -430,13 +429,13 @@ WIDE = SPACE.replace("width: 32 | 64", "width: 16..512 step 8").replace(
 
 
 @pytest.mark.full
-def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
-    """One width in 63 and two sizes in 64 of each side: of 100,000 random sheets about two."""
+def test_rarely_met_budget_is_accepted(tmp_path):
+    """One width in 63 and two sizes in 64 per stack: about two of 100,000 random candidates."""
     spec = read_study(
         write(tmp_path, WIDE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 26k\n"))
     evaluator = make_evaluator(spec, None)
     check_feasible(evaluator, spec.sampler.seed)
-    # it was looked for: nothing drawn met it
+    # found by repair: no random candidate is feasible
     assert 0 < evaluator.feasible_region.feasible_share < 1e-3
     impossible = read_study(
         write(tmp_path, SPACE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 9k\n"))
@@ -447,8 +446,8 @@ def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.text(max_size=12), st.text("./\\~ a\0\n", min_size=1, max_size=8),
                  st.text("ab", min_size=190)))
-def test_a_name_is_one_component_of_a_path_or_refused(text):
-    """What study files, and languages of data files, become parts of."""
+def test_name_is_one_component_of_a_path(text):
+    """Names of studies and languages become components of paths."""
     try:
         name = TypeAdapter(Name).validate_python(text)
     except ValidationError:
@@ -460,41 +459,40 @@ def test_a_name_is_one_component_of_a_path_or_refused(text):
 
 @pytest.mark.parametrize(
     "name", ["../../escaped", "..", ".", "/tmp/escaped", "a/b", '"a\\0b"', '"a\\nb"', "x" * 300])
-def test_a_study_s_name_leads_nowhere_else(tmp_path, name):
+def test_names_cannot_leave_the_folder(tmp_path, name):
     assert "s.yaml:1:8: expected a name" in problems(tmp_path, f"study: {name}\n" + SPACE + REST)
     data = REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }",
                         f"{{ source: {name}, target: de, train: a, validation: b, test: c }}")
     assert "s.yaml:6:17: expected a name" in problems(tmp_path, SPACE + data)
 
 
-@pytest.mark.parametrize(("given", "names"),
+@pytest.mark.parametrize(("loggers", "names"),
                          [("tensorboard", ("tensorboard",)), ("none", ()), ("[]", ()),
                           ("[mlflow, tensorboard]", ("mlflow", "tensorboard"))])
-def test_loggers_are_named(tmp_path, given, names):
-    assert read_study(write(tmp_path, SPACE + REST + f"loggers: {given}\n")).loggers == names
+def test_loggers_are_named(tmp_path, loggers, names):
+    assert read_study(write(tmp_path, SPACE + REST + f"loggers: {loggers}\n")).loggers == names
     assert "s.yaml:9:11: expected `tensorboard`" in problems(
         tmp_path, SPACE + REST + "loggers: [tensorbord]\n")
 
 
 @pytest.mark.parametrize("cost, key",
                          [("artifact.bytes", "artifact"), ("latency.predicted", "latency")])
-def test_a_cost_of_an_artifact_needs_the_protocol_to_name_one(tmp_path, cost, key):
-    """As an objective and in the budget; it was a traceback."""
-    wanted = REST.replace("params.total: min", f"{cost}: min")
-    assert wanted != REST
-    for text in (wanted, REST + f"budget: {cost} <= 1M\n"):
+def test_artifact_cost_needs_an_artifact_in_the_protocol(tmp_path, cost, key):
+    """As an objective and in the budget."""
+    for text in (REST.replace("params.total: min", f"{cost}: min"),
+                 REST + f"budget: {cost} <= 1M\n"):
         assert f"`{cost}`: the protocol names no {key}" in problems(tmp_path, SPACE + text)
     read_study(write(tmp_path,
                      SPACE + REST
                      + "budget: artifact.bytes <= 1M\nprotocol: { artifact: torch }\n"))
 
 
-def test_what_a_format_refuses_is_for_limits_alone(tmp_path):
+def test_refusals_of_a_format_are_no_objective(tmp_path):
     assert "unknown metric or cost `refusals.ctranslate2`" in problems(
         tmp_path, SPACE + REST.replace("params.total: min", "refusals.ctranslate2: min"))
 
 
-def test_what_an_artifact_must_hold_limits_candidates_without_a_budget(tmp_path):
+def test_required_format_limits_candidates_without_a_budget(tmp_path):
     def costs(recipe, more=""):
         budget = read_study(
             write(tmp_path, SPACE + REST.replace("steps: 5", f"steps: 5{recipe}") + more)).budget
@@ -519,25 +517,25 @@ def test_what_an_artifact_must_hold_limits_candidates_without_a_budget(tmp_path)
     ("budget: artefact.bytes <= 1M", "budget: artifact.bytes <= 1M"),
 ])
 def test_deprecated_keys_are_accepted_with_a_warning(tmp_path, capsys, old, new):
-    rest = REST.replace("recipe: { steps: 5 }\n", "") if old.startswith("recipe: ") else REST
+    keys = REST.replace("recipe: { steps: 5 }\n", "") if old.startswith("recipe: ") else REST
     protocol = "protocol: { artifact: torch }\n" if "bytes" in old else ""
-    expected = read_study(write(tmp_path, SPACE + rest + protocol + new + "\n"))
+    expected = read_study(write(tmp_path, SPACE + keys + protocol + new + "\n"))
     assert not capsys.readouterr().err
-    found = read_study(write(tmp_path, SPACE + rest + protocol + old + "\n"))
+    study = read_study(write(tmp_path, SPACE + keys + protocol + old + "\n"))
     for key in ("sampler", "seeds", "stop", "recipe", "budget"):
-        assert getattr(found, key) == getattr(expected, key)
+        assert getattr(study, key) == getattr(expected, key)
     assert "s.yaml:" in (warning := capsys.readouterr().err) and "is now" in warning
 
 
 @pytest.mark.parametrize("name", ["artefact.bytes", "artifact.bytes"])
 def test_error_of_an_objective_is_reported_at_its_deprecated_name(tmp_path, name):
-    rest = REST.replace("params.total: min", f"{name}: min")
-    message = problems(tmp_path, SPACE + rest)
+    keys = REST.replace("params.total: min", f"{name}: min")
+    message = problems(tmp_path, SPACE + keys)
     assert message.startswith("s.yaml:8:") and "the protocol names no artifact" in message
-    study = read_study(write(tmp_path, SPACE + rest + "protocol: { artifact: torch }\n"))
+    study = read_study(write(tmp_path, SPACE + keys + "protocol: { artifact: torch }\n"))
     assert [objective.name for objective in study.objectives] == ["bleu", "artifact.bytes"]
 
 
 def test_deprecated_key_next_to_the_present_one_is_an_error(tmp_path):
-    said = problems(tmp_path, SPACE + REST + "sampler: tpe\nproposer: gp\n")
-    assert said.startswith("s.yaml:10:1: ") and "given twice" in said
+    message = problems(tmp_path, SPACE + REST + "sampler: tpe\nproposer: gp\n")
+    assert message.startswith("s.yaml:10:1: ") and "given twice" in message

@@ -1,4 +1,4 @@
-"""The studies that are shipped are read without a problem, and their references and teachers are whole."""
+"""Shipped studies are valid, with complete references and teachers."""
 
 import re
 from pathlib import Path
@@ -16,12 +16,12 @@ from scalesearch.study.trials.evaluator import Evaluator
 STUDIES = sorted(path.stem for path in (Path(__file__).parents[3] / "studies").glob("*.yaml"))
 
 
-def test_there_are_some():
+def test_studies_are_shipped():
     assert {"quick", "multi30k", "distil", "transformer-tiny"} <= set(STUDIES)
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_shipped_study_is_whole(name, tmp_path, monkeypatch):
+def test_shipped_study_is_valid(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # as if the studies that it begins with had been run here
     for folder in re.findall(r"^warm_start: .*(runs/[\w-]+)",
                              find_file(name, "studies").read_text("utf-8"), re.M):
@@ -35,21 +35,21 @@ def test_a_shipped_study_is_whole(name, tmp_path, monkeypatch):
                                spec).single_architecture()
 
 
-def test_transformer_tiny_is_the_published_one():
+def test_transformer_tiny_equals_the_published_model():
     spec = read_study(find_file("transformer-tiny", "studies"))
-    answers = spec.space.resolve(lambda path, parameter: pytest.fail(f"{path} is open"))
+    config = spec.space.resolve(lambda path, parameter: pytest.fail(f"{path} is open"))
     keys = ("width", "norm", "encoder.depth", "decoder.depth", "encoder.heads", "embedding.tie")
-    assert [answers[key] for key in keys] == [128, "post", 4, 4, 4, "all"]
+    assert [config[key] for key in keys] == [128, "post", 4, 4, 4, "all"]
     assert (spec.recipe.steps, spec.recipe.max_tokens, spec.data.vocab) == (8000, 8192, 10000)
 
 
-def test_the_study_of_the_papers_holds_its_references_under_its_budget():
+def test_references_of_the_papers_study_meet_its_budget():
     spec = read_study(find_file("papers-multi30k", "studies"))
-    found = fixed_architectures(spec)
+    references = fixed_architectures(spec)
     protocol = load_protocol({**spec.space.protocol, "vocab": 8000})
     evaluator = Evaluator(spec.space, protocol, collect_limits(spec.space, spec.budget))
-    assert [reference.label for reference in found] == [
+    assert [reference.label for reference in references] == [
         "Transformer", "PartialFormer", "Anthe", "EdgeFormer"]
-    for reference in found:
+    for reference in references:
         assert reference.params is not None
         assert evaluator.evaluate(reference.params).is_feasible

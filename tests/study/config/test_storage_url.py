@@ -22,13 +22,13 @@ keys = st.sampled_from(["password", "PASSWORD", "sslpassword", "passwd", "pwd", 
 @settings(max_examples=300, deadline=None)
 @given(odd, odd, keys, st.sampled_from(["postgresql", "mysql+pymysql", "mssql+pyodbc", "x"]),
        st.booleans())
-def test_no_part_of_a_password_is_shown(before, after, key, scheme, quoted):
+def test_passwords_are_hidden(before, after, key, scheme, quoted):
     password = quote(before + SECRET + after, safe="") if quoted else before + SECRET + after
     unspaced = password.replace(" ", "").replace("'", "")  # a space ends a URL after its last @
     for url in (f"{scheme}://ann:{password}@host:5/db", f"{scheme}://host/db?{key}={unspaced}",
                 f"{scheme}://:{password}@host", f"{scheme}:///?sslmode=no&{key}=PWD={SECRET}"):
-        for text in (url, f"storage: {url}", f"storage: '{url}'  # ours",
-                     f"`{url}` does not answer; see (a)"):
+        for text in (url, f"storage: {url}", f"storage: '{url}'\  # local",
+                     f"`{url}` is not reachable; see (a)"):
             assert SECRET not in mask_passwords(text), text
     assert SECRET not in mask_passwords(
         f"server: no route for pgpass={SECRET} and PWD='a {SECRET}'")
@@ -40,11 +40,11 @@ def test_no_part_of_a_password_is_shown(before, after, key, scheme, quoted):
                           "postgresql+psycopg://ann@host:5432/db?sslmode=require",
                           "mysql://host/db.", "recipe: { max_tokens: 256 }", "nothing to hide: a@b",
                           "http://docs.x.y/a#b", "write postgresql://…"])
-def test_what_is_harmless_is_shown(text):
+def test_text_without_passwords_is_unchanged(text):
     assert mask_passwords(text) == text
 
 
-def test_a_password_with_an_unquoted_at_is_refused_before_a_library_takes_half_of_it_for_the_host():
+def test_password_with_an_unquoted_at_sign_is_rejected():
     with refuses("bad-storage-url", "%40"):
         parse_storage_url("postgresql://ann:p@ss@host/db")
 
@@ -53,7 +53,7 @@ def test_a_password_with_an_unquoted_at_is_refused_before_a_library_takes_half_o
                          [f"postgres://ann:{SECRET}@host/db",
                           f"postgresql://ann:a {SECRET}@host/db",
                           f"postgresql://ann:a@{SECRET}@host/db"])
-def test_errors_of_a_study_file_hold_no_password_neither_for_people_nor_for_machines(
+def test_errors_of_a_study_file_contain_no_password(
         tmp_path, value):
     file = write(tmp_path, SPACE + REST)
     for arguments in ((file, [f"storage={value}"]),

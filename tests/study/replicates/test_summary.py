@@ -1,4 +1,4 @@
-"""A study with further seeds over the fake space: what is trained, what a restart finds, what people read."""
+"""A study with further seeds over the fake space: training, restarts, and reports."""
 
 import io
 import json
@@ -36,7 +36,16 @@ from scalesearch.study.trials.trial import Origin, State
 from tests.processes import ended, wait_until
 from tests.study.engine.test_driver import trained
 from tests.study.engine.test_promotion import RUNGS, rung_result
-from tests.study.fakes import META, OBJECTIVES, FakeSpace, architecture_of, exported, make_driver, make_plan, score
+from tests.study.fakes import (
+    META,
+    OBJECTIVES,
+    FakeSpace,
+    architecture_of,
+    exported,
+    make_driver,
+    make_plan,
+    score,
+)
 from tests.study.noisy import luck, noisy_result, noisy_work, replicated, seeded_plan
 from tests.study.slow_work import results
 
@@ -46,42 +55,42 @@ def make(folder, plan=None, work=noisy_work, **more):
 
 
 def either(folder):
-    """Trains to a rung or to the end."""
+    """Train to a rung or to the end."""
     finish_job(Path(folder),
                lambda place, job: rung_result(place, job) if "until" in job
                else noisy_result(place, job))
 
 
 def facts(trials):
-    """All that a study has decided."""
+    """All decisions of a study."""
     return [(t.number, t.origin, t.original, t.seed, t.state, t.params, t.rungs, t.values)
             for t in trials]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A finished study; its file's word on seeds is noted as ``study run`` notes it."""
-    where = tmp_path_factory.mktemp("seeds") / "fake"
-    driver = make(where)
+    """A finished study with the seeds recorded as by ``study run``."""
+    path = tmp_path_factory.mktemp("seeds") / "fake"
+    driver = make(path)
     driver.study.update_meta(seeds=driver.plan.seeds)
-    (where / "reason").write_text(driver.run())
-    return where
+    (path / "reason").write_text(driver.run())
+    return path
 
 
-def test_samplers_see_what_every_seed_came_to(folder):
+def test_samplers_read_the_scores_of_every_seed(folder):
     trials = StudyDir(folder).load().trials
     shown = SearchStudy(FakeSpace(), OBJECTIVES, trials).study.trials
-    for trial in (one for one in trials.candidates() if one.state == State.COMPLETE):
-        seeds = [one
-                 for one in trials.replicates()
-                 if one.original == trial.number and one.state == State.COMPLETE]
-        values = [[one.values[name] for name in ("bleu", "params.total")]
-                  for one in (trial, *seeds)]
-        assert [list(each) for each in values_by_seed(shown[trial.number])] == values
-    assert any(len(values_by_seed(one)) > 1 for one in shown if one.values)
+    for trial in trials.candidates():
+        if trial.state != State.COMPLETE:
+            continue
+        seeds = [replicate for replicate in trials.replicates()
+                 if replicate.original == trial.number and replicate.state == State.COMPLETE]
+        expected = [[run.values["bleu"], run.values["params.total"]] for run in (trial, *seeds)]
+        assert [list(values) for values in values_by_seed(shown[trial.number])] == expected
+    assert any(len(values_by_seed(trial)) > 1 for trial in shown if trial.values)
 
 
-def test_the_search_comes_first_and_then_the_front_with_seeds_of_its_own(folder):
+def test_further_seeds_of_the_front_follow_the_search(folder):
     trials = StudyDir(folder).load().trials
     origins = [trial.origin for trial in trials if trial.state == State.COMPLETE]
     assert origins.count("sampler") == 6 and 2 <= origins.count(Origin.REPLICATE) <= 8
@@ -104,20 +113,23 @@ def test_the_search_comes_first_and_then_the_front_with_seeds_of_its_own(folder)
     assert set(trained(folder).values()) == {1}
 
 
-def test_the_search_and_optuna_hear_nothing_of_further_seeds(tmp_path):
+def test_search_and_optuna_copy_hold_no_further_seeds(tmp_path):
     with_seeds = make(tmp_path / "a")
     without = make(tmp_path / "b", make_plan(6))
     with_seeds.run(), without.run()
-    ours = {t.number: t.values for t in with_seeds.trials.candidates()}
-    assert ours == {t.number: t.values for t in without.trials}
-    for hears in (lambda driver: driver.search.study, exported):
-        there = [{t.user_attrs["trial"]: (t.state, t.values) for t in hears(driver).trials}
-                 for driver in (with_seeds, without)]
-        assert there[0] == there[1] and len(there[0]) == len(ours)
+    candidates = {trial.number: trial.values for trial in with_seeds.trials.candidates()}
+    assert candidates == {trial.number: trial.values for trial in without.trials}
+
+    def values_of(study):
+        return {trial.user_attrs["trial"]: (trial.state, trial.values) for trial in study.trials}
+
+    for study_of in (lambda driver: driver.search.study, exported):
+        copies = [values_of(study_of(driver)) for driver in (with_seeds, without)]
+        assert copies[0] == copies[1] and len(copies[0]) == len(candidates)
 
 
-def test_more_trials_later_propose_what_the_longer_study_would_have(tmp_path):
-    """The numbers of proposals leave out the further seeds, so that what they are drawn from is the same."""
+def test_study_extended_after_its_seeds_proposes_as_a_longer_one(tmp_path):
+    """Further seeds do not count as proposals, so the random state of proposals is the same."""
     make(tmp_path / "whole", make_plan(12)).run()
     make(tmp_path / "parts").run()
     parts = make(tmp_path / "parts", seeded_plan(12))
@@ -131,7 +143,7 @@ def test_more_trials_later_propose_what_the_longer_study_would_have(tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("plan",
                          [seeded_plan(), seeded_plan(5, rungs=RUNGS), seeded_plan(50, most=200)])
-def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path, plan):
+def test_restart_after_every_event_changes_nothing(tmp_path, plan):
     whole = make(tmp_path / "whole", plan, either)
     reason = whole.run()
     for _ in range(400):
@@ -139,23 +151,23 @@ def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path, pl
         driver.recover()
         if not (driver.submit_due() or driver.trials.with_state(State.PENDING)):
             break
-        driver.runner.poll(0.1)  # trains one; that it has ended is never heard
+        driver.runner.poll(0.1)  # trains one, whose end is never processed
     assert whole.trials.replicates() and facts(driver.trials) == facts(whole.trials)
     assert trained(tmp_path / "cut") == trained(tmp_path / "whole")
     assert make(tmp_path / "whole", plan, either).run() == reason
 
 
 @pytest.mark.full
-def test_a_study_killed_among_its_further_seeds_ends_as_the_uninterrupted_one(tmp_path):
+def test_study_killed_during_further_seeds_ends_as_uninterrupted(tmp_path):
     reason = make(tmp_path / "whole").run()
     pace = tmp_path / "cut" / "pace"
     pace.parent.mkdir()
     for seeds in (1, 3, None):
-        pace.write_text(str(6 + (seeds or 1000)))  # with that many it waits to be killed
+        pace.write_text(str(6 + (seeds or 1000)))  # with this many results it waits to be killed
         process = subprocess.Popen([sys.executable, "-m", "tests.study.noisy", str(pace.parent)],
                                    text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if seeds:
-            wait_until(lambda: results(pace.parent) >= 6 + seeds, process)  # noqa: B023 - called at once
+            wait_until(lambda: results(pace.parent) >= 6 + seeds, process)  # noqa: B023
             process.send_signal(signal.SIGKILL)
         status, out, err = ended(process)
         assert status == (-signal.SIGKILL if seeds else 0), err
@@ -163,11 +175,11 @@ def test_a_study_killed_among_its_further_seeds_ends_as_the_uninterrupted_one(tm
     mine, whole = (StudyDir(tmp_path / name).load().trials for name in ("cut", "whole"))
     assert facts(mine) == facts(whole) and len(whole.replicates()) > 3
     starts = trained(tmp_path / "cut")
-    assert sum(starts.values()) <= len(starts) + 2, "what had its result was not trained again"
+    assert sum(starts.values()) <= len(starts) + 2, "finished runs were not trained again"
 
 
 class Shuffled(Runner):
-    """Three workers, whose jobs end in any order."""
+    """Three workers whose jobs end in any order."""
 
     slots = 3
 
@@ -192,7 +204,7 @@ class Shuffled(Runner):
 
 
 @pytest.mark.parametrize("rng", range(4))
-def test_several_workers_keep_to_what_is_allowed(tmp_path, rng):
+def test_several_workers_keep_the_limits(tmp_path, rng):
     runner = Shuffled(rng)
     driver = make(tmp_path, seeded_plan(8, seeds=Seeds(3, 5)), runner=runner)
     driver.run()
@@ -203,18 +215,18 @@ def test_several_workers_keep_to_what_is_allowed(tmp_path, rng):
     assert numbers == list(range(len(numbers)))
 
 
-def test_without_the_key_nothing_is_trained_again(tmp_path):
+def test_no_further_seeds_without_the_key(tmp_path):
     driver = make(tmp_path, make_plan(6))
     assert driver.run() == "6 candidates trained" and not driver.trials.replicates()
 
 
-def test_seeds_may_be_asked_for_once_a_study_is_over(tmp_path):
+def test_seeds_can_be_added_to_a_finished_study(tmp_path):
     make(tmp_path, make_plan(6)).run()
     driver = make(tmp_path, seeded_plan(6))
     assert driver.run().startswith("6 candidates trained, then ") and driver.trials.replicates()
 
 
-def test_a_reference_on_the_front_is_trained_again_and_one_from_elsewhere_is_not(tmp_path):
+def test_only_references_of_the_space_get_further_seeds(tmp_path):
     good = {"width": 8, "depth": 1, "kind": "plain"}
     references = (FixedArchitecture("small", architecture_of(good), good),
                   FixedArchitecture("foreign",
@@ -229,7 +241,7 @@ def test_a_reference_on_the_front_is_trained_again_and_one_from_elsewhere_is_not
                      "seeds"].tolist() == [1 + sum(trial.original == 0 for trial in again)]
 
 
-def test_a_seed_that_fails_costs_its_place_and_is_told(tmp_path):
+def test_failed_seed_counts_and_is_reported(tmp_path):
     class Failing(Shuffled):
         slots = 1
 
@@ -248,7 +260,7 @@ def test_a_seed_that_fails_costs_its_place_and_is_told(tmp_path):
     assert f"Trial {lost[0].original} failed with seed 2 (it diverged); its mean" in notes
 
 
-def test_the_table_holds_means_and_their_noise_and_no_seed_as_a_candidate(folder):
+def test_table_has_means_and_intervals_per_candidate(folder):
     results = load_results(folder)
     trials = StudyDir(folder).load().trials
     assert len(results.table) == len(trials.candidates())
@@ -275,7 +287,7 @@ def test_the_table_holds_means_and_their_noise_and_no_seed_as_a_candidate(folder
     assert sorted(results.front["trial"]) == sorted(results.seed_analysis.front_order.front)
 
 
-def test_seeds_have_a_file_from_which_mean_and_deviation_can_be_had_again(folder, tmp_path):
+def test_seeds_file_reproduces_means_and_deviations(folder, tmp_path):
     results = load_results(folder)
     files = write_outputs(results, tmp_path)
     assert [file.name for file in files][:3] == ["front.csv", "all.csv", "seeds.csv"]
@@ -288,44 +300,44 @@ def test_seeds_have_a_file_from_which_mean_and_deviation_can_be_had_again(folder
             scores.std()) and table.loc[number, "seeds"] == len(scores)
 
 
-def test_words_say_what_is_beyond_noise_and_what_within(folder):
+def test_report_distinguishes_significant_differences_from_noise(folder):
     results = load_results(folder)
     verdict = results.seed_analysis
     order = verdict.front_order
-    said = verdict.sentences()
+    lines = verdict.sentences()
     resolved = "is significant" if order.is_resolved else "is not significant"
-    assert said[0].startswith(f"Membership of the front {resolved}, at 90 % per comparison "
+    assert lines[0].startswith(f"Membership of the front {resolved}, at 90 % per comparison "
                               "(intervals of 95 %")
     neighbors = [pair for pair in order.comparisons if pair.type == NEIGHBORS]
     assert len(neighbors) >= 2
-    for pair, line in zip(neighbors, said[1:]):
+    for pair, line in zip(neighbors, lines[1:]):
         assert line.startswith(
             f"  trial {pair.first} (bleu ") and f" and trial {pair.second} (bleu " in line
         assert line.endswith(", significant" if pair.is_resolved else ", within noise")
-    beside = [pair for pair in order.comparisons if pair.type != NEIGHBORS]
-    assert all(f"trial {pair.second} (bleu " in "\n".join(said) for pair in beside)
+    challengers = [pair for pair in order.comparisons if pair.type != NEIGHBORS]
+    assert all(f"trial {pair.second} (bleu " in "\n".join(lines) for pair in challengers)
     assert any(line.startswith("  off the front, but within noise of it: ")
-               for line in said) == bool(beside)
-    ties = [line
-            for line in said
+               for line in lines) == bool(challengers)
+    ties = [line for line in lines
             if line.startswith("The order of the members' scores is not significant")]
     assert len(ties) == bool(order.ties())
-    assert all(f"trials {one} and {other}" in ties[0] for one, other, _ in order.ties())
+    assert all(f"trials {first} and {second}" in ties[0] for first, second, _ in order.ties())
     notes = "\n".join(results.notes())
-    assert "have further seeds, and their scores are means" in notes and "± is the 90 % interval" in notes
+    assert "have further seeds, and their scores are means" in notes
+    assert "± is the 90 % interval" in notes
     assert "one seed per candidate" not in notes
-    found = verdict.to_json()
-    assert found["resolved"] == order.is_resolved and found["noise"]["bleu"]["df"] == found[
-        "runs"]
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    data = verdict.to_json()
+    assert data["resolved"] == order.is_resolved
+    assert data["noise"]["bleu"]["df"] == data["runs"]
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
     ended = (folder / "reason").read_text()
-    words = "comparisons on the front are significant" if order.is_resolved else "still within noise"
-    assert ended.startswith(
-        f"6 candidates trained, then {found['runs']} with further seeds; ") and words in ended
+    assert ended.startswith(f"6 candidates trained, then {data['runs']} with further seeds; ")
+    assert ("comparisons on the front are significant" if order.is_resolved
+            else "still within noise") in ended
 
 
-class Some(list):
-    """Trials of a study, given one by one."""
+class TrialList(list):
+    """Trials with the interface of a study's trials."""
 
     def replicates(self):
         return [trial for trial in self if trial.origin == Origin.REPLICATE]
@@ -335,56 +347,60 @@ class Some(list):
 
 
 def verdict_of(*candidates, objectives):
-    trials = Some(trial for one in candidates for trial in (one.first, *(
-        replace(trial, origin=Origin.REPLICATE, original=one.number) for trial in one.replicates)))
+    trials = TrialList()
+    for candidate in candidates:
+        trials.append(candidate.first)
+        trials += [replace(trial, origin=Origin.REPLICATE, original=candidate.number)
+                   for trial in candidate.replicates]
     return SeedAnalysis(trials, replace(META, objectives=objectives, seeds=Seeds(2, 9)))
 
 
-def test_an_order_that_noise_may_have_made_is_not_called_settled():
-    """Members that cost less of one thing and more of another are both on the front, whatever their scores are."""
+def test_order_within_noise_is_not_reported_as_significant():
+    """Members with opposite orders of two costs are both on the front, for any scores."""
     objectives = (*OBJECTIVES, parse_objective("macs.total", "min"))
-    one = replicated(0, {"params.total": 1, "macs.total": 9}, {"bleu": 25.6}, {"bleu": 27.2})
-    other = replicated(1, {"params.total": 9, "macs.total": 1}, {"bleu": 23.4})
-    verdict = verdict_of(one, other, objectives=objectives)
-    said = "\n".join(verdict.sentences())
+    first = replicated(0, {"params.total": 1, "macs.total": 9}, {"bleu": 25.6}, {"bleu": 27.2})
+    second = replicated(1, {"params.total": 9, "macs.total": 1}, {"bleu": 23.4})
+    verdict = verdict_of(first, second, objectives=objectives)
+    text = "\n".join(verdict.sentences())
     assert verdict.front_order.is_resolved and verdict.to_json()[
         "resolved"] and not verdict.to_json()["order_resolved"]
-    assert "Membership of the front is significant" in said and "trials 1 and 0 (bleu +3" in said
-    assert "known with 1 degree of freedom" in said
-    assert "not significant" in said.partition("order of the members")[2]
+    assert "Membership of the front is significant" in text and "trials 1 and 0 (bleu +3" in text
+    assert "known with 1 degree of freedom" in text
+    assert "not significant" in text.partition("order of the members")[2]
 
 
 @pytest.mark.parametrize("df", [1, 4, 5, 9])
-def test_a_noise_of_few_degrees_of_freedom_comes_with_a_caution(df):
-    candidates = [replicated(at, {"params.total": 1 + at}, {"bleu": 10.0 * at},
-                             {"bleu": 10.0 * at + 0.01}) for at in range(df)]
+def test_few_degrees_of_freedom_print_a_caution(df):
+    candidates = [replicated(n, {"params.total": 1 + n}, {"bleu": 10.0 * n},
+                             {"bleu": 10.0 * n + 0.01}) for n in range(df)]
     verdict = verdict_of(*candidates, objectives=OBJECTIVES)
-    said = "\n".join(verdict.sentences())
-    assert verdict.front_order.df == df and ("Caution" in said) == (df < MIN_DF)
-    assert "order of the members' scores" not in said
+    text = "\n".join(verdict.sentences())
+    assert verdict.front_order.df == df and ("Caution" in text) == (df < MIN_DF)
+    assert "order of the members' scores" not in text
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(0, 30, width=32), min_size=2, max_size=6), st.floats(0.01, 5),
        st.integers(0, 99))
-def test_words_on_the_order_follow_from_the_intervals(truth, sd, seed):
+def test_ties_follow_from_the_intervals(truth, sd, seed):
     rng = random.Random(seed)
     scores = [[{"bleu": rng.gauss(mean, sd)} for _ in range(rng.randint(1, 3))] for mean in truth]
-    candidates = [replicated(at, {"params.total": at}, *sample) for at, sample in enumerate(scores)]
+    candidates = [replicated(number, {"params.total": number}, *sample)
+                  for number, sample in enumerate(scores)]
     verdict = verdict_of(*candidates, objectives=OBJECTIVES)
     order = verdict.front_order
-    said = "\n".join(verdict.sentences())
-    members = [next(one for one in candidates if one.number == number) for number in order.front]
-    members.sort(key=lambda one: (one.mean("bleu"), one.number))
-    near = [(one.number, other.number)
-            for one, other in pairwise(members)
-            if other.mean("bleu") - one.mean("bleu")
-            <= order.noise["bleu"].interval_half_width(order.level, one.completed_seeds, other.completed_seeds)]
-    assert [(one, other) for one, other, _ in order.ties()] == near
-    assert ("order of the members' scores is not significant" in said) == bool(near and order.df)
+    text = "\n".join(verdict.sentences())
+    members = sorted((candidates[number] for number in order.front),
+                     key=lambda member: (member.mean("bleu"), member.number))
+    near = [(first.number, second.number) for first, second in pairwise(members)
+            if second.mean("bleu") - first.mean("bleu")
+            <= order.noise["bleu"].interval_half_width(order.level, first.completed_seeds,
+                                                       second.completed_seeds)]
+    assert [(first, second) for first, second, _ in order.ties()] == near
+    assert ("order of the members' scores is not significant" in text) == bool(near and order.df)
 
 
-def test_export_takes_the_first_seed_of_the_best_mean_or_the_seed_that_is_asked_for(folder):
+def test_export_selects_the_first_seed_of_the_best_mean(folder):
     results = load_results(folder)
     number, why = select_trial(results, "bleu", None)
     assert number == results.front.loc[results.front["bleu"].astype(float).idxmax(), "trial"]
@@ -394,8 +410,8 @@ def test_export_takes_the_first_seed_of_the_best_mean_or_the_seed_that_is_asked_
         again.number, f"trial {again.original} with seed {again.seed}, selected by number")
 
 
-def test_people_see_which_seed_of_which_trial_is_trained(tmp_path):
-    said = []
+def test_console_shows_trial_and_seed(tmp_path):
+    lines = []
     shown = []
 
     def work(folder):
@@ -404,23 +420,24 @@ def test_people_see_which_seed_of_which_trial_is_trained(tmp_path):
         noisy_work(folder)
 
     console = Console(file=io.StringIO(), width=110)
-    driver = make(tmp_path, view=LineConsole(said.append), work=work)
+    driver = make(tmp_path, view=LineConsole(lines.append), work=work)
     screen = LiveConsole(driver.study)
     driver.run()
     first = driver.trials.replicates()[0]
-    begun = f"trial {first.number} [seed 2 of trial {first.original}] ({first.architecture}) in training"
-    assert any(begun in line for line in said)
-    assert f"{first.original}, seed 2" in shown[-1] and "further seeds" in shown[
-        -1] and "6 of 6" in shown[-1]
+    started = (f"trial {first.number} [seed 2 of trial {first.original}] "
+               f"({first.architecture}) in training")
+    assert any(started in line for line in lines)
+    for text in (f"{first.original}, seed 2", "further seeds", "6 of 6"):
+        assert text in shown[-1]
 
 
-def test_infeasible_proposals_are_no_candidates_for_seeds(folder):
+def test_infeasible_proposals_get_no_seeds(folder):
     trials = StudyDir(folder).load().trials
     trained_again = {trial.original for trial in trials.replicates()}
     assert not trained_again & {trial.number for trial in trials.with_state(State.INFEASIBLE)}
 
 
-def test_rungs_and_seeds_together_train_the_seeds_to_the_end(tmp_path):
+def test_seeds_are_trained_to_the_end_without_rungs(tmp_path):
     driver = make(tmp_path, seeded_plan(5, rungs=RUNGS), either)
     driver.run()
     assert driver.trials.replicates() and all(

@@ -1,4 +1,4 @@
-"""A full disk, met at every place where a study writes: it stops, says why, and goes on as if nothing had been."""
+"""A full disk at every write of a study: it stops with a message and can be resumed."""
 
 import os
 import resource
@@ -37,7 +37,7 @@ def plan():
 
 
 class Full:
-    """The disk has room for ``writes`` more syncs; then for none, until it is told otherwise."""
+    """Make every sync after the next ``writes`` ones fail, until changed."""
 
     def __init__(self, monkeypatch, writes):
         self.left = writes
@@ -55,7 +55,7 @@ class Full:
 
 @pytest.mark.full
 @pytest.mark.parametrize("first", range(7))
-def test_at_whichever_write_the_disk_is_full_the_study_goes_on_as_the_uninterrupted_one(
+def test_study_resumes_after_a_full_disk_at_any_write(
         tmp_path, monkeypatch, first):
     """Every seventh write from ``first`` on meets a full disk, so together all of them do."""
     whole = make_driver(tmp_path / "whole", plan(), work=work)
@@ -79,7 +79,7 @@ def test_at_whichever_write_the_disk_is_full_the_study_goes_on_as_the_uninterrup
 
 
 @pytest.mark.full
-def test_files_that_may_grow_no_further_stop_the_study_and_it_goes_on(tmp_path):
+def test_study_stopped_by_a_file_size_limit_resumes(tmp_path):
     """By the system's own limit, in a process of its own."""
     make_driver(tmp_path / "whole", make_plan(8)).run()
     most = (tmp_path / "whole" / "events.jsonl").stat().st_size // 2
@@ -94,7 +94,7 @@ def test_files_that_may_grow_no_further_stop_the_study_and_it_goes_on(tmp_path):
     assert set(trained(tmp_path / "cut").values()) == {1}
 
 
-def test_a_worker_without_room_stops_the_study_and_is_no_fault_of_its_candidate(tmp_path):
+def test_full_disk_of_a_worker_stops_the_study_without_an_attempt(tmp_path):
     def full(folder):
         raise DiskFullError("checkpoint.pt: cannot be written: Free space, then run the command "
                             "again")
@@ -106,7 +106,7 @@ def test_a_worker_without_room_stops_the_study_and_is_no_fault_of_its_candidate(
     assert [trial.crashes for trial in again.trials.with_state("complete")] == [0, 0]
 
 
-def test_people_are_told_how_to_go_on(tmp_path):
+def test_message_explains_how_to_resume(tmp_path):
     with refuses("disk-full", "--resume"), resumable(tmp_path):
         raise DiskFullError("Free space, then run the command again")
     with refuses("disk-full") as caught, resumable(tmp_path):

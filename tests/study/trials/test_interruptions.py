@@ -24,7 +24,7 @@ def folder(tmp_path):
 
 
 def at_work(folder, process, count):
-    """Waits until so many candidates have trained for a while."""
+    """Wait until ``count`` candidates have trained for a while."""
     def trained():
         facts = [json.loads(file.read_text())
                  for file in folder.glob("found/trials/*/progress.json")]
@@ -36,7 +36,7 @@ def at_work(folder, process, count):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("backend", ["pool", pytest.param("ray", marks=pytest.mark.ray)])
-def test_a_signal_with_two_workers_saves_both_and_the_resumed_study_goes_on_from_there(
+def test_signal_saves_both_workers_and_the_study_resumes(
         folder, backend, number):
     workers = ("--backend", backend, "--workers", "2")
     process = start(folder, "study", "run", "tiny.yaml", *workers, *MORE)
@@ -50,8 +50,8 @@ def test_a_signal_with_two_workers_saves_both_and_the_resumed_study_goes_on_from
     assert len(stopped) == 2 and not list(folder.glob("found/trials/*/lease.json"))
     assert all((place / "checkpoint.pt").exists() and not (place / "result.json").exists()
                for place in stopped)
-    said = call(folder, "study", "run", "tiny.yaml", "--resume", *workers, *MORE)
-    assert "1 candidates trained" in said
+    output = call(folder, "study", "run", "tiny.yaml", "--resume", *workers, *MORE)
+    assert "1 candidates trained" in output
     again = StudyDir(folder / "found").load()
     assert len(again.trials.with_state(State.COMPLETE)) == 2  # the reference, and the candidate
     for place in stopped:

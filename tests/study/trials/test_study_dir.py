@@ -19,7 +19,7 @@ with StudyDir(Path(sys.argv[1])).exclusive():
 """
 
 
-def test_a_second_owner_is_told_who_the_first_is_and_a_dead_one_is_none(tmp_path):
+def test_second_owner_is_rejected_while_the_first_lives(tmp_path):
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert first.stdout.readline() == "mine\n"
@@ -31,7 +31,7 @@ def test_a_second_owner_is_told_who_the_first_is_and_a_dead_one_is_none(tmp_path
         assert (tmp_path / ".owner").read_text().startswith(f"process {os.getpid()} ")
 
 
-def test_reading_a_folder_without_a_study_says_so(tmp_path):
+def test_folder_without_a_study_is_rejected(tmp_path):
     with refuses("no-study"):
         StudyDir(tmp_path).load()
 
@@ -45,7 +45,7 @@ def test_study_folder_of_an_older_format_is_refused(tmp_path):
         StudyDir(tmp_path).load()
 
 
-def test_a_damaged_line_in_the_middle_is_named(tmp_path):
+def test_damaged_line_is_reported(tmp_path):
     make_driver(tmp_path, make_plan(3)).run()
     log = tmp_path / "events.jsonl"
     lines = log.read_text().splitlines()
@@ -55,7 +55,7 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path):
         StudyDir(tmp_path).load()
 
 
-def test_a_full_disk_leaves_the_log_as_it_was(tmp_path, monkeypatch):
+def test_full_disk_leaves_the_log_unchanged(tmp_path, monkeypatch):
     driver = make_driver(tmp_path, make_plan(2))
     driver.run()
     before = (tmp_path / "events.jsonl").read_bytes()
@@ -69,7 +69,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path, monkeypatch):
     assert (tmp_path / "events.jsonl").read_bytes() == before
 
 
-def test_the_log_folds_to_what_the_driver_knew(tmp_path):
+def test_log_folds_to_the_state_of_the_driver(tmp_path):
     driver = make_driver(tmp_path, make_plan(8))
     driver.run()
     assert list(StudyDir(tmp_path).load().trials) == list(driver.trials)
