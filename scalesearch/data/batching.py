@@ -5,9 +5,10 @@ Shapes: B sentence pairs per batch, S source tokens, T target tokens; padding is
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalesearch.data.soft_targets import SoftTargetBatch
 from scalesearch.data.split import BOS, EOS, PAD, IntArray, Split
@@ -15,6 +16,8 @@ from scalesearch.errors import UserError
 
 T = TypeVar("T")
 _LENGTH_JITTER = 2.0
+BUCKET_MULTIPLE = 8  # widths that suit the matrix units of a GPU
+MAX_BUCKETS = 16
 
 
 @dataclass(frozen=True)
@@ -48,20 +51,64 @@ class Batch:
 class Batches:
     """Sequence of planned batches, which are padded on access.
 
-    ``indices_by_batch`` holds one array of pair indices per batch.
+    Attributes:
+        indices_by_batch: one array of pair indices per batch.
+        buckets: fixed shapes to pad to, or None to pad to the longest pair.
     """
 
     split: Split
     indices_by_batch: list[IntArray]
+    buckets: "Buckets | None" = None
 
     def __len__(self) -> int:
         return len(self.indices_by_batch)
 
     def __getitem__(self, index: int) -> Batch:
-        return make_batch(self.split, self.indices_by_batch[index])
+        batch = make_batch(self.split, self.indices_by_batch[index])
+        return batch if self.buckets is None else self.buckets.pad(batch)
 
     def __iter__(self) -> Iterator[Batch]:
-        return (make_batch(self.split, indices) for indices in self.indices_by_batch)
+        return (self[index] for index in range(len(self)))
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Fixed shapes (rows, width) of batches: widths are multiples of ``step``.
+
+    A CUDA graph is captured per shape, so there must be few. ``max_tokens`` bounds rows times
+    width, except for a single longer pair.
+    """
+
+    step: int
+    max_tokens: int
+
+    @classmethod
+    def for_split(cls, split: Split, max_tokens: int) -> "Buckets":
+        """Choose the step for at most ``MAX_BUCKETS`` widths in ``split``."""
+        longest = int(_max_lengths(split).max(initial=1))
+        return cls(BUCKET_MULTIPLE * -(-longest // (BUCKET_MULTIPLE * MAX_BUCKETS)), max_tokens)
+
+    def widths(self, lengths: IntArray) -> IntArray:
+        """Round lengths up to the width of their bucket."""
+        return -(-lengths // self.step) * self.step
+
+    def pad(self, batch: Batch) -> Batch:
+        """Pad a batch to the shape of its bucket, with PAD columns and rows."""
+        longest = max(batch.source.shape[1], batch.target_out.shape[1])
+        width = int(self.widths(np.array(longest)))
+        shape = (max(1, self.max_tokens // width, len(batch)), width)
+        soft_targets = batch.soft_targets and SoftTargetBatch(
+            _pad_to(batch.soft_targets.ids, shape),
+            _pad_to(batch.soft_targets.probabilities, shape))
+        return Batch(_pad_to(batch.source, shape), _pad_to(batch.target_in, shape),
+                     _pad_to(batch.target_out, shape), batch.indices, soft_targets)
+
+
+def _pad_to(matrix: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
+    """Pad the first two axes of ``matrix`` with zeros on the right."""
+    padded = np.zeros((*shape, *matrix.shape[2:]), matrix.dtype)
+    padded[: matrix.shape[0], : matrix.shape[1]] = matrix
+    return padded
 
 
 class BatchStream:
@@ -69,6 +116,7 @@ class BatchStream:
 
     ``epoch`` and ``index`` are the position of the next batch; checkpoints store them.
     ``make_epoch_split`` returns the split of an epoch, for text that is re-tokenized every epoch.
+    With ``has_buckets``, batches have few fixed shapes; see :class:`Buckets`.
     """
 
     def __init__(
@@ -77,9 +125,11 @@ class BatchStream:
         max_tokens: int,
         seed: int,
         make_epoch_split: Callable[[int], Split] | None = None,
+        has_buckets: bool = False,
     ) -> None:
         self.split = split
         self.max_tokens = max_tokens
+        self.buckets = Buckets.for_split(split, max_tokens) if has_buckets else None
         self.seed = seed
         self.make_epoch_split = make_epoch_split
         self.epoch = 0
@@ -99,7 +149,8 @@ class BatchStream:
     def _next(self) -> Batch:
         if self._batches is None:
             split = self.make_epoch_split(self.epoch) if self.make_epoch_split else self.split
-            self._batches = training_batches(split, self.max_tokens, self.seed, self.epoch)
+            self._batches = training_batches(split, self.max_tokens, self.seed, self.epoch,
+                                             self.buckets)
         batch = self._batches[self.index]
         self.index += 1
         if self.index == len(self._batches):
@@ -108,7 +159,8 @@ class BatchStream:
 
 
 def training_batches(
-    split: Split, max_tokens: int = 4096, seed: int = 1, epoch: int = 0
+    split: Split, max_tokens: int = 4096, seed: int = 1, epoch: int = 0,
+    buckets: Buckets | None = None
 ) -> Batches:
     """Plan the batches of one epoch in random order; each pair occurs once.
 
@@ -119,6 +171,8 @@ def training_batches(
         max_tokens: upper bound on B · max(S, T), tokens of the longer side with padding and EOS or
             BOS. This is the convention of fairseq's ``--max-tokens``. A single longer pair is a
             batch of its own.
+        buckets: fixed shapes to pad the batches to; the width of a bucket counts as the length of
+            its pairs.
 
     Raises:
         UserError: ``max_tokens`` is below 1.
@@ -133,8 +187,9 @@ def training_batches(
     # Ascending and descending in turn, so that adjacent pairs of different length are similar too.
     direction = lengths + int(rng.integers(2))
     order = np.lexsort((np.where(direction % 2, skew, -skew), lengths))
-    plan = _split_order(order, lengths, max_tokens)
-    return Batches(split, [plan[i] for i in rng.permutation(len(plan))])
+    padded_lengths = lengths if buckets is None else buckets.widths(lengths)
+    plan = _split_order(order, padded_lengths, max_tokens)
+    return Batches(split, [plan[i] for i in rng.permutation(len(plan))], buckets)
 
 
 def eval_batches(split: Split, max_tokens: int = 4096) -> Batches:

@@ -36,7 +36,7 @@ from scalesearch.train.recipe import RESUME_FREE_KEYS, Recipe, fill_defaults
 from scalesearch.train.result import Result
 from scalesearch.train.updates.averaging import read_weights
 
-STATE_FORMAT_VERSION = 7
+STATE_FORMAT_VERSION = 8
 STATE_FILE = "checkpoint.pt"
 WEIGHTS_FILE = "model.safetensors"
 ARCHITECTURE_FILE = "architecture.yaml"

@@ -40,11 +40,13 @@ class Hardware:
         uses_bf16: matrix products use bf16 under autocast; weights, sums and optimizer stay in
             fp32.
         is_compiled: the forward pass of the model uses ``torch.compile``.
+        has_fixed_shapes: batches have few shapes, and a GPU runs updates as CUDA graphs.
     """
 
     device: torch.device
     uses_bf16: bool
     is_compiled: bool
+    has_fixed_shapes: bool = False
 
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> "Hardware":
@@ -74,7 +76,8 @@ class Hardware:
         is_long = (recipe.steps or 0) >= COMPILE_MIN_STEPS or (
             recipe.minutes or 0) >= COMPILE_MIN_MINUTES
         is_compiled = cuda and is_long if recipe.compile == "auto" else recipe.compile == "yes"
-        return cls(device, uses_bf16, is_compiled)
+        has_fixed_shapes = cuda if recipe.bucketing == "auto" else recipe.bucketing == "yes"
+        return cls(device, uses_bf16, is_compiled, has_fixed_shapes)
 
     @property
     def dtype(self) -> str:

@@ -26,6 +26,7 @@ from scalesearch.train.scoring.evaluate import (
     translate,
 )
 from scalesearch.train.updates.averaging import ExponentialMovingAverage, WeightSnapshots
+from scalesearch.train.updates.captured import CapturedEngine
 from scalesearch.train.updates.engine import Engine
 from scalesearch.train.updates.schedule import BudgetUsed, IntervalTrigger, LearningRateSchedule
 
@@ -62,10 +63,8 @@ class TrainingRun:
         self.report = report
         self.timer = timer
         self.task = TASKS[corpus.spec.task]
-        make_epoch_split = None
-        if recipe.subword_dropout:
-            make_epoch_split = partial(retokenize, corpus, recipe.subword_dropout, seed)
-        self.batch_stream = BatchStream(corpus.train, recipe.max_tokens, seed, make_epoch_split)
+        self.seed = seed
+        self.batch_stream = self._build_batch_stream(engine.hardware.has_fixed_shapes)
         self.budget_used = BudgetUsed()
         self.schedule = LearningRateSchedule(recipe)
         self.snapshots = WeightSnapshots(directory, recipe.average_count)
@@ -90,6 +89,12 @@ class TrainingRun:
         self.identity: dict[str, Any] = {}
         self._saved_at = time.monotonic()
         self._reported_at = self._saved_at
+
+    def _build_batch_stream(self, has_buckets: bool) -> BatchStream:
+        dropout = self.recipe.subword_dropout
+        make_epoch_split = partial(retokenize, self.corpus, dropout, self.seed) if dropout else None
+        return BatchStream(self.corpus.train, self.recipe.max_tokens, self.seed, make_epoch_split,
+                           has_buckets)
 
     # -- the loop
 
@@ -198,6 +203,8 @@ class TrainingRun:
         self.budget_used.steps += 1
         self.budget_used.tokens += tokens
         self.budget_used.pairs += sum(map(len, batches))
+        self.notes += self.engine.notes
+        self.engine.notes.clear()
         if self.engine.batch_splits != batch_splits:
             self.notes.append(f"update {self.budget_used.steps}: out of memory; from now on, "
                               f"batches are split into {self.engine.batch_splits} pieces; tokens "
@@ -324,7 +331,8 @@ class TrainingRun:
         """Return the state that later training depends on, as tensors and plain values."""
         return {**self.engine.state(), "spent": asdict(self.budget_used),
                 "warm_end": self.schedule.warmup_end_share,
-                "place": [self.batch_stream.epoch, self.batch_stream.index], "curve": self.curve,
+                "place": [self.batch_stream.epoch, self.batch_stream.index],
+                "has_buckets": self.batch_stream.buckets is not None, "curve": self.curve,
                 "notes": self.notes,
                 "marks": [self.validation_interval.n_passed, self.average_interval.n_passed],
                 "window": self.loss_since_validation,
@@ -351,6 +359,11 @@ class TrainingRun:
         self.schedule.warmup_end_share = state["warm_end"]
         self.curve = state["curve"]
         self.notes = state["notes"]
+        has_buckets = state["has_buckets"]
+        if has_buckets != (self.batch_stream.buckets is not None):
+            self.batch_stream = self._build_batch_stream(has_buckets)
+            if isinstance(self.engine, CapturedEngine):
+                self.engine.use_exact_shapes("the run was begun on a device without a GPU")
         self.batch_stream.seek(*state["place"])
         self.validation_interval.n_passed, self.average_interval.n_passed = state["marks"]
         self.loss_since_validation = state["window"]

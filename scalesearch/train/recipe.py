@@ -275,6 +275,9 @@ class Recipe(Config):
         synonyms=("dtype", "fp16", "bf16", "mixed_precision", "amp"))
     compile: Annotated[str, words("auto", "yes", "no")] = setting(
         "auto", "torch.compile; auto: for long runs on a GPU", synonyms=("torch_compile",))
+    bucketing: Annotated[str, words("auto", "yes", "no")] = setting(
+        "auto", "pad batches to at most 16 shapes, whose updates a GPU runs as CUDA graphs; auto: "
+        "on a GPU", synonyms=("bucket_batches", "cuda_graphs"))
     device: Annotated[str, words("auto", "cpu", "cuda")] = setting(
         "auto", "where to train", synonyms=("accelerator", "gpu", "use_gpu"))
     threads: Annotated[int, size(high=MAX_THREADS)] | None = setting(

@@ -39,7 +39,7 @@ DISTRIBUTION_MARKERS = ("|", "..", "=", " if ")  # in text that is not a constan
 # All training runs of a study have the same budget and scoring. The other keys do not change the
 # model.
 FIXED_KEYS = (*BUDGET_KEYS, "preset", "score_splits", "measure", "validate_metric", "monitor",
-              "device", "compile", "threads", "checkpoint_minutes", "name")
+              "device", "compile", "bucketing", "threads", "checkpoint_minutes", "name")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from scalesearch.train.result import RESULT_FILE, Result, package_versions
 from scalesearch.train.scoring import proxies as zero_cost
 from scalesearch.train.scoring.evaluate import check_lengths
 from scalesearch.train.scoring.measure import PeakMemory
-from scalesearch.train.updates.engine import Engine, build_initial_model
+from scalesearch.train.updates.captured import build_engine
+from scalesearch.train.updates.engine import build_initial_model
 
 
 def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | str, seed: int = 1,
@@ -84,7 +85,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
         check_causality(model, corpus.tokenizer.vocab_size)
         proxies = ({"proxies": zero_cost.compute_proxies(model, corpus, hardware.device)}
                    if with_proxies else {})
-        engine = Engine(model.to(hardware.device).train(), recipe, hardware)
+        engine = build_engine(model.to(hardware.device).train(), recipe, hardware)
         run = TrainingRun(engine, corpus, recipe, folder, seed, stop_signal, report_event, timer)
         run.identity = identity
         _train_and_score(run, resume, result, until_share, open_artifact)

@@ -17,7 +17,11 @@ from scalesearch.train import checkpoint
 from scalesearch.train.hardware import Hardware, TrainingFailedError, check_memory, is_out_of_memory
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.updates.loss import cross_entropy
-from scalesearch.train.updates.optimizers import build_optimizers
+from scalesearch.train.updates.optimizers import (
+    build_optimizers,
+    load_optimizer_state,
+    set_learning_rate,
+)
 from scalesearch.train.updates.parametrization import weight_scales
 
 
@@ -27,19 +31,25 @@ class Engine:
     Attributes:
         batch_splits: number of pieces per batch. It is doubled when memory runs out; tokens per
             update do not change.
+        n_updates: number of updates so far.
+        notes: remarks for the result, such as why updates are slow.
     """
 
-    def __init__(self, model: Any, recipe: Recipe, hardware: Hardware) -> None:
+    def __init__(self, model: Any, recipe: Recipe, hardware: Hardware,
+                 is_capturable: bool = False) -> None:
         self.model = model
         self.recipe = recipe
         self.hardware = hardware
         model.set_attention(hardware.attention_kernel)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizers = build_optimizers(model, recipe, weight_scales(model, recipe),
-                                           hardware.uses_bf16)
-        self.compute_states = torch.compile(self._states,
-                                            dynamic=True) if hardware.is_compiled else self._states
+                                           hardware.uses_bf16, is_capturable)
+        self.compute_states = self._states
+        if hardware.is_compiled:
+            self.compute_states = torch.compile(self._states, dynamic=not is_capturable)
         self.batch_splits = 1
+        self.n_updates = 0
+        self.notes: list[str] = []
 
     def update(self, batches: list[Batch], lr: float) -> Tensor:
         """Take one step on ``batches``; return the smoothed loss per token, on the device.
@@ -54,26 +64,34 @@ class Engine:
         while loss is None:
             self._split_batches(batches)
             loss = self._compute_gradients(batches)
+        self._apply_gradients(lr)
+        self._finish_update()
+        return loss
+
+    def _apply_gradients(self, lr: float | Tensor) -> None:
+        """Clip the gradients and take the steps of the optimizers."""
         if self.recipe.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip_norm, foreach=True)
         for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = lr * group["scale"]
+            set_learning_rate(optimizer, lr)
             optimizer.step()
-        return loss
+
+    def _finish_update(self) -> None:
+        self.n_updates += 1
 
     def state(self) -> dict[str, Any]:
         """Return the state of model, optimizers and random number generators."""
         return {"model": self.model.state_dict(),
                 "optimizer": [optimizer.state_dict() for optimizer in self.optimizers],
-                "parts": self.batch_splits, "random": checkpoint.get_random_state()}
+                "parts": self.batch_splits, "updates": self.n_updates, "random": checkpoint.get_random_state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the result of :meth:`state`."""
         self.model.load_state_dict(state["model"])
         for optimizer, stored in zip(self.optimizers, state["optimizer"], strict=True):
-            optimizer.load_state_dict(stored)
+            load_optimizer_state(optimizer, stored)
         self.batch_splits = state["parts"]
+        self.n_updates = state["updates"]
         checkpoint.set_random_state(state["random"])
 
     def loss_sum(self, batch: Batch, smoothing: float) -> Tensor:

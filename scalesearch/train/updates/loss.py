@@ -28,7 +28,8 @@ CHUNK_ROWS_GPU = 4096
 
 def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor,
                   smoothing: float = 0.0, chunk_rows: int | None = None, rdrop_alpha: float = 0.0,
-                  label_weights: Tensor | None = None) -> Tensor:
+                  label_weights: Tensor | None = None,
+                  row_weights: Tensor | None = None) -> Tensor:
     """Sum the label-smoothed cross-entropy (Szegedy et al. 2016), in nats.
 
     Args:
@@ -43,6 +44,8 @@ def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: T
             2i and 2i + 1.
         label_weights: (N, m) target probabilities of the m labels of a row; they sum to 1. Labels
             may repeat.
+        row_weights: (N,) fp32 factors on the losses of the rows: 0 for padding in batches of a
+            fixed shape. None stands for 1.
 
     Returns:
         A scalar.
@@ -51,8 +54,8 @@ def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: T
     if label_weights is None:
         target = target[:, None]
         label_weights = hidden.new_ones(target.shape, dtype=torch.float32)
-    return _CrossEntropy.apply(hidden, weight, bias, target, label_weights, smoothing, rows,
-                               rdrop_alpha)
+    return _CrossEntropy.apply(hidden, weight, bias, target, label_weights, row_weights, smoothing,
+                               rows, rdrop_alpha)
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -63,8 +66,8 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor,
-                label_weights: Tensor, smoothing: float, chunk_rows: int,
-                rdrop_alpha: float) -> Tensor:
+                label_weights: Tensor, row_weights: Tensor | None, smoothing: float,
+                chunk_rows: int, rdrop_alpha: float) -> Tensor:
         device_type = hidden.device.type
         x = hidden
         w = weight
@@ -75,10 +78,11 @@ class _CrossEntropy(torch.autograd.Function):
         total = weight.new_zeros(())
         for start in range(0, len(x), chunk_rows):
             rows = slice(start, start + chunk_rows)
-            total += _chunk_loss(x[rows], w, bias, target[rows], label_weights[rows], smoothing,
-                                 grads, rows, rdrop_alpha)
+            chunk_weights = None if row_weights is None else row_weights[rows, None]
+            total += _chunk_loss(x[rows], w, bias, target[rows], label_weights[rows], chunk_weights,
+                                 smoothing, grads, rows, rdrop_alpha)
         if smoothing:
-            total += _smoothing_term(x, weight, bias, smoothing, grads)
+            total += _smoothing_term(x, weight, bias, row_weights, smoothing, grads)
         ctx.grads = grads
         ctx.hidden_dtype = hidden.dtype
         return total
@@ -89,7 +93,7 @@ class _CrossEntropy(torch.autograd.Function):
         ctx.grads = None
         hidden, weight, bias = (None if g is None else g.mul_(grad)
                                 for g in (grads.hidden, grads.weight, grads.bias))
-        return hidden.to(ctx.hidden_dtype), weight, bias, None, None, None, None, None
+        return hidden.to(ctx.hidden_dtype), weight, bias, None, None, None, None, None, None
 
 
 class _OutputGradients:
@@ -114,12 +118,12 @@ class _OutputGradients:
 
 
 def _chunk_loss(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, label_weights: Tensor,
-                smoothing: float, grads: _OutputGradients | None, rows: slice,
-                rdrop_alpha: float) -> Tensor:
+                row_weights: Tensor | None, smoothing: float, grads: _OutputGradients | None,
+                rows: slice, rdrop_alpha: float) -> Tensor:
     """Compute (1 - ε) · cross-entropy plus ε · log-partition of a chunk.
 
     :func:`_smoothing_term` adds the remaining terms. ``x`` is (n, d), ``target`` and
-    ``label_weights`` are (n, m).
+    ``label_weights`` are (n, m), ``row_weights`` is (n, 1).
     """
     logits = x @ w.t()
     logits = logits if logits.dtype == torch.float64 else logits.float()
@@ -128,24 +132,30 @@ def _chunk_loss(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, label
     label_weights = label_weights.to(logits.dtype)
     correct = (logits.gather(1, target) * label_weights).sum(1, keepdim=True)
     if grads is None:
-        return (torch.logsumexp(logits, 1, keepdim=True) - (1 - smoothing) * correct).sum()
+        losses = torch.logsumexp(logits, 1, keepdim=True) - (1 - smoothing) * correct
+        return (losses if row_weights is None else losses * row_weights).sum()
     p = torch.softmax(logits, 1)
     partition = logits.amax(1, keepdim=True) - p.amax(1, keepdim=True).log()
-    loss = (partition - (1 - smoothing) * correct).sum()
+    losses = partition - (1 - smoothing) * correct
+    loss = (losses if row_weights is None else losses * row_weights).sum()
     rdrop_gradient, rdrop_loss = _rdrop_gradient(
-        logits, p, rdrop_alpha) if rdrop_alpha else (None, 0)
+        logits, p, rdrop_alpha, row_weights) if rdrop_alpha else (None, 0)
     p.scatter_add_(1, target, (smoothing - 1) * label_weights)
     if rdrop_gradient is not None:
         p += rdrop_gradient
+    if row_weights is not None:
+        p *= row_weights
     grads.add(x, w, p, rows)
     return loss + rdrop_loss
 
 
-def _rdrop_gradient(logits: Tensor, probabilities: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+def _rdrop_gradient(logits: Tensor, probabilities: Tensor, alpha: float,
+                    row_weights: Tensor | None) -> tuple[Tensor, Tensor]:
     """Compute α / 2 · (KL(p, q) + KL(q, p)) summed over pairs of rows.
 
     Returns:
-        The gradient with respect to the logits (n, V), and the value.
+        The gradient with respect to the logits (n, V), without row weights, and the value with
+        row weights.
     """
     p = probabilities[::2]
     q = probabilities[1::2]
@@ -156,19 +166,30 @@ def _rdrop_gradient(logits: Tensor, probabilities: Tensor, alpha: float) -> tupl
                          - (p * logit_difference).sum(1, keepdim=True)) + difference
     gradient[1::2] = q * ((q * logit_difference).sum(1, keepdim=True)
                           - logit_difference) - difference
-    return gradient.mul_(alpha / 2), alpha / 2 * (difference * logit_difference).sum()
+    divergence = difference * logit_difference
+    if row_weights is not None:
+        divergence *= row_weights[::2]
+    return gradient.mul_(alpha / 2), alpha / 2 * divergence.sum()
 
 
-def _smoothing_term(x: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float,
-                    grads: _OutputGradients | None) -> Tensor:
+def _smoothing_term(x: Tensor, weight: Tensor, bias: Tensor | None, row_weights: Tensor | None,
+                    smoothing: float, grads: _OutputGradients | None) -> Tensor:
     """Compute -ε / V times the sum of all logits, and add its gradient."""
     share = smoothing / len(weight)
     column = weight.sum(0)
-    states = x.sum(0, dtype=weight.dtype)
-    total = column @ states if bias is None else column @ states + len(x) * bias.sum()
+    if row_weights is None:
+        states = x.sum(0, dtype=weight.dtype)
+        n_rows: Tensor | int = len(x)
+    else:
+        states = (x * row_weights[:, None]).sum(0, dtype=weight.dtype)
+        n_rows = row_weights.sum()
+    total = column @ states if bias is None else column @ states + n_rows * bias.sum()
     if grads is not None:
-        grads.hidden -= (share * column).to(grads.hidden.dtype)
+        column_gradient = (share * column).to(grads.hidden.dtype)
+        if row_weights is not None:
+            column_gradient = column_gradient * row_weights[:, None].to(grads.hidden.dtype)
+        grads.hidden -= column_gradient
         grads.weight -= share * states
         if grads.bias is not None:
-            grads.bias -= share * len(x)
+            grads.bias -= share * n_rows
     return -share * total

@@ -25,14 +25,17 @@ MAX_PRECONDITIONED_SIDE = 512
 SOAP_EPS = 1e-8
 
 
-def build_optimizers(model: Any, recipe: Recipe, scales: Mapping[str, WeightScale],
-                     bf16: bool) -> list[torch.optim.Optimizer]:
+def build_optimizers(model: Any, recipe: Recipe, scales: Mapping[str, WeightScale], bf16: bool,
+                     capturable: bool = False) -> list[torch.optim.Optimizer]:
     """Build the optimizers of ``model``.
 
     ``scale`` of a parameter group is its factor on the learning rate.
 
     Args:
         bf16: whether products in bf16 are fast on this hardware; otherwise Muon uses fp32.
+        capturable: whether steps can be part of a CUDA graph: learning rates and counts of updates
+            are tensors, and nothing depends on their values. :func:`set_learning_rate` sets the
+            rates, and the caller calls :meth:`MatrixOptimizer.update_bases`.
     """
     adamw_weights: dict[Any, list[Tensor]] = defaultdict(list)
     matrices: dict[Any, list[Tensor]] = defaultdict(list)
@@ -48,20 +51,52 @@ def build_optimizers(model: Any, recipe: Recipe, scales: Mapping[str, WeightScal
         groups = [{"params": weights, "scale": lr_factor,
                    "weight_decay": recipe.weight_decay * has_decay}
                   for (lr_factor, has_decay), weights in adamw_weights.items()]
-        optimizers.append(build_adamw(groups, recipe))
+        optimizers.append(build_adamw(groups, recipe, capturable))
     if matrices:
         groups = [{"params": weights, "scale": lr_factor * recipe.resolved_matrix_lr_factor,
                    "matrices": count} for (lr_factor, count), weights in matrices.items()]
         optimizer_class = {"muon": Muon, "soap": Soap}[recipe.optimizer]
         optimizers.append(optimizer_class(groups, bf16, lr=recipe.lr.base, momentum=recipe.momentum,
-                                          weight_decay=recipe.weight_decay))
+                                          weight_decay=recipe.weight_decay,
+                                          capturable=capturable))
+    if capturable:
+        device = next(model.parameters()).device
+        for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+            group["lr"] = torch.zeros((), device=device)
     return optimizers
 
 
-def build_adamw(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimizer:
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float | Tensor) -> None:
+    """Set the learning rate of each group to ``lr`` times its ``scale``."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lr * group["scale"])
+        else:
+            group["lr"] = lr * group["scale"]
+
+
+def load_optimizer_state(optimizer: torch.optim.Optimizer, state: Any) -> None:
+    """Load a state; how the step runs on this device stays as it is."""
+    device_keys = ("lr", "capturable", "fused", "foreach")
+    device_settings = [{key: group[key] for key in device_keys if key in group}
+                       for group in optimizer.param_groups]
+    optimizer.load_state_dict(state)
+    for group, settings in zip(optimizer.param_groups, device_settings, strict=True):
+        group.update(settings)
+    if isinstance(optimizer, Soap):
+        for soap_state in optimizer.state.values():
+            soap_state["updates"] = optimizer.count(int(soap_state["updates"]),
+                                                    soap_state["mean"].device)
+
+
+def build_adamw(groups: list[dict[str, Any]], recipe: Recipe,
+                capturable: bool = False) -> torch.optim.Optimizer:
     """Build AdamW (Adam without weight decay), fused if PyTorch supports it."""
     settings: dict[str, Any] = {"lr": recipe.lr.base, "betas": (recipe.beta1, recipe.beta2),
                                 "eps": recipe.eps}
+    if capturable:
+        device = groups[0]["params"][0].device
+        settings |= {"lr": torch.zeros((), device=device), "capturable": device.type == "cuda"}
     try:
         return torch.optim.AdamW(groups, fused=True, **settings)
     except RuntimeError:  # the fused kernel does not support the device or the number type
@@ -75,10 +110,11 @@ class MatrixOptimizer(torch.optim.Optimizer):
     """
 
     def __init__(self, groups: list[dict[str, Any]], bf16: bool, lr: float, momentum: float,
-                 weight_decay: float) -> None:
+                 weight_decay: float, capturable: bool = False) -> None:
         super().__init__(
             groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "matrices": 1})
         self.dtype = torch.bfloat16 if bf16 else torch.float32
+        self.capturable = capturable
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
@@ -93,6 +129,9 @@ class MatrixOptimizer(torch.optim.Optimizer):
         """Update weights of one shape."""
         raise NotImplementedError
 
+    def update_bases(self) -> None:
+        """Do the work that is due every ``BASIS_UPDATE_INTERVAL`` updates, if ``capturable``."""
+
 
 class Muon(MatrixOptimizer):
     """Orthogonalized momentum (Jordan et al. 2024) with the update RMS of AdamW.
@@ -104,9 +143,9 @@ class Muon(MatrixOptimizer):
     def update_weights(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
         momenta = torch.stack(self._nesterov_momenta(weights, group["momentum"]))
         stacked = _as_matrices(momenta, group["matrices"])
-        steps = orthogonalize(stacked, self.dtype).view(len(weights), *weights[0].shape).unbind()
-        torch._foreach_add_(weights, steps,
-                            alpha=-group["lr"] * UPDATE_RMS * math.sqrt(max(stacked.shape[1:])))
+        directions = orthogonalize(stacked, self.dtype)
+        rms_factor = UPDATE_RMS * math.sqrt(max(stacked.shape[1:]))
+        _add_directions(weights, directions, -group["lr"] * rms_factor)
 
     def _nesterov_momenta(self, weights: list[Tensor], momentum: float) -> list[Tensor]:
         """Return the mean gradients with Nesterov's look-ahead of one step."""
@@ -133,11 +172,10 @@ class Soap(MatrixOptimizer):
         state = self.state[weights[0]]
         if state and len(state["mean"]) == len(gradients):
             directions = self._update_directions(state, gradients, group["momentum"])
-            steps = directions.view(len(weights), *weights[0].shape).unbind()
-            torch._foreach_add_(weights, steps, alpha=-group["lr"])
+            _add_directions(weights, directions, -group["lr"])
         # Otherwise no bases exist. The loss is not finite, which ends training.
         elif gradients.isfinite().all():
-            state |= {"updates": 0, "mean": torch.zeros_like(gradients),
+            state |= {"updates": self.count(0, gradients.device), "mean": torch.zeros_like(gradients),
                       "square": torch.zeros_like(gradients)}
             state["covariances"] = _covariances(gradients)
             state["bases"] = {side: torch.linalg.eigh(covariance)[1]
@@ -156,16 +194,35 @@ class Soap(MatrixOptimizer):
         step = _rotate((state["mean"] / denominator).to(self.dtype), bases, back=True)
         for side, covariance in _covariances(low).items():
             state["covariances"][side].lerp_(covariance.to(gradient.dtype), 1 - decay)
-        if state["updates"] % BASIS_UPDATE_INTERVAL == 0:
+        if not self.capturable and state["updates"] % BASIS_UPDATE_INTERVAL == 0:
             self._update_bases(state)
         return step.to(gradient.dtype)
 
+    def count(self, n_updates: int, device: torch.device) -> Any:
+        """Return a number of updates in the form of this optimizer."""
+        return torch.tensor(float(n_updates), dtype=torch.float64,
+                            device=device) if self.capturable else n_updates
+
+    @torch.no_grad()
+    def update_bases(self) -> None:
+        for state in self.state.values():
+            self._update_bases(state)
+
     def _update_bases(self, state: dict[str, Any]) -> None:
-        """Move the bases towards the current eigenvectors, and rotate the mean."""
+        """Move the bases towards the current eigenvectors, and rotate the mean; both in place."""
         mean = _rotate(state["mean"], state["bases"], back=True)
-        state["bases"] = {side: torch.linalg.qr(state["covariances"][side] @ basis)[0]
-                          for side, basis in state["bases"].items()}
-        state["mean"] = _rotate(mean, state["bases"])
+        for side, basis in state["bases"].items():
+            basis.copy_(torch.linalg.qr(state["covariances"][side] @ basis)[0])
+        state["mean"].copy_(_rotate(mean, state["bases"]))
+
+
+def _add_directions(weights: list[Tensor], directions: Tensor, factor: float | Tensor) -> None:
+    """Add ``factor`` times the directions, which are stacked, to weights of one shape."""
+    steps = directions.view(len(weights), *weights[0].shape)
+    if isinstance(factor, Tensor):
+        torch._foreach_add_(weights, list((steps * factor).unbind()))
+    else:
+        torch._foreach_add_(weights, steps.unbind(), alpha=factor)
 
 
 def _covariances(gradient: Tensor) -> dict[str, Tensor]:
