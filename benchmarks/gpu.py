@@ -25,7 +25,7 @@ import torch
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parent))
-from gpu_kit import correctness, studies, timings  # noqa: F401, in the order in which they run
+from gpu_kit import captured, correctness, studies, timings  # noqa: F401, in order
 from gpu_kit.kit import CHECKS, Check, Kit, Skipped, Wrong
 
 from scalesearch import __version__

@@ -1,39 +1,58 @@
-"""Trains a small model for so many seconds and prints its updates a second: one of several that share a device."""
+"""Trains a model for some seconds and counts its updates: one of several on a device."""
 
-import sys
+import os
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-import torch
-
-sys.path.insert(0, __file__.rpartition("/gpu_kit/")[0])
-from gpu_kit.kit import Kit, batch, model
-from scalesearch.train.hardware import Hardware
-from scalesearch.train.updates.engine import Engine
+ROWS = 64
+COLUMNS = 32  # 2,048 tokens per side
 
 
-def main(seconds: float) -> None:
-    """Counts updates after a warm-up and the end of the input, with a wait for the device every tenth."""
+@dataclass(frozen=True)
+class Load:
+    """What a process trains, and for how long."""
+
+    width: int = 128
+    is_captured: bool = True
+    compile: str = "no"
+    precision: str = "auto"
+    rows: int = ROWS
+
+
+def count_updates(load: Load, seconds: float, environment: Mapping[str, str], cores: set[int],
+                  barrier: Any, rates: Any) -> None:
+    """Put the updates per second into ``rates``; all processes begin at the same time."""
+    os.environ.update(environment)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.sched_setaffinity(0, cores)
+    import torch
+
+    from gpu_kit.kit import Kit, batch, plain_transformer
+    from scalesearch.train.hardware import Hardware, estimate_update_flops
+    from scalesearch.train.updates.captured import build_engine
+
+    torch.set_num_threads(1)
     kit = Kit(folder=None)
-    recipe = kit.recipe(precision="auto")
-    engine = Engine(model("small/plain").to(kit.device).train(), recipe,
-                    Hardware.from_recipe(recipe))
-    given = batch(64, 32)
+    recipe = kit.recipe(precision=load.precision, compile=load.compile,
+                        max_tokens=load.rows * COLUMNS)
+    vocab = 1000 if load.width == 128 else 8000
+    model = plain_transformer(load.width, vocab)
+    flops = estimate_update_flops(model.block, vocab, recipe)
+    hardware = replace(Hardware.from_recipe(recipe, flops), has_fixed_shapes=load.is_captured)
+    engine = build_engine(model.to(kit.device).train(), recipe, hardware)
+    given = batch(load.rows, COLUMNS, vocab)
     for _ in range(5):
         engine.update([given], 1e-4)
     kit.wait()
-    print("ready", flush=True)
-    sys.stdin.read()
+    barrier.wait(120)
     start = time.perf_counter()
     count = 0
     while time.perf_counter() - start < seconds:
         loss = engine.update([given], 1e-4)
         count += 1
-        if count % 10 == 0:
+        if count % 20 == 0:  # as the trainer does
             loss.item()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    print(count / (time.perf_counter() - start))
-
-
-if __name__ == "__main__":
-    main(float(sys.argv[1]))
+    kit.wait()
+    rates.put(count / (time.perf_counter() - start))

@@ -124,6 +124,13 @@ def model(name: str, vocab: int = VOCAB, seed: int = 1, dropout: float = 0.0) ->
                        dropout=DropoutRates(dropout, dropout, dropout))
 
 
+def plain_transformer(width: int, vocab: int) -> Any:
+    """The 3-3 Transformer of ``small/plain`` at another width, with dropout."""
+    hidden = 256 if width == 128 else 4 * width
+    changes = f"width={width} and encoder.ffn.relu.hidden={hidden} and decoder.ffn.relu.hidden={hidden}"
+    return model(f"small/plain with {changes}", vocab, dropout=0.1)
+
+
 def batch(rows: int = 8, length: int = 12, vocab: int = VOCAB, seed: int = 0) -> Batch:
     """Random pairs, the later rows shorter."""
     rng = np.random.default_rng(seed)

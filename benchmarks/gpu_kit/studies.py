@@ -6,6 +6,8 @@ import json
 import signal
 import subprocess
 import sys
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ def study(kit: Kit, out: str, *changes: str) -> dict[str, Any]:
     folder = kit.folder / out
     command = [sys.executable, "-m", "scalesearch", "study", "run", "gpu", "--out", str(folder),
                *changes]
+    start = time.perf_counter()
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         error = running.communicate(timeout=SECONDS)[1]
@@ -35,7 +38,17 @@ def study(kit: Kit, out: str, *changes: str) -> dict[str, Any]:
     if running.returncode:
         raise Wrong(f"{' '.join(command[2:])}: exit status {running.returncode}: "
                     f"{error.strip()[-500:]}")
-    return ended(folder)
+    figures = {**ended(folder), "seconds": round(time.perf_counter() - start, 1)}
+    results = [json.loads(file.read_text()) for file in folder.glob("trials/*/result.json")]
+    figures["notes"] = sorted({note for result in results for note in result["notes"]})
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    began = time.time() - (time.perf_counter() - start)
+    for name in ("started", "ended"):
+        moments = [datetime.fromisoformat(event["time"]).timestamp() - began
+                   for event in events if event["type"] == name]
+        figures[f"{name} at"] = [round(moment, 1) for moment in moments]
+    figures["efforts"] = [result["efforts"] for result in results[:3]]
+    return figures
 
 
 def ended(folder: Path) -> dict[str, Any]:
@@ -60,14 +73,13 @@ def from_space_to_front(kit: Kit) -> Figures:
 
 
 @check()
-def two_on_a_device(kit: Kit) -> Figures:
-    """Two candidates share a device at the same time."""
-    found = study(kit, "shared", *SHORT, "--set", "recipe.steps=200",
-                  "--set", "workers=2", "--set", "resources.gpus_per_trial=0.5")
-    events = [json.loads(line)
-              for line in (kit.folder / "shared/events.jsonl").read_text().splitlines()]
-    began, ended = ([one["time"] for one in events if one["event"] == event]
-                    for event in ("started", "ended"))
-    if max(began) > min(ended):
-        raise Wrong(f"one ended at {min(ended)}, before the other began at {max(began)}")
-    return found
+def candidates_per_hour(kit: Kit) -> Figures:
+    """Candidates of 2,400 updates of 1,024 tokens per GPU-hour, everything included."""
+    trials = 2 if kit.quick else 16
+    start = time.perf_counter()
+    figures = study(kit, "hour", *(SHORT if kit.quick else (
+        "--set", f"trials={trials}", "--set", "recipe.steps=2400", "--set", "recipe.max_tokens=1024",
+        "--set", "recipe.optimizer=adamw")))
+    seconds = time.perf_counter() - start
+    return {**figures, "seconds": round(seconds, 1),
+            "candidates per hour": round(3600 * trials / seconds)}

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
+import multiprocessing
+import queue
 import statistics
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from gpu_kit.kit import VOCAB, Figures, Kit, Skipped, Wrong, batch, check, model
+from gpu_kit.candidate import Load, count_updates
+from gpu_kit.kit import VOCAB, Figures, Kit, Wrong, batch, check, model
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy_search
+from scalesearch.study.executors.local import split_cores
+from scalesearch.train.gpus import multi_process_service
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.updates.engine import Engine
 
@@ -154,84 +153,46 @@ def cuda_graph(kit: Kit) -> Figures:
 
 
 @check()
-def sharing_by_processes(kit: Kit) -> Figures:
-    """Updates a second of 1, 4 and 8 small candidates on one device, a process each."""
-    for count in (1, 2) if kit.quick else (1, 4, 8):
-        _share(kit.figures, f"{count} processes", count, {})
+def updates_per_second(kit: Kit) -> Figures:
+    """Updates per second in all: eager and captured, 1 to 8 processes, with and without MPS."""
+    widths = (128,) if kit.quick else (128, 256, 512)
+    many = 2 if kit.quick else 8
+    with multi_process_service() as service:
+        for width in widths:
+            eager = Load(width, is_captured=False)
+            captured = Load(width)
+            measured = {"eager, 1": (1, {}, eager), "captured, 1": (1, {}, captured),
+                        f"captured, {many}": (many, {}, captured)}
+            if service:
+                measured |= {f"eager, {many}, MPS": (many, service, eager),
+                             f"captured, {many}, MPS": (many, service, captured)}
+                if width == 128 and not kit.quick:
+                    measured["captured, 16, MPS"] = (16, service, captured)
+                    measured["captured, 8, MPS, 1,024 tokens"] = (8, service, Load(128, rows=32))
+            for name, (count, environment, load) in measured.items():
+                kit.figures[f"width {width}, {name}"] = _rate(count, load, environment)
     return kit.figures
 
 
-@check()
-def sharing_under_mps(kit: Kit) -> Figures:
-    """The same of the most, under NVIDIA's Multi-Process Service."""
-    with mps(kit.folder) as environment:
-        count = 2 if kit.quick else 8
-        _share(kit.figures, f"{count} processes", count, environment)
-    return kit.figures
-
-
-MPS = "nvidia-cuda-mps-control"
-
-
-@contextlib.contextmanager
-def mps(folder: Path) -> Iterator[dict[str, str]]:
-    """Context with a service of our own; gives the environment of its clients.
-
-    Raises Skipped where none starts.
-    """
-    environment = {f"CUDA_MPS_{name}_DIRECTORY": str(folder) for name in ("PIPE", "LOG")}
+def _rate(count: int, load: Load, environment: Mapping[str, str], seconds: float = 3.0) -> float:
+    """Measure the updates per second of ``count`` processes that train at the same time."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "torch._dynamo", "scalesearch.train", "gpu_kit.kit"])
+    barrier = context.Barrier(count)
+    rates = context.Queue()
+    processes = [context.Process(target=count_updates, args=(load, seconds, environment, cores,
+                                                             barrier, rates))
+                 for cores in split_cores(count)]
+    for process in processes:
+        process.start()
     try:
-        subprocess.run([MPS, "-d"], env=os.environ | environment, check=True, timeout=30)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise Skipped(f"{MPS} -d: {error}") from None
-    try:
-        yield environment
+        return round(sum(rates.get(timeout=60) for _ in processes), 1)
+    except queue.Empty:
+        raise Wrong(f"{count} processes: one has not ended after 60 s") from None
     finally:
-        with contextlib.suppress(subprocess.SubprocessError):
-            subprocess.run([MPS], input="quit\n", env=os.environ | environment, text=True,
-                           timeout=60)
-
-
-def _share(found: dict[str, Any], name: str, count: int, environment: Mapping[str, str]) -> None:
-    command = [sys.executable, str(Path(__file__).with_name("candidate.py")), "6"]
-    rates = [float(said.split()[-1]) for said in _together(command, count, 120, environment)]
-    found[name] = {"updates / s in all": round(sum(rates), 2), "each": round(sum(rates) / count, 2)}
-
-
-def _together(command: list[str], count: int, seconds: float,
-              environment: Mapping[str, str] = {}) -> list[str]:
-    """What ``count`` processes of one command print from the moment that all are ready; none is left behind.
-
-    Raises Wrong where one fails or hangs.
-    """
-    several = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, env=os.environ | environment)
-               for _ in range(count)]
-    late = threading.Event()
-
-    def stop() -> None:
-        late.set()
-        for one in several:
-            one.kill()
-
-    alarm = threading.Timer(seconds, stop)
-    alarm.start()
-    try:
-        first = [one.stdout.readline() for one in several]  # type: ignore[union-attr]
-        for one in several:
-            with contextlib.suppress(BrokenPipeError):
-                one.stdin.close()  # type: ignore[union-attr]
-            one.stdin = None  # what it has been told
-        said = [one.communicate() for one in several]
-    finally:
-        alarm.cancel()
-        for one in several:
-            one.kill()
-    if late.is_set():
-        raise Wrong(f"{count} processes: one has not ended after {seconds:g} s")
-    if failed := [error for one, (_, error) in zip(several, said) if one.returncode]:
-        raise Wrong(f"{count} processes: {len(failed)} failed: {failed[0].strip()[-500:]}")
-    return [line + out for line, (out, _) in zip(first, said)]
+        for process in processes:
+            process.join(10)
+            process.kill()
 
 
 @check(gpus=0)

@@ -153,9 +153,10 @@ def size(low: int = 1, high: int | None = None, special_values: tuple[str, ...] 
     return Constant("size", low, high, special_values=special_values)
 
 
-def number(low: float | None = None, high: float | None = None) -> Constant:
+def number(low: float | None = None, high: float | None = None,
+           special_values: tuple[str, ...] = ()) -> Constant:
     """A finite number."""
-    return Constant("number", low, high)
+    return Constant("number", low, high, special_values=special_values)
 
 
 def words(*words: str, deprecated: Mapping[str, str] | None = None) -> Constant:

@@ -15,7 +15,12 @@ from scalesearch.signals import SignalInterrupt, deferred_signals
 from scalesearch.train import checkpoint
 from scalesearch.train.effort import Effort, TrainingTimer
 from scalesearch.train.finish import OpenArtifact, finish
-from scalesearch.train.hardware import Hardware, TrainingFailedError, is_out_of_memory
+from scalesearch.train.hardware import (
+    Hardware,
+    TrainingFailedError,
+    estimate_update_flops,
+    is_out_of_memory,
+)
 from scalesearch.train.loop import ReportFunction, TrainingRun
 from scalesearch.train.recipe import DECODE_WITH_MODEL, Recipe, check_compatible, check_model_type
 from scalesearch.train.result import RESULT_FILE, Result, package_versions
@@ -72,17 +77,19 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
         checkpoint.check_identity(checkpoint.finished_run_identity(earlier_result, folder),
                                   identity, folder)
         return earlier_result
-    hardware = Hardware.from_recipe(recipe)
+    vocab = corpus.tokenizer.vocab_size
+    hardware = Hardware.from_recipe(recipe,
+                                    estimate_update_flops(architecture.block, vocab, recipe))
     result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed,
                     recipe=recipe.to_json(), corpus_hash=corpus.content_hash,
                     architecture_id=architecture.id, versions=package_versions())
     checkpoint.write_description(folder, architecture, corpus, recipe)
     with deferred_signals() as stop_signal, _record_failures(result):
-        model = build_initial_model(architecture.block, corpus.tokenizer.vocab_size, recipe, seed)
+        model = build_initial_model(architecture.block, vocab, recipe, seed)
         result.n_params = sum(weight.numel() for weight in model.parameters())
         _check_soft_targets(model, corpus)
         check_lengths(model, corpus, recipe)
-        check_causality(model, corpus.tokenizer.vocab_size)
+        check_causality(model, vocab)
         proxies = ({"proxies": zero_cost.compute_proxies(model, corpus, hardware.device)}
                    if with_proxies else {})
         engine = build_engine(model.to(hardware.device).train(), recipe, hardware)

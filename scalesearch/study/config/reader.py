@@ -63,7 +63,12 @@ from scalesearch.study.config.objectives import (
     parse_objective,
     required_measurements,
 )
-from scalesearch.study.config.sections import CORPUS_WORD, read_seeds, warm_start_problems
+from scalesearch.study.config.sections import (
+    AUTO,
+    CORPUS_WORD,
+    read_seeds,
+    warm_start_problems,
+)
 from scalesearch.study.config.spec import (
     BUDGET_FORM,
     DEFAULT_MAX_TRIALS,
@@ -76,6 +81,7 @@ from scalesearch.study.config.spec import (
 from scalesearch.study.config.storage_url import mask_passwords
 from scalesearch.study.config.values import PARAMS_FORM, Params, node_text
 from scalesearch.tasks import PER_TOKEN_METRICS, TASKS
+from scalesearch.train.gpus import count_places, find_gpus
 from scalesearch.train.recipe import check_compatible, check_model_type
 from scalesearch.train.recipe_space import RecipeSpace, build_recipe_space, extract_parameters
 
@@ -203,6 +209,14 @@ def limit_to_one_worker(spec: StudySpec, given_keys: Collection[str],
     return spec.replace(workers=1)
 
 
+def resolve_workers(file: StudyFile, backend: str) -> int:
+    """Number of workers; with ``auto``, as many as share the GPUs of this machine."""
+    if file.workers != AUTO:
+        return int(file.workers)
+    gpus = find_gpus() if backend == "pool" and file.resources.gpus_per_trial == AUTO else []
+    return count_places(gpus) if gpus else 1
+
+
 class _StudyReader:
     """Makes a study from the values of its file; all problems are added to the reader.
 
@@ -271,12 +285,13 @@ class _StudyReader:
                     for key, value in file.protocol.items() if value is not None}
         synonyms = {key: self.positions[other] for key, other in RESOURCES_SYNONYMS
                     if other in self.positions}
+        backend = "ray" if address and "backend" not in self.positions else file.backend
         values = dict(file) | {
             "name": name, "data": self.data, "out": folder, "space": space,
             "objectives": objectives, "architectures": architectures, "trials": trials,
             "seeds": seeds, "recipe": recipe_space.base_recipe, "budget": budget,
             "protocol": protocol, "sampler": sampler, "rungs": file.rungs or NO_RUNGS,
-            "backend": "ray" if address and "backend" not in self.positions else file.backend,
+            "backend": backend, "workers": resolve_workers(file, backend),
             "resources": file.resources.replace(address=address)}
         return StudySpec.model_construct(file.model_fields_set, file=self.path, text=self.text,
                                          positions=synonyms | self.positions,

@@ -66,6 +66,7 @@ from scalesearch.study.config.values import (
 )
 from scalesearch.train.recipe import MAX_THREADS, Recipe
 
+AUTO = "auto"
 DEFAULT_SEEDS_PER_CANDIDATE = 3
 DEFAULT_SEEDS_PER_ARCHITECTURE = 2  # if a mapping does not set it
 NEW_TEACHER_KEYS = ("file", "set", "recipe", "seed")
@@ -85,8 +86,9 @@ class Resources(Config):
     cpus_per_trial: NonNegative = setting(
         1.0, "CPUs of a worker, for Ray", unit="CPUs",
         synonyms=("cpus", "num_cpus", "cpu", "resources_per_trial"))
-    gpus_per_trial: NonNegative = setting(
-        0.0, "GPUs of a worker; a fraction shares one", unit="GPUs",
+    gpus_per_trial: Annotated[float | str, number(0, special_values=(AUTO,))] = setting(
+        AUTO, "GPUs of a worker; a fraction shares one. auto: trials of the pool share the GPUs of "
+        "this machine as their memory allows; 0 with Ray", unit="GPUs",
         synonyms=("gpus", "num_gpus", "gpu"))
     threads_per_trial: Annotated[int, size(high=MAX_THREADS)] = setting(
         1, "threads of each worker", unit="threads", synonyms=("threads", "num_threads"))
@@ -103,11 +105,18 @@ class Resources(Config):
         """Report amounts that Ray does not support."""
         for name in ("cpus_per_trial", "gpus_per_trial"):
             amount = getattr(self, name)
-            if 0 < amount < MIN_RAY_AMOUNT:
+            if amount != AUTO and 0 < amount < MIN_RAY_AMOUNT:
                 yield (name, f"{amount:g} is less than Ray counts",
                        f"use at least {MIN_RAY_AMOUNT:g}")
-        if self.gpus_per_trial > 1 and self.gpus_per_trial % 1:
+        gpus = self.fixed_gpus_per_trial
+        if gpus > 1 and gpus % 1:
             yield "gpus_per_trial", "use a whole number above 1", "such as 0.5, 1 or 2"
+
+
+    @property
+    def fixed_gpus_per_trial(self) -> float:
+        """GPUs of a worker; 0 for ``auto``."""
+        return 0.0 if isinstance(self.gpus_per_trial, str) else self.gpus_per_trial
 
 
 class ReferenceSpec(Config):

@@ -37,6 +37,7 @@ from scalesearch.study.config.fixed_architectures import (
     ArchitectureSet,
 )
 from scalesearch.study.config.sections import (
+    AUTO,
     CORPUS_WORD,
     ArchitectureSpec,
     ProtocolConfig,
@@ -156,8 +157,9 @@ class StudyFile(Config):
     proxies: Flag = setting(
         True, "zero-cost scores of every candidate before its training",
         synonyms=("zero_cost", "zero_cost_proxies"))
-    workers: Size = setting(
-        1, "candidates trained at a time", unit="workers",
+    workers: Annotated[int | str, size(special_values=(AUTO,))] = setting(
+        AUTO, "candidates trained at a time", unit="workers",
+        default_text="1; with a GPU, as many as share it",
         synonyms=("n_jobs", "max_concurrent", "parallel", "num_workers", "jobs"))
     backend: Annotated[str, words(*BACKENDS)] = setting(
         "pool", "what trains: a pool of processes on this machine, Ray, or this process (one "
@@ -205,6 +207,7 @@ class StudySpec(StudyFile):
     budget: Constraint | None
     architectures: ArchitectureSet | None  # type: ignore[assignment]
     seeds: Seeds
+    workers: int
     out: Path
     file: Path
     text: str

@@ -12,7 +12,7 @@ from scalesearch.study.engine.distillation import distilled_data, find_teacher, 
 from scalesearch.study.engine.driver import Driver
 from scalesearch.study.engine.forecasting import load_or_make_forecast
 from scalesearch.study.executors.base import Runner, machine_fingerprint
-from scalesearch.study.executors.local import make_runner
+from scalesearch.study.executors.local import make_runner, start_forkserver
 from scalesearch.study.monitor.console import make_console
 from scalesearch.study.monitor.forecast import describe_forecast
 from scalesearch.study.monitor.heartbeat import Heartbeat
@@ -47,6 +47,8 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         # Checks, before anything is written
         if resume and not StudyDir(spec.out).has_started():
             report(f"nothing to resume in {spec.out}; starting from the beginning")
+        if spec.backend == "pool":
+            start_forkserver()  # it takes seconds, in which the data are loaded
         spec = setup.with_original_name(spec, resume)
         setup.check_reachable(spec)
         corpora = setup.load_data(spec, report)
@@ -81,8 +83,9 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         # Search
         for line in describe_start(spec, runner):
             report(line)
-        forecast = load_or_make_forecast(study, spec, prepared.evaluator, plan, corpora,
-                                         measure_seconds)
+        # The speed of a model that has a GPU to itself says nothing about trials that share it.
+        seconds = 0.0 if runner.shares_gpus else measure_seconds
+        forecast = load_or_make_forecast(study, spec, prepared.evaluator, plan, corpora, seconds)
         for line in describe_forecast(forecast):
             report(line)
         screen = stack.enter_context(make_console(console, study))

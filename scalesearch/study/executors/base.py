@@ -92,6 +92,7 @@ class Runner(ABC):
     """
 
     slots: int
+    shares_gpus = False  # several jobs train on one GPU at a time
 
     @abstractmethod
     def submit(self, job: TrainingJob) -> None:

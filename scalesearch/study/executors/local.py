@@ -9,16 +9,17 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
+from multiprocessing.forkserver import ensure_running, set_forkserver_preload
 from types import ModuleType
 
 from scalesearch.errors import UserError
-from scalesearch.study.config.sections import Resources
+from scalesearch.study.config.sections import AUTO, Resources
 from scalesearch.study.executors.base import (
     JobCrashed,
     JobDone,
@@ -30,13 +31,14 @@ from scalesearch.study.executors.base import (
 )
 from scalesearch.study.executors.ray_environment import prepare_environment
 from scalesearch.study.executors.worker import train_job
+from scalesearch.train.gpus import Gpu, find_gpus, multi_process_service, predict_memory
 
 # Errors that training may raise. Others (interrupts, exits) reach the caller.
 TRAINING_ERRORS = (UserError, ArithmeticError, AssertionError, AttributeError, LookupError,
                    MemoryError, OSError, RuntimeError, TypeError, ValueError)
 # Imported once, before any process is forked; importing them must not initialize CUDA.
-PRELOADED_MODULES = ("torch", "scalesearch.data", "scalesearch.export.scoring", "scalesearch.space",
-                     "scalesearch.train", "scalesearch.study.executors.local")
+PRELOADED_MODULES = ("torch", "torch._dynamo", "scalesearch.data", "scalesearch.export.scoring",
+                     "scalesearch.space", "scalesearch.train", "scalesearch.study.executors.local")
 ORPHAN_SECONDS = 10.0  # for the worker of a dead driver to save its training run
 END_SECONDS = 10.0  # for a worker to end after its last message
 
@@ -59,6 +61,13 @@ def make_runner(backend: str, workers: int, resources: Resources,
     from scalesearch.study.executors.ray import RayRunner
 
     return RayRunner(work, workers, resources, address)
+
+
+def start_forkserver() -> None:
+    """Start the server that imports PyTorch for all workers, without waiting for it."""
+    set_forkserver_preload(list(PRELOADED_MODULES))
+    with _empty_main_module():
+        ensure_running()
 
 
 class InProcessRunner(Runner):
@@ -96,11 +105,28 @@ class InProcessRunner(Runner):
 
 @dataclass(frozen=True)
 class PoolWorker:
-    """A process of the pool; ``devices`` are its GPUs, None if all are visible."""
+    """A process of the pool and the place that it takes."""
 
     job: TrainingJob
     process: ForkServerProcess
+    place: "Place"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Place of a worker.
+
+    Attributes:
+        devices: its ``CUDA_VISIBLE_DEVICES``; None leaves the variable as it is.
+        cores: the cores that it is pinned to; all if empty.
+        gpu: the GPU that it shares by its predicted memory, if any.
+        memory: predicted bytes on that GPU.
+    """
+
     devices: str | None
+    cores: frozenset[int] = frozenset()
+    gpu: Gpu | None = None
+    memory: int = 0
 
 
 class PoolRunner(Runner):
@@ -112,8 +138,9 @@ class PoolRunner(Runner):
 
     Args:
         work: an importable function that trains the job in a folder.
-        workers: number of jobs at a time.
-        resources: with ``gpus_per_trial``, only the devices of a worker are visible to it.
+        workers: maximum number of jobs at a time.
+        resources: with ``gpus_per_trial: auto``, jobs share the GPUs as their predicted memory
+            allows. With a number, only the devices of a worker are visible to it.
 
     Raises:
         UserError: this machine has too few GPUs for one worker.
@@ -121,10 +148,19 @@ class PoolRunner(Runner):
 
     def __init__(self, work: Work, workers: int, resources: Resources) -> None:
         self._work = work
-        self._free_devices = assign_devices(workers, resources.gpus_per_trial)
-        self.slots = len(self._free_devices)
+        self._exit = ExitStack()
+        self._environment: dict[str, str] = {}
+        self._gpus = find_gpus() if resources.gpus_per_trial == AUTO else []
+        if self._gpus:
+            self._free = [Place(None, cores) for cores in split_cores(workers)]
+            self._environment = self._exit.enter_context(multi_process_service())
+        else:
+            self._free = [Place(devices)
+                          for devices in assign_devices(workers, resources.fixed_gpus_per_trial)]
+        self.slots = len(self._free)
+        self.shares_gpus = bool(self._gpus)
         self._context = get_context("forkserver")
-        self._context.set_forkserver_preload(list(PRELOADED_MODULES))
+        start_forkserver()
         self._waiting: deque[TrainingJob] = deque()
         self._running: dict[Connection, PoolWorker] = {}
 
@@ -152,30 +188,56 @@ class PoolRunner(Runner):
             worker.process.kill()
             worker.process.join(END_SECONDS)
             receiver.close()
-            self._free_devices.append(worker.devices)
+            self._release(worker.place)
         self._running.clear()
+        self._exit.close()
 
     def describe(self) -> str:
         """Describe in one line where jobs run."""
-        return f"{self.slots} worker process{'es' * (self.slots > 1)} on this machine"
+        text = f"{self.slots} worker process{'es' * (self.slots > 1)} on this machine"
+        if not self._gpus:
+            return text
+        n_gpus = len(self._gpus)
+        service = "MPS" if self._environment else "without MPS, which is not available"
+        return f"{text}, which share {n_gpus} GPU{'s' * (n_gpus > 1)} ({service})"
+
+    def _take_place(self, job: TrainingJob) -> Place | None:
+        """Take a place for ``job``; None if it must wait."""
+        if not self._free:
+            return None
+        if not self._gpus:
+            return self._free.pop(0)
+        memory = predict_memory(job.folder)
+        free_gpus = [gpu for gpu in self._gpus if gpu.has_place(memory)]
+        if not free_gpus:
+            return None
+        gpu = min(free_gpus, key=lambda gpu: sum(gpu.reserved) / gpu.memory)
+        gpu.reserved.append(memory)
+        return replace(self._free.pop(0), devices=gpu.name, gpu=gpu, memory=memory)
+
+    def _release(self, place: Place) -> None:
+        if place.gpu is not None:
+            place.gpu.reserved.remove(place.memory)
+        self._free.append(place)
 
     def _start_waiting(self) -> None:
-        while self._waiting and self._free_devices:
+        while self._waiting and (place := self._take_place(self._waiting[0])) is not None:
             job = self._waiting.popleft()
-            devices = self._free_devices.pop(0)
             receiver, sender = self._context.Pipe(duplex=False)
             absolute_job = replace(job, folder=job.folder.absolute())
             process = self._context.Process(
-                target=run_job, args=(self._work, absolute_job, devices, sender),
+                target=run_job,
+                args=(self._work, absolute_job, place.devices, sender, self._environment,
+                      place.cores),
                 name=job.folder.name)
             with _empty_main_module():
                 process.start()
             sender.close()
-            self._running[receiver] = PoolWorker(job, process, devices)
+            self._running[receiver] = PoolWorker(job, process, place)
 
     def _end(self, receiver: Connection) -> JobEvent:
         worker = self._running.pop(receiver)
-        self._free_devices.append(worker.devices)
+        self._release(worker.place)
         try:
             event: JobEvent | None = receiver.recv()
         except EOFError:
@@ -218,8 +280,25 @@ def assign_devices(workers: int, gpus_per_worker: float) -> list[str | None]:
     return (groups * workers_per_group)[:workers]
 
 
-def run_job(work: Work, job: TrainingJob, devices: str | None, sender: Connection) -> None:
-    """Run one job in a new process, and send its event."""
+def split_cores(workers: int) -> list[frozenset[int]]:
+    """Return the cores of each worker, in equal parts; empty sets if there are too few.
+
+    Processes under MPS that share cores were slower than one process.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    size = len(cores) // workers
+    return [frozenset(cores[index * size:(index + 1) * size]) for index in range(workers)]
+
+
+def run_job(work: Work, job: TrainingJob, devices: str | None, sender: Connection,
+            environment: Mapping[str, str], cores: frozenset[int]) -> None:
+    """Run one job in a new process, and send its event.
+
+    Args:
+        devices: ``CUDA_VISIBLE_DEVICES``, or None.
+        environment: further variables.
+        cores: the cores to use; all if empty.
+    """
     # Ctrl-C in a terminal reaches only the driver's group; the driver stops its workers.
     os.setpgid(0, 0)
     # Messages of libraries would disturb the driver's screen.
@@ -229,6 +308,9 @@ def run_job(work: Work, job: TrainingJob, devices: str | None, sender: Connectio
     threading.Thread(target=_end_with_driver, daemon=True).start()
     if devices is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = devices
+    os.environ.update(environment)
+    if cores:
+        os.sched_setaffinity(0, cores)
     try:
         work(str(job.folder))
     except (*TRAINING_ERRORS, KeyboardInterrupt) as error:

@@ -26,7 +26,8 @@ class RayNode(TypedDict):
 
 def amounts_of(resources: Resources) -> dict[str, float]:
     """Return the resources of one worker."""
-    return {"CPU": resources.cpus_per_trial, "GPU": resources.gpus_per_trial, **resources.custom}
+    return {"CPU": resources.cpus_per_trial, "GPU": resources.fixed_gpus_per_trial,
+            **resources.custom}
 
 
 def alive_nodes() -> list[RayNode]:

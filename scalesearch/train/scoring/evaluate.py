@@ -154,7 +154,10 @@ def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware
         return [[(next(texts), score) for _, score in row] for row in rows]
 
     model.eval()
-    return retry_with_smaller_batches(run, max(1, decoding.batch_tokens * 2 // (decoding.beam + 1)))
+    # Joined sequences have less room for the target the more the source is padded.
+    factor = hardware.decode_batch_factor if model.shares_sources else 1
+    max_tokens = factor * decoding.batch_tokens * 2 // (decoding.beam + 1)
+    return retry_with_smaller_batches(run, max(1, max_tokens))
 
 
 def _decode_batch(model: Any, source: Tensor,

@@ -15,14 +15,16 @@ import numpy as np
 import torch
 
 from scalesearch.data import Batch, BatchStream, Corpus, Split, eval_batches
+from scalesearch.data.batching import MAX_BUCKETS
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.causality import check_causality
 from scalesearch.nn.decode import greedy_search
 from scalesearch.tasks import TASKS
 from scalesearch.train.effort import OTHER, SCORING, UPDATES, VALIDATION, Effort, read_clocks
-from scalesearch.train.hardware import Hardware
+from scalesearch.train.hardware import Hardware, estimate_update_flops
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.scoring.evaluate import DECODE_BATCH_TOKENS, LOSS_BATCH_TOKENS, check_lengths
+from scalesearch.train.updates.captured import build_engine
 from scalesearch.train.updates.engine import Engine, build_initial_model
 
 MIN_TIMED_UPDATES = 3
@@ -81,15 +83,18 @@ def measure_speed(architecture: Any, corpus: Corpus, recipe: Recipe, max_seconds
     start = read_time()
     seconds_per_part = max_seconds / 3
     vocab = corpus.tokenizer.vocab_size
-    hardware = Hardware.from_recipe(recipe)
+    hardware = Hardware.from_recipe(
+        recipe, estimate_update_flops(architecture.block, vocab, recipe))
     model = build_initial_model(architecture.block, vocab, recipe, 1)
     check_causality(model, vocab)
     check_lengths(model, corpus, recipe)
-    engine = Engine(model.to(hardware.device).train(), recipe, hardware)
-    batch_stream = BatchStream(corpus.train, recipe.max_tokens, 1)
+    engine = build_engine(model.to(hardware.device).train(), recipe, hardware)
+    batch_stream = BatchStream(corpus.train, recipe.max_tokens, 1,
+                               has_buckets=hardware.has_fixed_shapes)
     other = read_time() - start
-    # the first update is slower than the others
-    float(engine.update(batch_stream.take(recipe.accumulate), 0.0))
+    # the first updates of each shape are slower than the others
+    for _ in range(3 * MAX_BUCKETS if hardware.has_fixed_shapes else 1):
+        float(engine.update(batch_stream.take(recipe.accumulate), 0.0))
     start = read_time()
     n_updates = 0
     tokens = 0

@@ -230,6 +230,7 @@ class CapturedEngine(Engine):
         """Capture a call without running it; None if that is not possible."""
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # what the eager update of this shape used
         try:
             with torch.cuda.stream(self.stream):
                 graph.capture_begin(pool=self.memory_pool, capture_error_mode="thread_local")

@@ -160,7 +160,7 @@ s.yaml:9:1: unknown key `trails`
   | ^^^^^^
   = help: did you mean `trials`?
 
-s.yaml:10:10: workers: expected a whole number >= 1, found `many`
+s.yaml:10:10: workers: expected a whole number >= 1, or `auto`, found `many`
 10 | workers: many
    |          ^^^^
 

@@ -1,0 +1,79 @@
+"""Captured updates: equal to eager ones to the last bit, and their memory."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from gpu_kit.kit import FAMILIES, OTHER_PUBLISHED, VOCAB, Figures, Kit, batch, check, model, refuse
+from scalesearch.train.hardware import Hardware
+from scalesearch.train.updates.captured import CapturedEngine
+
+SHAPES = ((16, 8), (8, 16), (4, 24))
+CASES = [(name, {"optimizer": "adamw"}) for name in (*FAMILIES, *OTHER_PUBLISHED)]
+CASES += [("small/plain", changes) for changes in (
+    {"optimizer": "muon"}, {"optimizer": "soap"}, {"accumulate": 3},
+    {"optimizer": "soap", "accumulate": 2}, {"rdrop": 1.0, "dropout": 0.1},
+    {"precision": "bf16"}, {"precision": "bf16", "optimizer": "soap"})]
+
+
+@check()
+def captured_updates(kit: Kit) -> Figures:
+    """Weights after updates that were captured and replayed, beside eager ones: equal bits."""
+    wrong = []
+    for name, changes in CASES[:2] if kit.quick else CASES:
+        label = f"{name} {changes}"
+        results = []
+        for has_graphs in (False, True):
+            engine = _train(kit, name, has_graphs, changes)
+            results.append(torch.cat([weight.detach().flatten() for weight in engine.parameters]))
+        difference = float((results[0] - results[1]).norm() / results[0].norm())
+        kit.figures[label] = {"graphs": len(engine.graphs), "relative difference": difference,
+                              "notes": engine.notes}
+        if difference or engine.notes:
+            wrong.append(f"{label}: {difference:.3g} {engine.notes}")
+    refuse(wrong)
+    return kit.figures
+
+
+def _train(kit: Kit, name: str, has_graphs: bool, changes: dict[str, Any]) -> CapturedEngine:
+    """Train for 27 updates of several shapes; SOAP updates its bases twice."""
+    recipe = kit.recipe(**changes)
+    torch.manual_seed(1)
+    subject = model(name, dropout=0.1).to(kit.device).train()
+    engine = CapturedEngine(subject, recipe, Hardware.from_recipe(recipe))
+    engine.has_graphs = has_graphs and engine.has_graphs
+    for update in range(27):
+        shapes = [SHAPES[(update + index) % len(SHAPES)] for index in range(recipe.accumulate)]
+        engine.update([batch(*shape, VOCAB, update) for shape in shapes], 1e-3 / (1 + update))
+    return engine
+
+
+@check()
+def predicted_memory(kit: Kit) -> Figures:
+    """Predicted bytes of captured training beside the bytes that the process reserved."""
+    from scalesearch.train.gpus import PROCESS_BYTES, predict_training_bytes
+
+    for name in FAMILIES[:2] if kit.quick else (*FAMILIES, "transformer"):
+        for optimizer in ("adamw", "soap"):
+            gc.collect()
+            torch.cuda.empty_cache()
+            before = torch.cuda.memory_reserved()
+            recipe = kit.recipe(optimizer=optimizer, max_tokens=2048, precision="auto")
+            torch.cuda.reset_peak_memory_stats()
+            engine = CapturedEngine(model(name, 8000, dropout=0.1).to(kit.device).train(), recipe,
+                                    replace(Hardware.from_recipe(recipe), has_fixed_shapes=True))
+            for update in range(12):
+                engine.update([batch(64, 32, 8000, update)], 1e-3)
+            predicted = predict_training_bytes(engine.model.block, recipe, 32, 32, 8000)
+            reserved = torch.cuda.max_memory_reserved() - before
+            kit.figures[f"{name}, {optimizer}"] = {
+                "predicted without context MiB": round((predicted - PROCESS_BYTES) / 2**20),
+                "reserved MiB": round(reserved / 2**20),
+                "peak allocated MiB": round(torch.cuda.max_memory_allocated() / 2**20),
+                "ratio": round((predicted - PROCESS_BYTES) / reserved, 2)}
+            del engine
+    return kit.figures

@@ -1,0 +1,84 @@
+"""GPUs that trials share: which fit together by their predicted memory."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalesearch.files import write_json
+from scalesearch.train import gpus
+from scalesearch.train.gpus import Gpu, count_places, find_gpus, predict_memory
+from scalesearch.train.recipe import Recipe
+from tests.train.conftest import recipe, tiny
+
+GIB = 2**30
+LISTING = "0, GPU-a, 81559\\n1, GPU-b, 143771\\n"
+
+
+@pytest.fixture
+def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which ``nvidia-smi`` lists two GPUs."""
+    command = tmp_path / "nvidia-smi"
+    command.write_text(f"#!/bin/sh\nprintf '{LISTING}'\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize(("visible", "names"), [
+    (None, ["GPU-a", "GPU-b"]), ("1", ["GPU-b"]), ("GPU-b,0", ["GPU-b", "GPU-a"]), ("", [])])
+def test_find_gpus_lists_visible_gpus(two_gpus, monkeypatch, visible: str | None,
+                                      names: list[str]) -> None:
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    found = find_gpus()
+    assert [gpu.name for gpu in found] == names
+    assert all(gpu.memory in (81559 * 2**20, 143771 * 2**20) for gpu in found)
+
+
+def test_machine_without_nvidia_smi_has_no_gpu(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_gpus() == []
+
+
+def test_number_of_places_is_limited_by_cores(monkeypatch) -> None:
+    monkeypatch.setattr(gpus.os, "sched_getaffinity", lambda pid: set(range(12)))
+    assert count_places([Gpu("a", GIB, [])]) == gpus.MAX_TRIALS_PER_GPU
+    assert count_places([Gpu("a", GIB, []), Gpu("b", GIB, [])]) == 12
+
+
+@given(st.lists(st.integers(1, 100 * GIB), max_size=40), st.integers(GIB, 150 * GIB))
+def test_trials_that_share_a_gpu_fit_into_its_memory(needs: list[int], memory: int) -> None:
+    gpu = Gpu("0", memory, [])
+    for needed in needs:
+        if gpu.has_place(needed):
+            gpu.reserved.append(needed)
+    assert len(gpu.reserved) <= gpus.MAX_TRIALS_PER_GPU
+    assert len(gpu.reserved) == 1 or sum(gpu.reserved) <= gpus.USABLE_SHARE * memory
+    assert gpu.reserved or not needs  # a trial that needs the whole GPU gets it
+
+
+def job_folder(folder: Path, how: Recipe, **changes: object) -> Path:
+    folder.mkdir()
+    (folder / "architecture.yaml").write_text(tiny(**changes).to_yaml())
+    write_json(folder / "job.json", {"recipe": how.to_json()})
+    return folder
+
+
+def test_predicted_memory_grows_with_model_batch_and_optimizer(tmp_path: Path) -> None:
+    base = predict_memory(job_folder(tmp_path / "base", recipe()))
+    assert gpus.PROCESS_BYTES < base < 1.1 * gpus.PROCESS_BYTES
+    for name, how, changes in [
+            ("wide", recipe(), {"width": 64}), ("batch", recipe(max_tokens=2000), {}),
+            ("soap", recipe(optimizer="soap"), {}), ("rdrop", recipe(rdrop=1.0), {})]:
+        assert predict_memory(job_folder(tmp_path / name, how, **changes)) > base
+
+
+def test_teacher_needs_a_whole_gpu(tmp_path: Path) -> None:
+    write_json(tmp_path / "job.json", {"teachers": ["runs/teacher"]})
+    needed = predict_memory(tmp_path)
+    assert Gpu("0", 80 * GIB, []).has_place(needed)
+    assert not Gpu("0", 80 * GIB, [GIB]).has_place(needed)
