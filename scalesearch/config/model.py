@@ -110,7 +110,10 @@ class Constant:
                 schema = core_schema.literal_schema(list(self.words))
             case _:
                 schema = core_schema.str_schema(min_length=1)
-        return core_schema.with_info_wrap_validator_function(self._validate, schema)
+        # the schema of numbers warns of words such as `auto`
+        as_it_is = core_schema.plain_serializer_function_ser_schema(lambda value: value)
+        return core_schema.with_info_wrap_validator_function(
+            self._validate, schema, serialization=as_it_is if self.special_values else None)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: Any) -> Any:
         json = handler(schema)

@@ -102,7 +102,7 @@ def test_process_with_broken_device_is_replaced(kit, monkeypatch, tmp_path):
     monkeypatch.setattr(gpu, "broken", lambda device: True)
     monkeypatch.setitem(CHECKS, "causality", make_check("causality", lambda kit: 1 / 0))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    arguments = ["gpu.py", "--quick", "--only", "causality", "two_on_a_device", "--out",
+    arguments = ["gpu.py", "--quick", "--only", "causality", "from_space_to_front", "--out",
              str(tmp_path / "out")]
     monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(Away) as again:
@@ -114,15 +114,6 @@ def test_process_with_broken_device_is_replaced(kit, monkeypatch, tmp_path):
         gpu.main()
     checks = json.loads((tmp_path / "out/report.json").read_text("utf-8"))["checks"]
     assert end.value.code == 1 and [check["state"] for check in checks] == ["wrong", "skipped"]
-
-
-def test_failed_process_is_reported_and_others_end(tmp_path):
-    code = "import sys; sys.exit('no memory')"
-    with pytest.raises(Wrong, match="2 processes: 2 failed: no memory"):
-        timings._together([sys.executable, "-c", code], 2, 60)
-    with pytest.raises(Wrong, match="not ended"):
-        timings._together([sys.executable, "-c", "import time; time.sleep(60)"], 2, 0.1)
-    assert timings._together([sys.executable, "-c", "print(7)"], 2, 60) == ["7\n", "7\n"]
 
 
 def test_study_with_failed_trials_is_wrong(tmp_path):
@@ -149,40 +140,22 @@ def test_timed_engine_uses_kernel_of_training(kit):
 
 def test_skipped_check_reports_requirements(kit, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    result = gpu.run(CHECKS["two_on_a_device"], kit)
+    result = gpu.run(CHECKS["from_space_to_front"], kit)
     assert (result["state"], result["why"]) == ("skipped", "needs 1 GPU, and there are 0")
 
 
 def test_report_has_all_checks_and_figures(kit, monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(sys, "argv",
-                        ["gpu.py", "--quick", "--only", "causality", "two_on_a_device", "--out",
+                        ["gpu.py", "--quick", "--only", "causality", "from_space_to_front", "--out",
                          str(tmp_path / "out")])
     with pytest.raises(SystemExit) as ended:
         gpu.main()
     report = json.loads((tmp_path / "out/report.json").read_text("utf-8"))
     assert ended.value.code == 0 and [
-        check["name"] for check in report["checks"]] == ["causality", "two_on_a_device"]
+        check["name"] for check in report["checks"]] == ["causality", "from_space_to_front"]
     page = (tmp_path / "out/report.md").read_text("utf-8")
     assert "## causality" in page and report["machine"]["torch"] in page
-
-
-@pytest.mark.parametrize("together", [True, False])
-def test_candidates_that_share_a_device_must_overlap(kit, monkeypatch, together):
-    def ran(kit, out, *changes):
-        (kit.folder / out).mkdir()
-        order = ("started", "started", "ended", "ended") if together else ("started", "ended") * 2
-        lines = [json.dumps({"event": event, "time": f"2026-01-01T00:00:0{second}"})
-                 for second, event in enumerate(order)]
-        (kit.folder / out / "events.jsonl").write_text("\n".join(lines))
-        return {"trained": 2}
-
-    monkeypatch.setattr(studies, "study", ran)
-    if together:
-        assert CHECKS["two_on_a_device"].run(kit) == {"trained": 2}
-    else:
-        with pytest.raises(Wrong, match=r"01, before the other began at .*02"):
-            CHECKS["two_on_a_device"].run(kit)
 
 
 def test_no_check_starts_after_time_limit(tmp_path, monkeypatch):
@@ -193,34 +166,6 @@ def test_no_check_starts_after_time_limit(tmp_path, monkeypatch):
     (only,) = json.loads((tmp_path / "report.json").read_text("utf-8"))["checks"]
     assert ended.value.code == 0 and only["state"] == "skipped" and "--only causality" in only[
         "why"]
-
-
-def test_mps_is_stopped_after_its_check(kit, tmp_path, monkeypatch):
-    log = tmp_path / "log"
-    fake = tmp_path / timings.MPS
-    fake.write_text(f'#!/bin/sh\necho "$@" "$CUDA_MPS_PIPE_DIRECTORY" >> {log}\n[ "$1" = -d ] || '
-                    f'cat >> {log}\n')
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    ran = []
-    monkeypatch.setattr(
-        timings,
-        "_together",
-        lambda command, count, seconds, arguments={}: (
-            ran.append((count, dict(arguments))) or ["ready\n2.5\n"] * count
-        ),
-    )
-    expected = {"2 processes": {"updates / s in all": 5.0, "each": 2.5}}
-    assert CHECKS["sharing_under_mps"].run(kit) == expected
-    place = str(kit.folder)
-    assert ran == [(2, {"CUDA_MPS_PIPE_DIRECTORY": place, "CUDA_MPS_LOG_DIRECTORY": place})]
-    assert log.read_text().split() == ["-d", place, place, "quit"]
-
-
-def test_check_without_mps_is_skipped(kit, monkeypatch):
-    monkeypatch.setenv("PATH", "/nowhere")
-    result = gpu.run(gpu.Check("sharing_under_mps", CHECKS["sharing_under_mps"].run, 0), kit)
-    assert result["state"] == "skipped" and timings.MPS in result["why"]
 
 
 def test_alternating_runs_are_timed_by_median(kit, monkeypatch):

@@ -55,7 +55,7 @@ def shipped(name):
     return read_space(find_file(name, "spaces")).single_architecture()
 
 
-def build_sgd(groups, recipe):
+def build_sgd(groups, recipe, capturable):
     """Replacement of AdamW, whose fused kernel PyTorch rejects on the device."""
     return torch.optim.SGD(groups, 1e-3)
 

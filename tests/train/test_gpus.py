@@ -82,3 +82,23 @@ def test_teacher_needs_a_whole_gpu(tmp_path: Path) -> None:
     needed = predict_memory(tmp_path)
     assert Gpu("0", 80 * GIB, []).has_place(needed)
     assert not Gpu("0", 80 * GIB, [GIB]).has_place(needed)
+
+
+def test_mps_has_a_private_pipe_and_is_stopped(tmp_path: Path, monkeypatch) -> None:
+    log = tmp_path / "log"
+    command = tmp_path / gpus.MPS_CONTROL
+    command.write_text(f'#!/bin/sh\necho "$@" "$CUDA_MPS_PIPE_DIRECTORY" >> {log}\n'
+                       f'[ "$1" = -d ] || cat >> {log}\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with gpus.multi_process_service() as environment:
+        pipe = environment["CUDA_MPS_PIPE_DIRECTORY"]
+        assert Path(pipe).is_dir()
+    assert not Path(pipe).exists()
+    assert log.read_text().split() == ["-d", pipe, pipe, "quit"]
+
+
+def test_machine_without_mps_trains_without_it(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with gpus.multi_process_service() as environment:
+        assert environment == {}

@@ -217,7 +217,7 @@ def test_run_continues_with_the_batches_it_began_with(corpus, tmp_path, monkeypa
 
     def run(folder: str, begins: bool, **options: Any) -> Any:
         hardware = replace(Hardware.from_recipe(how), has_fixed_shapes=begins)
-        monkeypatch.setattr(training.Hardware, "from_recipe", lambda recipe, flops: hardware)
+        monkeypatch.setattr(training.Hardware, "from_recipe", lambda recipe, flops=0.0: hardware)
         return train(tiny(), corpus, how, tmp_path / folder, **options)
 
     whole = run("whole", has_buckets)
