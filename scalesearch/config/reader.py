@@ -248,8 +248,8 @@ class ConfigReader:
 
 def _adapter(info: FieldInfo) -> TypeAdapter[Any]:
     """A validator of one field."""
-    return TypeAdapter(Annotated[info.annotation, *info.metadata] if info.metadata
-                       else info.annotation)
+    annotation: Any = info.annotation
+    return TypeAdapter(Annotated[annotation, *info.metadata] if info.metadata else annotation)
 
 
 def read_config(model: type[Model], node: Node, name: str = "") -> Model:

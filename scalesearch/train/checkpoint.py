@@ -131,7 +131,8 @@ def load_state(directory: Path) -> dict[str, Any] | None:
 def get_random_state() -> dict[str, Any]:
     """Return the states of the generators of PyTorch, NumPy and Python."""
     # Libraries sample from NumPy's global generator.
-    name, keys, *others = np.random.get_state(legacy=True)  # noqa: NPY002
+    state: Any = np.random.get_state(legacy=True)  # noqa: NPY002
+    name, keys, *others = state
     return {"torch": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all(),
             "numpy": [name, keys.tolist(), *others], "python": random.getstate()}
 

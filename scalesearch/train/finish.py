@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from scalesearch.tasks.language_model import perplexity
 from scalesearch.train import checkpoint
 from scalesearch.train.effort import SCORING
 from scalesearch.train.loop import TrainingRun
@@ -13,7 +14,6 @@ from scalesearch.train.scoring.evaluate import (
     DecodeFunction,
     DecodingOptions,
     evaluate_loss,
-    perplexity,
     score_split,
 )
 from scalesearch.train.scoring.measure import measure_latency

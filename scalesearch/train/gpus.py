@@ -88,7 +88,7 @@ def predict_memory(folder: Path) -> int:
     lengths = {key: architecture.protocol.get(key) for key in ("source", "target", "vocab")}
     protocol = find_protocol("forward", **lengths)
     return predict_training_bytes(architecture.block, recipe, protocol.source, protocol.target,
-                                  architecture.vocab or protocol.vocab)
+                                  int(architecture.vocab or protocol.vocab))
 
 
 def predict_training_bytes(block: Any, recipe: Recipe, source: int, target: int,

@@ -157,7 +157,7 @@ def check_memory(block: Any, vocab: int) -> int:
     if needed > available:
         raise TrainingFailedError(f"out of memory: the model alone needs {needed / 2**30:,.0f} "
                                   f"GiB, and this machine has {available / 2**30:,.0f}")
-    return costs["params.total"]
+    return int(costs["params.total"])
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -112,8 +112,8 @@ def write_translations(texts: list[str], out: Path, suffixes: tuple[str, str],
             file.truncate(sum(len(line) + 1 for line in lines[:n_complete]))
         for start in range(n_complete, len(texts), SAVE_INTERVAL):
             chunk = texts[start : start + SAVE_INTERVAL]
-            for file, lines in ((source, chunk), (target, translate(chunk))):
-                file.write("".join(f"{line}\n" for line in lines).encode())
+            for file, texts_of_side in ((source, chunk), (target, translate(chunk))):
+                file.write("".join(f"{text}\n" for text in texts_of_side).encode())
                 file.flush()
             report_progress(start + len(chunk), len(texts))
     return len(texts)

@@ -122,7 +122,7 @@ def tokens_per_character(corpus: Corpus, split_name: str) -> float:
     lengths = [len(line) + 1 for line in split.texts.target]
     if split.window_overlap is None:
         truncated = np.flatnonzero(split.target_ids.lengths >= corpus.spec.max_length)
-        texts = corpus.tokenizer.decode(split.target_ids[index] for index in truncated)
+        texts = corpus.tokenizer.decode(split.target_ids[int(index)] for index in truncated)
         for index, text in zip(truncated, texts):
             lengths[index] = len(text) + 1
     return tokens / sum(lengths)
@@ -201,8 +201,9 @@ def translate_lines(
     results: list[tuple[str, Translations]] = []
     for line, row in zip(lines, ids):
         # A line break in a translation would shift all later lines.
-        best = [(" ".join(text.split()), score)
-                for text, score in next(translations)] if row else [("", None)]
+        best: Translations = [("", None)]
+        if row:
+            best = [(" ".join(text.split()), score) for text, score in next(translations)]
         results.append((line, best))
     return results
 

@@ -112,8 +112,9 @@ def gradient_proxies(model: Any, batch: Batch) -> dict[str, float]:
     device = next(model.parameters()).device
     source, target, labels = (torch.from_numpy(np.asarray(ids)).to(device)
                               for ids in (batch.source, batch.target_in, batch.target_out))
-    F.cross_entropy(model(source, target).flatten(0, 1), labels.flatten(),
-                    ignore_index=PAD).backward()
+    loss: Any = F.cross_entropy(model(source, target).flatten(0, 1), labels.flatten(),
+                                ignore_index=PAD)
+    loss.backward()
     pairs = list(_with_gradients(model))
     return {"snip": sum(float((weight * grad).abs().sum()) for weight, grad in pairs),
             "grad_norm": sum(float(grad.norm()) for _, grad in pairs)}

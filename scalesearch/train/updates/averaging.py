@@ -162,5 +162,5 @@ def _checksum(weights: dict[str, Tensor]) -> str:
     state = hashlib.blake2b(digest_size=16)
     for name, weight in sorted(weights.items()):
         state.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
-        state.update(weight.flatten().view(torch.uint8).numpy())
+        state.update(weight.flatten().view(torch.uint8).numpy().data)
     return state.hexdigest()

@@ -80,7 +80,9 @@ class CapturedEngine(Engine):
         self.seen: set[Hashable] = set()
         self.memory_pool: Any = None
         # All captures use one stream: each stream has its own workspace of cuBLAS.
-        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self.stream: Any = None
+        if device.type == "cuda":
+            self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self.has_graphs = self.stream is not None
         self.has_static_gradients = False
         self.has_fixed_shapes = True
@@ -167,7 +169,7 @@ class CapturedEngine(Engine):
 
     def _add_gradients(self, shape: Hashable) -> None:
         """Add the gradients of the batch in the static tensors of ``shape``, and its loss."""
-        loss = self._static_loss_sum(self.inputs[shape]) / self.token_count
+        loss: Any = self._static_loss_sum(self.inputs[shape]) / self.token_count
         loss.backward()
         self.loss += loss.detach()
 
@@ -179,15 +181,16 @@ class CapturedEngine(Engine):
         with self.hardware.autocast():
             states = self.compute_states(source.repeat(passes, 1), target_in.repeat(passes, 1))
             # rows of the passes next to each other: (B · T · passes, d)
-            hidden = states.unflatten(0, (passes, -1)).movedim(0, 2).flatten(0, 2)
+            hidden = states.reshape(passes, -1, *states.shape[1:]).movedim(0, 2).flatten(0, 2)
             labels = target_out.flatten()
             row_weights = (labels != PAD).float()
             label_weights = None
-            if batch.soft_ids is not None and recipe.distillation_weight:
+            soft_ids, soft_probabilities = batch.soft_ids, batch.soft_probabilities
+            if soft_ids is not None and soft_probabilities is not None and recipe.distillation_weight:
                 weight = recipe.distillation_weight
-                labels = torch.cat([labels[:, None], batch.soft_ids.flatten(0, 1)], 1)
+                labels = torch.cat([labels[:, None], soft_ids.flatten(0, 1)], 1)
                 hard_weights = torch.full_like(row_weights[:, None], 1 - weight)
-                soft_weights = weight * batch.soft_probabilities.flatten(0, 1)
+                soft_weights = weight * soft_probabilities.flatten(0, 1)
                 label_weights = torch.cat([hard_weights, soft_weights], 1)
                 label_weights = label_weights.repeat_interleave(passes, 0)
             terms = self.model.softmax_terms(hidden, labels.repeat_interleave(passes, 0))

@@ -114,9 +114,9 @@ class Engine:
             hidden = states.flatten(0, 1).index_select(0, to_device(all_positions))
             labels, label_weights = (array if array is None else to_device(array.repeat(passes, 0))
                                      for array in self._mix_soft_labels(batch, positions))
-            losses = [cross_entropy(*term, smoothing, rdrop_alpha=alpha,
+            losses = [cross_entropy(states, matrix, bias, target, smoothing, rdrop_alpha=alpha,
                                     label_weights=label_weights)
-                      for term in self.model.softmax_terms(hidden, labels)]
+                      for states, matrix, bias, target in self.model.softmax_terms(hidden, labels)]
             return (losses[0] if len(losses) == 1 else torch.stack(losses).sum()) / passes
 
     def _mix_soft_labels(
@@ -137,7 +137,8 @@ class Engine:
             [label_weight, np.float32(weight) * probabilities])
 
     def _states(self, source: Tensor, target: Tensor) -> Tensor:
-        return self.model.decode(target, self.model.encode(source))
+        states: Tensor = self.model.decode(target, self.model.encode(source))
+        return states
 
     def _compute_gradients(self, batches: list[Batch]) -> Tensor | None:
         """Compute gradients of ``batches``; return their loss, None if memory ran out."""
@@ -147,7 +148,7 @@ class Engine:
             total = torch.zeros((), device=self.hardware.device)
             for batch in batches:
                 for piece in split_batch(batch, self.batch_splits):
-                    loss = self.loss_sum(piece, self.recipe.label_smoothing) / update_tokens
+                    loss: Any = self.loss_sum(piece, self.recipe.label_smoothing) / update_tokens
                     loss.backward()
                     total += loss.detach()
             return total

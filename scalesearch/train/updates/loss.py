@@ -54,8 +54,9 @@ def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: T
     if label_weights is None:
         target = target[:, None]
         label_weights = hidden.new_ones(target.shape, dtype=torch.float32)
-    return _CrossEntropy.apply(hidden, weight, bias, target, label_weights, row_weights, smoothing,
-                               rows, rdrop_alpha)
+    loss: Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
+        hidden, weight, bias, target, label_weights, row_weights, smoothing, rows, rdrop_alpha)
+    return loss
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -89,11 +90,12 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        grads = ctx.grads
+        grads: _OutputGradients = ctx.grads
         ctx.grads = None
-        hidden, weight, bias = (None if g is None else g.mul_(grad)
-                                for g in (grads.hidden, grads.weight, grads.bias))
-        return hidden.to(ctx.hidden_dtype), weight, bias, None, None, None, None, None, None
+        hidden = grads.hidden.mul_(grad).to(ctx.hidden_dtype)
+        weight = grads.weight.mul_(grad)
+        bias = None if grads.bias is None else grads.bias.mul_(grad)
+        return hidden, weight, bias, None, None, None, None, None, None
 
 
 class _OutputGradients:

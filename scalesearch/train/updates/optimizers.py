@@ -117,7 +117,7 @@ class MatrixOptimizer(torch.optim.Optimizer):
         self.capturable = capturable
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Take one step with the current gradients."""
         for group in self.param_groups:
             for weights in _group_by_shape(group["params"]):
@@ -149,7 +149,7 @@ class Muon(MatrixOptimizer):
 
     def _nesterov_momenta(self, weights: list[Tensor], momentum: float) -> list[Tensor]:
         """Return the mean gradients with Nesterov's look-ahead of one step."""
-        gradients = [weight.grad for weight in weights]
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
         means = [self.state[weight].setdefault("mean", torch.zeros_like(weight))
                  for weight in weights]
         torch._foreach_lerp_(means, gradients, 1 - momentum)

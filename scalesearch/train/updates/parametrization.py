@@ -208,7 +208,7 @@ def _position_factors(model: Any, recipe: Recipe) -> dict[str, Factors]:
         for path, node in layers.items():
             factors_by_role = _role_factors(model, stack, len(layers), node.block, recipe)
             for name, part in node.block.parts().items():
-                for inner_path, role in part.block.residual_roles().items():
+                for inner_path, role in part.block.residual_roles().items():  # type: ignore[union-attr]
                     map_path = f"{path}.{name}.{inner_path}"
                     factors = factors_by_role.get(role, (1.0, 1.0))
                     if role == "query":
