@@ -1,7 +1,12 @@
 """Errors that a user can fix: printed without a traceback, exit status 2."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+
+# Argument names of the Python function that runs, if they differ from the options; None in the
+# command line.
+_argument_names: ContextVar[Mapping[str, str] | None] = ContextVar("argument_names", default=None)
 
 
 class UserError(Exception):
@@ -29,6 +34,46 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}; {self.help}" if self.help else str(self.message)
+
+
+def option(name: str, value: object = None) -> str:
+    """Name an option, or an option with a value, in a message; in Python, name the argument.
+
+    Example:
+        >>> option("out"), option("hold", "'macs.total within 1%'")
+        ('--out', "--hold 'macs.total within 1%'")
+        >>> with python_arguments({"to": "format"}):
+        ...     option("out"), option("resume"), option("to", "onnx"), option("set", "width=64")
+        ('out=', 'resume=True', 'format=onnx', 'width=64')
+    """
+    names = _argument_names.get()
+    if value is not None:
+        return f"{option_prefix(name)}{value}"
+    if names is None:
+        return f"--{name}"
+    return "resume=True" if name == "resume" else option_prefix(name)
+
+
+def option_prefix(name: str) -> str:
+    """Return what stands before the value of an option; in Python, of an argument."""
+    names = _argument_names.get()
+    if names is None:
+        return f"--{name} "
+    return "" if name == "set" else f"{names.get(name, name.replace('-', '_'))}="
+
+
+@contextmanager
+def python_arguments(names: Mapping[str, str]) -> Iterator[None]:
+    """Context in which messages name arguments instead of options.
+
+    Args:
+        names: option to argument, if another one than the option with underscores.
+    """
+    token = _argument_names.set({"for": "for_each", **names})
+    try:
+        yield
+    finally:
+        _argument_names.reset(token)
 
 
 @contextmanager

@@ -111,7 +111,9 @@ def load_space(file: str, settings: tuple[str, ...]) -> Space:
     """Load the space ``file`` (a path or a built-in name) with ``settings``."""
     from scalesearch.api.space import space
 
-    return space(file).set(parse_settings(settings)).definition
+    definition = space(file).definition
+    overrides = parse_settings(settings)
+    return definition.with_overrides(overrides) if overrides else definition
 
 
 def load_architecture(file: str, settings: tuple[str, ...] = ()) -> tuple[Space, ModelSpec]:

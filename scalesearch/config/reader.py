@@ -22,7 +22,7 @@ from scalesearch.config.model import (
     keys_of,
     schema_of,
 )
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.space.binding.binder import rename_deprecated_keys
 from scalesearch.space.binding.unknown_keys import suggest_key
 from scalesearch.space.schema.bound_tree import build_index
@@ -295,16 +295,16 @@ def to_node(name: str, value: Any, key: str = "") -> Node:
 
 
 def apply_override(table: MappingNode, schema: SchemaGroup, assignment: str,
-                   option: str = "--set") -> MappingNode:
-    """``table`` with an override such as ``recipe.steps=500`` of the option ``option``.
+                   option_name: str = "set") -> MappingNode:
+    """``table`` with an override such as ``recipe.steps=500`` of the option ``option_name``.
 
     Raises:
         UserError: ``assignment`` does not have the form ``key=value``.
     """
     path, equals, text = assignment.partition("=")
     if not equals or not path.strip():
-        raise UserError(f"{option} {assignment}: write it as key=value", code="not-key-value")
-    name = f"{option} {assignment}"
+        raise UserError(f"{option(option_name, assignment)}: write it as key=value", code="not-key-value")
+    name = option(option_name, assignment)
     value: Node | None = scalar_from_text(name, f"{path}=", text.strip())
     if text.strip().startswith(("[", "{")):
         value = parse_yaml(SourceText(name, f"value: {text}", has_lines=False))[0].get("value")

@@ -21,7 +21,7 @@ from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.data import DataSpec, Split
 from scalesearch.data.prepare import lowercase_pairs
 from scalesearch.data.sources import read_sentences
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.export.base import ArtifactDecoder, ExportFormat
 from scalesearch.export.formats import check_exportable, get_format, resolve_quantization
 from scalesearch.export.torch_ import TorchDecoder
@@ -119,7 +119,7 @@ def export_model(trained: Checkpoint, folder: Path, format: ExportFormat, quanti
     check_exportable(format, trained.architecture.block, quantization)
     packages = format.package_versions()
     if folder.exists():
-        raise UserError(f"{folder} already exists; choose another folder with --out",
+        raise UserError(f"{folder} already exists; choose another folder with {option('out')}",
                         code="already-exists")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with disk_full_guard(folder), tempfile.TemporaryDirectory(

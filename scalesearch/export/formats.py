@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.export.base import ExportFormat
 
 FORMAT_CLASSES = {
@@ -31,7 +31,7 @@ def resolve_quantization(format: ExportFormat, quantization: str | None) -> str:
     Raises UserError if the format does not have the quantization.
     """
     if quantization not in (None, *format.quantizations):
-        raise UserError(f"--quantize {quantization}: {format.name} supports "
+        raise UserError(f"{option('quantize', quantization)}: {format.name} supports "
                         f"{', '.join(format.quantizations)}", code="unknown-quantization")
     return quantization or format.quantizations[0]
 
@@ -46,5 +46,5 @@ def check_exportable(format: ExportFormat, block: object, quantization: str) -> 
         others = [name for name in FORMAT_CLASSES if name != format.name
                   and not get_format(name).unsupported_reasons(block)]  # type: ignore[arg-type]
         listed = "".join(f"\n  {reason}" for reason in reasons)
-        raise UserError(f"--to {format.name} cannot hold this architecture:{listed}\nThese formats "
-                        f"can: {', '.join(others)}", code="not-exportable")
+        raise UserError(f"{option('to', format.name)} cannot hold this architecture:{listed}\n"
+                        f"These formats can: {', '.join(others)}", code="not-exportable")

@@ -24,7 +24,7 @@ from typing import Any
 from scalesearch.blocks.core import PAD
 from scalesearch.cost.latency_model import DecodingSetup
 from scalesearch.data.split import BOS, EOS, UNK
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.export.base import ArtifactDecoder
 
 WARM_UP_ROUNDS = 2  # rounds that are not recorded
@@ -98,7 +98,8 @@ def check_target_length(name: str, model: Any, setup: DecodingSetup) -> None:
     max_length = model.max_target_length(setup.source)
     if max_length is not None and setup.target > max_length:
         raise UserError(f"{name}: {setup.target} target tokens, but the model has learned "
-                        f"positions for {max_length}; set a smaller --target", code="too-long")
+                        f"positions for {max_length}; set a smaller {option('target')}",
+                        code="too-long")
 
 
 def measure_rounds(decoders: Mapping[str, ArtifactDecoder], vocab_sizes: Mapping[str, int],

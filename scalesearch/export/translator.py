@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.data import DataSpec, Split
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.tasks import TASKS, Texts
 from scalesearch.train import Recipe
 from scalesearch.train.checkpoint import Checkpoint, read_ensemble
@@ -60,7 +60,7 @@ class Translator:
         penalty = recipe.length_penalty if length_penalty is None else length_penalty
         if not 0 <= penalty <= 10:
             raise UserError(
-                f"--length-penalty {penalty}: expected a number from 0 to 10, such as 1",
+                f"{option('length-penalty', penalty)}: expected a number from 0 to 10, such as 1",
                 code="bad-value")
         if beam is not None and beam < 1:
             raise UserError(f"a beam of {beam}: expected at least 1 (greedy search)",
@@ -68,8 +68,8 @@ class Translator:
         search = DecodingOptions(recipe.beam if beam is None else beam, penalty, batch_tokens,
                                  n_best)
         if n_best > search.beam:
-            raise UserError(f"--nbest {n_best}: a search with beam {search.beam} finds at most "
-                            f"{search.beam}; set a larger --beam", code="nbest-above-beam")
+            raise UserError(f"{option('nbest', n_best)}: a search with beam {search.beam} finds at "
+                            f"most {search.beam}; set a larger {option('beam')}", code="nbest-above-beam")
         return search
 
     def __call__(self, lines: Iterable[str]) -> Iterator[tuple[str, Translations]]:

@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from scalesearch.blocks.sizes import is_number
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option, option_prefix
 from scalesearch.space import Constraint, Space
 from scalesearch.space.binding.bind import rename_deprecated_costs
 from scalesearch.space.binding.name_resolution import NameResolver
@@ -28,6 +28,7 @@ from scalesearch.space.syntax.lexer import PATH, ValueSyntaxError
 from scalesearch.space.syntax.nodes import ScalarNode, scalar_from_text
 from scalesearch.space.syntax.value_parser import parse_expression
 
+EXAMPLE_BUDGET = "'params.non_embedding <= 10M and macs.total <= 2G'"
 ADDITIVE_COSTS = tuple(
     name for name in COST_NAMES if not name.startswith(("load.", "artifact.", "latency.")))
 FLIPPED_OPERATORS = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
@@ -75,7 +76,8 @@ def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
         ConfigError: unknown budget or cost, or an invalid number.
         UserError: the budgets contradict each other, or the constraints of the space.
     """
-    budgets = [parse_budget(space, scalar_from_text("--budget", "--budget ", text))
+    budgets = [parse_budget(space, scalar_from_text(option("budget").removesuffix("="),
+                                                    option_prefix("budget"), text))
                for text in texts]
     limits = tuple(limit for budget in budgets for limit in split_constraint(budget))
     _check_contradictions([*collect_limits(space), *limits])
@@ -86,8 +88,8 @@ def select_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]
     """Parse the budgets ``texts``, or by default all budgets of the space."""
     if not (texts or space.budgets):
         raise UserError("no budget",
-                        help="set one, for example --budget 'params.non_embedding <= 10M and "
-                        "macs.total <= 2G', or add one to the space under cost: budgets:",
+                        help=f"set one, for example {option('budget', EXAMPLE_BUDGET)}, or add one "
+                        "to the space under cost: budgets:",
                         code="no-budget")
     return read_budgets(space, texts or tuple(space.budgets))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.pareto.noise import CONFIDENCE, Noise, format_percent, pool_noise, sample_std
 from scalesearch.report.records import (
     Record,
@@ -132,7 +132,7 @@ def build_ablation(records: Iterable[Record], metric: str, base: str | None = No
                         "`reference`. `scalesearch study front` shows the searched candidates",
                         code="no-named-architecture")
     if base not in labeled:
-        raise UserError(f"--base {base}: the study has no architecture of that name; it has "
+        raise UserError(f"{option('base', base)}: the study has no architecture of that name; it has "
                         f"{', '.join(labeled)}", code="unknown-architecture")
     samples = {name: scores_over_seeds(record, records, metric)
                for name, record in labeled.items()}

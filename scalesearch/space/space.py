@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.space.binding.bind import BoundSpace, bind_space
 from scalesearch.space.binding.file_type_check import check_not_study
 from scalesearch.space.binding.overrides import override_space
@@ -91,14 +91,14 @@ class Space:
 
         return cls.parse(to_yaml(values), "<python>", schema)
 
-    def with_overrides(self, overrides: Mapping[str, str], option: str = "--set") -> "Space":
-        """This space with some keys replaced, as by the option ``option`` of the command line.
+    def with_overrides(self, overrides: Mapping[str, str], option_name: str = "set") -> "Space":
+        """This space with some keys replaced, as by the option ``option_name``.
 
         Raises:
-            ConfigError: an override is invalid; the message names ``option``.
+            ConfigError: an override is invalid; the message names the option.
         """
         return Space(self.document, self.schema, [],
-                     override_space(self._bound, self.schema, overrides, option))
+                     override_space(self._bound, self.schema, overrides, option_name))
 
     def parameters(self) -> list[tuple[str, Parameter]]:
         """Every parameter that may be requested, with its name."""
@@ -222,8 +222,8 @@ class Space:
         if names:
             shown = ", ".join(names[:6]) + f" and {len(names) - 6} more" * (len(names) > 6)
             raise UserError(f"{name or self.document.position.source.name} leaves {shown} open; "
-                            "set one value for each (--set key=value, in a study file under "
-                            "set:)", code="open-parameters")
+                            f"set one value for each ({option('set', 'key=value')}, in a study file "
+                            "under set:)", code="open-parameters")
         return replace(self.architecture(self.resolve(self.replay_values({}))),
                        protocol=self.protocol)
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from scalesearch.data import Corpus, DataSpec, Tokenizer
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.files import (
     flatten,
     read_json,
@@ -181,7 +181,7 @@ def _describe_folder(folder: Path, missing: Sequence[str]) -> str:
         return f"this is a study. Name one of its trials{example}"
     if (folder / "artifact.json").is_file():
         return "this is an exported model (artifact). Name the training run that it was made from"
-    unfinished = ". The training run is not finished; continue it with --resume"
+    unfinished = f". The training run is not finished; continue it with {option('resume')}"
     return f"{', '.join(missing)} missing{unfinished if (folder / STATE_FILE).exists() else ''}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from scalesearch.blocks.embedding import AdaptiveOutput
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.data import Corpus
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.files import DiskFullError
 from scalesearch.nn.causality import CausalityError, check_causality
 from scalesearch.signals import SignalInterrupt, deferred_signals
@@ -186,11 +186,12 @@ def _train_and_score(run: TrainingRun, resume: bool, result: Result, until_share
     except SignalInterrupt as interrupt:
         run.save()
         raise SignalInterrupt(f"{interrupt}: saved after {run.budget_used.steps} updates in "
-                              f"{folder}; continue with --resume",
+                              f"{folder}; continue with {option('resume')}",
                               interrupt.signal_number) from None
     except DiskFullError as error:
         raise DiskFullError(
-            f"{error} with --resume: {run.budget_used.steps} updates were done") from error
+            f"{error} with {option('resume')}: {run.budget_used.steps} updates were done"
+        ) from error
     finally:
         _copy_measurements(run, result)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from scalesearch.blocks.sizes import PopulationSplitError
 from scalesearch.cost import Protocol
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_table_costs
 from scalesearch.space import Parameter, Space
 from scalesearch.space.parameters.param_values import ParamAssignment
@@ -119,7 +119,7 @@ def _not_a_size_error(key: str) -> UserError:
 
 
 def _raise_missing_value(name: str, parameter: Parameter) -> Any:
-    raise UserError(f"{name} is open ({parameter}); set it with --set {name}=…",
+    raise UserError(f"{name} is open ({parameter}); set it with {option('set', f'{name}=…')}",
                     code="open-parameters")
 
 
@@ -184,7 +184,8 @@ def offered_sizes(space: Space, key: str) -> Sequence[int] | None:
     if values is None or not all(isinstance(value, int) and not isinstance(value, bool)
                                  for value in values):
         raise UserError(f"{key} is a choice of {parameters[0]}, not a range of integers",
-                        help=f"set a range, for example --set {key}=1..64", code="not-a-range")
+                        help=f"set a range, for example {option('set', f'{key}=1..64')}",
+                        code="not-a-range")
     return values if isinstance(values, range) else sorted(int(value) for value in values)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import Protocol, load_protocol
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate
 from scalesearch.feasible.limits import (
     LimitCheck,
@@ -30,6 +30,7 @@ from scalesearch.whatif.free_sizes import FreeSizes, config_keys, offered_sizes,
 if TYPE_CHECKING:
     import pandas as pd
 
+EXAMPLE_BUDGET = "'params.total <= 10M'"
 WEIGHT_WORK_COST = "macs.once"  # printed unless it is 0
 MAX_EXHAUSTIVE_VALUES = 100_000
 GRID_SIZE = 2_000
@@ -157,8 +158,8 @@ def solve(space: Space, objective: str, budget: str | Sequence[str] = (),
               *read_budgets(space, [budget] if isinstance(budget, str) else budget))
     if not limits:
         budgets = f" (budgets of the space: {', '.join(space.budgets)})" if space.budgets else ""
-        raise UserError(f"{key} has no limit", help="set a budget, for example --budget "
-                        f"'params.total <= 10M'{budgets}", code="no-limit")
+        raise UserError(f"{key} has no limit", help="set a budget, for example "
+                        f"{option('budget', EXAMPLE_BUDGET)}{budgets}", code="no-limit")
     if step < 1:
         raise UserError(f"the step is {step}; it must be at least 1", code="below-one")
     fixed_sizes = dict(fixed_sizes or {})

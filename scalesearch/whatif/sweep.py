@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import Protocol, load_protocol
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
 from scalesearch.space import ParamValues, Space
 from scalesearch.space.assembly.architecture import build_blocks
@@ -27,6 +27,7 @@ from scalesearch.whatif.free_sizes import without_types
 if TYPE_CHECKING:
     import pandas as pd
 
+EXAMPLE_SWEEP = "width='128..1024 step 64'"
 MAX_SWEEP_ROWS = 20_000
 DEFAULT_COLUMNS = ("params.total", "params.non_embedding", "macs.encoder", "macs.decoder",
                    "macs.output", "macs.total", "macs.once")
@@ -113,20 +114,20 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
 
 def _configurations(space: Space, keys: Mapping[str, str], max_rows: int) -> list[ParamValues]:
     """All configurations that differ only in the keys."""
-    space = space.with_overrides(keys, "--sweep") if keys else space
+    space = space.with_overrides(keys, "sweep") if keys else space
     is_too_large = False
     for node in space.parameter_space.nodes:
         is_swept = any(node.key == key or node.key.startswith(f"{key}.") for key in keys)
         for name, parameter in space.parameter_space.domains[node.path].parameters():
             if not is_swept:
                 raise UserError(f"{name} is open ({parameter})",
-                                help=f"set it with --set {name}=…, or sweep it as well",
+                                help=f"set it with {option('set', f'{name}=…')}, or sweep it as well",
                                 code="open-parameters")
             is_too_large |= (parameter.count() or 0) > max_rows
     configs = [] if is_too_large else list(itertools.islice(space.enumerate(), max_rows + 1))
     if is_too_large or len(configs) > max_rows:
         raise UserError(f"more than {MAX_SWEEP_ROWS:,} rows", help="use a larger step, for example "
-                        "--sweep width='128..1024 step 64'", code="too-many-sweep-rows")
+                        f"{option('sweep', EXAMPLE_SWEEP)}", code="too-many-sweep-rows")
     return configs
 
 
@@ -149,10 +150,10 @@ def _lengths(key: str, text: str) -> list[int]:
         values = list(whole_numbers(parse_value(text)))
     except (ValueSyntaxError, TypeError) as error:
         reason = error.message if isinstance(error, ValueSyntaxError) else "expected integers"
-        raise UserError(f"--sweep {key}={text}: {reason}", help="write for example 10..200, "
+        raise UserError(f"{option('sweep', f'{key}={text}')}: {reason}", help="write for example 10..200, "
                         "10..200 step 10 or 10 | 20 | 50", code="bad-sweep") from None
     if min(values) < 1:
-        raise UserError(f"--sweep {key}={text}: {key} is {min(values)}; it must be at least 1",
+        raise UserError(f"{option('sweep', f'{key}={text}')}: {key} is {min(values)}; it must be at least 1",
                         code="below-one")
     if len(values) > MAX_SWEEP_ROWS:
         raise UserError(f"more than {MAX_SWEEP_ROWS:,} rows", help=f"use a larger step of {key}",

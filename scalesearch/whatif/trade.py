@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import Protocol, load_protocol
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
 from scalesearch.feasible.limits import collect_limits, cost_names, read_budgets
 from scalesearch.space import Constraint, Space
@@ -21,6 +21,7 @@ from scalesearch.whatif.solve import COSTS_SHOWN, MAX_SEARCH_STEPS, WEIGHT_WORK_
 if TYPE_CHECKING:
     import pandas as pd
 
+EXAMPLE_HOLD = "'macs.total within 1%'"
 MAX_PAIRS = 200_000
 TOLERANCE_PATTERN = re.compile(r"\s*([\w.]+)\s+within\s+((?:\d+\.?\d*|\.\d+)(?:e-?\d+)?)\s*%\s*")
 
@@ -100,15 +101,15 @@ def parse_tolerances(texts: Sequence[str]) -> tuple[CostTolerance, ...]:
     for text in itertools.chain.from_iterable(re.split(r"\band\b", text) for text in texts):
         match = TOLERANCE_PATTERN.fullmatch(text)
         if match is None:
-            raise UserError(f"--hold {text.strip()!r} is not a cost with a tolerance",
-                            help="for example --hold 'macs.total within 1%'", code="bad-hold")
+            raise UserError(f"{option('hold', repr(text.strip()))} is not a cost with a tolerance",
+                            help=f"for example {option('hold', EXAMPLE_HOLD)}", code="bad-hold")
         if match[1] not in COST_NAMES:
-            raise UserError(f"--hold: unknown cost {match[1]}",
+            raise UserError(f"{option('hold', repr(text.strip()))}: unknown cost {match[1]}",
                             help=suggest_match(match[1], COST_NAMES), code="unknown-cost")
         tolerances.append(CostTolerance(match[1], float(match[2])))
     if not tolerances:
-        raise UserError("no costs to keep", help="set them, for example --hold 'macs.total within "
-                        "1%'", code="hold-missing")
+        raise UserError("no costs to keep", help=f"set them, for example {option('hold', EXAMPLE_HOLD)}",
+                        code="hold-missing")
     return tuple(tolerances)
 
 
@@ -182,8 +183,8 @@ class _TradeOffSearch:
     def _evaluate_pairs(self, pairs: Sequence[tuple[int, ...]]) -> list[CostedCandidate]:
         if len(pairs) > MAX_PAIRS:
             raise UserError(f"{len(pairs):,} combinations are more than {MAX_PAIRS:,}",
-                            help=f"set a smaller range, for example --for "
-                            f"{self.free_sizes.keys[0]}=1..24", code="too-many-sweep-rows")
+                            help="set a smaller range, for example "
+                            f"{option('for', f'{self.free_sizes.keys[0]}=1..24')}", code="too-many-sweep-rows")
         return self.free_sizes.evaluate_costs(
             pairs, self.protocol, (*self.cost_names, *cost_names(self.limits)))
 
@@ -194,8 +195,8 @@ class _TradeOffSearch:
                          if offered_sizes(self.free_sizes.space, key) is not None]
             if open_keys:
                 raise UserError(f"{open_keys[0]} is open, so the costs to keep are not defined",
-                                help="set a reference (--of), or set one value in the file "
-                                f"and the range with --for {open_keys[0]}=…",
+                                help=f"set a reference ({option('of')}), or set one value in the "
+                                f"file and the range with {option('for', f'{open_keys[0]}=…')}",
                                 code="open-parameters")
             reference = self.free_sizes.base_config
         (candidate,) = evaluate_costs([CostedCandidate(reference)], self.protocol, self.cost_names)
@@ -224,7 +225,8 @@ class _TradeOffSearch:
             high *= 2
         if high >= MAX_SEARCH_STEPS:
             raise UserError(f"the costs to keep do not limit {key}",
-                            help=f"set a range, for example --for {key}=1..24", code="no-limit")
+                            help=f"set a range, for example {option('for', f'{key}=1..24')}",
+                            code="no-limit")
         return range(smallest[key], high + 1)
 
     def _set_range(self, key: str) -> Sequence[int] | None:

@@ -3,36 +3,42 @@
 import pytest
 
 import scalesearch as ss
-from scalesearch.api.error_messages import options_to_arguments, python_error_messages
-from scalesearch.errors import UserError
+from scalesearch.api.error_messages import python_error_messages
+from scalesearch.errors import UserError, option, python_arguments
 
 
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [("give another folder with --out", "give another folder with out="),
-     ("Continue with --resume", "Continue with resume=True"),
-     ("set it: --set vocab=8k, or", "set it: vocab=8k, or"),
-     ("set it with --set {name}=…", "set it with {name}=…"),
-     ("as in --budget " "'params.total <= 10M'", "as in budget='params.total <= 10M'"),
-     ("have it made by `scalesearch " "train --out X`",
-      "have it made by `scalesearch train --out X`"),
-     ("--length-penalty: " "above 0", "length_penalty: above 0"),
-     ("--budget: no key\n  --budget " "param\n           ^^^^^\n",
-      "budget: no key\n  budget=param\n         ^^^^^\n"),
-     ("--set: unknown " "key `widht`\n  " "--set widht=64\n        ^^^^^\n",
-      "unknown key `widht`\n  widht=64\n  ^^^^^\n"), ("a - b, a -- b", "a - b, a -- b")])
-def test_options_become_arguments(message, expected):
-    assert options_to_arguments(message, {}) == expected
+@pytest.mark.parametrize(("arguments", "in_command_line", "in_python"), [
+    (("out",), "--out", "out="), (("resume",), "--resume", "resume=True"),
+    (("set", "vocab=8k"), "--set vocab=8k", "vocab=8k"),
+    (("budget", "'params.total <= 10M'"), "--budget 'params.total <= 10M'",
+     "budget='params.total <= 10M'"),
+    (("length-penalty", 11), "--length-penalty 11", "length_penalty=11"),
+    (("to", "onnx"), "--to onnx", "format=onnx"), (("for", "width"), "--for width",
+                                                   "for_each=width")])
+def test_options_are_arguments_in_python(arguments, in_command_line, in_python):
+    assert option(*arguments) == in_command_line
+    with python_arguments({"to": "format"}):
+        assert option(*arguments) == in_python
+    assert option(*arguments) == in_command_line
 
 
-def test_message_help_and_text_of_an_error_are_translated():
+def test_errors_of_decorated_functions_name_arguments():
     @python_error_messages(to="format")
     def call():
-        raise UserError("--to onnx cannot", help="choose --out", code="x")
+        raise UserError(f"{option('to', 'onnx')} cannot", help=f"choose {option('out')}", code="x")
 
     with pytest.raises(UserError) as caught:
         call()
-    assert str(caught.value) == "format= onnx cannot; choose out=" and caught.value.code == "x"
+    assert str(caught.value) == "format=onnx cannot; choose out=" and caught.value.code == "x"
+
+
+def test_key_of_a_change_is_shown_without_option():
+    with pytest.raises(UserError) as caught:
+        ss.space("slim").set(widht=64)
+    first, second, third, *_ = str(caught.value).splitlines()
+    assert "widht" in first
+    assert second.strip() == "widht=64"
+    assert third.strip() == "^^^^^"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.export.huggingface.source import (
     FIELD_SPECIFIERS,
     REGISTRATION_DECORATORS,
@@ -77,7 +77,7 @@ class Bundle:
         source = load_module_source(module)
         if node := source.definitions.get(name):
             if self.definition_modules.get(name, module) != module:
-                raise UserError(f"--to huggingface: {name} is defined in "
+                raise UserError(f"{option('to', 'huggingface')}: {name} is defined in "
                                 f"{self.definition_modules[name]} and in {module}, but an artifact "
                                 "is one file; rename your definition", code="name-taken")
             if name not in self.definition_modules and not (
@@ -177,7 +177,8 @@ class Bundle:
 
 
 def _bundle_error(module: str, imported: str) -> UserError:
-    return UserError(f"--to huggingface: {module} imports {imported}, which cannot be bundled: "
+    return UserError(f"{option('to', 'huggingface')}: {module} imports {imported}, which cannot be "
+                     "bundled: "
                      "import the name at the top of the module (`from … import …`)",
                      code="not-bundled")
 

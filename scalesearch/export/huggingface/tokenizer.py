@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from scalesearch.data import BOS, EOS, PAD, UNK, Tokenizer
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 
 SPACE_MARKER = "▁"  # represents a space in pieces
 N_PROBES = 300
@@ -104,6 +104,6 @@ def check_tokenizer(loaded: Any, expected: Tokenizer, lowercase: bool) -> None:
         ids = expected.encode([line.lower() if lowercase else line])[0]
         text = loaded.decode(ids, skip_special_tokens=True)
         if loaded(line)["input_ids"] != [*ids, EOS] or text != expected.decode([ids])[0]:
-            raise UserError(f"--to huggingface: {line!r} is tokenized differently. The tokenizer "
+            raise UserError(f"{option('to', 'huggingface')}: {line!r} is tokenized differently. The tokenizer "
                             "must be a sentencepiece model with normalization identity and "
                             "without byte fallback", code="other-tokenizer")

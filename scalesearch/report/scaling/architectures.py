@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.pareto.noise import CONFIDENCE, Noise, pool_noise, sample_std
 from scalesearch.report.records import (
     Record,
@@ -79,7 +79,7 @@ def select_costs(meta: Mapping[str, Any], records: Sequence[Record],
 
     invalid = [name for name in requested if not is_size(name)]
     if invalid:
-        raise UserError(f"--at {invalid[0]}: not a size of the study's architectures; use "
+        raise UserError(f"{option('at', invalid[0])}: not a size of the study's architectures; use "
                         "params.total, params.non_embedding, macs.total or another cost of these "
                         "groups", code="unknown-cost")
     limited = [name for name in meta.get("bounds") or {} if is_size(name)]
@@ -100,7 +100,7 @@ def collect_architectures(records: Sequence[Record], labels: Iterable[str], metr
     """
     complete = [record for record in records if record["state"] == "complete"]
     if complete and all(get_score(record, metric) is None for record in complete):
-        raise UserError(f"--metric {metric}: no finished training run has that score; use one of "
+        raise UserError(f"{option('metric', metric)}: no finished training run has that score; use one of "
                         f"{', '.join(score_names(complete[0]))}", code="unknown-metric")
     records_by_label = labeled_records(records)
     return [_build_architecture(label, records_by_label.get(label), records, metric, costs,

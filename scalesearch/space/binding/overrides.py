@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from scalesearch.blocks.core import join_path
+from scalesearch.errors import option, option_prefix
 from scalesearch.space.binding.bind import BoundSpace, check_space
 from scalesearch.space.binding.binder import Binder, KeyContext, expand_calls, variants_domain
 from scalesearch.space.schema.bound_tree import GroupNode, ParameterNode, build_index, guards_of
@@ -25,17 +26,17 @@ BoundFields = dict[str, GroupNode | ParameterNode]
 
 
 def override_space(bound: BoundSpace, schema: SchemaGroup, overrides: Mapping[str, str],
-                   option: str = "--set") -> BoundSpace:
+                   option_name: str = "set") -> BoundSpace:
     """``bound`` with some keys replaced.
 
     Args:
         overrides: path to value, as texts.
-        option: name of the command-line option, for messages.
+        option_name: option of the command line, for messages.
 
     Raises:
         ConfigError: with every problem of the overrides.
     """
-    return _OverrideBinder(schema, option).override_space(bound, overrides)
+    return _OverrideBinder(schema, option_name).override_space(bound, overrides)
 
 
 class _OverrideBinder(Binder):
@@ -46,10 +47,11 @@ class _OverrideBinder(Binder):
         used: the paths of keys that the space has.
     """
 
-    def __init__(self, schema: SchemaGroup, option: str) -> None:
+    def __init__(self, schema: SchemaGroup, option_name: str) -> None:
         super().__init__(build_index(schema))
         self.schema = schema
-        self.option = option
+        self.source_name = option(option_name).removesuffix("=")
+        self.prefix = option_prefix(option_name)
         self.values: dict[str, Node] = {}
         self.used: set[str] = set()
 
@@ -59,7 +61,7 @@ class _OverrideBinder(Binder):
         positions: dict[str, SourcePosition] = {}
         for name, text in sorted(overrides.items(), key=lambda item: item[0].count(".")):
             path = self.index.spellings.get(name, name)
-            position = scalar_from_text(self.option, f"{self.option} ",
+            position = scalar_from_text(self.source_name, self.prefix,
                                         f"{path}={text}").position_of((0, len(path)))
             value = self.read_value(name, text)
             if path in TEXT_KEYS and isinstance(value, ScalarNode):
@@ -72,7 +74,7 @@ class _OverrideBinder(Binder):
             else:
                 self.problems.append(self.unknown_key(path, position))
         self.is_complete = not self.problems
-        top = SourcePosition(SourceText(self.option, "", has_lines=False), 0, 0, 1)
+        top = SourcePosition(SourceText(self.source_name, "", has_lines=False), 0, 0, 1)
         root = self.override_group(self.schema, bound.root, KeyContext("", "", top))
         assert root is not None
         for path, position in positions.items():
@@ -88,11 +90,11 @@ class _OverrideBinder(Binder):
 
     def read_value(self, path: str, text: str) -> Node:
         """The node of a value: a YAML mapping in braces, otherwise a text."""
-        node = scalar_from_text(self.option, f"{self.option} {path}=", text)
+        node = scalar_from_text(self.source_name, f"{self.prefix}{path}=", text)
         if not text.lstrip().startswith("{"):
             return node
         try:
-            table, problems = parse_yaml(SourceText(self.option, text, has_lines=False))
+            table, problems = parse_yaml(SourceText(self.source_name, text, has_lines=False))
         except ConfigError as error:
             self.problems.extend(error.problems)
             return Node(node.position)
@@ -122,8 +124,8 @@ class _OverrideBinder(Binder):
         owners = [variant_name for variant_name, variant in group.variants.items()
                   if name == variant_name or name in variant.fields]
         parent = ".".join(names[:level])
-        help = (f"choose {format_alternatives(owners)} first, for example with `--set "
-                f"{parent}={owners[0]}`")
+        help = (f"choose {format_alternatives(owners)} first, for example with "
+                f"`{option('set', f'{parent}={owners[0]}')}`")
         return Problem(position, f"no variant of `{parent}` that the space offers has `{name}`",
                        help, code="unknown-key")
 

@@ -59,7 +59,8 @@ class Problem:
     code: str = "bad-value"  # most are; the others say
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.position}: {self.message}", *_excerpt(self.position),
+        place = f"{self.position}: " if str(self.position) else ""
+        return "\n".join([f"{place}{self.message}", *_excerpt(self.position),
                           *([f"  = help: {self.help}"] if self.help else [])])
 
     def to_json(self) -> dict[str, str | int | None]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.files import read_json, write_json, write_text
 from scalesearch.space.syntax.yaml_reader import read_text
 from scalesearch.study.config.reader import parse_study
@@ -86,7 +86,7 @@ def read_started_study(folder: Path, overrides: Sequence[str] = (),
     spec = parse_study(text, file, (*kept, *overrides), _nearby(out))
     if MASK in (spec.storage or ""):
         raise UserError("storage: a study's folder keeps no passwords; give the whole URL again: "
-                        "--set storage=URL", key="storage", code="no-password")
+                        f"{option('set', 'storage=URL')}", key="storage", code="no-password")
     return spec
 
 

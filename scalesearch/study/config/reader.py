@@ -24,7 +24,7 @@ from scalesearch.config.model import REQUIRED, Config, Text, schema_of, setting
 from scalesearch.config.reader import ConfigReader, apply_override, read_config
 from scalesearch.config.reader import with_position as with_position_of_key
 from scalesearch.data.spec import DataSpec
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.export.scoring import resolve_decoder_format
 from scalesearch.feasible.limits import parse_budget
 from scalesearch.files import is_valid_file_name, resolve_relative
@@ -203,8 +203,8 @@ def limit_to_one_worker(spec: StudySpec, given_keys: Collection[str],
         return spec
     if "workers" in given_keys or "backend" not in given_keys:
         raise UserError(f"workers: {spec.workers} with the backend inprocess, which trains one "
-                        "candidate at a time; use the default backend (--backend pool), or one "
-                        "worker (--workers 1)", code="one-worker-only")
+                        f"candidate at a time; use the default backend ({option('backend', 'pool')}), "
+                        f"or one worker ({option('workers', 1)})", code="one-worker-only")
     report(f"The backend inprocess trains one candidate at a time, not the file's {spec.workers}.")
     return spec.replace(workers=1)
 

@@ -47,6 +47,7 @@ from scalesearch.config.model import (
     size,
     words,
 )
+from scalesearch.errors import option
 from scalesearch.pareto.noise import CONFIDENCE
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec
@@ -423,7 +424,8 @@ def warm_start_problems(warm_start: WarmStartSpec, out: Path) -> Iterator[tuple[
                             "such as runs/edge")
         elif folder.resolve() == out.resolve():
             yield (f"`{text}` is this study's own folder",
-                   "give the folder of another study, or continue with --resume")
+                   "give the folder of another study, or continue with "
+                   f"{option('resume')}")
 
 
 def expand_path(text: str) -> Path:

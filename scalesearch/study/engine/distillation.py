@@ -22,7 +22,7 @@ from rich.progress_bar import ProgressBar
 
 from scalesearch.data import Corpus, DataSpec, Tokenizer, default_cache
 from scalesearch.data.files import expand_path
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.files import read_json, write_json, write_text
 from scalesearch.space.assembly.architecture import ModelSpec
 from scalesearch.study.config.sections import ReferenceSpec, TeacherSpec
@@ -241,7 +241,7 @@ def _complete_job(folder: Path, job: JobFile, description: str, attempts: int, r
     result = read_json(file, TeacherJobResult)
     if result.state != "complete":
         raise UserError(f"teacher: its training failed: {result.reason}. Change its recipe, and "
-                        "start another study with --out", key="teacher", code="teacher-failed")
+                        f"start another study with {option('out')}", key="teacher", code="teacher-failed")
     return result
 
 

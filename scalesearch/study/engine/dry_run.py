@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scalesearch.data.sources import fingerprint_text
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.files import why_not_writable
 from scalesearch.pareto.noise import format_percent
 from scalesearch.report.labels import format_value
@@ -200,7 +200,7 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
         UserError: what a real run would refuse as well.
     """
     if reason := why_not_writable(spec.out.absolute(), is_folder=True):
-        raise UserError(f"{spec.out}: cannot be written ({reason}); choose another --out",
+        raise UserError(f"{spec.out}: cannot be written ({reason}); choose another {option('out')}",
                         code="cannot-write")
     corpora = None
     if spec.vocab == CORPUS_WORD or "lengths" in spec.protocol or spec.teacher or spec.warm_start:

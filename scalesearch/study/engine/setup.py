@@ -12,7 +12,7 @@ from optuna.samplers import BaseSampler
 
 from scalesearch.cost import load_protocol
 from scalesearch.data import Corpus, default_cache
-from scalesearch.errors import UserError, error_context
+from scalesearch.errors import UserError, error_context, option
 from scalesearch.feasible.limits import collect_limits, upper_bounds
 from scalesearch.library import find_file
 from scalesearch.samplers import make_sampler
@@ -221,8 +221,8 @@ def with_original_name(spec: StudySpec, resume: bool) -> StudySpec:
     if not study.has_started():
         return spec
     if not resume:
-        raise UserError(f"{spec.out}: a study is here already. Continue with --resume, or choose "
-                        "another folder with --out", code="study-exists")
+        raise UserError(f"{spec.out}: a study is here already. Continue with {option('resume')}, "
+                        f"or choose another folder with {option('out')}", code="study-exists")
     return spec.replace(name=study.read_meta().meta.name)
 
 
@@ -266,7 +266,8 @@ def check_same_translations(study: StudyDir, expected_hash: str) -> None:
         if record and record["data"]["hash"] != expected_hash:
             raise UserError(f"{study.folder}: the teacher's translations are not those that trial "
                             f"{trial.number} learned from, so old and new candidates cannot be "
-                            "compared. Restore teacher/, or start another study with --out",
+                            "compared. Restore teacher/, or start another study with "
+                            f"{option('out')}",
                             code="translations-changed")
 
 

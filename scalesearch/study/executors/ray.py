@@ -25,7 +25,7 @@ from ray.exceptions import (
     RayTaskError,
 )
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.signals import restored_handlers
 from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors.base import (
@@ -53,7 +53,7 @@ from scalesearch.study.executors.ray_environment import (
     no_cluster_error,
     private_folder,
 )
-from scalesearch.study.trials.study_dir import RESUME_HINT
+from scalesearch.study.trials.study_dir import resume_hint
 
 MAX_RESTARTS = 5  # of a private Ray, between two jobs that end
 MAX_STARTS = 3  # attempts to start Ray on this machine
@@ -125,8 +125,8 @@ class RayRunner(Runner):
                 self._disconnect()
                 if not attempts_left:
                     raise UserError("resources: Ray cannot be started on this machine: "
-                                    f"{first_line(error)}. {RESUME_HINT}, or train with "
-                                    "--backend pool", key="resources",
+                                    f"{first_line(error)}. {resume_hint()}, or train with "
+                                    f"{option('backend', 'pool')}", key="resources",
                                     code="ray-not-started") from error
 
     def _disconnect(self) -> None:
@@ -226,11 +226,11 @@ class RayRunner(Runner):
         self._running.clear()
         self._restarts += 1
         if not self._owns_ray or self._address is not None:
-            raise UserError(f"resources: {service} does not respond any more. {RESUME_HINT} when "
+            raise UserError(f"resources: {service} does not respond any more. {resume_hint()} when "
                             "the cluster is back", key="resources", code="cluster-lost")
         if self._restarts > MAX_RESTARTS:
             raise UserError(f"resources: {service} died {self._restarts} times and no training "
-                            f"run ended in between. {RESUME_HINT}", key="resources",
+                            f"run ended in between. {resume_hint()}", key="resources",
                             code="cluster-lost")
         self._disconnect()
         self._connect()

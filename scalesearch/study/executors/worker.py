@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scalesearch.errors import option
 from scalesearch.files import replace_non_finite, try_read_json, write_json
 from scalesearch.signals import deferred_signals, interrupt_on_signal
 from scalesearch.study.executors.base import NotSharedError
@@ -124,8 +125,8 @@ def finish_job(folder: Path, run: RunJob, timing: HeartbeatTiming = HEARTBEAT_TI
             raise NotSharedError(f"the worker on {platform.node()} cannot find "
                                  f"{folder / 'job.json'}. The study's folder must be on a file "
                                  "system that all nodes of the cluster share, under the same path. "
-                                 "Move it there with --out, or remove that node from the cluster; "
-                                 "then continue with --resume")
+                                 f"Move it there with {option('out')}, or remove that node from the "
+                                 f"cluster; then continue with {option('resume')}")
         time.sleep(0.1)
     with interrupt_on_signal(), hold_lease(folder, timing):
         job = json.loads((folder / "job.json").read_text())

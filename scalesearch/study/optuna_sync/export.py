@@ -24,7 +24,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.library import install_command
 from scalesearch.pareto.objective import Objective
 from scalesearch.study.config.storage_url import mask_passwords
@@ -97,7 +97,7 @@ class OptunaExport(Callback):
             self._report(f"the storage {self._storage_name} is still away "
                          f"({self._failure or 'it does not respond'}). Nothing is lost: the "
                          "study's folder holds all trials. When the storage is back, the same "
-                         "command with --resume brings it up to date")
+                         f"command with {option('resume')} brings it up to date")
 
     def _busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
@@ -195,7 +195,8 @@ def _storage_errors(where: str) -> Iterator[None]:
     except STORAGE_ERRORS as error:
         raise UserError(f"storage: {where} cannot be used: "
                         f"{mask_passwords(describe_error(error))}. Start or correct it, or keep "
-                        "Optuna's copy in the study's folder with --set storage=embedded",
+                        "Optuna's copy in the study's folder with "
+                        f"{option('set', 'storage=embedded')}",
                         code="storage-unreachable") from None
 
 

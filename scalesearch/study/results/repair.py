@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.files import try_read_json, write_json
 from scalesearch.study.trials.event_log import EventLog, decode_event, encode_event
 from scalesearch.study.trials.record import make_record
@@ -50,7 +50,7 @@ def repair(folder: Path, to: Path) -> RepairReport:
     """
     old = StudyDir(folder).read_meta()
     if to.exists():
-        raise UserError(f"{to} exists; choose another folder with --to",
+        raise UserError(f"{to} exists; choose another folder with {option('to')}",
                         code="already-exists")
     lines, lost = _valid_lines(old.log)
     shutil.copytree(folder, to, ignore=shutil.ignore_patterns(*IGNORED_PATTERNS))

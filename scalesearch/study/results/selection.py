@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.report.labels import better_direction
 from scalesearch.study.results.results import Results
 from scalesearch.study.trials.trial import Origin, State
@@ -46,8 +46,8 @@ def select_trial(results: Results, objective: str | None, trial: int | None,
         return trial, f"{seed_words}selected by number"
     name = objective or next(iter(results.objectives))
     if name.startswith("test."):
-        raise UserError(f"--best {name}: a trial selected by its test score has no unbiased "
-                        f"test score. Select by {name.removeprefix('test.')}, the score on the "
+        raise UserError(f"{option('best', name)}: a trial selected by its test score has no "
+                        f"unbiased test score. Select by {name.removeprefix('test.')}, the score on the "
                         "validation set, or give the number of a trial", code="selection-on-test")
     rows = results.front if condition is None else _eligible(results)
     group = "the front" if condition is None else f"the trials with {condition}"

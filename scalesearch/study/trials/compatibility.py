@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.study.trials.study_meta import StudyMeta, TeacherMeta
 from scalesearch.study.trials.trial import Origin, Params, State
 from scalesearch.study.trials.trials import Trials
@@ -51,13 +51,14 @@ def check_unchanged(folder: Path, old: StudyMeta, new: StudyMeta) -> None:
         changed.append("the measurements of the recipe")
     if not changed:
         return
+    another_study = f"start another study with {option('out')}"
     problem = f"{folder}: since this study started, {_join_words(changed)} changed"
     if new.type != "search":
-        raise StudyChangedError(f"{problem}. Undo the change, or start another study with --out")
+        raise StudyChangedError(f"{problem}. Undo the change, or {another_study}")
     if differences:
         raise StudyChangedError(f"{problem}, so old and new candidates are not comparable. Undo "
-                                "the change, or start another study with --out")
-    raise StudyChangedError(f"{problem}. Undo the change, or start another study with --out. With "
+                                f"the change, or {another_study}")
+    raise StudyChangedError(f"{problem}. Undo the change, or {another_study}. With "
                             f"warm_start={folder}, it imports the finished candidates that fit")
 
 
@@ -82,7 +83,7 @@ def check_references_unchanged(place: Path, trials: Trials,
                   else "was removed, but is in training")
         raise StudyChangedError(f"{place}: since this study started, `{trial.label}` changed: it "
                                 f"{change}. Undo the change, give the new reference another name, "
-                                "or start another study with --out")
+                                f"or start another study with {option('out')}")
 
 
 def training_differences(old: StudyMeta, new: StudyMeta) -> list[str]:

@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 from filelock import FileLock, Timeout
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.files import (
     DiskFullError,
     make_folder,
@@ -49,7 +49,11 @@ from scalesearch.study.trials.trials import Trials
 DRIVER_FILES = (".owner", "architecture.yaml", "command.json", "forecast.json", "gain.json",
                  "job.json", "owner.json", "record.json", "space.yaml",
                  "study.json", "study.yaml", "warm.json")
-RESUME_HINT = "Finished trials are saved. Resume with the same command and --resume"
+
+
+def resume_hint() -> str:
+    """Return how an interrupted study goes on."""
+    return f"Finished trials are saved. Resume with the same command and {option('resume')}"
 
 
 class StudyDir:
@@ -181,7 +185,7 @@ class StudyDir:
                             code="study-running") from None
         except OSError as error:
             raise UserError(f"{self.folder}: cannot be written ({error.strerror}); choose another "
-                            "--out", code="cannot-write") from None
+                            f"{option('out')}", code="cannot-write") from None
         try:
             for folder in (self.folder, *self.folder.glob("trials/*")):
                 remove_partial_files(folder, lambda name: name in DRIVER_FILES)
@@ -210,4 +214,4 @@ def resumable(folder: Path) -> Iterator[None]:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise UserError(f"{folder}: the study cannot continue: {where}{error.strerror or error}. "
-                        f"{RESUME_HINT}", code="disk-error") from error
+                        f"{resume_hint()}", code="disk-error") from error

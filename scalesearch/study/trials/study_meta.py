@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SamplerSpec
 from scalesearch.schedule.rungs import NO_RUNGS, Rungs
@@ -181,7 +181,8 @@ class StudyMeta:
         version = versions.get("scalesearch", "unknown")
         raise UserError(f"the study has format {data.get('format')}, but this version of "
                         f"scalesearch reads only format {STUDY_FORMAT}. Read it with the version "
-                        f"that wrote it ({version}), or run it again with another --out",
+                        f"that wrote it ({version}), or run it again with another "
+                        f"{option('out')}",
                         code="other-format")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.files import write_text
 from scalesearch.report.labels import better_direction, column_heading
 from scalesearch.report.table import summarize_trial
@@ -132,7 +132,7 @@ def write_page(results: Results, to: Path, alone: bool = False) -> Path:
         UserError: ``to`` is a folder.
     """
     if to.is_dir():
-        raise UserError(f"--to {to}: this is a folder; give a file name, such as "
+        raise UserError(f"{option('to', to)}: this is a folder; give a file name, such as "
                         f"{to / 'report.html'}", code="is-a-folder")
     write_text(to, render(PageFacts(results, None if alone else to.parent, study_figures(results))))
     return to
