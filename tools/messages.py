@@ -233,6 +233,16 @@ def nodes_with_function(node: ast.AST, function: str) -> Iterator[tuple[str, ast
         yield from nodes_with_function(child, inner)
 
 
+def _interpolation(node: ast.expr) -> str:
+    """Text of an expression in braces; an option by its name, as the command line shows it."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "option":
+        name, *value = [argument.value if isinstance(argument, ast.Constant)
+                        else text_of(argument, {}) or f"{{{ast.unparse(argument)}}}"
+                        for argument in node.args]
+        return " ".join([f"--{name}", *map(str, value)])
+    return f"{{{ast.unparse(node)}}}"
+
+
 def text_of(node: ast.expr | None, texts: Texts) -> str:
     """The text of an expression, with values in braces; empty if it contains no literal text.
 
@@ -244,7 +254,7 @@ def text_of(node: ast.expr | None, texts: Texts) -> str:
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
         return "".join(part.value if isinstance(part, ast.Constant)
-                       else f"{{{ast.unparse(part.value)}}}" for part in node.values)
+                       else _interpolation(part.value) for part in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         sides = (node.left, node.right)
         if not any(text_of(side, texts) for side in sides):

@@ -1,4 +1,4 @@
-"""Architectures: what they cost under a protocol, and their PyTorch module."""
+"""Architectures: exact costs and PyTorch modules."""
 
 from __future__ import annotations
 
@@ -20,44 +20,50 @@ if TYPE_CHECKING:
 
     from scalesearch.nn import Seq2SeqModel
 
-MIN_VOCAB_SIZE = 5  # the four that every vocabulary starts with, and one
-# settings of a protocol that can be changed
+MIN_VOCAB_SIZE = 5  # four special tokens and one word
+# keys of a protocol that an argument can override
 PROTOCOL_OVERRIDES = ("source", "target", "vocab", "artifact", "latency")
 
 
 @dataclass(frozen=True, repr=False)
 class Architecture(assembly.ModelSpec):
-    """One network: ``config``, ``block``, ``id`` and the ``protocol`` of its space."""
+    """An architecture: all parameters of its space have values.
+
+    Attributes:
+        config: key to value.
+        block: description from which costs and module follow.
+        id: hash of the configuration.
+        protocol: protocol of its space, under which costs are evaluated.
+    """
 
     @python_error_messages()
     def cost(self, protocol: str | Protocol | None = None, **overrides: int | str) -> Costs:
-        """Params, MACs, FLOPs and memory, exactly, under a named protocol.
+        """Evaluate params, MACs, FLOPs and memory exactly.
 
         Args:
-            protocol: forward, decode, decode-uncached, edgeformer or delight; the space's own, if
-                not given.
-            lengths: source, target (tokens), vocab (entries), artifact, latency, in place of the
-                protocol's.
+            protocol: forward, decode, decode-uncached, edgeformer or delight; by default the
+                protocol of the space.
+            overrides: keys of the protocol with other values: source and target (tokens), vocab
+                (entries), artifact, latency.
 
         Raises:
             UserError: the protocol is unknown, or a length is below 1.
         """
-        return as_subclass(Costs,
-                           evaluate_cost(self.block,
-                                         resolve_protocol(self.protocol, protocol,
-                                                          overrides).with_vocab(self.vocab)))
+        resolved = resolve_protocol(self.protocol, protocol, overrides).with_vocab(self.vocab)
+        return as_subclass(Costs, evaluate_cost(self.block, resolved))
 
     @python_error_messages()
     def module(self, seed: int = 1, *, vocab: int | None = None, init: str = "xavier",
                device: str | torch.device = "cpu") -> Seq2SeqModel:
-        """The network as an ``nn.Module`` with fresh weights.
+        """Build the architecture as an ``nn.Module`` with initial weights.
 
         Args:
-            vocab: entries; its own, or else its protocol's.
-            init: scheme of the first weights, drawn from ``seed``.
+            seed: seed of the initial weights.
+            vocab: size of the vocabulary; by default that of the architecture or its protocol.
+            init: initialization scheme, as in a recipe.
 
         Raises:
-            UserError: too small a vocabulary, or a device that is not there.
+            UserError: the vocabulary is too small, or the device does not exist.
         """
         import torch
 
@@ -66,24 +72,27 @@ class Architecture(assembly.ModelSpec):
         if vocab is not None and (not isinstance(vocab, int) or vocab < MIN_VOCAB_SIZE):
             raise UserError(f"vocab: expected a whole number of at least {MIN_VOCAB_SIZE}, found "
                             f"{vocab!r}", code="bad-value")
-        words = (int(resolve_protocol(self.protocol).with_vocab(self.vocab).vocab_size)
-                 if vocab is None else vocab)
+        if vocab is None:
+            vocab = int(resolve_protocol(self.protocol).with_vocab(self.vocab).vocab_size)
         try:
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:  # raised by torch for an unknown device
             raise UserError(f"device {str(device)!r}: {str(error).splitlines()[0]}",
                             code="no-device") from None
-        return build_model(self.block, vocab=words, init=init, seed=seed, device=device)
+        return build_model(self.block, vocab=vocab, init=init, seed=seed, device=device)
 
     def __repr__(self) -> str:
         return f"<Architecture {self.id}, {self.cost()['params.total']:,} params>"
 
 
 class Costs(Displayable, CostBreakdown):
-    """Exact costs of an architecture, such as ``costs["params.total"]``; ``costs.values`` has all."""
+    """Exact costs of an architecture.
+
+    ``costs["params.total"]`` is one of them, and ``costs.values`` has all.
+    """
 
     def to_dict(self) -> dict[str, Any]:
-        """Costs by quantity and section, with the protocol and its conventions, as JSON values."""
+        """Return costs by quantity and section, protocol and conventions as JSON values."""
         return {**self.to_json(), "conventions": self.protocol.conventions}
 
     def _display_parts(self) -> Iterator[Table | str]:
@@ -94,11 +103,16 @@ class Costs(Displayable, CostBreakdown):
 
 
 def resolve_protocol(settings: Mapping[str, Any], protocol: str | Protocol | None = None,
-                   overrides: Mapping[str, int | str] | None = None) -> Protocol:
-    """Return the protocol of a space's ``settings``, or another one by name, with changed lengths.
+                     overrides: Mapping[str, int | str] | None = None) -> Protocol:
+    """Return a protocol with some keys changed.
+
+    Args:
+        settings: protocol of a space.
+        protocol: another one in its place, or its name.
+        overrides: key to value.
 
     Raises:
-        UserError: no such protocol or length.
+        UserError: the protocol or a key is unknown.
     """
     for name in overrides or {}:
         if name not in PROTOCOL_OVERRIDES:

@@ -1,4 +1,4 @@
-"""Values that show themselves: in a terminal as tables, in a notebook as HTML; both of the same parts."""
+"""Base class of values that a terminal shows as tables and a notebook as HTML."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ CELL_STYLE = "white-space: pre-wrap; text-align: "
 
 
 class Displayable:
-    """Base class of values that consist of tables and lines of text."""
+    """Base class of values that are displayed as tables and lines of text."""
 
     def _display_parts(self) -> Iterable[Table | str]:
+        """Yield tables and lines."""
         raise NotImplementedError
 
     def __rich__(self) -> Group:
@@ -46,23 +47,24 @@ class Displayable:
 
 
 def to_text(parts: Iterable[Table | str]) -> str:
-    """Tables as text, as wide as the terminal."""
-    written = StringIO()
-    console = open_console(file=written,
+    """Render tables and lines as text of the width of the terminal."""
+    output = StringIO()
+    console = open_console(file=output,
                            width=shutil.get_terminal_size((MIN_TABLE_WIDTH, 24)).columns)
     for part in parts:
         print_text(part, console)
-    return "\n".join(line.rstrip() for line in written.getvalue().splitlines()).rstrip()
+    return "\n".join(line.rstrip() for line in output.getvalue().splitlines()).rstrip()
 
 
 def to_html(parts: Iterable[Table | str]) -> str:
-    """HTML of tables and lines; what they say is text, and never markup.
+    """Render tables and lines as HTML; all content is escaped.
 
     Example:
         >>> to_html(["a < b"])
         '<div><div style="white-space: pre-wrap; text-align: left">a &lt; b</div></div>'
     """
-    return f"<div>{''.join(_line(part) if isinstance(part, str) else _table(part) for part in parts)}</div>"
+    rendered = (_line(part) if isinstance(part, str) else _table(part) for part in parts)
+    return f"<div>{''.join(rendered)}</div>"
 
 
 def _line(text: str) -> str:
@@ -93,10 +95,10 @@ def _text(value: Any) -> str:
 
 
 def frame_to_table(cells: Any, **options: Any) -> Table:
-    """The table of a frame of texts."""
+    """Make a table of a frame of texts."""
     return make_table(cells.columns, cells.itertuples(index=False), **options)
 
 
 def as_subclass(subclass: type[T], value: Any, **extra_fields: Any) -> T:
-    """``value``, a dataclass, as its subclass ``subclass`` that shows itself."""
+    """Convert a dataclass instance to a subclass with further fields."""
     return subclass(**{field.name: getattr(value, field.name) for field in fields(value)} | extra_fields)

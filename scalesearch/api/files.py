@@ -1,4 +1,4 @@
-"""Recipes and data, as files, mappings or objects, read by their schema: every error can say where to look."""
+"""Read recipes and data from files, mappings or objects; errors name file and line."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ class ConfigSection:
     """Content of a file, or of one of its keys.
 
     Attributes:
-        node: its value.
-        positions: where each key's value stands, by dotted path; known once it has been read.
+        file: path of the file.
+        name: name of the key.
+        node: value of the key.
+        positions: position of the value of each key, by dotted path; set by :meth:`parse`.
     """
 
     file: Path
@@ -35,9 +37,10 @@ class ConfigSection:
     positions: dict[str, SourcePosition] = field(default_factory=dict)
 
     def parse(self, model: type[Config], settings: Sequence[str] = ()) -> Any:
-        """Read it as ``model``, with changed settings such as ``recipe.lr=1e-3``.
+        """Parse the content as ``model``, with overrides such as ``recipe.lr=1e-3``.
 
-        Raises UserError.
+        Raises:
+            ConfigError: lists every problem with its position.
         """
         from scalesearch.config.model import schema_of
         from scalesearch.config.reader import ConfigReader, apply_override
@@ -61,7 +64,7 @@ class ConfigSection:
 
     @contextmanager
     def locate_errors(self) -> Iterator[None]:
-        """Puts the place of their key before the messages of errors raised inside."""
+        """Context that adds the position of the invalid key to errors."""
         from scalesearch.config.reader import with_position
 
         try:
@@ -73,9 +76,11 @@ class ConfigSection:
 def read_section(file: Path, name: str, hint: str) -> ConfigSection:
     """Read a file, or its key ``name`` if it has this key.
 
+    Args:
+        hint: help for a missing or empty file.
+
     Raises:
-        UserError: missing, not text, not YAML (with its place) or empty; ``hint`` describes what could
-            be given.
+        UserError: the file is missing, empty, not a text or not YAML.
     """
     from scalesearch.space.syntax.diagnostics import ConfigError, SourceText
     from scalesearch.space.syntax.yaml_reader import parse_yaml, read_text
@@ -93,10 +98,14 @@ def read_section(file: Path, name: str, hint: str) -> ConfigSection:
 
 
 def load_recipe(source: ConfigSource | Recipe, settings: tuple[str, ...] = ()) -> Recipe:
-    """The recipe ``source``: a preset, a file, or its keys, changed by settings such as ``recipe.lr=1e-3``.
+    """Load a recipe.
+
+    Args:
+        source: a preset, a file, or keys.
+        settings: overrides such as ``recipe.lr=1e-3``.
 
     Raises:
-        UserError: no such preset or file, or a wrong field.
+        UserError: the preset or the file does not exist, or a key is invalid.
 
     Example:
         >>> load_recipe({"preset": "quick", "steps": 500}).steps
@@ -118,10 +127,13 @@ def load_recipe(source: ConfigSource | Recipe, settings: tuple[str, ...] = ()) -
 
 
 def read_data_spec(source: ConfigSource | DataSpec) -> tuple[DataSpec, ConfigSection]:
-    """Read a data file, its keys, `builtin`, a study file, or the data.json of a training run.
+    """Read the description of training data.
+
+    Args:
+        source: a data file, its keys, `builtin`, a study file, or the data.json of a training run.
 
     Raises:
-        UserError: no such file, or something wrong with it.
+        UserError: the file does not exist, or a key is invalid.
     """
     from scalesearch.config.reader import to_node
     from scalesearch.data.spec import DataSpec
@@ -133,13 +145,14 @@ def read_data_spec(source: ConfigSource | DataSpec) -> tuple[DataSpec, ConfigSec
         section = ConfigSection(Path("data"), "data", to_node("data", source))
     else:
         section = read_section(Path(source), "data", "Give `builtin` or a file")
-        trained = section.node.get("spec") if isinstance(section.node, MappingNode) else None
-        section.node = trained or section.node  # the data.json that a training leaves has more keys
+        # the data.json of a training run has its data under `spec`
+        spec_node = section.node.get("spec") if isinstance(section.node, MappingNode) else None
+        section.node = spec_node or section.node
     return section.parse(DataSpec), section
 
 
 def load_data_spec(source: ConfigSource | DataSpec) -> DataSpec:
-    """Read data as :func:`read_data_spec`, with absolute paths."""
+    """Read data as :func:`read_data_spec` does, with absolute paths."""
     spec, section = read_data_spec(source)
     with section.locate_errors():
         return spec.with_absolute_paths(section.file.parent)
@@ -147,13 +160,15 @@ def load_data_spec(source: ConfigSource | DataSpec) -> DataSpec:
 
 def load_data(source: ConfigSource | DataSpec, recipe: Recipe | None = None,
               vocab: int | None = None) -> Corpus:
-    """The corpus that ``source`` describes (see :func:`read_data_spec`); the paths of a file start at its own folder.
+    """Load a corpus; paths in a file are relative to its folder.
 
     Args:
-        vocab: of the model, where it has its own.
+        source: as in :func:`read_data_spec`.
+        recipe: recipe of the training run, to check that it fits the data.
+        vocab: size of the vocabulary if the model fixes it.
 
     Raises:
-        UserError: something wrong with file or data, or with training on it by ``recipe``.
+        UserError: file, data or recipe are invalid.
     """
     from scalesearch.data import load_corpus
     from scalesearch.train.recipe import check_compatible
@@ -162,6 +177,6 @@ def load_data(source: ConfigSource | DataSpec, recipe: Recipe | None = None,
     with section.locate_errors():
         if recipe is not None:
             check_compatible(spec, recipe)
-        if isinstance(source, str | Path):  # a training remembers where its text is
+        if isinstance(source, str | Path):  # a training run stores the paths of its text
             spec = spec.with_absolute_paths(section.file.parent)
         return load_corpus(spec.with_vocab(vocab))

@@ -1,4 +1,4 @@
-"""A study's tables as pandas frames that know their units and show themselves to people."""
+"""Tables of a study as pandas frames with units."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scalesearch.study.results.results import Results
 
 
 class FrontFrame(pd.DataFrame):  # type: ignore[misc]
-    """The front of a study, shown as a table for people; what is made of it are plain frames."""
+    """Front of a study, displayed as a table; results of pandas methods are plain frames."""
 
     _internal_names = [*pd.DataFrame._internal_names, "_shown"]
     _internal_names_set = set(_internal_names)
@@ -33,36 +33,36 @@ class FrontFrame(pd.DataFrame):  # type: ignore[misc]
 
 
 def front_frame(results: Results) -> FrontFrame:
-    """The front of a study."""
-    frame = FrontFrame(_filled(results, results.front))
+    """Return the front of a study."""
+    frame = FrontFrame(_without_empty_columns(results, results.front))
     frame.attrs = frame_attributes(results, frame)
     frame._shown = [*front_parts(results)]
     return frame
 
 
 def all_trials_frame(results: Results) -> pd.DataFrame:
-    """Every trial of a study."""
-    frame = _filled(results, results.table).copy()
+    """Return every trial of a study."""
+    frame = _without_empty_columns(results, results.table).copy()
     frame.attrs = frame_attributes(results, frame)
     return frame
 
 
-def _filled(results: Results, table: pd.DataFrame) -> pd.DataFrame:
-    """``table`` without the columns that hold nothing; the objectives stay."""
+def _without_empty_columns(results: Results, table: pd.DataFrame) -> pd.DataFrame:
+    """Remove empty columns except objectives."""
     kept = {*drop_empty_columns(table).columns, *results.objectives}
     return table[[name for name in table if name in kept]]
 
 
 def frame_attributes(results: Results, frame: pd.DataFrame) -> dict[str, Any]:
-    """Describe a frame: study, objectives, protocol, signature, seed, units of the columns."""
+    """Return study, objectives, protocol, signature, seed and units of the columns."""
     meta = results.study.meta
-    units = {str(name): word for name in frame if (word := column_unit(str(name)))}
+    units = {str(name): unit for name in frame if (unit := column_unit(str(name)))}
     return {"study": meta.name, "objectives": results.objectives, "protocol": dict(meta.protocol),
             "signature": results.signature, "seed": meta.seed, "units": units}
 
 
 def front_parts(results: Results) -> Iterator[Table | str]:
-    """The front as a table, with its architectures and what its numbers mean."""
+    """Yield the front as a table, its architectures, and notes on its numbers."""
     title = (f"Front of {results.study.meta.name}: {len(results.front)} of {len(results.finished)} "
              "trained candidates")
     yield frame_to_table(format_trials(results.front, results.objectives), title=title, has_box=True)
@@ -71,15 +71,15 @@ def front_parts(results: Results) -> Iterator[Table | str]:
     yield from results.seed_analysis.sentences()
     if volume := results.hypervolume():
         reference_point = ", ".join(f"{name} {value:,.6g}"
-                           for name, value in zip(results.objectives, volume[1]))
+                                    for name, value in zip(results.objectives, volume[1]))
         yield f"Hypervolume {volume[0]:.6g} against the reference point {reference_point}."
 
 
 def study_parts(results: Results) -> Iterator[Table | str]:
-    """How far a study is, and its front."""
+    """Yield the progress of a study, and its front."""
     states = Counter(str(trial.state) for trial in results.study.trials.candidates())
-    counted = ", ".join(f"{count} {state}"
-                        for state, count in states.most_common()) or "nothing proposed yet"
-    yield f"study {results.study.meta.name} in {results.study.folder}: {counted}"
+    counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    yield (f"study {results.study.meta.name} in {results.study.folder}: "
+           f"{counts or 'nothing proposed yet'}")
     if len(results.finished):
         yield from front_parts(results)

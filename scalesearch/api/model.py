@@ -16,7 +16,7 @@ from scalesearch.api.space import space
 from scalesearch.errors import UserError
 from scalesearch.files import read_json
 from scalesearch.space import read_space
-from scalesearch.space.assembly.architecture import ModelSpec as Plain
+from scalesearch.space.assembly.architecture import ModelSpec
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,7 +34,7 @@ WEIGHTS_FILE = "model.safetensors"
 
 
 @python_error_messages()
-def train(architecture: str | Path | Plain, data: ConfigSource | DataSpec = "builtin",
+def train(architecture: str | Path | ModelSpec, data: ConfigSource | DataSpec = "builtin",
           recipe: ConfigSource | Recipe = "quick", out: str | Path | None = None, *, seed: int = 1,
           resume: bool = True, report: Callable[[dict[str, Any]], None] | None = None) -> Model:
     """Train an architecture and score it; the same call resumes an interrupted run.
@@ -43,29 +43,31 @@ def train(architecture: str | Path | Plain, data: ConfigSource | DataSpec = "bui
         architecture: an architecture, its file, or the name of a shipped one.
         data: a data file or its keys; `builtin` is the built-in corpus.
         recipe: a preset, a recipe file or its keys, such as ``{"preset": "quick", "steps": 500}``.
-        out: folder of the training, ``runs/model-ID`` if not given.
-        resume: resume the run in the folder; a finished run is returned.
-        report: takes progress as mappings, in place of the bar on standard error.
+        out: folder of the training run; by default ``runs/model-ID``.
+        seed: seed of initial weights, batches and dropout.
+        resume: resume the run in the folder, or return its result; False refuses such a folder.
+        report: callback for progress, in place of the bar on standard error.
 
     Raises:
-        UserError: something given is wrong, the folder holds another training, or training failed.
-        KeyboardInterrupt: after everything was saved.
+        UserError: an argument is invalid, the folder holds another run, or training failed.
+        KeyboardInterrupt: after the run was saved.
     """
     from scalesearch.api.progress import training_bar
     from scalesearch.export.scoring import artifact_decoder, check_decoder
     from scalesearch.terminal import open_console
     from scalesearch.train.training import train as run
 
-    chosen = architecture if isinstance(architecture, Plain) else space(architecture).architecture()
-    how = load_recipe(recipe)
-    folder = Path(out or f"runs/model-{chosen.id}")
+    if not isinstance(architecture, ModelSpec):
+        architecture = space(architecture).architecture()
+    recipe = load_recipe(recipe)
+    folder = Path(out or f"runs/model-{architecture.id}")
     if not resume and (folder / "result.json").exists():
-        raise UserError(f"{folder}: already contains a training run; resume it (resume=True), or give "
-                        "another folder", code="training-exists")
-    check_decoder(how, chosen.block)
-    corpus = load_data(data, how, chosen.vocab)
+        raise UserError(f"{folder}: already contains a training run; resume it (resume=True), or "
+                        "give another folder", code="training-exists")
+    check_decoder(recipe, architecture.block)
+    corpus = load_data(data, recipe, architecture.vocab)
     with training_bar(open_console(stderr=True)) as bar:
-        result = run(chosen, corpus, how, folder, seed=seed, report=report or bar, resume=resume,
+        result = run(architecture, corpus, recipe, folder, seed=seed, report=report or bar, resume=resume,
                      open_artifact=artifact_decoder)
     if result.state != "complete":
         raise UserError(f"{folder}: {result.reason}", code="training-failed")
@@ -74,18 +76,18 @@ def train(architecture: str | Path | Plain, data: ConfigSource | DataSpec = "bui
 
 @python_error_messages()
 def load(folder: str | Path) -> Model | Study:
-    """The model, or the study, in a folder that scalesearch has made.
+    """Open the model or the study in a folder.
 
     Raises:
-        UserError: it holds neither.
+        UserError: the folder holds neither.
     """
-    place = Path(folder)
-    if (place / "study.json").is_file():
+    path = Path(folder)
+    if (path / "study.json").is_file():
         from scalesearch.api.study import Study
 
-        return Study(place)
-    if (place / ARTIFACT_FILE).is_file() or (place / WEIGHTS_FILE).is_file():
-        return Model(place)
+        return Study(path)
+    if (path / ARTIFACT_FILE).is_file() or (path / WEIGHTS_FILE).is_file():
+        return Model(path)
     raise UserError(f"{folder}: no finished training, artifact or study is here",
                     help="give a folder that `ss.train`, `model.export` or `study.run` has written",
                     code="no-checkpoint")
@@ -93,11 +95,11 @@ def load(folder: str | Path) -> Model | Study:
 
 @dataclass(frozen=True, repr=False)
 class Model(Displayable):
-    """A finished training or an exported artifact; what it needs is read when it is asked for.
+    """A finished training run or an exported model; files are read on first use.
 
     Attributes:
-        folder: that it is in.
-        selection_reason: it was chosen of a study, in words.
+        folder: its folder.
+        selection_reason: why it was selected in a study, if it was.
     """
 
     folder: Path
@@ -105,13 +107,13 @@ class Model(Displayable):
 
     @cached_property
     def architecture(self) -> Architecture:
-        """The architecture."""
+        """Architecture of the model."""
         return as_subclass(Architecture,
                            read_space(self.folder / "architecture.yaml").single_architecture())
 
     @cached_property
     def result(self) -> Result | None:
-        """Scores, curve and facts of the training; None of an artifact."""
+        """Result of the training run; None for an exported model."""
         from scalesearch.train import Result
 
         return Result.read(self.folder)
@@ -121,17 +123,18 @@ class Model(Displayable):
         """Verification of an exported model; None for a training run."""
         from scalesearch.export.export import Artifact
 
-        return read_json(self.folder / ARTIFACT_FILE,
-                         Artifact) if (self.folder / ARTIFACT_FILE).is_file() else None
+        file = self.folder / ARTIFACT_FILE
+        return read_json(file, Artifact) if file.is_file() else None
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """Scores of the training, with their signatures."""
-        return self.result.metrics if self.result else dict(
-            self.artifact.provenance if self.artifact else {})
+        """Scores of the training run, with their signatures."""
+        if self.result:
+            return self.result.metrics
+        return dict(self.artifact.provenance) if self.artifact else {}
 
     def module(self) -> Module:
-        """The trained ``nn.Module``, in eval mode on the CPU."""
+        """Load the trained ``nn.Module``, in eval mode on the CPU."""
         from scalesearch.train import read_checkpoint
 
         model: Module = read_checkpoint(self.folder).model
@@ -140,28 +143,31 @@ class Model(Displayable):
     @python_error_messages()
     def translate(self, lines: str | Sequence[str], *, beam: int | None = None,
                   length_penalty: float | None = None) -> list[str]:
-        """The best translation of each line, in the same order; that of an empty line is empty.
+        """Translate lines; the translation of an empty line is empty.
 
         Args:
-            beam, length_penalty: of the search; as the model was scored, if not given.
+            beam, length_penalty: options of beam search; by default those of the recipe.
+
+        Returns:
+            The best translation of each line, in the order of the lines.
         """
         return self._best(self._translator(beam, length_penalty),
                           [lines] if isinstance(lines, str) else lines)
 
     @python_error_messages()
     def score(self, source: TextSource, target: TextSource, *, beam: int | None = None,
-              length_penalty: float | None = None, resamples: int = 1000) -> dict[
-            str, dict[str, Any]]:
-        """Metrics on any text, with 95 % intervals by bootstrap where the task is translation.
+              length_penalty: float | None = None,
+              resamples: int = 1000) -> dict[str, dict[str, Any]]:
+        """Score translations of a text; metrics of translation have 95 % intervals.
 
         Args:
-            source, target: files whose lines translate each other, or their lines.
-            resamples: of the bootstrap.
+            source, target: parallel files, or their lines.
+            beam, length_penalty: options of beam search; by default those of the recipe.
+            resamples: number of bootstrap samples.
 
         Returns:
-            metric to ``score``, ``mean``, ``half`` width of the interval, ``p`` (None) and
-            ``signature``; of BLEU also
-            ``brevity_penalty`` and ``length_ratio``.
+            Metric to ``score``, ``mean``, ``half`` (half-width of the interval), ``p`` (None) and
+            ``signature``; BLEU also has ``brevity_penalty`` and ``length_ratio``.
         """
         from scalesearch.export.translator import score_translations
 
@@ -174,17 +180,19 @@ class Model(Displayable):
     def export(self, format: str, out: str | Path | None = None, *, quantize: str | None = None,
                data: ConfigSource | DataSpec | None = None, sentences: int = 1000,
                threads: int = 1) -> Model:
-        """The model as an artifact of another runtime, verified against it; opened again as a model.
+        """Export the model to another runtime and verify it; return the exported model.
 
         Args:
             format: ctranslate2, onnx, huggingface or torch.
-            out: folder to write, ``export-NAME-FORMAT`` if not given.
-            quantize: none, int8, int16 or bf16; the format's own, if not given.
-            data: of whose validation text the first ``sentences`` are verified on; the training's
-                own, if not given.
+            out: new folder; by default ``export-NAME-FORMAT``.
+            quantize: none, int8, int16 or bf16; by default that of the format.
+            data: data whose validation text is used to verify; by default those of the training
+                run.
+            sentences: number of sentences to verify.
+            threads: threads of the runtime.
 
         Raises:
-            UserError: the folder is there, the format cannot hold the architecture, or a package is
+            UserError: the folder exists, the format cannot hold the architecture, or a package is
                 missing.
         """
         from scalesearch.export.export import export_training
@@ -212,7 +220,8 @@ class Model(Displayable):
     def _display_parts(self) -> Iterator[Table | str]:
         from scalesearch.train.score_tables import protocol_lines, score_table
 
-        yield f"architecture {self.architecture.id} in {self.folder}" + f": {self.selection_reason}" * bool(self.selection_reason)  # noqa: E501
+        reason = f": {self.selection_reason}" if self.selection_reason else ""
+        yield f"architecture {self.architecture.id} in {self.folder}{reason}"
         if self.result:
             yield score_table(self.result.metrics)
             yield from protocol_lines(self.result)
@@ -221,9 +230,10 @@ class Model(Displayable):
 
 
 def _pairs(source: TextSource, target: TextSource) -> tuple[Sequence[str], Sequence[str]]:
-    """The lines of two sides.
+    """Return the lines of both sides.
 
-    Raises UserError where they are not as many, or a file cannot be read.
+    Raises:
+        UserError: the sides have different numbers of lines, or a file cannot be read.
     """
     from scalesearch.data.sources import read_pairs
 

@@ -1,4 +1,4 @@
-"""The progress bar of one training, on a terminal or in a notebook."""
+"""Progress bar of a training run, in a terminal or a notebook."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def training_bar(console: Console) -> Iterator[Any]:
-    """A progress bar, fed by the trainer's reports, that begins with the first; validations are printed above it."""
+    """Context with a function that shows the reports of a trainer; validations are lines."""
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn(
-        "{task.percentage:>3.0f}%"), TextColumn("{task.fields[facts]}")
-    progress = Progress(*columns, console=console)
+    progress = Progress(TextColumn("{task.description}"), BarColumn(),
+                        TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.fields[facts]}"),
+                        console=console)
     task = progress.add_task("training", total=1.0, facts="")
 
     def report(event: dict[str, Any]) -> None:
@@ -41,8 +41,8 @@ def training_bar(console: Console) -> Iterator[Any]:
 
 
 def _facts(event: dict[str, Any]) -> str:
-    left = "" if event[
-        "eta_seconds"] is None else f" · {format_duration(event['eta_seconds'])} left"
+    eta = event["eta_seconds"]
+    left = "" if eta is None else f" · {format_duration(eta)} left"
     return (f"update {event['step']:,} · loss {event['loss']:.3f} · "
             f"{event['tokens_per_second']:,.0f} tokens/s{left}")
 

@@ -37,9 +37,14 @@ class FeasibilityResult(Displayable):
     @classmethod
     def compute(cls, space: Space, budget: str | Sequence[str], protocol: Protocol, samples: int,
                 seed: int) -> FeasibilityResult:
-        """Counts what of ``space`` fits, or estimates it.
+        """Count the feasible candidates of a space, or estimate their share.
 
-        Raises UserError for no budget, a wrong one, or no draw.
+        Args:
+            budget: names of budgets of the space, or conditions.
+            samples: number of random candidates, if the space is too large to count.
+
+        Raises:
+            UserError: a budget is missing or invalid, or ``samples`` is below 1.
         """
         from scalesearch.feasible import tables
         from scalesearch.feasible.limits import select_budgets
@@ -78,14 +83,14 @@ class FeasibilityResult(Displayable):
         return self.feasibility.sample
 
     def front(self) -> pd.DataFrame:
-        """Most params outside the embedding for the fewest MACs: costs and parameters of each such candidate."""
+        """Return the front of non-embedding params (max) and MACs (min): costs and params."""
         import pandas as pd
 
         return pd.DataFrame([{**point.costs, **point.param_values.params}
                              for point in self.feasibility.front])
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """Return all results as JSON values."""
         from scalesearch.feasible.tables import to_json
 
         return {**to_json(self.feasibility), "budgets": list(self.budgets),
@@ -113,13 +118,15 @@ class SolveResult(Displayable):
         return first.best.value if first and first.best else None
 
     def frame(self) -> pd.DataFrame:
-        """A row per solution."""
+        """Return one row per solution."""
         return self.solution.frame()
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON values."""
-        solutions = {"solutions": [item.to_json() for item in self.solution]} if isinstance(
-            self.solution, tuple) else self.solution.to_json()
+        """Return all solutions as JSON values."""
+        if isinstance(self.solution, tuple):
+            solutions = {"solutions": [item.to_json() for item in self.solution]}
+        else:
+            solutions = self.solution.to_json()
         return {**solutions, "protocol": self.protocol.to_json(),
                 "conventions": self.protocol.conventions}
 

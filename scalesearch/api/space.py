@@ -1,4 +1,4 @@
-"""Search spaces: read from a file, a name, a text or Python forms, and asked what is in them."""
+"""Search spaces: read from a file, a name, a text or Python values, and queried."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SizeRanges = str | Sequence[str] | Mapping[str, str | Sequence[int] | None]
 
 
 def space(source: str | Path | Mapping[str, Any] | Space | SearchSpace) -> SearchSpace:
-    """The search space that ``source`` describes.
+    """Read a search space.
 
     Args:
-        source: a file, the name of a shipped space, the text of a file, or Python forms.
+        source: a file, the name of a shipped space, the text of a file, or Python values.
 
     Raises:
-        UserError: it does not exist or is invalid; all problems are listed with their places.
+        UserError: the file does not exist or is invalid; all problems are listed with positions.
 
     Example:
         >>> space({"width": "64 | 128", "encoder": {"depth": "1..4"}, "norm": "pre"}).size
@@ -56,7 +56,7 @@ class SearchSpace(Displayable):
     """A search space: the architectures that may be proposed.
 
     Attributes:
-        definition: the space of the language, :class:`scalesearch.space.Space`.
+        definition: the parsed :class:`scalesearch.space.Space`.
     """
 
     definition: Space
@@ -76,12 +76,12 @@ class SearchSpace(Displayable):
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Each open choice with its values."""
+        """Values of each open parameter."""
         return {name: str(parameter) for name, parameter in self.definition.parameters()}
 
     @property
     def budgets(self) -> dict[str, str]:
-        """Name to condition."""
+        """Condition of each budget."""
         return {name: constraint.text for name, constraint in self.definition.budgets.items()}
 
     @python_error_messages()
@@ -101,8 +101,8 @@ class SearchSpace(Displayable):
         """Return the architecture with these values.
 
         Raises:
-            UserError: they leave something open, are not of the space, or no network can be built
-                of them.
+            UserError: parameters stay open, a value is not in the space, or the network cannot be
+                built.
 
         Example:
             >>> space("transformer").architecture({"encoder.depth": 2}, width=128).cost()["params.encoder"]
@@ -112,21 +112,21 @@ class SearchSpace(Displayable):
                            self.set(values, **more_values).definition.single_architecture())
 
     def sample(self, seed: int = 0) -> Architecture:
-        """A random architecture that can be built and meets the space's constraints.
+        """Draw a random architecture that meets the constraints of the space.
 
         Example:
-            >>> one = space("slim").sample(3)
-            >>> one == space("slim").sample(3)
+            >>> architecture = space("slim").sample(3)
+            >>> architecture == space("slim").sample(3)
             True
         """
         return self._pick("random", seed)
 
     def smallest(self) -> Architecture:
-        """The architecture with the fewest params; of a space too large to search, of 2,000 random ones."""
+        """Return the smallest architecture; in a large space, the smallest of 2,000 samples."""
         return self._pick("smallest", 0)
 
     def largest(self) -> Architecture:
-        """The architecture with the most params; of a space too large to search, of 2,000 random ones."""
+        """Return the largest architecture; in a large space, the largest of 2,000 samples."""
         return self._pick("largest", 0)
 
     @python_error_messages()
@@ -134,7 +134,7 @@ class SearchSpace(Displayable):
         from scalesearch.feasible.pick import pick_candidate
 
         config, _ = pick_candidate(self.definition, method, seed,
-                                    resolve_protocol(self.definition.protocol))
+                                   resolve_protocol(self.definition.protocol))
         return as_subclass(Architecture, self.definition.architecture(config),
                            protocol=self.definition.protocol)
 
@@ -144,9 +144,10 @@ class SearchSpace(Displayable):
         """Count the feasible candidates of the space, exactly if possible.
 
         Args:
-            budget: names of the space's budgets, or conditions; all that it names, if not given.
-            protocol, lengths: as of :meth:`Architecture.cost`.
-            samples, seed: of the random candidates where it cannot be counted.
+            budget: names of budgets of the space, or conditions; by default all budgets of the
+                space.
+            protocol, overrides: as in :meth:`Architecture.cost`.
+            samples, seed: number and seed of random candidates if the space is too large to count.
         """
         return FeasibilityResult.compute(
             self.definition, budget,
@@ -156,18 +157,18 @@ class SearchSpace(Displayable):
     def solve(self, goal: str, budget: Budgets = (), for_each: SizeRanges | None = None,
               protocol: str | Protocol | None = None, *, step: int = 1,
               **overrides: int | str) -> SolveResult:
-        """The largest or smallest size within a budget: ``max width``, ``min encoder.depth``.
+        """Find the largest or smallest size within a budget.
 
         Args:
-            budget: names of the space's budgets, or conditions.
-            for_each: sizes for each of which to ask, such as ``{"encoder.depth": "1..6"}``; of keys
-                alone, or with
-                None, those of the space.
-            step: of the values, where the space gives none.
+            goal: ``max width`` or ``min encoder.depth``, for example.
+            budget: names of budgets of the space, or conditions.
+            for_each: one query per value of these sizes, such as ``{"encoder.depth": "1..6"}``. A
+                key alone, or with None, has its values in the space.
+            protocol, overrides: as in :meth:`Architecture.cost`.
+            step: step of the values if the space has none.
 
         Raises:
-            UserError: other parameters are open, the key is not a size, or no budget limits
-                it.
+            UserError: other parameters are open, the key is not a size, or no budget limits it.
 
         Example:
             >>> space("transformer").solve("max width", "params.total <= 10M", step=8).value
@@ -176,39 +177,44 @@ class SearchSpace(Displayable):
         from scalesearch.whatif import solve
         from scalesearch.whatif.free_sizes import parse_sizes
 
-        chosen = resolve_protocol(self.definition.protocol, protocol, overrides)
-        return SolveResult(solve(self.definition, goal, budget,
-                                 parse_sizes(self.definition, for_each or {}), chosen, step),
-                           chosen)
+        resolved = resolve_protocol(self.definition.protocol, protocol, overrides)
+        sizes = parse_sizes(self.definition, for_each or {})
+        solutions = solve(self.definition, goal, budget, sizes, resolved, step)
+        return SolveResult(solutions, resolved)
 
     @python_error_messages()
     def trade(self, keys: str | Sequence[str], hold: Budgets, for_each: SizeRanges | None = None,
               protocol: str | Protocol | None = None, *, reference: Architecture | None = None,
               **overrides: int | str) -> SolveResult:
-        """Pairs of sizes that keep costs as they are: ``trade("encoder.depth, width", "macs.total within 1%")``.
+        """Find pairs of sizes that keep costs constant.
 
         Args:
-            reference: whose costs to keep; without it, those of the space as it is.
+            keys: two sizes, such as ``"encoder.depth, width"``.
+            hold: costs with tolerances, such as ``"macs.total within 1%"``.
+            for_each: values of the sizes, as in :meth:`solve`.
+            protocol, overrides: as in :meth:`Architecture.cost`.
+            reference: architecture whose costs are kept; by default that of the space.
         """
         from scalesearch.whatif import find_trade_offs
         from scalesearch.whatif.free_sizes import parse_sizes
 
-        named = [key.strip() for key in keys.split(",")] if isinstance(keys, str) else list(keys)
-        holds = [hold] if isinstance(hold, str) else list(hold)
-        chosen = resolve_protocol(self.definition.protocol, protocol, overrides)
+        names = [key.strip() for key in keys.split(",")] if isinstance(keys, str) else list(keys)
+        tolerances = [hold] if isinstance(hold, str) else list(hold)
+        resolved = resolve_protocol(self.definition.protocol, protocol, overrides)
         sizes = parse_sizes(self.definition, for_each or {})
-        return SolveResult(find_trade_offs(self.definition, named, holds,
-                                           reference.config if reference else None, (), chosen,
-                                           sizes), chosen)
+        trade_offs = find_trade_offs(self.definition, names, tolerances,
+                                     reference.config if reference else None, (), resolved, sizes)
+        return SolveResult(trade_offs, resolved)
 
     def to_yaml(self) -> str:
-        """The space as a file, with defaults and full names."""
+        """Return the space as the text of a file, with defaults and full names."""
         return self.definition.to_yaml()
 
     def _display_parts(self) -> Iterator[Table | str]:
-        yield f"{self.name or 'a space without a name'}: {format_space_size(len(self.definition.parameters()), space_size_or_reason(self.definition))}"  # noqa: E501
-        rows = [(name, parameter, parameter.count())
-                for name, parameter in self.definition.parameters()]
+        parameters = self.definition.parameters()
+        size = format_space_size(len(parameters), space_size_or_reason(self.definition))
+        yield f"{self.name or 'a space without a name'}: {size}"
+        rows = [(name, parameter, parameter.count()) for name, parameter in parameters]
         if rows:
             yield make_parameters_table(rows)
         yield from (f"where {constraint.text}" for constraint in self.definition.constraints)
@@ -237,7 +243,7 @@ def format_space_size(n_parameters: int, size: int | str) -> str:
 
 
 def make_parameters_table(rows: Iterable[tuple[str, object, int | None]]) -> Table:
-    """Name, values and their number of each parameter."""
+    """Make a table of parameters: name, values and number of values."""
     cells = [(name, str(values), "∞" if count is None else f"{count:,}")
              for name, values, count in rows]
     return make_table(("parameter", "values", "count"), cells, (0, 1))

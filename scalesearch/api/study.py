@@ -1,4 +1,4 @@
-"""Studies: running one, and what it has found as frames, figures, models and a page."""
+"""Studies: run them, and get results as frames, figures, models and a page."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 @python_error_messages()
 def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | None = None, /, *,
           out: str | Path | None = None, **more_settings: Any) -> Study:
-    """The study that a file, the name of a shipped one, or a mapping of its keys describes; nothing is run yet.
+    """Read a study, without running it.
 
     Args:
-        source: a folder of a study is opened as :func:`load_results` does.
-        settings, more: keys in place of the file's, such as ``{"recipe.steps": 500}`` or
+        source: a study file, the name of a shipped study, its keys, or the folder of a study.
+        settings, more_settings: overrides of keys, such as ``{"recipe.steps": 500}`` or
             ``trials=4``.
-        out: the study's folder, in place of ``runs/NAME``.
+        out: folder of the study; by default ``runs/NAME``.
 
     Raises:
-        UserError: it does not exist or is invalid; all problems are listed with their places.
+        UserError: the file does not exist or is invalid; all problems are listed with positions.
 
     Example:
-        >>> one = study("quick", {"recipe.steps": 500}, trials=4)
-        >>> one.spec.trials, one.spec.recipe.steps
+        >>> quick = study("quick", {"recipe.steps": 500}, trials=4)
+        >>> quick.spec.trials, quick.spec.recipe.steps
         (4, 500)
     """
     if not isinstance(source, Mapping) and (Path(source) / "study.json").is_file():
@@ -53,20 +53,20 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
     from scalesearch.study.config.reader import limit_to_one_worker, parse_study, read_study
 
     changes = dict(flatten_values({**(settings or {}), **more_settings}))
-    sets = [f"{key}={value}" for key, value in changes.items()]
+    overrides = [f"{key}={value}" for key, value in changes.items()]
     folder = None if out is None else Path(out)
     if isinstance(source, Mapping):
         text = yaml.dump(dict(source), Dumper=_Dumper, sort_keys=False, allow_unicode=True,
                          width=1000)
-        spec = parse_study(text, Path("<python>"), sets, folder)
+        spec = parse_study(text, Path("<python>"), overrides, folder)
     else:
-        spec = read_study(find_file(str(source), "studies"), sets, folder)
+        spec = read_study(find_file(str(source), "studies"), overrides, folder)
     spec = limit_to_one_worker(spec, changes, lambda text: None)
     return Study(Path(spec.out or ""), spec)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes the keys of a study: also spaces, and what has a ``to_json``."""
+    """Dumper of study keys, whose values may be spaces or objects with ``to_json``."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -82,16 +82,16 @@ class _Dumper(yaml.SafeDumper):
                         "and spaces", code="not-serializable")
 
 
-_Dumper.add_multi_representer(object, _Dumper.represent_any)  # of what YAML has no form for
+_Dumper.add_multi_representer(object, _Dumper.represent_any)  # types that YAML does not know
 
 
 @dataclass(frozen=True, repr=False)
 class Study(Displayable):
-    """A study: what it is to do, and what its folder holds by now.
+    """A study: its specification and the results in its folder.
 
     Attributes:
-        folder: of the study.
-        spec: content of the study file; None if a folder was opened and not run yet.
+        folder: folder of the study.
+        spec: content of the study file; None if the folder was opened.
     """
 
     folder: Path
@@ -105,20 +105,20 @@ class Study(Displayable):
         Args:
             callbacks: called for each trial; see :class:`scalesearch.study.trials.callback.Callback`.
             resume: False refuses a study that was started before.
-            measure: seconds to measure the speed of models for, for the forecast.
-            quiet: show nothing.
+            measure: seconds in which the speed of models is measured, for the forecast.
+            quiet: print nothing.
 
         Returns:
             The study.
 
         Raises:
-            UserError: something is wrong with it, or too many trials failed.
-            KeyboardInterrupt: after workers have saved; nothing finished is lost.
+            UserError: the study is invalid, or too many trials failed.
+            KeyboardInterrupt: after the workers have saved their runs.
         """
         if self.spec is None:
             from scalesearch.study.config.command import read_started_study
 
-            with chdir("."):  # to come back to: what is read goes to where the study was run
+            with chdir("."):  # reading changes to the folder in which the study was started
                 started = Study(self.folder.absolute(), read_started_study(self.folder))
                 return started.run(callbacks, resume=resume, measure=measure, quiet=quiet)
         spec = self.spec
@@ -143,27 +143,33 @@ class Study(Displayable):
         return load_results(self.folder)
 
     def front(self) -> pd.DataFrame:
-        """The trials that no other dominates, from the cheapest; units of its columns are in ``attrs["units"]``."""
+        """Return the trials that no other dominates, the cheapest first.
+
+        ``attrs["units"]`` has the units of the columns.
+        """
         from scalesearch.api.frames import front_frame
 
         return front_frame(self.results)
 
     def trials(self) -> pd.DataFrame:
-        """One row a trial, with its state; units of its columns are in ``attrs["units"]``."""
+        """Return one row per trial, with its state.
+
+        ``attrs["units"]`` has the units of the columns.
+        """
         from scalesearch.api.frames import all_trials_frame
 
         return all_trials_frame(self.results)
 
     @python_error_messages()
     def plot(self, x: str | None = None, y: str | None = None) -> Figure:
-        """A figure of a metric against a cost, with front, other trials, budget and references.
+        """Plot a metric against a cost, with front, other trials, budget and references.
 
         Args:
-            x: cost; the first among the objectives, or params.total, if not given.
-            y: metric; the main one, if not given.
+            x: a cost; by default the first objective that is a cost, or params.total.
+            y: a metric; by default the main metric.
 
         Raises:
-            UserError: no trial is finished, or has no such number.
+            UserError: no finished trial has these values.
         """
         require_packages("pandas", "matplotlib")
         from scalesearch.report.figures.plot import plot_tradeoff
@@ -178,7 +184,7 @@ class Study(Displayable):
                 raise UserError(f"{self.folder}: no finished trial has a {name}, so there is "
                                 "nothing to plot", code="nothing-finished")
         figure: Figure = plot_tradeoff(table, results.subject, x, y)
-        vars(figure)["_repr_png_"] = lambda: _png(figure)  # a notebook shows it without pyplot
+        vars(figure)["_repr_png_"] = lambda: _png(figure)  # for notebooks, without pyplot
         return figure
 
     @python_error_messages()
@@ -186,9 +192,9 @@ class Study(Displayable):
         """Return the best model on the front by a metric or cost, by default the first objective.
 
         Args:
-            constraint: a condition over costs, parameters and validation scores, such as ``params.total
-                <= 2M``; then it is the
-                best of all eligible trials that meet it.
+            objective: a metric or a cost.
+            constraint: a condition over costs, parameters and validation scores, such as
+                ``params.total <= 2M``. The model is then the best eligible trial that meets it.
 
         Raises:
             UserError: no finished trial meets the condition, or it uses test scores.
@@ -196,12 +202,12 @@ class Study(Displayable):
         from scalesearch.study.results.selection import select_trial
 
         results = self.results
-        number, why = select_trial(results, objective, None, constraint)
+        number, reason = select_trial(results, objective, None, constraint)
         return Model(results.study.trial_folder(results.study.trials[number]),
-                     f"trial {number}, {why}")
+                     f"trial {number}, {reason}")
 
     def model(self, trial: int) -> Model:
-        """The model of a finished trial, by its number."""
+        """Return the model of a finished trial, by its number."""
         from scalesearch.study.results.selection import select_trial
 
         results = self.results
@@ -213,7 +219,8 @@ class Study(Displayable):
         """Write an HTML report of the results so far, by default ``report.html``; return its path.
 
         Args:
-            standalone: without links to the study's files, for a page that is sent elsewhere.
+            to: file to write.
+            standalone: write a page without links to the files of the study, to send it.
         """
         require_packages("optuna", "pandas", "matplotlib")
         from scalesearch.study.results.page.render import write_page
@@ -224,9 +231,12 @@ class Study(Displayable):
         if not (self.folder / "study.json").is_file():
             yield f"study {self.spec.name if self.spec else ''} in {self.folder}: not started"
             if self.spec:
-                ways = ", ".join(f"{objective.name} {objective.direction}"
-                                 for objective in self.spec.objectives)
-                yield f"{ways}; {self.spec.trials_text if self.spec.architectures is None else f'{len(self.spec.architectures.architectures)} rows'}"  # noqa: E501
+                objectives = ", ".join(f"{objective.name} {objective.direction}"
+                                       for objective in self.spec.objectives)
+                size = self.spec.trials_text
+                if self.spec.architectures is not None:
+                    size = f"{len(self.spec.architectures.architectures)} rows"
+                yield f"{objectives}; {size}"
                 yield f"recipe: {self.spec.recipe.describe()}"
             return
         from scalesearch.api.frames import study_parts
@@ -235,6 +245,7 @@ class Study(Displayable):
 
 
 def _png(figure: Figure) -> bytes:
+    """Render a figure in the style of the package."""
     from scalesearch.report.figures.style import figure_style
 
     file = BytesIO()

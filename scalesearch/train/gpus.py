@@ -44,7 +44,7 @@ class Gpu:
     reserved: list[int]
 
     def has_place(self, needed: int) -> bool:
-        """Whether a trial that needs so many bytes fits; an idle GPU takes any trial."""
+        """Whether a trial that needs ``needed`` bytes fits; an idle GPU takes any trial."""
         if not self.reserved:
             return True
         return (len(self.reserved) < MAX_TRIALS_PER_GPU

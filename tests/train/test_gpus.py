@@ -34,9 +34,9 @@ def test_find_gpus_lists_visible_gpus(two_gpus, monkeypatch, visible: str | None
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    found = find_gpus()
-    assert [gpu.name for gpu in found] == names
-    assert all(gpu.memory in (81559 * 2**20, 143771 * 2**20) for gpu in found)
+    visible_gpus = find_gpus()
+    assert [gpu.name for gpu in visible_gpus] == names
+    assert all(gpu.memory in (81559 * 2**20, 143771 * 2**20) for gpu in visible_gpus)
 
 
 def test_machine_without_nvidia_smi_has_no_gpu(tmp_path, monkeypatch) -> None:

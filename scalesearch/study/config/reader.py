@@ -210,7 +210,7 @@ def limit_to_one_worker(spec: StudySpec, given_keys: Collection[str],
 
 
 def resolve_workers(file: StudyFile, backend: str) -> int:
-    """Number of workers; with ``auto``, as many as share the GPUs of this machine."""
+    """Return the number of workers; ``auto`` counts those that share the GPUs."""
     if file.workers != AUTO:
         return int(file.workers)
     gpus = find_gpus() if backend == "pool" and file.resources.gpus_per_trial == AUTO else []

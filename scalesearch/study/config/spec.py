@@ -159,7 +159,7 @@ class StudyFile(Config):
         synonyms=("zero_cost", "zero_cost_proxies"))
     workers: Annotated[int | str, size(special_values=(AUTO,))] = setting(
         AUTO, "candidates trained at a time", unit="workers",
-        default_text="1; with a GPU, as many as share it",
+        default_text="1; with a GPU, the number that share it",
         synonyms=("n_jobs", "max_concurrent", "parallel", "num_workers", "jobs"))
     backend: Annotated[str, words(*BACKENDS)] = setting(
         "pool", "what trains: a pool of processes on this machine, Ray, or this process (one "

@@ -83,7 +83,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         # Search
         for line in describe_start(spec, runner):
             report(line)
-        # The speed of a model that has a GPU to itself says nothing about trials that share it.
+        # A model that has a GPU to itself is faster than trials that share it.
         seconds = 0.0 if runner.shares_gpus else measure_seconds
         forecast = load_or_make_forecast(study, spec, prepared.evaluator, plan, corpora, seconds)
         for line in describe_forecast(forecast):

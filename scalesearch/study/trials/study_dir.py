@@ -52,7 +52,7 @@ DRIVER_FILES = (".owner", "architecture.yaml", "command.json", "forecast.json", 
 
 
 def resume_hint() -> str:
-    """Return how an interrupted study goes on."""
+    """Return how to continue an interrupted study."""
     return f"Finished trials are saved. Resume with the same command and {option('resume')}"
 
 

@@ -66,7 +66,7 @@ class CapturedEngine(Engine):
     """Engine for batches of fixed shapes.
 
     It falls back to the updates of :class:`Engine`, on the same batches, if memory runs out; it
-    stays eager if an update cannot be captured. ``notes`` says so.
+    stays eager if an update cannot be captured. ``notes`` has the reason.
     """
 
     def __init__(self, model: Any, recipe: Recipe, hardware: Hardware) -> None:

@@ -27,7 +27,7 @@ def record_place(folder: str) -> None:
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch):
-    """Runs jobs that need so many GiB on GPUs of 80 GiB; returns where they ran."""
+    """Run jobs with these needs in GiB on GPUs of 80 GiB; return where they ran."""
 
     def run(needs: list[float], n_gpus: int, workers: int = 8) -> list[dict]:
         gpus = [Gpu(f"GPU-{index}", 80 * GIB, []) for index in range(n_gpus)]
