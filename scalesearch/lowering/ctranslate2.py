@@ -1,4 +1,21 @@
-"""Variables of a CTranslate2 model that computes the same function as an architecture.
+"""Variables of a CTranslate2 model with the same function as an architecture.
+
+The runtime has a fixed sequence of sub-layers::
+
+    encoder                               decoder
+      embeddings_0, position_encodings      embeddings, position_encodings
+      layer_0                               layer_0
+        self_attention                        self_attention
+                                              attention         (cross-attention)
+        ffn                                   ffn
+      layer_1 …                             layer_1 …
+      layer_norm                            layer_norm
+                                            projection
+
+Every sub-layer has a ``layer_norm`` and linear maps. Those of self-attention are ``linear_0``
+(query, key and value in one matrix) and ``linear_1`` (output). Cross-attention has ``linear_0``
+(query), ``linear_1`` (key and value) and ``linear_2`` (output). A feed-forward network has
+``linear_0``, ``linear_1`` and, with a gate, ``linear_0_noact``.
 
 If the runtime needs a sub-layer that the model does not have, a *neutral* sub-layer is added, which
 adds zero. In a post-norm model, the norm before a neutral sub-layer then has neither gain nor bias,
@@ -8,8 +25,8 @@ Low-rank products, tensor chains, adapters and factorized tables are contracted 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from scalesearch.blocks.core import Block, Size
@@ -49,6 +66,12 @@ NEUTRAL_HEAD_DIM = 1  # features of a neutral head
 CT2_ACTIVATION_IDS = {ReLU: 0, SwiGLU: 2, Swish: 2, SelfGated: 2, GELU: 3, GEGLU: 3}
 # target positions in addition to 3/2 of the source tokens: 10, BOS and rounding
 EXTRA_TARGET_TOKENS = 12
+# Type in the runtime of each sub-layer, by its word. Layers of a decoder must have cross-attention:
+# otherwise the runtime reorders the cache if sentences end at different steps.
+RUNTIME_SUBLAYERS = {
+    "encoder": {"attention": "self_attention", "ffn": "ffn"},
+    "decoder": {"self": "self_attention", "cross": "attention", "ffn": "ffn"},
+}
 
 
 def plan_variables(block: Block, vocab: Size | None,
@@ -75,7 +98,7 @@ def plan_variables(block: Block, vocab: Size | None,
         assert isinstance(stack, Stack) and isinstance(embedding, TokenEmbedding)
         side = "source" if name == "encoder" else "target"
         _embedding(plan, name, f"embedding.{side}", embedding, vocab, rows, stack.step_signals)
-        _Lowering(plan, name, stack).run()
+        _StackLowering(plan, name, stack).run()
     weights, bias = tensor_expressions.output_expressions(block.output, vocab)
     words = _vocabulary_size(block.embedding.target, vocab)
     plan.add("decoder/projection/weight", (words, block.decoder.layer.mixer.d), weights, True)
@@ -126,8 +149,18 @@ class _Sublayer:
     part: str | None
 
 
-class _Lowering:
-    """The conversion of one stack."""
+class _StackLowering:
+    """The conversion of one stack.
+
+    Attributes:
+        plan: receives the variables.
+        name: ``encoder`` or ``decoder``.
+        stack: the stack.
+        layer: its layer; the layers of a stack have the same sub-layers.
+        d: features of the stack.
+        heads: heads of neutral attention.
+        owners: owners of tied weights.
+    """
 
     def __init__(self, plan: VariablePlan, name: str, stack: Stack) -> None:
         self.plan = plan
@@ -137,96 +170,71 @@ class _Lowering:
         self.d = self.layer.mixer.d
         self.heads = self.layer.mixer.score_heads
         self.owners = WeightOwners(f"{name}.layers", stack.layers)
-        self.depth = require_single_value(stack.layers.depth)
 
     def run(self) -> None:
         """Add all variables of the stack."""
         post = self.layer.norm == "post"
-        scalars = self.plan.scalars
-        ffn = self.layer.ffn
-        scalars |= {f"{self.name}/num_heads": self.heads, f"{self.name}/pre_norm": not post,
-                    f"{self.name}/activation": CT2_ACTIVATION_IDS.get(type(ffn), 0)}
-        order = list(self._order())
-        for index, sub in enumerate(order):
-            following = order[index + 1] if index + 1 < len(order) else None
-            ends = following is None or following.layer != sub.layer
-            signal = ConstantTensor("step", (self.d,), sub.layer + 1) if (
-                self.stack.step_signals and ends and following is not None) else None
-            self._add(sub, None if post else signal)
-            # the norm of the neutral sub-layer has gain and bias
-            is_plain = post and following is not None and following.part is None
-            self._norm(sub, order[:index], is_plain, signal if post else None)
+        self.plan.scalars |= {
+            f"{self.name}/num_heads": self.heads, f"{self.name}/pre_norm": not post,
+            f"{self.name}/activation": CT2_ACTIVATION_IDS.get(type(self.layer.ffn), 0)}
+        sublayers = self._runtime_sublayers()
+        last_part = sublayers[0]  # the last sub-layer that is not neutral
+        for sub, following in zip_longest(sublayers, sublayers[1:]):
+            is_last_of_layer = following is not None and following.layer != sub.layer
+            signal = (ConstantTensor("step", (self.d,), sub.layer + 1)
+                      if self.stack.step_signals and is_last_of_layer else None)
+            output_signal = None if post else signal
+            if sub.part is None:
+                self._neutral_sublayer(sub, output_signal)
+            elif sub.type == "ffn":
+                self._ffn(sub, output_signal)
+            else:
+                self._attention(sub, output_signal)
+            if sub.part is not None:
+                last_part = sub
+            norm = last_part if post else sub  # the sub-layer of the model with this norm
+            is_before_neutral = following is not None and following.part is None
+            if norm.part is None or (post and is_before_neutral):
+                self._vectors(sub.name, ConstantTensor("ones", (self.d,)),
+                              ConstantTensor("zeros", (self.d,)))
+            else:
+                gain, offset = (
+                    WeightRef(self.owners.owner_name(norm.layer, f"{norm.part}_norm", weight))
+                    for weight in ("weight", "bias"))
+                self._vectors(sub.name, gain, _plus(offset, signal if post else None))
         if self.stack.has_final_norm:
             self._vectors(self.name, WeightRef(f"{self.name}.norm.weight"),
                           WeightRef(f"{self.name}.norm.bias"))
 
-    def _layer(self, sub: _Sublayer) -> Any:
-        """Return the layer of the model that a sub-layer belongs to."""
-        return self.stack.layers.layer_at(sub.layer)
+    def _runtime_sublayers(self) -> list[_Sublayer]:
+        """Return all sub-layers of the runtime.
 
-    def _order(self) -> Iterator[_Sublayer]:
-        for index, (layer, parts) in enumerate(self._layers()):
-            for type, part in zip(self._types().values(), parts):
-                yield _Sublayer(f"{self.name}/layer_{index}/{type}", type, layer, part)
-
-    def _types(self) -> Mapping[str, str]:
-        """Return words of the sub-layers and their types in the runtime, in its order.
-
-        Layers of a decoder must have cross-attention: otherwise the runtime reorders the cache if
-        sentences end at different steps.
+        A layer of the model is divided into several layers of the runtime if its sub-layers have
+        another order.
         """
-        if self.name == "encoder":
-            return {"attention": "self_attention", "ffn": "ffn"}
-        return {"self": "self_attention", "cross": "attention", "ffn": "ffn"}
-
-    def _layers(self) -> Iterator[tuple[int, list[str | None]]]:
-        """Yield the layers of the runtime: index of the model's layer, and parts or None."""
-        words = list(self._types())
-        runtime_layers: list[list[str | None]] = []
-        last = len(words)
-        for ((word, part),) in self.layer.steps:
+        types = RUNTIME_SUBLAYERS[self.name]
+        words = list(types)
+        runtime_layers: list[dict[str, str]] = []  # parts by word
+        previous = len(words)
+        for step in self.layer.steps:
+            word, part = step[0]  # parallel sub-layers are not supported
             index = words.index(word)
-            if index <= last:
-                runtime_layers.append([None] * len(words))
-            runtime_layers[-1][index] = part
-            last = index
+            if index <= previous:
+                runtime_layers.append({})
+            runtime_layers[-1][word] = part
+            previous = index
+        depth = require_single_value(self.stack.layers.depth)
+        layers = [(layer, parts) for layer in range(depth) for parts in runtime_layers]
         # If the first layer has relative or rotary positions, the runtime omits absolute positions.
-        main = self.layer.mixer
-        if is_set(main.clip) or main.rotary:
-            yield 0, [None] * len(words)
-        for layer in range(self.depth):
-            for parts in runtime_layers:
-                yield layer, parts
-
-    def _norm(self, sub: _Sublayer, before: list[_Sublayer], plain: bool,
-              signal: TensorExpression | None) -> None:
-        part = sub.part
-        layer = sub.layer
-        if part is None and self.layer.norm == "post":
-            previous = next(other for other in reversed(before) if other.part is not None)
-            part = previous.part
-            layer = previous.layer
-        if part is None or plain:
-            shape = (self.d,)
-            self._vectors(sub.name, ConstantTensor("ones", shape), ConstantTensor("zeros", shape))
-        else:
-            gain, offset = (WeightRef(self.owners.owner_name(layer, f"{part}_norm", name))
-                            for name in ("weight", "bias"))
-            self._vectors(sub.name, gain, _plus(offset, signal))
+        if is_set(self.layer.mixer.clip) or self.layer.mixer.rotary:
+            layers.insert(0, (0, {}))
+        return [_Sublayer(f"{self.name}/layer_{index}/{type}", type, layer, parts.get(word))
+                for index, (layer, parts) in enumerate(layers) for word, type in types.items()]
 
     def _vectors(self, name: str, gain: TensorExpression, offset: TensorExpression) -> None:
         self.plan.add(f"{name}/layer_norm/gamma", (self.d,), gain)
         if self.layer.norm_kind == "layer":  # without beta, the runtime uses RMS norm
             self.plan.add(f"{name}/layer_norm/beta", (self.d,), offset)
-
-    def _add(self, sub: _Sublayer, signal: TensorExpression | None) -> None:
-        """Add the variables of a sub-layer; ``signal`` is added to its output."""
-        if sub.type == "ffn":
-            self._ffn(sub, signal) if sub.part else self._neutral_ffn(sub, signal)
-        elif sub.part is None:
-            self._neutral_attention(sub)
-        else:
-            self._attention(sub, signal)
 
     def _linear(self, name: str, rows: Size, columns: Size, weight: TensorExpression | None,
                 bias: TensorExpression | None) -> None:
@@ -234,7 +242,8 @@ class _Lowering:
         self.plan.add(f"{name}/bias", (rows,), bias)
 
     def _ffn(self, sub: _Sublayer, signal: TensorExpression | None) -> None:
-        ffn: Any = self._layer(sub).ffn
+        layer: Any = self.stack.layers.layer_at(sub.layer)
+        ffn = layer.ffn
         maps = ffn.parts()
         if type(ffn) is SelfGated:
             same = ConstantTensor("identity", (self.d,))
@@ -251,26 +260,28 @@ class _Lowering:
             self._linear(f"{sub.name}/{name}", *shape, weight,
                          _plus(bias, signal if part == "down" else None))
 
-    def _neutral_ffn(self, sub: _Sublayer, signal: TensorExpression | None) -> None:
-        for name, shape in (("linear_0", (NEUTRAL_HIDDEN, self.d)),
-                            ("linear_1", (self.d, NEUTRAL_HIDDEN))):
-            self._linear(f"{sub.name}/{name}", *shape, ConstantTensor("zeros", shape),
-                         signal if name == "linear_1" else None)
-
-    def _neutral_attention(self, sub: _Sublayer) -> None:
+    def _neutral_sublayer(self, sub: _Sublayer, signal: TensorExpression | None) -> None:
+        """Add a sub-layer with zeros, except that a network adds ``signal``."""
         width = self.heads * NEUTRAL_HEAD_DIM
-        rows = (3 * width,) if sub.type == "self_attention" else (width, 2 * width)
-        for index, count in enumerate((*rows, None)):
-            shape = (self.d, width) if count is None else (count, self.d)
-            self._linear(f"{sub.name}/linear_{index}", *shape, ConstantTensor("zeros", shape), None)
-        self.plan.scalars |= {f"{sub.name}/head_dim": NEUTRAL_HEAD_DIM}
+        if sub.type == "ffn":
+            shapes = [(NEUTRAL_HIDDEN, self.d), (self.d, NEUTRAL_HIDDEN)]
+        elif sub.type == "self_attention":
+            shapes = [(3 * width, self.d), (self.d, width)]
+        else:
+            shapes = [(width, self.d), (2 * width, self.d), (self.d, width)]
+        for index, shape in enumerate(shapes):
+            bias = signal if sub.type == "ffn" and index == 1 else None
+            self._linear(f"{sub.name}/linear_{index}", *shape, ConstantTensor("zeros", shape), bias)
+        if sub.type != "ffn":
+            self.plan.scalars |= {f"{sub.name}/head_dim": NEUTRAL_HEAD_DIM}
 
     def _attention(self, sub: _Sublayer, signal: TensorExpression | None) -> None:
-        block = self._layer(sub).parts()[str(sub.part)].block
+        layer: Any = self.stack.layers.layer_at(sub.layer)
+        block = layer.parts()[str(sub.part)].block
         maps = block.parts()
-        widths = block.widths
         # features of a value head; queries and keys are padded to it
         size = block.heads * block.head_dim // block.score_heads
+        is_padded = not is_set(block.kv_heads) and not decide(block.heads == block.score_heads)
         scalars = {"head_dim": size, "queries_scale": map_values(block.head_dim, lambda n: n**-0.5)}
         keys = block.score_heads
         if is_set(block.kv_heads):
@@ -279,10 +290,11 @@ class _Lowering:
         pieces = {}
         for slot, heads in (("query", block.score_heads), ("key", keys), ("value", keys)):
             weight, bias = self._map(sub, maps[slot], slot, block)
-            zeros = ConstantTensor("zeros", (widths[slot[0].upper()],))
-            pieces[slot] = (heads * size,
-                            *(_pad_heads(block, slot, tensor, heads, size)
-                              for tensor in (weight, bias or zeros)))
+            bias = bias or ConstantTensor("zeros", (block.widths[slot[0].upper()],))
+            if slot != "value" and is_padded:
+                weight = HeadPadding(weight, heads, size)
+                bias = HeadPadding(bias, heads, size)
+            pieces[slot] = (heads * size, weight, bias)
         groups = [("query", "key", "value")] if sub.type == "self_attention" else [
             ("query",), ("key", "value")]
         for index, slots in enumerate(groups):
@@ -328,13 +340,6 @@ class _Lowering:
         inner = {name: self._owned(sub, value) for name, value in vars(source).items()
                  if name not in ("cores", "rows")}
         return type(source)(**(vars(source) | inner))
-
-
-def _pad_heads(block: Attention, slot: str, source: TensorExpression, heads: Size,
-               size: Size) -> TensorExpression:
-    """Pad the rows of each head of ``source`` to the features of a value head."""
-    same = slot == "value" or is_set(block.kv_heads) or decide(block.heads == block.score_heads)
-    return source if same else HeadPadding(source, heads, size)
 
 
 def _joined(parts: tuple[TensorExpression, ...]) -> TensorExpression:
