@@ -21,9 +21,8 @@ from rich.table import Table
 
 from scalesearch.data import DataSpec
 from scalesearch.data.split import Split
-from scalesearch.export.base import ArtifactDecoder
+from scalesearch.export.base import ArtifactDecoder, get_format
 from scalesearch.export.export import VerificationSample, export_model, open_artifact
-from scalesearch.export.formats import get_format
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.files import read_json
 from scalesearch.nn.decode import EOS, length_limits

@@ -29,9 +29,8 @@ from rich.table import Table
 from scalesearch.api.files import read_data_spec
 from scalesearch.cost.latency_model import DecodingSetup
 from scalesearch.data import DataSpec, load_corpus
-from scalesearch.export.base import ArtifactDecoder
+from scalesearch.export.base import ArtifactDecoder, get_format
 from scalesearch.export.export import Artifact, VerificationSample, export_model, open_artifact, write_description
-from scalesearch.export.formats import get_format
 from scalesearch.export.latency import (
     LatencyStatistics,
     describe_device,

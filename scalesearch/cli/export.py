@@ -15,7 +15,7 @@ from scalesearch.cli.options import (
     print_json,
 )
 from scalesearch.errors import UserError
-from scalesearch.export.formats import FORMAT_CLASSES, get_format
+from scalesearch.export.base import FORMAT_CLASSES, get_format
 from scalesearch.library import require_packages
 from scalesearch.terminal import print_text
 

@@ -25,7 +25,7 @@ from scalesearch.cli.options import (
 )
 from scalesearch.cost.latency_model import DecodingSetup
 from scalesearch.errors import UserError
-from scalesearch.export.formats import FORMAT_CLASSES
+from scalesearch.export.base import FORMAT_CLASSES
 from scalesearch.terminal import make_table, print_text
 
 BYTES_PER_MIB = 1 << 20
@@ -89,8 +89,8 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
     Example: scalesearch latency measure runs/a runs/b --rounds 40
     """
     from scalesearch.export import latency
+    from scalesearch.export.base import get_format
     from scalesearch.export.export import ARTIFACT_FILE, Artifact, open_artifact
-    from scalesearch.export.formats import get_format
     from scalesearch.files import read_json
 
     times: dict[str, list[latency.WallAndCpuTime]] = {model: [] for model in models}
@@ -153,8 +153,8 @@ def _describe_format(result: Mapping[str, Any]) -> str:
 @contextmanager
 def _artifact_folder(folder: Path, name: str, quantize: str | None) -> Iterator[Path]:
     """Yield the artifact in ``folder``, or a temporary export of the training in it."""
+    from scalesearch.export.base import check_exportable, get_format, resolve_quantization
     from scalesearch.export.export import ARTIFACT_FILE, write_description
-    from scalesearch.export.formats import check_exportable, get_format, resolve_quantization
     from scalesearch.train import read_checkpoint
 
     if (folder / ARTIFACT_FILE).is_file():
@@ -202,8 +202,8 @@ def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, format_na
     Example: scalesearch latency calibrate small/device --out fit.json
     """
     from scalesearch.cost import load_protocol
+    from scalesearch.export.base import get_format, resolve_quantization
     from scalesearch.export.calibration import CalibrationSettings, calibrate_latency, summarize_fit
-    from scalesearch.export.formats import get_format, resolve_quantization
 
     format = get_format(format_name)
     space = load_space(file, settings)

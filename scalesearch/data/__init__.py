@@ -9,8 +9,7 @@ from scalesearch.data.batching import (
     restore_order,
     training_batches,
 )
-from scalesearch.data.bpe_dropout import retokenize
-from scalesearch.data.corpus import Corpus, load_corpus
+from scalesearch.data.corpus import Corpus, load_corpus, retokenize
 from scalesearch.data.files import default_cache
 from scalesearch.data.spec import DataSpec
 from scalesearch.data.split import BOS, EOS, PAD, UNK, RaggedArray, Split

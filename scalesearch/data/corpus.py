@@ -1,9 +1,10 @@
-"""Corpora: loaded from the cache, or prepared from text."""
+"""Corpora: loaded from the cache, or prepared from text; BPE-dropout of their training text."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from filelock import FileLock
 
 from scalesearch.data.cache import (
@@ -19,7 +20,7 @@ from scalesearch.data.prepare import SplitCounts, describe_counts, prepare_corpu
 from scalesearch.data.soft_targets import SoftTargets, read_metadata
 from scalesearch.data.sources import fingerprint_text, read_sentences
 from scalesearch.data.spec import DataSpec
-from scalesearch.data.split import Split
+from scalesearch.data.split import RaggedArray, Split
 from scalesearch.data.tokenizer import Tokenizer
 from scalesearch.errors import UserError
 
@@ -170,3 +171,21 @@ def _corpus_name(spec: DataSpec) -> str:
     folder = Path(first if isinstance(first, str) else first.source).parent.name
     languages = f"{spec.source}-{spec.target}" if spec.source and spec.target else spec.task
     return f"{folder} {languages}".strip() + suffix
+
+
+def retokenize(corpus: Corpus, dropout: float, seed: int, epoch: int) -> Split:
+    """Tokenize the training pairs with BPE-dropout (Provilkov et al. 2020).
+
+    The arguments determine the result. The order of the pairs stays the same. A side that becomes
+    longer than ``max_length`` is truncated.
+
+    Raises:
+        UserError: see :meth:`Tokenizer.encode_with_dropout`.
+    """
+    texts = corpus.train.texts
+    seeds = np.random.SeedSequence([seed, epoch]).generate_state(2)
+    sides = []
+    for lines, side_seed in zip((texts.source, texts.target), seeds):
+        ids = corpus.tokenizer.encode_with_dropout(lines, dropout, int(side_seed))
+        sides.append(RaggedArray.from_lists(ids).truncate(corpus.spec.max_length))
+    return Split(*sides, lambda: texts)

@@ -1,15 +1,23 @@
 """Sentences of a corpus, read from text files or from the built-in corpus."""
 
+import hashlib
+import io
+import lzma
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from scalesearch.data.builtin import GRAMMAR_SHA256, read_builtin
 from scalesearch.data.files import find_text_file, hash_content, read_lines
 from scalesearch.data.spec import HASHED_SPLIT_NAMES, SPLIT_NAMES, DataSpec
 from scalesearch.data.split_files import SplitPart, is_m2
 from scalesearch.errors import UserError
 from scalesearch.tasks.edits import Edits, apply_edits, extract_edits, parse_m2
+
+GRAMMAR_FILE = Path(__file__).with_name("grammar.tsv.xz")
+GRAMMAR_SHA256 = "6f782d5a91f7736d47fec2246c4556c718d53b4c827ab973579f1e8f3ce13fd4"
+HELD_OUT_PAIRS = 500
+SentencePairs = list[tuple[str, str]]
 
 DISTILLED_SPLIT = "distilled"
 _TRAINING_SPLITS = ("train", DISTILLED_SPLIT)
@@ -182,6 +190,36 @@ def _empty_lines_error(split: str, empty: list[int], columns: list[list[str]],
     return (f"data: {split}: {len(empty)} empty line(s), which cannot be scored: "
             f"{', '.join(places)}{more}. Remove these lines on both sides (only training pairs are "
             "dropped automatically)")
+
+
+def read_builtin(pairs: int) -> dict[str, SentencePairs]:
+    """Read the first ``pairs`` training pairs, and all validation and test pairs.
+
+    The corpus has 50,000 synthetic English-German-like training pairs; validation and test have 500
+    pairs each. ``python -m tools.grammar`` in the source repository writes the data file. Its
+    grammar has features that make translation into German hard: case and agreement, verb-second and
+    verb-final order, separable verbs, compounds, and words that only their context disambiguates.
+    Scores compare architectures; they do not predict scores on real text.
+
+    A line of the file is a source and its target, separated by a tab. The validation pairs come
+    first, then the test pairs, then the training pairs. Only the part that is needed is unpacked.
+
+    Raises:
+        UserError: the file is missing, or differs from the file of this version.
+    """
+    packed = GRAMMAR_FILE.read_bytes() if GRAMMAR_FILE.is_file() else b""
+    if hashlib.sha256(packed).hexdigest() != GRAMMAR_SHA256:
+        raise UserError(
+            f"data: builtin: {GRAMMAR_FILE} is missing or is not the file of this version of "
+            "scalesearch; reinstall scalesearch",
+            key="data.builtin",
+            code="builtin-data-damaged",
+        )
+    with io.TextIOWrapper(lzma.open(io.BytesIO(packed)), encoding="utf-8", newline="\n") as lines:
+        rows = (tuple(line.rstrip("\n").split("\t")) for line in lines)
+        validation = list(islice(rows, HELD_OUT_PAIRS))
+        test = list(islice(rows, HELD_OUT_PAIRS))
+        return {"train": list(islice(rows, pairs)), "validation": validation, "test": test}
 
 
 def _read_builtin_splits(spec: DataSpec) -> dict[str, ParallelText]:

@@ -18,7 +18,6 @@ from scalesearch.config.model import (
     size,
     words,
 )
-from scalesearch.data.builtin import MAX_PAIRS
 from scalesearch.data.files import expand_path
 from scalesearch.data.split_files import (
     PARTS_SYNTAX,
@@ -37,6 +36,7 @@ SPLIT_NAMES = ("train", "validation", "test")
 # in the corpus hash and the cache
 HASHED_SPLIT_NAMES = {"train": "train", "validation": "valid", "test": "test"}
 DEFAULT_FILES_VOCAB = 8000
+MAX_PAIRS = 50_000  # training pairs of the built-in corpus
 DEFAULT_BUILTIN_VOCAB = 2000
 DEFAULT_BUILTIN_PAIRS = 20_000
 DEFAULT_WINDOW = 128

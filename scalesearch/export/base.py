@@ -1,7 +1,8 @@
-"""Interfaces of export formats and of decoders of exported models."""
+"""Export formats by name, and their interface and that of decoders of exported models."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from abc import ABC, abstractmethod
 from importlib.metadata import version
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.data import Split, eval_batches, restore_order
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.library import install_command
 
 if TYPE_CHECKING:
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 
 # Hypotheses of one sentence, best first: token ids, and a score if the decoder computes one.
 RankedHypotheses = list[tuple[list[int], float | None]]
+
+# A format is imported when it is used.
+FORMAT_CLASSES = {
+    "ctranslate2": "scalesearch.export.ctranslate2_:CTranslate2Format",
+    "torch": "scalesearch.export.torch_:TorchFormat",
+    "huggingface": "scalesearch.export.huggingface.format:HuggingFaceFormat",
+    "onnx": "scalesearch.export.onnx_:OnnxFormat",
+}
 
 
 class ExportFormat(ABC):
@@ -117,3 +126,38 @@ class ArtifactDecoder(ABC):
         rows = self.decode(split, trained.model, search)
         texts = iter(trained.tokenizer.decode(ids for row in rows for ids, _ in row))
         return [[(next(texts), score) for _, score in row] for row in rows]
+
+
+def get_format(name: str) -> ExportFormat:
+    """Return the format ``name``. Raises UserError if it does not exist."""
+    if name not in FORMAT_CLASSES:
+        raise UserError(f"format {name} does not exist; available: "
+                        f"{', '.join(FORMAT_CLASSES)}", code="unknown-format")
+    module, _, class_name = FORMAT_CLASSES[name].partition(":")
+    format: ExportFormat = getattr(importlib.import_module(module), class_name)()
+    return format
+
+
+def resolve_quantization(format: ExportFormat, quantization: str | None) -> str:
+    """Return the requested quantization, or the default of the format.
+
+    Raises UserError if the format does not have the quantization.
+    """
+    if quantization not in (None, *format.quantizations):
+        raise UserError(f"{option('quantize', quantization)}: {format.name} supports "
+                        f"{', '.join(format.quantizations)}", code="unknown-quantization")
+    return quantization or format.quantizations[0]
+
+
+def check_exportable(format: ExportFormat, block: object, quantization: str) -> None:
+    """Check that ``format`` can hold an architecture.
+
+    Raises UserError with every reason, and the formats that can hold it.
+    """
+    resolve_quantization(format, quantization)
+    if reasons := format.unsupported_reasons(block):  # type: ignore[arg-type]
+        others = [name for name in FORMAT_CLASSES if name != format.name
+                  and not get_format(name).unsupported_reasons(block)]  # type: ignore[arg-type]
+        listed = "".join(f"\n  {reason}" for reason in reasons)
+        raise UserError(f"{option('to', format.name)} cannot hold this architecture:{listed}\n"
+                        f"These formats can: {', '.join(others)}", code="not-exportable")

@@ -22,8 +22,13 @@ from scalesearch.data import DataSpec, Split
 from scalesearch.data.prepare import lowercase_pairs
 from scalesearch.data.sources import read_sentences
 from scalesearch.errors import UserError, option
-from scalesearch.export.base import ArtifactDecoder, ExportFormat
-from scalesearch.export.formats import check_exportable, get_format, resolve_quantization
+from scalesearch.export.base import (
+    ArtifactDecoder,
+    ExportFormat,
+    check_exportable,
+    get_format,
+    resolve_quantization,
+)
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.files import disk_full_guard, read_json, sync_folder, write_json
 from scalesearch.tasks import TASKS, Texts

@@ -2,11 +2,13 @@
 
 All artifacts are decoded in turn, round by round, and every second round in reverse order. A
 temporary slowdown of the machine then affects all of them. Sources and translations have fixed
-lengths, independent of the model. Peak memory is measured in a separate process.
+lengths, independent of the model. Peak memory is measured in a separate process, by
+``python -m scalesearch.export.latency FOLDER SETUP``.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import platform
@@ -151,7 +153,7 @@ def measure_peak_memory(folder: Path, setup: DecodingSetup) -> dict[str, int]:
     Raises:
         UserError: the process failed.
     """
-    process = subprocess.run([sys.executable, "-m", "scalesearch.export.peak_memory", str(folder),
+    process = subprocess.run([sys.executable, "-m", "scalesearch.export.latency", str(folder),
                               json.dumps(asdict(setup))],
                              capture_output=True, text=True, check=False)
     if process.returncode:
@@ -159,3 +161,27 @@ def measure_peak_memory(folder: Path, setup: DecodingSetup) -> dict[str, int]:
                         f"{process.stderr.strip().splitlines()[-1:]}", code="not-measured")
     measured: dict[str, int] = json.loads(process.stdout)
     return measured
+
+
+def main() -> None:
+    """Measure the peak memory of decoding with the artifact in a folder, and print it as JSON."""
+    from scalesearch.export.base import get_format
+    from scalesearch.export.export import ARTIFACT_FILE, Artifact, open_artifact
+    from scalesearch.files import read_json
+    from scalesearch.train.scoring.measure import read_peak_resident, reset_peak_memory
+
+    folder = Path(sys.argv[1])
+    setup = DecodingSetup(**json.loads(sys.argv[2]))
+    for package in get_format(read_json(folder / ARTIFACT_FILE, Artifact).format).packages:
+        importlib.import_module(package)
+    reset_peak_memory()
+    before = read_peak_resident()[0]
+    with pinned_threads(setup.threads):
+        described, decoder = open_artifact(folder, setup.threads)
+        decoder.decode_fixed_length(random_sources(setup, described.tokenizer.vocab_size),
+                                    setup.target, setup.beam)
+    print(json.dumps({"peak": read_peak_resident()[0], "own": read_peak_resident()[0] - before}))
+
+
+if __name__ == "__main__":
+    main()

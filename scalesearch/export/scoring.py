@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
-from scalesearch.export.base import ExportFormat
-from scalesearch.export.formats import check_exportable, get_format
+from scalesearch.export.base import ExportFormat, check_exportable, get_format
 from scalesearch.train.recipe import DECODE_WITH_MODEL, Recipe
 
 if TYPE_CHECKING:

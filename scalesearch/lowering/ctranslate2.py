@@ -42,7 +42,7 @@ from scalesearch.blocks.ffn.networks import (
     TwoLayerFFN,
 )
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.blocks.mixers.rotary import ROTARY_BASE
+from scalesearch.blocks.mixers.attention_extras import ROTARY_BASE
 from scalesearch.blocks.seq2seq import EncoderDecoder
 from scalesearch.blocks.sizes import decide, is_set, map_values, require_single_value
 from scalesearch.blocks.stacks import Stack

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from scalesearch.data import builtin
-from scalesearch.data.builtin import HELD_OUT_PAIRS, MAX_PAIRS, read_builtin
+from scalesearch.data import sources
+from scalesearch.data.sources import HELD_OUT_PAIRS, read_builtin
+from scalesearch.data.spec import MAX_PAIRS
 from tests.errors import refuses
 
 
@@ -33,7 +34,7 @@ def test_changed_builtin_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_pa
                                  damage: bytes | None) -> None:
     other = tmp_path / "grammar.tsv.xz"
     if damage is not None:
-        other.write_bytes(builtin.GRAMMAR_FILE.read_bytes()[:-1] + damage)
-    monkeypatch.setattr(builtin, "GRAMMAR_FILE", other)
+        other.write_bytes(sources.GRAMMAR_FILE.read_bytes()[:-1] + damage)
+    monkeypatch.setattr(sources, "GRAMMAR_FILE", other)
     with refuses("builtin-data-damaged", key="data.builtin"):
         read_builtin(10)

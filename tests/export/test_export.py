@@ -13,9 +13,8 @@ from scalesearch.cli import score as score_verb
 from scalesearch.cli import translate as translate_verb
 from scalesearch.data import Corpus
 from scalesearch.export import export as exporting
-from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
+from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses, get_format
 from scalesearch.export.export import Artifact, VerificationSample, export_model, strip_paths
-from scalesearch.export.formats import get_format
 from scalesearch.export.torch_ import TorchDecoder, TorchFormat
 from scalesearch.tasks import TASKS
 from scalesearch.train import read_checkpoint, train
@@ -188,7 +187,7 @@ def test_differences_are_counted_and_scored(trained_folder, sample):
 def test_artifact_without_package_weights_translates(
         trained_folder, corpus, tmp_path, monkeypatch):
     """The format has its own decoder, so the weights of the package are not needed."""
-    monkeypatch.setattr("scalesearch.export.formats.FORMAT_CLASSES", {"other": f"{__name__}:Other"})
+    monkeypatch.setattr("scalesearch.export.base.FORMAT_CLASSES", {"other": f"{__name__}:Other"})
     monkeypatch.setattr(Other, "kept", trained_folder)
     trained = read_checkpoint(trained_folder)
     artifact = export_model(trained, tmp_path / "out", Other(), "none",

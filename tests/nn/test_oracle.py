@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from scalesearch.blocks.mixers import MIXERS
-from scalesearch.blocks.mixers.dual_mixer import JOIN_MODES
+from scalesearch.blocks.mixers.composites import JOIN_MODES
 from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
 from scalesearch.blocks.seq2seq import TYING_MODES
 from scalesearch.blocks.stacks import SOLVERS

@@ -10,7 +10,8 @@ import lzma
 from collections.abc import Iterable
 from pathlib import Path
 
-from scalesearch.data.builtin import GRAMMAR_FILE, HELD_OUT_PAIRS, MAX_PAIRS
+from scalesearch.data.sources import GRAMMAR_FILE, HELD_OUT_PAIRS
+from scalesearch.data.spec import MAX_PAIRS
 
 from . import generate
 
@@ -46,7 +47,7 @@ def main() -> None:
         return
     content = lzma.compress(corpus_lines(), preset=9)
     GRAMMAR_FILE.write_bytes(content)
-    print(f"{GRAMMAR_FILE}: {len(content):,} bytes; scalesearch/data/builtin.py has to say\n"
+    print(f"{GRAMMAR_FILE}: {len(content):,} bytes; scalesearch/data/sources.py has to say\n"
           f'SHA256 = "{hashlib.sha256(content).hexdigest()}"')
 
 

@@ -23,11 +23,16 @@ from scalesearch.blocks.core import (
 )
 from scalesearch.blocks.leaves import FusedAttention, KeyValueCache, Linear
 from scalesearch.blocks.maps.linear_factories import DENSE, IDENTITY, LowRankAdapter
-from scalesearch.blocks.mixers.attention_extras import ADAPTABLE_PARTS, PartialFFN, PromptVectors
+from scalesearch.blocks.mixers.attention_extras import (
+    ADAPTABLE_PARTS,
+    PartialFFN,
+    PromptVectors,
+    apply_rotary,
+    cached_length,
+)
 from scalesearch.blocks.mixers.base import AttentionScoreShape, Mixer, register_mixer
 from scalesearch.blocks.mixers.gates import Gating
 from scalesearch.blocks.mixers.mask import DynamicMask
-from scalesearch.blocks.mixers.rotary import apply_rotary, cached_length
 from scalesearch.blocks.mixers.scores import ExplicitAttention
 from scalesearch.blocks.sizes import decide, is_set
 

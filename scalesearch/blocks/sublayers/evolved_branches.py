@@ -1,4 +1,4 @@
-"""Branches of the Evolved Transformer (So et al. 2019): two parallel maps, then a third."""
+"""Sub-layers of the Evolved Transformer (So et al. 2019): branches and gated linear units."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scalesearch.blocks.mixers.convolutions import ShortConvolution
 from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
 from scalesearch.blocks.options import option_field
 from scalesearch.blocks.sizes import decide, maximum, require_single_value
-from scalesearch.blocks.sublayers.base import register_sublayer
+from scalesearch.blocks.sublayers import register_sublayer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -230,3 +230,27 @@ class EvolvedBranches(Mixer):
         if cache is None:
             return pad(y, (0, 0, past, kernel - 1 - past))
         return cache.append_window(key, y, past)
+
+
+@register_sublayer("glu")
+@block
+class GatedLinearUnit(Mixer):
+    """(W x + b) ⊙ σ(V x + c) at each position: (batch, positions, d) to (batch, positions, d)."""
+
+    output_projections: ClassVar[tuple[str, ...]] = ("value",)
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        linear = self.linear_factory(self.d, self.d, self.over)
+        return {"value": linear, "gate": linear}
+
+    @property
+    def copies_input(self) -> Any:
+        return self.linear_factory(self.d, self.d, self.over).copies_input
+
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((*self.over, self.d), "activation"),
+                *discarded_activations(self.d, self.over, self)]
+
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
+        return module.value(x) * module.gate(x).sigmoid()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import torch
 from safetensors.torch import save
 
 from scalesearch.blocks.core import PAD, Block
+from scalesearch.cost import load_protocol
 from scalesearch.data import BOS, EOS
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
+from scalesearch.export.export import collect_provenance
 from scalesearch.export.huggingface.bundle import bundle_source
-from scalesearch.export.huggingface.card import model_card
 from scalesearch.export.huggingface.tokenizer import check_tokenizer, tokenizer_json
 from scalesearch.files import write_json, write_text
 from scalesearch.nn.decode import default_max_lengths
+from scalesearch.tasks import TASKS
 from scalesearch.train.checkpoint import WEIGHTS_FILE, Checkpoint
 from scalesearch.train.scoring.evaluate import DecodingOptions
 
@@ -24,6 +27,11 @@ MODELING_MODULE = "modeling_scalesearch"
 # Beam search of transformers keeps the scores of every step in memory.
 MAX_BATCH_SENTENCES = 32
 DTYPES = {"none": "float32", "bf16": "bfloat16"}
+# Tasks that have a tag on the Hugging Face Hub.
+HUB_TASK_TAGS = {"translation": "translation", "summarization": "summarization"}
+COST_LABELS = {"params.total": "parameters",
+               "params.non_embedding": "parameters without embeddings",
+               "macs.total": "multiply-adds", "memory.weights": "bytes of weights in float32"}
 
 
 class HuggingFaceFormat(ExportFormat):
@@ -154,3 +162,40 @@ def _import_quietly() -> Any:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers
+
+
+def model_card(trained: Checkpoint) -> str:
+    """Return the model card: task, usage, costs, scores and provenance."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    facts = collect_provenance(trained)
+    architecture = trained.architecture
+    data = facts.get("data", {})
+    metrics = facts.get("metrics", {})
+    sides = (str(data.get("spec", {}).get(side)) for side in ("source", "target"))
+    languages = [code for code in sides if re.fullmatch("[a-z]{2,3}", code)]
+    name = f"scalesearch {architecture.id}"
+    task_tag = HUB_TASK_TAGS.get(trained.task)
+    scores = [(metric.label, metrics[key],
+               str(metrics.get(f"{key}_signature", "")).replace("|", r"\|"))
+              for key, metric in TASKS[trained.task].metrics.items() if key in metrics]
+    # the scores as the Hub expects them
+    model_index = {"name": name, "results": [{
+        "task": {"type": task_tag},
+        "dataset": {"name": data.get("name"), "type": data.get("name"),
+                    "split": metrics.get("split")},
+        "metrics": [{"type": label.lower(), "name": label, "value": value}
+                    for label, value, _ in scores]}]}
+    head = {"library_name": "transformers", "license": "unknown",
+            "tags": ["scalesearch", "neural-architecture-search"], "language": languages,
+            "pipeline_tag": task_tag,
+            "model-index": [model_index] if task_tag and scores else None}
+    templates = Environment(loader=PackageLoader("scalesearch.export.huggingface", ""),
+                            trim_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    return templates.get_template("card.md").render(
+        {"trained_with": {}, "seed": None} | facts,
+        head={key: value for key, value in head.items() if value}, name=name, languages=languages,
+        lowercase=trained.is_lowercase, data=data, metrics={"weights": ""} | metrics, scores=scores,
+        costs=[(label, facts["costs"][key]) for key, label in COST_LABELS.items()],
+        protocol=load_protocol(architecture.protocol).with_vocab(architecture.vocab),
+        search=DecodingOptions(trained.recipe.beam, trained.recipe.length_penalty).description)

@@ -27,7 +27,7 @@ from scalesearch.blocks.ffn.networks import NoFFN
 from scalesearch.blocks.layers import SECOND_FFN, DecoderLayer, EncoderLayer, Layer, SublayerOrder
 from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers import Mixer
-from scalesearch.blocks.mixers.projected_cross_attention import ProjectedCrossAttention
+from scalesearch.blocks.mixers.composites import ProjectedCrossAttention
 from scalesearch.blocks.mixers.scores import GlobalScores
 from scalesearch.blocks.multi_path import MultiPathConfig
 from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, ModelSection

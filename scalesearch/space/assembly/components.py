@@ -16,8 +16,7 @@ from scalesearch.blocks.maps.tensor_chains import ChainLinearBase
 from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.attention_extras import PartialFFN
-from scalesearch.blocks.mixers.dextra_attention import DExTraAttention
-from scalesearch.blocks.mixers.dual_mixer import DualMixer
+from scalesearch.blocks.mixers.composites import DExTraAttention, DualMixer
 from scalesearch.blocks.mixers.mega import GatedCrossAttention
 from scalesearch.blocks.options import option_fields
 from scalesearch.blocks.sizes import decide, require_single_value

@@ -10,7 +10,7 @@ from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.layers import SECOND_FFN
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.mixers.attention_extras import HEAD_GATES
-from scalesearch.blocks.mixers.dual_mixer import JOIN_MODES
+from scalesearch.blocks.mixers.composites import JOIN_MODES
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
 from scalesearch.blocks.multi_path import MERGE_METHODS, PATH_TARGETS

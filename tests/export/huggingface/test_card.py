@@ -6,7 +6,7 @@ import yaml
 
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.data import DataSpec
-from scalesearch.export.huggingface.card import model_card
+from scalesearch.export.huggingface.format import model_card
 from scalesearch.files import read_json
 from scalesearch.train import read_checkpoint
 from scalesearch.train.result import Result

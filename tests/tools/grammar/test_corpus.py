@@ -12,8 +12,8 @@ from collections import Counter
 import pytest
 
 from scalesearch.data import DataSpec
-from scalesearch.data.builtin import GRAMMAR_FILE, MAX_PAIRS
-from scalesearch.data.sources import read_sentences
+from scalesearch.data.sources import GRAMMAR_FILE, read_sentences
+from scalesearch.data.spec import MAX_PAIRS
 from tools.grammar import generate
 from tools.grammar.__main__ import corpus_lines, write_text
 

@@ -1,4 +1,4 @@
-"""Two mixers in one sub-layer: parallel or one after the other."""
+"""Mixers with other mixers as parts: two mixers, and attention with other blocks around it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Block, LoopNest, Use, block
 from scalesearch.blocks.elementwise import add_promoted
+from scalesearch.blocks.leaves import Linear
+from scalesearch.blocks.maps.dextra import DExTra
+from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.base import AttentionScoreShape, Mixer
+from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,3 +70,59 @@ class DualMixer(Mixer):
         if self.join == "before":
             return module.main(module.local(x, *context), *context)
         return add_promoted(module.main(x, *context), module.local(x, *context))
+
+
+@block
+class DExTraAttention(Mixer):
+    """The attention ``main`` with the output of ``lift`` as input.
+
+    The attention has fewer features (DeLighT, Mehta et al. 2021, section 3.2).
+    """
+
+    main: Attention
+    lift: DExTra
+
+    @property
+    def score_shape(self) -> AttentionScoreShape | None:
+        return self.main.score_shape
+
+    @property
+    def branches(self) -> Mapping[str, Mixer]:
+        return {"main": self.main}
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return {"lift": self.lift, "main": self.main}
+
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
+        return module.main(module.lift(x), token_mask, bias, cache, carried_scores)
+
+
+@block
+class ProjectedCrossAttention(Mixer):
+    """Cross-attention ``main`` with the width of the memory.
+
+    Linear maps and norms before and after it project from the width of the layer and back
+    (Subformer, Reid et al. 2021, released code).
+    """
+
+    main: Mixer
+    norm_kind: str = norm_type_field()
+
+    @property
+    def score_shape(self) -> AttentionScoreShape | None:
+        return self.main.score_shape
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        norm = NORM_CLASSES[self.norm_kind]
+        inner = self.main.d
+        return {"enter": Linear(self.d, inner, self.over), "enter_norm": norm(inner, self.over),
+                "main": self.main, "leave": Linear(inner, self.d, self.over),
+                "leave_norm": norm(self.d, self.over)}
+
+    def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
+                cache: Any = None, carried_scores: dict[str, Any] | None = None,
+                memory: Tensor | None = None) -> Tensor:
+        y = module.main(module.enter_norm(module.enter(x)), token_mask, bias, cache, carried_scores,
+                        memory)
+        return module.leave_norm(module.leave(y))
