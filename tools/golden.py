@@ -178,14 +178,14 @@ def space_facts(file: Path, stored: dict[str, Any] | None) -> tuple[dict[str, An
     first: dict[str, Any] = {}
     for row in stored["rows"]:
         params = dict(zip(names, row, strict=True))
-        answers = space.resolve(lambda name, parameter, params=params: params[name])
-        architecture = space.architecture(answers)
+        configuration = space.resolve(lambda name, parameter, params=params: params[name])
+        architecture = space.architecture(configuration)
         text = architecture.to_yaml()
         lists["ids"].append(architecture.id)
         # of the canonical configuration, as an architecture file
         lists["texts"].append(digest(text))
         lists["structures"].append(structure(canonical_config(architecture.block)))
-        lists["values"].append(structure(dict(answers)))
+        lists["values"].append(structure(dict(configuration)))
         sizes = costs(architecture, space.protocol, exported=not first)
         if not first:
             first = {"costs": [value
@@ -225,7 +225,7 @@ def models(stored: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def sample_models() -> tuple[list[str], list[list[Any]]]:
-    """Keys, and their values for each of some random small models; None where a model has no such key."""
+    """Return keys, and their values in random small models; None if a model lacks the key."""
     rng = random.Random(SEED)
     candidates = [random_architecture(rng).config for _ in range(MODELS)]
     keys = list(dict.fromkeys(key for candidate in candidates for key in candidate))
@@ -294,14 +294,14 @@ def structure(value: Any) -> str:
 
     A key is represented by its position, a string by the position of its first occurrence.
     """
-    seen: dict[str, int] = {}
+    first_positions: dict[str, int] = {}
 
     def plain(inner: Any) -> Any:
         if isinstance(inner, dict):
             return {str(index): plain(item) for index, item in enumerate(inner.values())}
         if isinstance(inner, list | tuple):
             return [plain(item) for item in inner]
-        return f"s{seen.setdefault(inner, len(seen))}" if isinstance(inner, str) else inner
+        return f"s{first_positions.setdefault(inner, len(first_positions))}" if isinstance(inner, str) else inner
 
     return "=" + digest(json.dumps(plain(value)))
 
@@ -347,7 +347,7 @@ def dumped(value: Any, indent: str = "") -> str:
 
 
 def load(name: str) -> dict[str, Any] | None:
-    """The golden file of one part; None if there is none."""
+    """Read the golden file of a part; None if it does not exist."""
     file = FOLDER / f"{name}.json"
     return json.loads(file.read_text()) if file.exists() else None
 

@@ -35,7 +35,7 @@ PAGES = {"space-language": ("Space language",
                         "keys of a [data file](data-file.md) and of a [recipe](recipe.md), `space` "
                         "those of the [space language](space-language.md).", lambda: schema_of(StudyFile)),
          "recipe": ("Recipe",
-                    "A preset's name, or keys that are laid over `preset: NAME`. Presets: "
+                    "A preset's name, or keys that override those of `preset: NAME`. Presets: "
                     + ", ".join(f"`{name}`" for name in PRESETS) + ".", lambda: schema_of(Recipe)),
          "data-file": ("Data file", "Keys at the top of the file, or beneath `data:`.",
                        lambda: schema_of(DataSpec))}

@@ -78,9 +78,8 @@ class DataSpec(Config):
 
     section = "data"
     shorthand_key = "builtin"
-    unsupported = {"seed": "the built-in corpus is one fixed text (`python -m tools.grammar` in "
-                           "the source repository writes others), and the seed of a training run "
-                           "is not part of its data"}
+    unsupported = {"seed": "the built-in corpus is one fixed text, and the seed of a training "
+                           "run is not part of its data"}
 
     task: Annotated[str, words(*TASKS, deprecated={"summarisation": "summarization"})] = setting(
         "translation", "the task, which determines the metrics")
