@@ -196,7 +196,7 @@ def read_builtin(pairs: int) -> dict[str, SentencePairs]:
     """Read the first ``pairs`` training pairs, and all validation and test pairs.
 
     The corpus has 50,000 synthetic English-German-like training pairs; validation and test have 500
-    pairs each. ``python -m tools.grammar`` in the source repository writes the data file. Its
+    pairs each. The history of the repository has the generator (``tools/grammar``). Its
     grammar has features that make translation into German hard: case and agreement, verb-second and
     verb-final order, separable verbs, compounds, and words that only their context disambiguates.
     Scores compare architectures; they do not predict scores on real text.
