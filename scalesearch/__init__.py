@@ -46,7 +46,7 @@ class _CallableModule(ModuleType):
 
 
 class _Package(ModuleType):
-    """This package; its subpackages in ``_CALLABLE_PACKAGES`` become callable when imported."""
+    """This package, whose subpackages in ``_CALLABLE_PACKAGES`` can be called."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in _CALLABLE_PACKAGES and isinstance(value, ModuleType):

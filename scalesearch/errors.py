@@ -10,7 +10,9 @@ _argument_names: ContextVar[Mapping[str, str] | None] = ContextVar("argument_nam
 
 
 class UserError(Exception):
-    """An error in the user's input. The message names the problem, its place and the fix.
+    """An error in the user's input.
+
+    The message names the problem, its place and the fix.
 
     Attributes:
         code: identifier in kebab-case (``study-exists``), for programs and tests. A message may
@@ -37,7 +39,7 @@ class UserError(Exception):
 
 
 def option(name: str, value: object = None) -> str:
-    """Name an option, or an option with a value, in a message; in Python, name the argument.
+    """Return the name of an option in a message; in Python, that of the argument.
 
     Example:
         >>> option("out"), option("hold", "'macs.total within 1%'")

@@ -37,10 +37,10 @@ def is_valid_file_name(text: str) -> bool:
 
 
 def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write ``path`` with ``write(handle)``: to a temporary file that is synced and then renamed.
+    """Write ``path`` atomically with ``write(handle)``.
 
-    The target of a link is replaced, not the link. Pipes and character devices are written to, not
-    replaced.
+    A temporary file is written, synced and then renamed. The target of a link is replaced, not
+    the link. Pipes and character devices are written to, not replaced.
 
     Raises:
         DiskFullError: the disk is full; ``path`` is unchanged.
@@ -54,7 +54,7 @@ def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether ``path`` is neither a file nor a folder, or an open stream such as /dev/stdout."""
+    """Return whether ``path`` is a device, a pipe or an open stream."""
     with suppress(FileNotFoundError):
         mode = path.stat().st_mode
         opened = path.absolute().parts[1:2] in (("dev",), ("proc",)) and path.is_symlink()
@@ -125,7 +125,7 @@ def remove_partial_files(folder: Path, is_owned: Callable[[str], bool]) -> None:
 
 
 def why_not_writable(path: Path, is_folder: bool = False) -> str | None:
-    """The reason why a file (or folder) cannot be written; None if no reason is apparent."""
+    """Return why a file or folder cannot be written, or None."""
     with suppress(FileNotFoundError, NotADirectoryError):
         if path.lstat() and not is_folder and path.is_dir():
             return os.strerror(errno.EISDIR)
@@ -156,7 +156,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def _find_disk_full_error(error: BaseException | None) -> OSError | None:
-    """The disk-full error among the causes of ``error``; torch.save wraps it in another error."""
+    """Return the disk-full error among the causes of ``error``.
+
+    torch.save wraps it in another error.
+    """
     while error is not None:
         if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
             return error
@@ -165,7 +168,10 @@ def _find_disk_full_error(error: BaseException | None) -> OSError | None:
 
 
 def _umask() -> int:
-    """The umask of the process: temporary files are private, the final file should not be."""
+    """Return the umask of the process.
+
+    Temporary files are private; the final file should not be.
+    """
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
@@ -177,7 +183,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Atomically write ``value`` as indented JSON; NaN is an error, because it is not legal JSON."""
+    """Atomically write ``value`` as indented JSON.
+
+    NaN is an error, because it is not legal JSON.
+    """
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -191,7 +200,10 @@ def replace_non_finite(value: Any) -> Any:
 
 
 def regular_size(path: Path) -> int:
-    """Size of a regular file in bytes. Raises OSError for devices and pipes, which may be endless."""
+    """Return the size of a regular file in bytes.
+
+    Raises OSError for devices and pipes, which may be endless.
+    """
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -210,9 +222,10 @@ def resolve_relative(file: str | Path, name: str) -> str:
 
 
 def read_json(path: Path, type_: type[T]) -> T:
-    """Read a JSON file as a ``type_``: a dataclass, a TypedDict, or another type of plain values.
+    """Read a JSON file as a ``type_``.
 
-    NaN and infinite numbers become None.
+    This is a dataclass, a TypedDict, or another type of plain values. NaN and infinite numbers
+    become None.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -228,7 +241,7 @@ def read_json(path: Path, type_: type[T]) -> T:
 
 
 def try_read_json(path: Path, type_: type[T]) -> T | None:
-    """Like :func:`read_json`, but None if the file cannot be read, e.g. while it is written."""
+    """Read a JSON file; return None if it cannot be read, e.g. while it is written."""
     try:
         return read_json(path, type_)
     except (OSError, UserError):

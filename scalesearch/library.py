@@ -1,4 +1,4 @@
-"""Find shipped files, the source of this installation, and missing optional packages."""
+"""Shipped files, the source of this installation, and missing optional packages."""
 
 import difflib
 import importlib.util
@@ -25,14 +25,20 @@ EXTRA_OF_PACKAGE = {package: extra for extra, packages in {
 
 
 def library_folder(category: str) -> Path:
-    """The folder of the shipped ``spaces`` or ``studies``: inside the wheel, or next to a source checkout."""
+    """Return the folder of the shipped ``spaces`` or ``studies``.
+
+    It is inside the wheel, or next to the package in a source checkout.
+    """
     package = Path(str(files("scalesearch")))
     shipped = package / "library" / category
     return shipped if shipped.is_dir() else package.parent / category
 
 
 def find_file(name: str, category: str) -> Path:
-    """Find a file: a path (``.yaml`` is optional), the folder of a trained model, or a shipped file.
+    """Find a file by path or name.
+
+    The name is a path (``.yaml`` is optional), the folder of a trained model, or a shipped
+    file.
 
     Raises:
         UserError: it does not exist; the message lists the shipped files.
@@ -63,7 +69,10 @@ def _format_names(names: list[str]) -> str:
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra, from the same source as this package if that is known."""
+    """Return the command that installs an extra.
+
+    It uses the same source as this package if that is known.
+    """
     return f"pip install {shlex.quote(f'{_origin()}[{extra}]')}"
 
 
@@ -87,7 +96,7 @@ def require_packages(*packages: str) -> None:
 
 
 def missing_package_error(package: str) -> UserError:
-    """Return the error for an optional package that is missing, with the command to install it."""
+    """Return the error for a missing optional package, with the command to install it."""
     return UserError(f"{package} is not installed: {install_command(EXTRA_OF_PACKAGE[package])}",
                      code="package-missing")
 

@@ -16,7 +16,9 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 class SignalInterrupt(KeyboardInterrupt):
-    """A stop by Ctrl-C or SIGTERM; the message names the saved state and how to resume.
+    """A stop by Ctrl-C or SIGTERM.
+
+    The message names the saved state and how to resume.
 
     Attributes:
         signal_number: number of the signal.
@@ -33,10 +35,10 @@ class SignalInterrupt(KeyboardInterrupt):
 
 
 class StopRequest:
-    """A request to stop, set by the first signal and checked when the state can be saved.
+    """A request to stop, set by the first signal.
 
-    A second Ctrl-C stops immediately. Ctrl-C after SIGTERM does not, because a process group may
-    receive both.
+    It is checked when the state can be saved. A second Ctrl-C stops immediately. Ctrl-C after
+    SIGTERM does not, because a process group may receive both.
     """
 
     def __init__(self) -> None:
@@ -60,7 +62,10 @@ class StopRequest:
 
 @contextmanager
 def deferred_signals() -> Iterator[StopRequest]:
-    """Context in which signals wait for :meth:`StopRequest.raise_if_requested`; main thread only."""
+    """Context in which signals wait for :meth:`StopRequest.raise_if_requested`.
+
+    Only for the main thread.
+    """
     stop = StopRequest()
     with restored_handlers():
         _install_handler(stop)
@@ -94,7 +99,10 @@ def interrupt_on_signal() -> Iterator[None]:
 
 @contextmanager
 def restored_handlers() -> Iterator[None]:
-    """Context that may install handlers, such as ``ray.init``; restores the former ones at its end."""
+    """Context that restores the signal handlers at its end.
+
+    Code such as ``ray.init`` may install handlers inside it.
+    """
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:
         yield

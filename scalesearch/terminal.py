@@ -1,4 +1,7 @@
-"""Print text and tables on a terminal; text is data, never markup or control sequences."""
+"""Print text and tables on a terminal.
+
+Text is data, never markup or control sequences.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Self-attentive embedding factorization (Subformer, Reid et al. 2021, section 3.2)."""
+"""Self-attentive embedding factorization (Subformer, Reid et al. 2021, sec. 3.2)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @block
 class AttentiveEmbedding(Block):
-    """A narrow table, an attention layer over its rows, and a projection to ``d`` features.
+    """A narrow table, attention over its rows, and a projection to ``d`` features.
 
     The inputs are those of :class:`TokenEmbedding`. The output is W₂ relu(W₁ x + b₁) + b₂ without a
     residual, with x = layer(√r · table[token] + position) of r features. The norm is applied to x
@@ -76,7 +76,10 @@ class AttentiveEmbedding(Block):
         return x if is_pre_norm else module.norm(x)
 
     def _attention_masks(self, tokens: Tensor, past: int, dtype: Any) -> tuple[Any, Any]:
-        """Return token mask and bias of the mixer: hide padding, or later tokens in a decoder."""
+        """Return token mask and bias of the mixer.
+
+        They hide padding or, in a decoder, later tokens.
+        """
         import torch
 
         if not self.layer.mixer.decoder:

@@ -1,4 +1,4 @@
-"""Blocks: descriptions of the parts of a model, and the walk that lists their costs.
+"""Blocks: descriptions of the parts of a model, and the list of their costs.
 
 A *leaf* block defines the shapes of its weights, its loop nests and its operation. A *composite*
 block defines its parts and how they are combined. Costs are sums over :func:`iterate_cost_lines`.
@@ -75,7 +75,7 @@ class Block:
     """Base class of all parts of a model; subclasses are decorated with :func:`block`."""
 
     def bind_vocabulary(self, vocab: Size) -> Block:
-        """Return this block with a vocabulary of ``vocab`` tokens, if its shapes depend on it."""
+        """Return this block with ``vocab`` tokens, if its shapes depend on them."""
         return self
 
     def validate(self) -> tuple[str, str] | None:
@@ -110,7 +110,7 @@ class Block:
 
     @property
     def copies_input(self) -> Any:
-        """Whether the backward pass stores a copy of the input instead of the input itself.
+        """Whether the backward pass stores a copy of the input, not the input itself.
 
         A bool, or an array with one value per candidate of a population.
         """
@@ -144,7 +144,7 @@ class Block:
 
 
 def discarded_activations(d: Size, axes: Shape, reader: Any) -> list[LoopNest]:
-    """Return the correction for ``d`` features that are read only by the block ``reader``.
+    """Return the correction for ``d`` features that only the block ``reader`` reads.
 
     If the reader stores a copy of its input, the features themselves are not stored: they are
     subtracted from the activations.
@@ -156,13 +156,14 @@ def discarded_activations(d: Size, axes: Shape, reader: Any) -> list[LoopNest]:
 
 @dataclass(frozen=True)
 class LinearFactory:
-    """Function from sizes to a linear map, such as a matrix, a tensor chain or a low-rank product.
+    """Function from sizes to a linear map.
 
-    A block calls ``self.linear_factory(d_in, d_out, over)`` and works with every type of map.
+    The map is for example a matrix, a tensor chain or a low-rank product. A block calls
+    ``self.linear_factory(d_in, d_out, over)`` and works with every type of map.
     """
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
-        """Return a block from (…, d_in) to (…, d_out), applied at every position of ``over``."""
+        """Return a block from (…, d_in) to (…, d_out) at every position of ``over``."""
         raise NotImplementedError
 
 
@@ -196,7 +197,7 @@ class Tie:
     excluded: tuple[str, ...] = ()
 
     def excludes(self, path: str, name: str) -> bool:
-        """Return whether the weight ``name`` of the leaf at ``path`` is excluded from sharing."""
+        """Return whether the weight ``name`` of the leaf at ``path`` is not shared."""
         return not set(self.excluded).isdisjoint((*path.split("."), name))
 
 
@@ -245,7 +246,9 @@ def iterate_cost_lines(
     node: Block, path: str = "", vocab: Size | None = None, calls: Size = 1, copies: Size = 1,
     tie: tuple[Size, Tie] | None = None,
 ) -> Iterator[CostLine]:
-    """Yield the cost lines of a block and its parts; equal layers of a stack are one line.
+    """Yield the cost lines of a block and its parts.
+
+    Equal layers of a stack are one line.
 
     Args:
         node: the block.

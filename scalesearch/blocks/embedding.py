@@ -29,9 +29,10 @@ SOFTPOS_KERNEL = 3  # kernel width of the convolutions of H-SoftPOS
 
 @block
 class TokenEmbedding(Block):
-    """√d · table[token] + position, then dropout (Vaswani et al. 2017, sections 3.4 and 3.5).
+    """√d · table[token] + position, then dropout.
 
-    Token ids and positions, both (batch, length), to (batch, length, d).
+    See Vaswani et al. 2017, sections 3.4 and 3.5. Token ids and positions, both (batch,
+    length), to (batch, length, d).
 
     Attributes:
         d: features.
@@ -84,7 +85,7 @@ def sinusoidal_positions(positions: Tensor, d: int, dtype: Any) -> Tensor:
 
 @block
 class FactorizedEmbedding(Block):
-    """A table of ``rank`` features and a matrix to ``d`` features (ALBERT, Lan et al. 2020)."""
+    """A table of ``rank`` features and a matrix to ``d`` features (Lan et al. 2020)."""
 
     d: Size
     rank: Size
@@ -100,7 +101,7 @@ class FactorizedEmbedding(Block):
 
 @block
 class FactorizedOutput(Block):
-    """Output layer with the matrices of the :class:`FactorizedEmbedding` at ``tied_table``."""
+    """Output layer tied to the :class:`FactorizedEmbedding` at ``tied_table``."""
 
     d: Size
     rank: Size
@@ -123,11 +124,12 @@ class FactorizedOutput(Block):
 
 @block
 class FrequencyBands(Block):
-    """Base class of adaptive input and softmax (Baevski & Auli 2019; Grave et al. 2017).
+    """Base class of adaptive input and adaptive softmax.
 
-    Token ids are sorted by frequency. Bands of less frequent tokens have fewer features: ``d``,
-    ``d`` / ``factor``, ``d`` / ``factor``² …. The language models of PartialFormer have bands that
-    end at 20,000 and 60,000, with a factor of 4 (Table 20).
+    See Baevski & Auli 2019 and Grave et al. 2017. Token ids are sorted by frequency. Bands of
+    less frequent tokens have fewer features: ``d``, ``d`` / ``factor``, ``d`` / ``factor``² ….
+    The language models of PartialFormer have bands that end at 20,000 and 60,000, with a factor
+    of 4 (Table 20).
 
     Attributes:
         d: features of the model.
@@ -145,7 +147,7 @@ class FrequencyBands(Block):
         return replace(self, vocab=vocab) if isinstance(self.vocab, str) else self
 
     def bands(self) -> list[tuple[int, int, int]]:
-        """Return first token, end (exclusive) and features of every band in the vocabulary."""
+        """Return first token, end (exclusive) and features of every band."""
         assert isinstance(self.vocab, int), "bind the vocabulary first"
         edges = [0, *(cut for cut in self.cutoffs if cut < self.vocab), self.vocab]
         return [(a, b, maximum(1, self.d // self.factor**i))

@@ -1,4 +1,4 @@
-"""Layers: steps of one or more parallel sub-layers, each step with a residual and a norm.
+"""Layers: steps of parallel sub-layers, each step with a residual and a norm.
 
 Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). If a step has parallel sub-layers, f is their
 sum. The norm of a step is named after its first sub-layer (``attention_norm``).

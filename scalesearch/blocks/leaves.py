@@ -41,7 +41,9 @@ class Linear(Block):
                              lambda: (module.weight, module.bias if self.bias else None))
 
     def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
-        """Return the softmax terms of an output layer; the loss is the sum of their losses.
+        """Return the softmax terms of an output layer.
+
+        The loss is the sum of their losses.
 
         Args:
             m: module of the block.
@@ -56,7 +58,7 @@ class Linear(Block):
 
 @block
 class UnsavedLinear(Linear):
-    """A linear map with an output that is only added, so the backward pass does not store it."""
+    """A linear map whose output is only added: the backward pass does not store it."""
 
     def loop_nests(self) -> Sequence[LoopNest]:
         return [nest for nest in super().loop_nests() if nest.operation != "activation"]
@@ -128,7 +130,9 @@ class PositionTable(Block):
 
 @block
 class MatMul(Block):
-    """Product of two activations: (…, rows, n_in) and (…, n_in, n_out) to (…, rows, n_out).
+    """Product of two activations.
+
+    (…, rows, n_in) and (…, n_in, n_out) to (…, rows, n_out).
 
     Attributes:
         over: outer loops, including the rows.
@@ -163,11 +167,11 @@ class MatMul(Block):
 
 @block
 class FusedAttention(Block):
-    """Scaled dot-product attention, softmax(q kᵀ / √head_dim + bias) v (Vaswani et al. 2017).
+    """Scaled dot-product attention, softmax(q kᵀ / √head_dim + bias) v.
 
-    Shapes: q (batch, heads, queries, head_dim), k (batch, heads, keys, head_dim), v (batch, heads,
-    keys, value_dim), bias broadcasts to (batch, heads, queries, keys), result (batch, heads,
-    queries, value_dim).
+    See Vaswani et al. 2017. Shapes: q (batch, heads, queries, head_dim), k (batch, heads, keys,
+    head_dim), v (batch, heads, keys, value_dim), bias broadcasts to (batch, heads, queries,
+    keys), result (batch, heads, queries, value_dim).
 
     Costs include masked positions. ``attention_kernel`` of the module selects the implementation:
     ``fused`` (``scaled_dot_product_attention``) or ``products`` (two batched matrix products).
@@ -201,9 +205,10 @@ class FusedAttention(Block):
 
 @block
 class Convolution(Block):
-    """A causal convolution over positions: (batch, positions, d_in) to (batch, positions, d_out).
+    """A causal convolution over positions.
 
-    y_t depends on x_t, x_{t-dilation}, …, with ``width`` taps.
+    (batch, positions, d_in) to (batch, positions, d_out). y_t depends on x_t, x_{t-dilation},
+    …, with ``width`` taps.
     """
 
     d_in: Size
@@ -251,7 +256,10 @@ class Convolution(Block):
 
 @block
 class KeyValueCache(Block):
-    """Cache of keys and values in decoding: ``features`` numbers per position of ``over``."""
+    """Cache of keys and values in decoding.
+
+    It has ``features`` numbers per position of ``over``.
+    """
 
     features: Size
     over: Axis

@@ -1,4 +1,4 @@
-"""Parallel paths instead of one part of a layer, with separate weights, and their merge."""
+"""Parallel paths of a part of a layer, with separate weights, and their merge."""
 
 from __future__ import annotations
 
@@ -132,7 +132,9 @@ class MultiPath(Block):
 
 
 def select_path(name: str, context: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments of one path: each path has its own attention scores to carry.
+    """Return the arguments of one path.
+
+    Each path has its own attention scores to carry.
 
     Args:
         name: name of the path; empty if there is only one.

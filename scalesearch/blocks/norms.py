@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @block
 class LayerNorm(Block):
-    """Layer normalization over the last ``d`` features, with gain and bias (Ba et al. 2016)."""
+    """Layer normalization over ``d`` features, with gain and bias (Ba et al. 2016)."""
 
     d: Size
     over: Shape
@@ -69,5 +69,5 @@ NORM_CLASSES: dict[str, type[LayerNorm] | type[RMSNorm]] = {"layer": LayerNorm, 
 
 
 def norm_type_field() -> Any:
-    """Define the field of a block for the type of its norms, a key of ``NORM_CLASSES``."""
+    """Define the field for the type of a block's norms, a key of ``NORM_CLASSES``."""
     return field(default="layer", metadata={"plain": "layer"}, kw_only=True)

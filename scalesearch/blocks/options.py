@@ -70,7 +70,7 @@ IDENTITY_NAMES = {
 
 @dataclass(frozen=True)
 class Option:
-    """A key of the space language that a block class defines; see :func:`option_field`."""
+    """A key of a block class in the space language; see :func:`option_field`."""
 
     default: str
     type: str

@@ -241,7 +241,10 @@ def to_array(x: Any) -> Any:
 
 
 def _divide_exactly(left: Polynomial, right: Polynomial) -> Polynomial | None:
-    """Return ``left / right`` if ``right`` is one term that divides all terms of ``left``."""
+    """Return ``left / right`` if ``right`` is one term that divides ``left``.
+
+    It must divide all terms of ``left``.
+    """
     if len(right.terms) != 1:
         return None
     ((divisor, factor),) = right.terms.items()

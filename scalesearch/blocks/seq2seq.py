@@ -32,7 +32,10 @@ class Embeddings(Block):
 
 @block
 class EncoderDecoder(Block):
-    """A sequence-to-sequence Transformer; ``output`` maps states (…, d) to logits (…, V)."""
+    """A sequence-to-sequence Transformer.
+
+    ``output`` maps states (…, d) to logits (…, V).
+    """
 
     embedding: Embeddings
     encoder: Stack | BottleneckStack
@@ -119,7 +122,9 @@ class DecoderOnly(Block):
         return moved, moved == PAD
 
     def decode(self, m: Any, target: Tensor, source: Tensor, padding: Tensor, cache: Any) -> Tensor:
-        """Compute the states of new target tokens; the first call also processes the source.
+        """Compute the states of new target tokens.
+
+        The first call also processes the source.
 
         Args:
             m: module of the block.
@@ -152,7 +157,10 @@ class DecoderOnly(Block):
 
 @block
 class ModelSection(Block):
-    """One part of a model, for its costs; ``block`` is None if the model has no such part."""
+    """One part of a model, for its costs.
+
+    ``block`` is None if the model has no such part.
+    """
 
     name: str
     block: Block | Use | None
@@ -162,10 +170,10 @@ class ModelSection(Block):
 
 
 def mask_bias(hidden: Tensor, dtype: Any) -> Tensor:
-    """Return a bias for attention scores: very low for ``hidden`` positions, else zero.
+    """Return a bias for attention scores that hides the positions ``hidden``.
 
-    It is finite, so that the softmax of a row that is completely hidden (a source of padding only)
-    is not NaN.
+    It is very low for these positions, else zero. It is finite, so that the softmax of a row
+    that is completely hidden (a source of padding only) is not NaN.
     """
     import torch
 

@@ -13,7 +13,10 @@ from scalesearch.blocks.sizes import map_values
 
 
 class SharingSchedule:
-    """An assignment of layers to groups that share weights; a subclass defines ``groups``."""
+    """An assignment of layers to groups that share weights.
+
+    A subclass defines ``groups``.
+    """
 
     # smallest and largest number of arguments in the space language
     argument_counts: tuple[int, int | None] = (0, 0)
@@ -73,7 +76,7 @@ class GroupCountSchedule(SharingSchedule):
 
 @dataclass(frozen=True)
 class CycleSharing(GroupCountSchedule):
-    """Layer i uses group i mod g: 0 1 2 0 1 2 (Takase & Kiyono 2021; EdgeFormer's encoder)."""
+    """Layer i uses group i mod g: 0 1 2 0 1 2 (Takase & Kiyono 2021)."""
 
     def groups(self, depth: int) -> list[int]:
         return [i % self.group_count for i in range(depth)]
@@ -148,7 +151,10 @@ class GroupSizeSchedule(SharingSchedule):
 
 @dataclass(frozen=True)
 class RunSharing(GroupSizeSchedule):
-    """Consecutive layers share: ``runs(1, 11)`` is the first layer, then eleven that share."""
+    """Consecutive layers share weights.
+
+    ``runs(1, 11)`` is the first layer, then eleven that share.
+    """
 
     def groups(self, depth: int) -> list[int]:
         return [group for group, size in enumerate(self.group_sizes) for _ in range(size)]

@@ -1,4 +1,4 @@
-"""Corpora: loaded from the cache, or prepared from text; BPE-dropout of their training text."""
+"""Corpora, loaded from the cache or prepared from text, and BPE-dropout."""
 
 from dataclasses import dataclass
 from pathlib import Path

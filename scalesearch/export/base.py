@@ -1,4 +1,4 @@
-"""Export formats by name, and their interface and that of decoders of exported models."""
+"""Export formats by name; interfaces of formats and decoders."""
 
 from __future__ import annotations
 

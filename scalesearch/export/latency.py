@@ -164,7 +164,7 @@ def measure_peak_memory(folder: Path, setup: DecodingSetup) -> dict[str, int]:
 
 
 def main() -> None:
-    """Measure the peak memory of decoding with the artifact in a folder, and print it as JSON."""
+    """Measure and print the peak memory of decoding with the artifact in a folder."""
     from scalesearch.export.base import get_format
     from scalesearch.export.export import ARTIFACT_FILE, Artifact, open_artifact
     from scalesearch.files import read_json

@@ -113,7 +113,10 @@ SUPPORTED_OUTPUTS = (Linear, ChainLinear, LowRankLinear, FactorizedOutput, TiedC
 
 
 def sharing_key(source: Any) -> Hashable:
-    """Return a value that is equal for equal expressions; sizes may be those of a population."""
+    """Return a value that is equal for equal expressions.
+
+    Sizes may be those of a population.
+    """
     if isinstance(source, tuple):
         return tuple(map(sharing_key, source))
     if isinstance(source, WeightRef):
@@ -155,7 +158,7 @@ class WeightOwners:
 
 
 def matrix_expression(part: Block | Use, path: str) -> TensorExpression | None:
-    """Return the matrix (d_out, d_in) of the map at ``path``; None if it has no such matrix."""
+    """Return the matrix (d_out, d_in) of the map at ``path``, or None."""
     block = part.block if isinstance(part, Use) else part
     if type(block) in (Linear, UnsavedLinear):
         return WeightRef(f"{path}.weight")

@@ -19,7 +19,7 @@ from scalesearch.lowering.ctranslate2 import CT2_ACTIVATION_IDS
 
 
 def find_unsupported_parts(block: Block) -> list[str]:
-    """Return the reasons why an architecture has no exact lowering, with the path of each part.
+    """Return why an architecture has no exact lowering, with the path of each part.
 
     The reasons of a model are those of its sections
     (:class:`~scalesearch.blocks.seq2seq.ModelSection`).

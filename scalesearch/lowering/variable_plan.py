@@ -1,4 +1,7 @@
-"""Contents of a CTranslate2 model: variables as expressions of the weights, and scalars."""
+"""Contents of a CTranslate2 model: variables and scalars.
+
+Variables are expressions of the weights.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ class RuntimeVariable:
 
 @dataclass
 class VariablePlan:
-    """All variables and scalars of an exported model, from which its size in bytes follows.
+    """All variables and scalars of an exported model; they determine its size.
 
     If several variables have the same sharing key and shape, the first one by name is stored and
     the others are aliases. Bytes of a stored variable with N numbers in R rows:

@@ -1,4 +1,4 @@
-"""Batched beam search with cached keys and values; see :mod:`scalesearch.nn.decode`.
+"""Batched beam search with a cache; see :mod:`scalesearch.nn.decode`.
 
 Notation: B sentences, K beams per sentence, R active rows of the model, V tokens in the vocabulary.
 """
@@ -65,7 +65,10 @@ def beam_search(model: Any, source: Tensor, beam: int = 5, length_penalty: float
 
 
 class _SourceState:
-    """Encoder memory and cache of a beam search, stored per sentence if the model supports it."""
+    """Encoder memory and cache of a beam search.
+
+    They are stored per sentence if the model supports it.
+    """
 
     def __init__(self, model: Any, source: Tensor) -> None:
         self.memory = model.encode(source)
@@ -164,9 +167,10 @@ class _BeamSearchState:
 
     def _candidates(
             self, step: int, logits: Tensor, norm: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities and tokens (B, K · k) of the best k continuations of each beam.
+        """Return the best k continuations of each beam.
 
-        They include the best K continuations of each sentence.
+        Returns log-probabilities and tokens, (B, K · k). They include the best K
+        continuations of each sentence.
         """
         if step >= self.shortest:  # no sentence reaches its limit before; the test waits for a GPU
             last = step == self.limit[rows // self.size]

@@ -36,7 +36,7 @@ def build_model(block: Block, *, vocab: int, init: str = "xavier", seed: int = 1
 
 def build_module(block: Block, *, vocab: int = 8, device: str = "cpu",
                  dtype: torch.dtype = torch.float32) -> Module:
-    """Build a module of one block with default initialization, for tests and inspection."""
+    """Build a module of one block with default initialization, for tests."""
     return _initialize_module(Module(block.bind_vocabulary(vocab), DropoutRates()), vocab, "xavier",
                               1, device, dtype)
 
@@ -106,7 +106,10 @@ def _tie_layers(layers: nn.Module, depth: int, tie: Tie, root: Module) -> None:
 
 
 def _tie_module(child: Module, owner: Module, excluded: tuple[str, ...] = ()) -> None:
-    """Tie the weights of ``child`` and its parts to those of ``owner``, except ``excluded``."""
+    """Tie the weights of ``child`` to those of ``owner``, except ``excluded``.
+
+    The weights of the parts are included.
+    """
     for path, leaf in child.named_modules():
         if set(excluded).isdisjoint(path.split(".")):
             for name in list(leaf._parameters):

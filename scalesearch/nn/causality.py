@@ -1,4 +1,4 @@
-"""Check that the outputs of a model do not depend on later tokens, other sentences or padding.
+"""Check that outputs do not depend on later tokens, other sentences or padding.
 
 If a gate or an embedding leaks later tokens, perplexity is very low but the model cannot translate.
 """
@@ -28,7 +28,7 @@ TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4}
 
 
 class CausalityError(UserError):
-    """Raised if an output depends on a later target token, another sentence or padding.
+    """An output depends on a later target token, another sentence or padding.
 
     Attributes:
         dependency: ``a later target token``, ``another sentence`` or ``padding``.
@@ -45,7 +45,7 @@ class CausalityError(UserError):
 
 @torch.no_grad()
 def check_causality(model: Any, vocab: int, seed: int = 0) -> None:
-    """Check that outputs do not depend on later target tokens, other sentences or padding.
+    """Check that outputs do not depend on later tokens, other sentences or padding.
 
     The check runs a copy of the model with noise added to every weight, because weights that are
     initialized with zero hide dependencies. A block with a receptive field of more than 32
@@ -86,7 +86,10 @@ def _long_length(model: Any) -> int:
 
 
 def _perturbed_copy(model: Any, generator: torch.Generator) -> Any:
-    """Return a copy on the CPU with noise added to every weight, in fp64 if it is small enough."""
+    """Return a copy on the CPU with noise added to every weight.
+
+    It is in fp64 if it is small enough.
+    """
     noisy_model = copy.deepcopy(model).cpu().eval()
     if sum(weight.numel() for weight in noisy_model.parameters()) <= MAX_FP64_PARAMETERS:
         noisy_model = noisy_model.double()
@@ -166,7 +169,7 @@ class CausalityCase:
 
     def _compare(self, dependency: str, change: str, logits: Tensor, rows: int,
                  length: int) -> None:
-        """Check that ``logits`` (rows, length, V) are equal to those of the original batch."""
+        """Check that ``logits`` (rows, length, V) equal those of the original batch."""
         difference = (logits - self.logits[:rows, :length]).abs().amax(-1)
         if bool(torch.isfinite(difference).all()) and float(difference.max()) <= self.limit:
             return

@@ -1,4 +1,4 @@
-"""Batched greedy search with cached keys and values, and functions for all searches.
+"""Batched greedy search with a cache, and functions for all searches.
 
 A search needs the methods ``encode``, ``decode``, ``logits`` and ``new_cache`` of a model. It has
 no loops over sentences. Rows of finished hypotheses are removed from the batch, so that late steps
@@ -57,7 +57,7 @@ class Hypotheses:
 
 
 def default_max_lengths(source: Tensor) -> Tensor:
-    """Return the default limit of the tokens of each translation (B,): 1.5 · source + 10."""
+    """Return the default limit of target tokens (B,), 1.5 · source + 10."""
     return (source != PAD).sum(1) * 3 // 2 + 10
 
 
@@ -142,9 +142,10 @@ def length_limits(model: Any, source: Tensor, max_length: int | Tensor | None = 
 
 
 def next_logits(model: Any, token: Tensor, memory: Any, cache: Any) -> tuple[Tensor, Tensor]:
-    """Return logits (R, V) after ``token`` (R,) and their log-partition (R, 1), in fp32 or fp64.
+    """Return logits (R, V) after ``token`` (R,) and their log-partition (R, 1).
 
-    PAD and BOS are included in the log-partition, but their logits are set to minus infinity.
+    They are in fp32 or fp64. PAD and BOS are included in the log-partition, but their logits
+    are set to minus infinity.
     """
     logits = model.logits(model.decode(token[:, None], memory, cache))[:, -1]
     logits = logits if logits.dtype == torch.float64 else logits.float()

@@ -1,4 +1,7 @@
-"""Initialization schemes; each initializes every weight once, in the order of the modules."""
+"""Initialization schemes.
+
+A scheme initializes every weight once, in the order of the modules.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def initialize(model: Module, scheme: str, seed: int) -> None:
 
 def _draw(node: Module, path: str, name: str, weight: Tensor, matrix: Callable[..., None],
           generator: torch.Generator) -> None:
-    """Initialize one weight according to :meth:`~scalesearch.blocks.core.Block.initialization`.
+    """Initialize one weight according to ``Block.initialization``.
 
     Args:
         node: module of the weight.
@@ -129,7 +132,10 @@ def released_init(node: Module, path: str, name: str, weight: Tensor,
 
 def anthe_init(node: Module, path: str, name: str, weight: Tensor,
                generator: torch.Generator) -> None:
-    """Initialize as Anthe: Glorot-uniform matrices, orthogonal role matrices, zero biases."""
+    """Initialize as Anthe.
+
+    Glorot-uniform matrices, orthogonal role matrices, zero biases.
+    """
     if name == "bias":
         weight.zero_()
     elif "role" in path.rsplit(".", 1)[-1]:

@@ -1,4 +1,4 @@
-"""Verify costs with independent counters: parameters of PyTorch, and products of two tracers.
+"""Verify costs with parameters of PyTorch and products of two tracers.
 
 The tracers run on the meta device, so that the model needs no memory.
 """
@@ -87,9 +87,10 @@ def flop_counter_macs(model: Seq2SeqModel, inputs: tuple[Tensor, ...]) -> int:
 
 
 def fvcore_macs(model: Seq2SeqModel, inputs: tuple[Tensor, ...]) -> int:
-    """Return the count of fvcore: one per multiply-add, and some per element of a norm.
+    """Return the count of fvcore.
 
-    Attention uses the kernel ``products``, because fvcore does not count fused attention.
+    It counts one per multiply-add, and some per element of a norm. Attention uses the kernel
+    ``products``, because fvcore does not count fused attention.
 
     Raises:
         UserError: fvcore is not installed.

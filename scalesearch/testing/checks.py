@@ -1,8 +1,9 @@
-"""Checks of blocks and models: costs must be equal to those of PyTorch, and decoding consistent.
+"""Checks of blocks and models.
 
-The counters are independent of the computed costs: ``numel`` of unique parameters, and
-``FlopCounterMode``, which reads the shapes of products. Models are small and run in float64 on the
-CPU, where the counter is four times as fast as on the meta device.
+Costs must be equal to those of PyTorch, and decoding must be consistent. The counters are
+independent of the computed costs: ``numel`` of unique parameters, and ``FlopCounterMode``, which
+reads the shapes of products. Models are small and run in float64 on the CPU, where the counter is
+four times as fast as on the meta device.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ TOLERANCE = 1e-9  # of logits in float64
 
 
 def check_costs(specimen: BlockSample, kernel: str = "products") -> None:
-    """Compare parameters and MACs of a block with PyTorch, and check that every weight is used.
+    """Compare the costs of a block with PyTorch, and check that every weight is used.
 
     Args:
         specimen: the block.
@@ -60,7 +61,7 @@ def check_costs(specimen: BlockSample, kernel: str = "products") -> None:
 
 
 def check_weights_used(model: Module, output: Tensor) -> None:
-    """Check that ``output`` depends on every weight, and that layers share the right weights.
+    """Check that ``output`` depends on every weight, and that weights are tied right.
 
     Raises:
         AssertionError: a weight is not used, or a part uses weights of the wrong layer.
@@ -107,7 +108,7 @@ def _check_tie(model: Module, layers: Any, tie: Tie, depth: int) -> None:
 
 
 def check_population_costs(block: Block) -> None:
-    """Check that the costs of a block are equal if its sizes are those of a population.
+    """Check that the costs of a block are equal for sizes of a population.
 
     Raises:
         AssertionError: the costs differ.
@@ -122,7 +123,7 @@ def check_population_costs(block: Block) -> None:
 
 
 def check_model(architecture: ModelSpec, seed: int) -> None:
-    """Check the costs of a model by several protocols, and that it is a causal function.
+    """Check the costs of a model by several protocols, and its causality.
 
     Runs a full pass, decoding with a cache, and decoding without a cache, and counts their FLOPs.
     The logits must be equal for all three and for both attention kernels.

@@ -94,12 +94,14 @@ def small_space(**changes: str) -> Space:
 
 @cache
 def _small_space(mixed: bool) -> Space:
-    """Return :func:`small_space`; ``mixed``: with all mixers instead of attention and parallel."""
+    """Return :func:`small_space`, or a space with all mixers if ``mixed``."""
     return small_space().with_overrides(MIXER_CHOICES) if mixed else small_space()
 
 
 def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -> ModelSpec:
-    """Sample an architecture with random weight sharing; unbuildable samples are rejected.
+    """Sample an architecture with random weight sharing.
+
+    Samples that cannot be built are rejected.
 
     Args:
         rng: random number generator.
@@ -141,7 +143,7 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
 
 
 def _resolve_conflicts(drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """Resolve conflicts between structures of one matrix, and between widths and groups."""
+    """Resolve conflicts between structures of a matrix, and of widths with groups."""
     plain = {f"matrices.{place}": "dense"
              for place in ("attention", "ffn", "embedding", "output")
              if {drawn.get(f"{way}.{place}", "off")

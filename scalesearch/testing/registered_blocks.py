@@ -143,7 +143,9 @@ def tiny_space(encoder: Mapping[str, Any], decoder: Mapping[str, Any] | None = N
 
 
 def check_count(space: Space) -> None:
-    """Compare the counts of ``feasible`` for a small space with a list of all candidates.
+    """Compare the counts of ``feasible`` with a list of all candidates.
+
+    The space is small.
 
     Raises:
         AssertionError: the counts differ.
@@ -164,7 +166,7 @@ def check_count(space: Space) -> None:
 
 
 def check_search(space: Space, key: str, name: Any) -> None:
-    """Check that a sampler proposes models with and without ``name`` as value of ``key``.
+    """Check that a sampler proposes models with and without ``key: name``.
 
     Raises:
         AssertionError: one of the two was not proposed in ``TRIALS`` trials.

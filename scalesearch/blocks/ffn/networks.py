@@ -69,7 +69,7 @@ register_ffn = partial(register, FFNS)
 
 @block
 class TwoLayerFFN(FFN):
-    """Base class of W₂ act(W₁ x + b₁) + b₂: (batch, positions, d) to (batch, positions, d)."""
+    """Base class of W₂ act(W₁ x + b₁) + b₂ at each position."""
 
     hidden: Size = option_field("= 4 * width", minimum=1, doc="hidden units")
 

@@ -137,7 +137,10 @@ class ChainCores(Block):
 
     @cached_property
     def _apply_costs(self) -> list[tuple[Size, Size]]:
-        """Multiply-adds and numbers read if cores are applied from the first or from the last."""
+        """Return multiply-adds and numbers read of applying the cores.
+
+        The cores are applied from the first or from the last.
+        """
         b = self.bonds
         costs = []
         for a, c in ((self.input_factors, self.output_factors),
@@ -164,7 +167,7 @@ class ChainCores(Block):
 
     @cached_property
     def apply_activations(self) -> tuple[Size, Size]:
-        """Numbers that applying the cores stores for the backward pass: per vector, and once.
+        """Return the numbers stored for the backward pass: per vector, and once.
 
         The input of each core is stored. From the last core, copies of the cores are also stored,
         but no copy of the vector.
@@ -178,7 +181,10 @@ class ChainCores(Block):
 
     @cached_property
     def contraction_cost(self) -> tuple[Size, Size]:
-        """Multiply-adds of contracting all cores in the cheapest order, and numbers stored."""
+        """Return multiply-adds and numbers stored of contracting all cores.
+
+        The order of the contraction is the cheapest.
+        """
         return self._contraction_cost(0, len(self.input_factors))
 
     def _contraction_cost(self, start: int, end: int) -> tuple[Size, Size]:

@@ -1,4 +1,7 @@
-"""DExTra: grouped linear maps that expand and reduce (DeLighT, Mehta et al. 2021, section 3.1)."""
+"""DExTra: grouped linear maps that expand and reduce (Mehta et al. 2021).
+
+See DeLighT, section 3.1.
+"""
 
 from __future__ import annotations
 
@@ -154,7 +157,7 @@ class ProjectedOutput(Block):
         return module.table(self._down(module, x))
 
     def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
-        """Return the softmax terms; see :meth:`~scalesearch.blocks.leaves.Linear.softmax_terms`."""
+        """Return the softmax terms; see :meth:`.Linear.softmax_terms`."""
         return [(self._down(m, hidden), m.table.weight, None, target)]
 
     def _down(self, m: Any, x: Tensor) -> Tensor:
@@ -162,5 +165,8 @@ class ProjectedOutput(Block):
 
 
 def _mirrored(values: list[int], length: int) -> list[int]:
-    """Return ``values`` followed by their reverse; an odd ``length`` has the last value once."""
+    """Return ``values`` followed by their reverse.
+
+    If ``length`` is odd, the last value occurs once.
+    """
     return values + values[::-1][length % 2 :]

@@ -24,7 +24,10 @@ class Dense(LinearFactory):
 
 @dataclass(frozen=True)
 class Identity(LinearFactory):
-    """No map: the output is the input ("no patt", Anthe, Table 5). Sizes must be equal."""
+    """No map: the output is the input ("no patt", Anthe, Table 5).
+
+    Sizes must be equal.
+    """
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
         return Passthrough(d_in)
@@ -42,7 +45,10 @@ class LowRank(LinearFactory):
 
 @dataclass(frozen=True)
 class Chain(LinearFactory):
-    """A tensor chain of ``length`` cores, with at most ``ratio`` of the weights (Anthe)."""
+    """A tensor chain with at most ``ratio`` of the weights (Anthe).
+
+    It has ``length`` cores.
+    """
 
     ratio: float
     length: int = 2
@@ -82,7 +88,7 @@ class Passthrough(Block):
 
 @block
 class LowRankLinear(Block):
-    """Low-rank map: (…, d_in) to (…, rank) to (…, d_out), with a bias of the second matrix."""
+    """Low-rank map, (…, d_in) to (…, rank) to (…, d_out); the last matrix has a bias."""
 
     d_in: Size
     d_out: Extent
@@ -98,7 +104,7 @@ class LowRankLinear(Block):
         return module.up(module.down(x))
 
     def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
-        """Return the softmax terms; see :meth:`~scalesearch.blocks.leaves.Linear.softmax_terms`."""
+        """Return the softmax terms; see :meth:`.Linear.softmax_terms`."""
         terms: list[tuple[Any, ...]] = m.up.block.softmax_terms(m.up, m.down(hidden), target)
         return terms
 

@@ -109,7 +109,10 @@ class Kronecker(TableLinearFactory):
 
 @register_structure("phm")
 class Hypercomplex(LinearFactory):
-    """A sum of Kronecker products of n x n and smaller matrices (PHM, Zhang et al. 2021)."""
+    """A sum of Kronecker products of smaller matrices (PHM, Zhang et al. 2021).
+
+    One matrix of each product is n x n.
+    """
 
     n: Size = option_field("4", doc="divisor of the sizes: the first matrices are n x n")
     products: Size = option_field("= n", doc="number of products")
@@ -164,7 +167,10 @@ class KroneckerEmbedding(ChainTableBase):
 
 @block
 class HypercomplexLinear(ChainLinearBase):
-    """y = x Σ A ⊗ S + b with ``products`` products, A (n, n) and S (d_in / n, d_out / n)."""
+    """y = x Σ A ⊗ S + b, with A (n, n) and S (d_in / n, d_out / n).
+
+    The sum has ``products`` terms.
+    """
 
     n: Size
     products: Size
@@ -226,7 +232,7 @@ def _balanced_factors(n: int) -> tuple[int, int]:
 
 
 def _next_balanced_factors(n: int) -> tuple[int, int]:
-    """Return the closest factors of the first number from ``n`` with a ratio of at most 2."""
+    """Return the closest factors of the first number from ``n`` with a ratio up to 2."""
     return next(pair for pair in map(_balanced_factors, count(n)) if pair[1] <= 2 * pair[0])
 
 

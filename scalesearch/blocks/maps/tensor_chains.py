@@ -83,7 +83,7 @@ class ChainLinearBase(Block):
         return m.cached_constant("matrix", lambda: self.cores.matrix(cores)[0, :, : self.d_out, 0])
 
     def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
-        """Return the softmax terms; see :meth:`~scalesearch.blocks.leaves.Linear.softmax_terms`."""
+        """Return the softmax terms; see :meth:`.Linear.softmax_terms`."""
         return [(hidden, self.matrix(m).t(), m.bias if self.bias else None, target)]
 
     def forward(self, module: Any, x: Tensor) -> Tensor:
@@ -97,7 +97,10 @@ class ChainLinearBase(Block):
 
 @block
 class ChainLinear(ChainLinearBase):
-    """A tensor chain of ``length`` cores, with at most ``ratio`` of the weights of the matrix."""
+    """A tensor chain of ``length`` cores instead of a matrix.
+
+    It has at most ``ratio`` of the weights of the matrix.
+    """
 
     ratio: float
     length: int
@@ -147,7 +150,10 @@ class ChainTableBase(Block):
 
 @block
 class ChainEmbedding(ChainTableBase):
-    """A table as a tensor chain of ``length`` cores, with at most ``ratio`` of its weights."""
+    """A tensor chain of ``length`` cores instead of a table.
+
+    It has at most ``ratio`` of the weights of the table.
+    """
 
     ratio: float
     length: int

@@ -1,6 +1,6 @@
-"""Mixers: blocks that exchange information between positions (docs/develop/blocks.md).
+"""Mixers: blocks that exchange information between positions.
 
-This package may import the other blocks.
+See docs/develop/blocks.md. This package may import the other blocks.
 """
 
 import importlib

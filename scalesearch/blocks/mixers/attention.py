@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @register_mixer("attention")
 @block
 class Attention(Mixer):
-    """Self-attention, or cross-attention with keys and values from a memory (batch, keys, d).
+    """Multi-head attention within a sequence, or to a memory (batch, keys, d).
 
     Attributes:
         heads: heads of values.
@@ -309,9 +309,9 @@ class Attention(Mixer):
         return key, value
 
     def project(self, m: Any, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values (batch, heads, positions, n) of ``y`` (batch, positions, d).
+        """Return keys and values (batch, heads, positions, n) of ``y``.
 
-        They do not include those of the prompt.
+        ``y`` is (batch, positions, d). They do not include those of the prompt.
         """
         projection = functools.partial(self._map, m)
         key = self.gating.features(projection, "K", y)

@@ -1,4 +1,4 @@
-"""Optional parts of attention: rotary positions, networks inside heads, and a prompt."""
+"""Parts of attention: rotary positions, networks inside heads, and a prompt."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def cached_length(m: Any, cache: Any) -> int:
 
 @block
 class PartialFFN(Block):
-    """gate(x) ⊙ (head + FFN(head)) of the output of each head (PartialFormer, section 3.2).
+    """gate(x) ⊙ (head + FFN(head)) of each head (PartialFormer, section 3.2).
 
     Attributes:
         d: features of the model.
@@ -101,7 +101,7 @@ class PartialFFN(Block):
 
 @block
 class PromptVectors(Block):
-    """``length`` learned vectors (length, d) before keys and values (Prompt-LA, EdgeFormer).
+    """Learned vectors (length, d) before keys and values (Prompt-LA, EdgeFormer).
 
     They are projected by ``maps``, the maps of the input. This depends on weights only and is
     computed once before inference.

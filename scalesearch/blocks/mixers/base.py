@@ -1,4 +1,7 @@
-"""Base class and registry of mixers: blocks that exchange information between positions."""
+"""Base class and registry of mixers.
+
+Mixers are blocks that exchange information between positions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixers with other mixers as parts: two mixers, and attention with other blocks around it."""
+"""Mixers with other mixers as parts."""
 
 from __future__ import annotations
 

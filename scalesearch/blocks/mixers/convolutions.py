@@ -198,7 +198,7 @@ class LightweightConvolution(MultiHeadConvolutionMixer):
 @register_mixer("dynamic")
 @block
 class DynamicConvolution(MultiHeadConvolutionMixer):
-    """Dynamic convolution: taps are predicted at each position (Wu et al. 2019, section 4)."""
+    """Convolution with taps that are predicted per position (Wu et al. 2019, sec. 4)."""
 
     kernel_type: ClassVar[str] = "predicted"
 

@@ -58,7 +58,10 @@ class Gating:
         return self.cross and "Q" in (self.gating_role, self.gated_role)
 
     def slots(self) -> dict[str, tuple[str, str]]:
-        """Return the input and the output role of each slot; ``gate`` has the width it gates."""
+        """Return the input and the output role of each slot.
+
+        The role ``gate`` has the width that it gates.
+        """
         if self.gate == "none":
             return {"query": ("Q", "Q"), "key": ("K", "K"), "value": ("V", "V")}
         return {"query": (self.gating_role, "gate"),

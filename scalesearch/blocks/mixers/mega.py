@@ -1,4 +1,4 @@
-"""Gated attention with one head (Mega, Ma et al. 2023): in a sequence, and across sequences."""
+"""Gated attention with one head (Mega, Ma et al. 2023)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @block
 class RelativePositionBias(Block):
-    """A learned bias per distance from query to key; larger distances use ``clip`` - 1."""
+    """A learned bias per distance from query to key.
+
+    Larger distances use ``clip`` - 1.
+    """
 
     clip: Size
 
@@ -148,7 +151,10 @@ class GatedCrossAttention(Mixer):
                 LoopNest((self.projected_axis, self.d), "activation")]
 
     def project(self, m: Any, memory: Tensor | None) -> tuple[Any, Any]:
-        """Return keys and values (batch, 1, positions, n) of ``memory`` (batch, positions, d)."""
+        """Return keys and values (batch, 1, positions, n) of ``memory``.
+
+        ``memory`` is (batch, positions, d).
+        """
         from torch.nn.functional import silu
 
         return m.key(memory)[:, None], silu(m.value(memory))[:, None]

@@ -1,4 +1,4 @@
-"""Damped exponential moving averages instead of attention (Mega, Ma et al. 2023, section 3.1)."""
+"""Damped exponential moving averages (Mega, Ma et al. 2023, section 3.1)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ LAG_BLOCK = 64  # cached kernels have a multiple of this number of lags, for sev
 
 @block
 class MovingAverage(Block):
-    """SiLU(y + ω x), with y a sum of ``dims`` damped averages per channel (Mega, eq. 4 to 6).
+    """SiLU(y + ω x), with y a sum of damped averages (Mega, eq. 4 to 6).
+
+    There are ``dims`` averages per channel.
 
     h_t = (1 - p a) h_{t-1} + p β x_t with p = σ(δ) and a = σ(α), and y = γ · h / √dims. With
     ``sides`` = 2 the averages from both ends are added; both include x_t.

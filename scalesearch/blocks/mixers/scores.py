@@ -24,7 +24,10 @@ RESIDUAL_SCORES = ("none", "global", "relative", "previous")
 
 @block
 class HeadMixing(Block):
-    """Affine map across heads: (batch, heads_in, queries, keys) to (batch, heads_out, …)."""
+    """Affine map across heads.
+
+    (batch, heads_in, queries, keys) to (batch, heads_out, queries, keys).
+    """
 
     heads_in: Size
     heads_out: Size
@@ -49,7 +52,7 @@ class HeadMixing(Block):
 
 @block
 class RelativeKeys(Block):
-    """Relative scores q · r of the clipped distance from query to key (Shaw et al. 2018).
+    """Relative scores q · r of the clipped distance to the key (Shaw et al. 2018).
 
     Keys only, with one table for all heads.
     """

@@ -1,4 +1,4 @@
-"""Sub-layers of the Evolved Transformer (So et al. 2019): branches and gated linear units."""
+"""Sub-layers of the Evolved Transformer (So et al. 2019): branches and GLU."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ class EvolvedBranches(Mixer):
         return None
 
     def _scaled_width(self, key: str) -> Size:
-        """Return the option ``key`` times ``d``, rounded down; multiples have three decimals."""
+        """Return the option ``key`` times ``d``, rounded down.
+
+        Multiples have three decimals.
+        """
         multiple = Fraction(require_single_value(getattr(self, key))).limit_denominator(1000)
         return self.d * multiple.numerator // multiple.denominator
 
@@ -235,7 +238,7 @@ class EvolvedBranches(Mixer):
 @register_sublayer("glu")
 @block
 class GatedLinearUnit(Mixer):
-    """(W x + b) ⊙ σ(V x + c) at each position: (batch, positions, d) to (batch, positions, d)."""
+    """Gated linear unit (W x + b) ⊙ σ(V x + c) at each position (Dauphin et al. 2017)."""
 
     output_projections: ClassVar[tuple[str, ...]] = ("value",)
 
