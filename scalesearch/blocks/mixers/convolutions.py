@@ -198,7 +198,7 @@ class LightweightConvolution(MultiHeadConvolutionMixer):
 @register_mixer("dynamic")
 @block
 class DynamicConvolution(MultiHeadConvolutionMixer):
-    """Convolution with taps that are predicted per position (Wu et al. 2019, sec. 4)."""
+    """Dynamic convolution: taps are predicted per position (Wu et al. 2019, sec. 4)."""
 
     kernel_type: ClassVar[str] = "predicted"
 
