@@ -279,17 +279,13 @@ class SoftPOS(Block):
         """Return the number of features of the table."""
         return d - (2 * levels - 1) * width
 
-    def _convolution(self, level: int) -> Convolution:
-        """Return the convolution from ``level`` (numbered from 0) to the next level."""
-        d_in = self.table_width(self.d, self.levels, self.width) if level == 0 else self.width
-        return Convolution(d_in, self.width, SOFTPOS_KERNEL, self.over, 2**level)
-
     def parts(self) -> Mapping[str, Block | Use]:
         parts: dict[str, Block | Use] = {"table": self.table}
         for level in range(self.levels):
             parts[f"role{level}"] = Linear(self.roles, self.width, self.over, bias=False)
         for level in range(self.levels - 1):
-            convolution = self._convolution(level)
+            d_in = self.width if level else self.table_width(self.d, self.levels, self.width)
+            convolution = Convolution(d_in, self.width, SOFTPOS_KERNEL, self.over, 2**level)
             parts[f"next{level}"] = convolution
             if SRC not in self.over:  # an encoder has no decoding steps and needs no cache
                 parts[f"store{level}"] = StateCache(convolution.receptive_past * convolution.d_in)

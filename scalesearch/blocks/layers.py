@@ -110,11 +110,6 @@ class Layer(Block):
             return [""]
         return list(MultiPath(None, paths.count).branches)
 
-    @cached_property
-    def _parallel_parts(self) -> set[str]:
-        """Names of the parts in steps with parallel sub-layers."""
-        return {name for step in self.steps if len(step) > 1 for _, name in step}
-
     def _merge(self) -> PathMerge:
         assert self.multi_path is not None
         norms = self.norm_kind if self.multi_path.norm else ""
@@ -129,7 +124,8 @@ class Layer(Block):
             name: name of the part.
         """
         first, part = self.sublayers[slot]
-        if self.parallel_mixer is not None and part is self.mixer and name in self._parallel_parts:
+        if self.parallel_mixer is not None and part is self.mixer and any(
+                (slot, name) in step for step in self.steps if len(step) > 1):
             part = self.parallel_mixer
         part = part.second_call if name != first and isinstance(part, Mixer) else part
         return part if self.multi_path is None else self.multi_path.wrap(part, slot, self._merge())

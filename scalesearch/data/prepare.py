@@ -47,9 +47,13 @@ def prepare_corpus(spec: DataSpec, text: dict[str, ParallelText]) -> PreparedCor
     else:
         tokenizer = Tokenizer.from_file(Path(spec.tokenizer))
     if DISTILLED_SPLIT in text:
-        distilled = text[DISTILLED_SPLIT]
-        text = text | {"train": _concatenate(distilled, text["train"]) if spec.mix_distilled
-                       else distilled}
+        train = text[DISTILLED_SPLIT]
+        if spec.mix_distilled:
+            real = text["train"]
+            sums = {key: train.counts.get(key, 0) + real.counts.get(key, 0)
+                    for key in train.counts | real.counts}
+            train = ParallelText(train.source + real.source, train.target + real.target, sums)
+        text = text | {"train": train}
     counts: SplitCounts = {}
     encode = _encode_text if spec.file_format == "text" else _encode
     splits = {split: encode(spec, split, text[split], tokenizer, counts) for split in SPLIT_NAMES}
@@ -64,12 +68,6 @@ def lowercase_pairs(pairs: ParallelText) -> ParallelText:
     gold_edits = pairs.gold_edits and [tuple(lowercase_edits(edits, line) for edits in annotators)
                                        for line, annotators in zip(pairs.source, pairs.gold_edits)]
     return ParallelText(source, target, pairs.counts, gold_edits)
-
-
-def _concatenate(first: ParallelText, second: ParallelText) -> ParallelText:
-    keys = {**first.counts, **second.counts}
-    counts = {key: first.counts.get(key, 0) + second.counts.get(key, 0) for key in keys}
-    return ParallelText(first.source + second.source, first.target + second.target, counts)
 
 
 def _encode(spec: DataSpec, split: str, pairs: ParallelText, tokenizer: Tokenizer,

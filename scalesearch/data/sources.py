@@ -73,7 +73,13 @@ def read_sentences(spec: DataSpec) -> dict[str, ParallelText]:
         of lines; the
             validation or test text has an empty line, which would shift or falsify the score.
     """
-    splits = _read_builtin_splits(spec) if spec.builtin else {}
+    splits = {}
+    if spec.builtin:
+        assert spec.pairs is not None, "a spec of the built-in corpus has a number of pairs"
+        for split, pairs in read_builtin(spec.pairs).items():
+            splits[split] = ParallelText([source for source, _ in pairs],
+                                         [target for _, target in pairs],
+                                         {"read": len(pairs), "empty": 0})
     return splits | {split: _read_split(spec, split) for split in _file_splits(spec)}
 
 
@@ -100,8 +106,12 @@ def _read_split(spec: DataSpec, split: str) -> ParallelText:
     with_gold = spec.file_format == "corrections" and split not in _TRAINING_SPLITS
     total = ParallelText([], [], {"read": 0, "empty": 0}, [] if with_gold else None)
     for files in find_files(spec, split):
-        part = _read_text(files[0]) if spec.file_format == "text" else read_pairs(
-            files, split, with_gold)
+        if spec.file_format == "text":
+            lines = read_lines(files[0])
+            kept = [line for line in lines if line.strip()]
+            part = ParallelText([], kept, {"read": len(lines), "empty": len(lines) - len(kept)})
+        else:
+            part = read_pairs(files, split, with_gold)
         if split == DISTILLED_SPLIT and spec.max_pairs is not None:  # applies to each teacher
             part = part.truncate(spec.max_pairs)
         total.source += part.source
@@ -116,13 +126,6 @@ def _read_split(spec: DataSpec, split: str) -> ParallelText:
         raise UserError(f"data: {split}: no {unit} in {names}", key=f"data.{split}",
                         code="no-sentences")
     return total
-
-
-def _read_text(file: Path) -> ParallelText:
-    """Read the lines that are not blank."""
-    lines = read_lines(file)
-    kept = [line for line in lines if line.strip()]
-    return ParallelText([], kept, {"read": len(lines), "empty": len(lines) - len(kept)})
 
 
 def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> ParallelText:
@@ -143,7 +146,12 @@ def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> ParallelText
         line_numbers = [sentence.line for sentence in sentences]
         columns = [source, target]
     else:
-        source, *sides = _read_aligned_files(files, split)
+        source, *sides = [read_lines(file) for file in files]
+        for file, side in zip(files[1:], sides):
+            if len(side) != len(source):
+                raise UserError(f"data: {split}: line i of one side translates line i of the "
+                                f"other, but {files[0]} has {len(source)} lines and {file} has "
+                                f"{len(side)}", key=f"data.{split}", code="unequal-lines")
         target = sides[0]
         line_numbers = list(range(1, len(source) + 1))
         for number, lines in zip(line_numbers, zip(source, *sides) if edits else ()):
@@ -166,17 +174,6 @@ def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> ParallelText
     return ParallelText([source[i] for i in kept], [target[i] for i in kept],
                         {"read": len(source), "empty": len(empty)},
                         [gold_edits[i] for i in kept] if edits else None)
-
-
-def _read_aligned_files(files: tuple[Path, ...], split: str) -> list[list[str]]:
-    """Read files that must have the same number of lines."""
-    sides = [read_lines(file) for file in files]
-    for file, side in zip(files, sides):
-        if len(side) != len(sides[0]):
-            raise UserError(f"data: {split}: line i of one side translates line i of the other, "
-                            f"but {files[0]} has {len(sides[0])} lines and {file} has {len(side)}",
-                            key=f"data.{split}", code="unequal-lines")
-    return sides
 
 
 def _empty_lines_error(split: str, empty: list[int], columns: list[list[str]],
@@ -220,13 +217,3 @@ def read_builtin(pairs: int) -> dict[str, SentencePairs]:
         validation = list(islice(rows, HELD_OUT_PAIRS))
         test = list(islice(rows, HELD_OUT_PAIRS))
         return {"train": list(islice(rows, pairs)), "validation": validation, "test": test}
-
-
-def _read_builtin_splits(spec: DataSpec) -> dict[str, ParallelText]:
-    assert spec.pairs is not None, "a spec of the built-in corpus has a number of pairs"
-    splits = {}
-    for split, pairs in read_builtin(spec.pairs).items():
-        source = [source for source, _ in pairs]
-        target = [target for _, target in pairs]
-        splits[split] = ParallelText(source, target, {"read": len(pairs), "empty": 0})
-    return splits

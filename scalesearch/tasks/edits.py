@@ -90,8 +90,8 @@ def _parse_edit(line: str, length: int, place: str) -> tuple[str, Edit | None]:
     """Return annotator and edit of an ``A`` line, for a sentence of ``length`` words."""
     fields = line[2:].split("|||")
     offsets = fields[0].split()
-    if not line.startswith("A ") or len(fields) != 6 or len(offsets) != 2 or not all(
-            map(_is_integer, offsets)):
+    are_integers = all(offset.removeprefix("-").isdecimal() for offset in offsets)
+    if not line.startswith("A ") or len(fields) != 6 or len(offsets) != 2 or not are_integers:
         raise UserError(f"{place}: an edit is `A START "
                         f"END|||TYPE|||CORRECTION|||REQUIRED|||COMMENT|||ANNOTATOR`, not {line!r}",
                         code="bad-m2")
@@ -104,10 +104,6 @@ def _parse_edit(line: str, length: int, place: str) -> tuple[str, Edit | None]:
     corrections = ["" if text.strip() == NO_CORRECTION else " ".join(text.split())
                    for text in fields[2].split("||")]
     return fields[5], Edit(start, end, tuple(corrections))
-
-
-def _is_integer(text: str) -> bool:
-    return text.removeprefix("-").isdecimal()
 
 
 def apply_edits(source: str, edits: Edits) -> str:

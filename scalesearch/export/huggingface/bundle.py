@@ -142,8 +142,12 @@ class Bundle:
                 source, None if module == TEMPLATE_MODULE else self.used_attributes, available)
             nodes = dict.fromkeys(node for name, node in source.definitions.items()
                                   if self.definition_modules.get(name) == module)
-            body += f"# {module}\n\n" + "".join(
-                _blank_lines_before(node, trimmer.trim(node)) for node in nodes) + "\n\n"
+            body += f"# {module}\n\n"
+            for node in nodes:
+                text = trimmer.trim(node)
+                is_definition = isinstance(node, ast.ClassDef | ast.FunctionDef)
+                body += f"\n\n{text}\n\n" if is_definition else text
+            body += "\n\n"
         body = ARCHITECTURE_LINE.sub(lambda _: f"ARCHITECTURE = {format_block(self.block)}\n", body)
         # Removed methods leave blank lines.
         body = re.sub(r"\n{4,}", "\n\n\n", re.sub(r"\n{3,}(?= )", "\n\n", body))
@@ -181,10 +185,6 @@ def _bundle_error(module: str, imported: str) -> UserError:
                      "bundled: "
                      "import the name at the top of the module (`from … import …`)",
                      code="not-bundled")
-
-
-def _blank_lines_before(node: ast.stmt, text: str) -> str:
-    return f"\n\n{text}\n\n" if isinstance(node, ast.ClassDef | ast.FunctionDef) else text
 
 
 def format_block(value: Any, indent: int = 0) -> str:

@@ -49,7 +49,9 @@ def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
                                       [_replace(named["unk"], " ⁇ "), {"type": "Fuse"},
                                        _replace(rf"\A{SPACE_MARKER}", "", "Regex"),
                                        _replace(SPACE_MARKER, " ")]),
-            "model": _unigram(pieces) if tokenizer.is_unigram else _bpe(pieces)}
+            "model": _bpe(pieces) if not tokenizer.is_unigram else {
+                "type": "Unigram", "unk_id": UNK, "vocab": [list(piece) for piece in pieces],
+                "byte_fallback": False}}
 
 
 def _split_special_pieces(pieces: list[tuple[str, float]]) -> list[dict[str, Any]]:
@@ -72,11 +74,6 @@ def _sequence_step(step_name: str, steps: list[dict[str, Any]]) -> dict[str, Any
 
 def _replace(pattern: str, content: str, pattern_type: str = "String") -> dict[str, Any]:
     return {"type": "Replace", "pattern": {pattern_type: pattern}, "content": content}
-
-
-def _unigram(pieces: list[tuple[str, float]]) -> dict[str, Any]:
-    return {"type": "Unigram", "unk_id": UNK, "vocab": [list(piece) for piece in pieces],
-            "byte_fallback": False}
 
 
 def _bpe(pieces: list[tuple[str, float]]) -> dict[str, Any]:
