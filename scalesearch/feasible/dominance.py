@@ -1,12 +1,14 @@
 """Dominance counting: weights of points within upper bounds, without pairs.
 
-A point (k costs) is within a bound if each of its costs is at most that of the bound. For one or
-two costs, a query takes O(log n) with sorted sums or a wavelet matrix.
+A point (k costs) is within a bound if each of its costs is at most that of the bound.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right, insort
 from collections import defaultdict
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,73 +16,17 @@ from numpy.typing import NDArray
 
 from scalesearch.feasible.enumeration import TooManyCandidatesError
 
-QUERIES_PER_BATCH = 1 << 19
+MAX_COMPARISONS = 250_000  # of bounds with points, at the same time
 MAX_PAIRS = 2_000_000_000  # pairs that are compared directly, for more than two bounds
 IntArray = NDArray[np.int64]
 
 
-class WaveletMatrix:
-    """Wavelet matrix over ranks: sums and order statistics of any prefix in O(log n).
-
-    All methods process arrays of queries.
-
-    Args:
-        ranks: (n,) integers from 0 to n - 1.
-        weights: (n,) weights of the ranks, by default 1.
-
-    Source: Claude and Navarro (2012), "The wavelet matrix".
-    """
-
-    def __init__(self, ranks: IntArray, weights: NDArray[Any] | None = None) -> None:
-        self.total = np.arange(len(ranks) + 1) if weights is None else running_sums(weights)
-        self.levels: list[tuple[int, IntArray, int, NDArray[Any] | None]] = []
-        for bit in range(max(len(ranks) - 1, 1).bit_length() - 1, -1, -1):
-            zero = (ranks >> bit) & 1 == 0
-            before = running_sums(zero, np.int32)
-            self.levels.append((bit, before, int(before[-1]),
-                                None if weights is None else running_sums(weights[zero])))
-            ranks = np.concatenate([ranks[zero], ranks[~zero]])
-            weights = None if weights is None else np.concatenate([weights[zero], weights[~zero]])
-
-    def weight_below(self, prefix: IntArray, rank: IntArray) -> NDArray[Any]:
-        """Total weight of the first ``prefix`` ranks that are below ``rank``."""
-        low = np.zeros_like(prefix)
-        high = prefix.copy()
-        below = np.zeros(len(prefix), self.total.dtype)
-        for bit, before, zeros, weights in self.levels:
-            bit_is_set = (rank >> bit) & 1 == 1
-            a = before[low]
-            b = before[high]
-            below += np.where(bit_is_set, b - a if weights is None else weights[b] - weights[a], 0)
-            low = np.where(bit_is_set, zeros + low - a, a)
-            high = np.where(bit_is_set, zeros + high - b, b)
-        return np.where(rank >= 1 << len(self.levels), self.total[prefix], below)
-
-    def kth_smallest(self, prefix: IntArray, k: IntArray) -> IntArray:
-        """The ``k``-th smallest (k = 0, 1, …) of the first ``prefix`` ranks, k < prefix."""
-        low = np.zeros_like(prefix)
-        high = prefix.copy()
-        k = k.copy()
-        smallest = np.zeros_like(prefix)
-        for bit, before, zeros, _ in self.levels:
-            a = before[low]
-            b = before[high]
-            bit_is_set = k >= b - a
-            k = np.where(bit_is_set, k - (b - a), k)
-            smallest |= np.where(bit_is_set, 1 << bit, 0)
-            low = np.where(bit_is_set, zeros + low - a, a)
-            high = np.where(bit_is_set, zeros + high - b, b)
-        return smallest
-
-
-def running_sums(weights: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
-    """Cumulative sums that start with 0, (n + 1,) for (n,) weights."""
-    running = np.cumsum(weights, dtype=dtype)
-    return np.concatenate([np.zeros(1, running.dtype), running])
-
-
 class DominanceIndex:
     """Index of points to sum the weights of those within upper bounds.
+
+    For two costs, the points are sorted by each cost into about sqrt(m) blocks. A summed-area table
+    has the weights of all combinations of blocks. A query reads it, and compares its bounds with
+    the points of one block per cost, which takes O(sqrt(m)).
 
     Args:
         points: (m, k) costs.
@@ -94,15 +40,27 @@ class DominanceIndex:
             return
         order = np.argsort(points[:, 0], kind="stable")
         self.first = points[order, 0]
-        ordered = self.weights[order]
-        self.sums = running_sums(ordered)
-        if points.shape[1] == 2:
-            second = points[order, 1]
-            by_second = np.argsort(second, kind="stable")
-            ranks = np.empty(len(second), np.int64)
-            ranks[by_second] = np.arange(len(second))
-            self.second = second[by_second]
-            self.wavelet = WaveletMatrix(ranks, None if weights is None else ordered)
+        weights = self.weights[order]
+        if points.shape[1] == 1:
+            self.sums = np.append(weights[:0].sum(), np.cumsum(weights))
+            return
+        by_second = np.argsort(points[order, 1], kind="stable")  # first rank of each second rank
+        self.second = points[order, 1][by_second]
+        second_ranks = np.empty_like(by_second)
+        second_ranks[by_second] = np.arange(len(order))
+        self.block_size = math.isqrt(len(order)) + 1
+        n_blocks = len(order) // self.block_size + 1
+        self.table = np.zeros((n_blocks + 1, n_blocks + 1), weights.dtype)
+        np.add.at(self.table, (np.arange(len(order)) // self.block_size + 1,
+                               second_ranks // self.block_size + 1), weights)
+        self.table = self.table.cumsum(0).cumsum(1)
+        padding = n_blocks * self.block_size - len(order)
+        shape = (n_blocks, self.block_size)
+        # For each block of first ranks: second ranks and weights; and the other way round.
+        self.second_ranks = np.pad(second_ranks, (0, padding)).reshape(shape)
+        self.first_ranks = np.pad(by_second, (0, padding)).reshape(shape)
+        self.weights_by_first = np.pad(weights, (0, padding)).reshape(shape)
+        self.weights_by_second = np.pad(weights[by_second], (0, padding)).reshape(shape)
 
     def weight_within(self, upper_bounds: IntArray) -> NDArray[Any]:
         """Total weight of the points within each bound.
@@ -116,39 +74,49 @@ class DominanceIndex:
         Raises:
             TooManyCandidatesError: k > 2, and there are too many pairs to compare.
         """
-        if len(upper_bounds) > QUERIES_PER_BATCH and upper_bounds.shape[1] <= 2:
-            starts = range(0, len(upper_bounds), QUERIES_PER_BATCH)
-            batches = [upper_bounds[start : start + QUERIES_PER_BATCH] for start in starts]
-            return np.concatenate([self.weight_within(batch) for batch in batches])
-        if not upper_bounds.shape[1]:
+        n_costs = upper_bounds.shape[1]
+        if n_costs == 0:
             return np.full(len(upper_bounds), self.weights.sum())
-        if upper_bounds.shape[1] > 2:
-            return self._one_by_one(upper_bounds)
-        prefix = np.searchsorted(self.first, upper_bounds[:, 0], side="right")
-        if upper_bounds.shape[1] == 1:
-            return self.sums[prefix]
-        return self.wavelet.weight_below(
-            prefix, np.searchsorted(self.second, upper_bounds[:, 1], side="right"))
-
-    def _one_by_one(self, room: IntArray) -> NDArray[Any]:
-        if len(room) * len(self.points) > MAX_PAIRS:
-            raise TooManyCandidatesError(f"more than two budgets over {len(room):,} x "
+        if n_costs == 1:
+            return self.sums[np.searchsorted(self.first, upper_bounds[:, 0], side="right")]
+        if n_costs > 2 and len(upper_bounds) * len(self.points) > MAX_PAIRS:
+            raise TooManyCandidatesError(f"more than two budgets over {len(upper_bounds):,} x "
                                          f"{len(self.points):,} combinations")
-        within = np.empty(len(room), self.weights.dtype)
-        step = max(1, 4_000_000 // max(1, len(self.points)))
-        for start in range(0, len(room), step):
-            part = room[start : start + step]
+        within = np.empty(len(upper_bounds), self.weights.dtype)
+        n_compared = self.block_size if n_costs == 2 else len(self.points)
+        step = max(1, MAX_COMPARISONS // max(1, n_compared))
+        for start in range(0, len(upper_bounds), step):
+            part = upper_bounds[start : start + step]
+            if n_costs == 2:
+                within[start : start + step] = self._weight_within_two(part)
+                continue
             fits = np.ones((len(part), len(self.points)), bool)
-            for column in range(room.shape[1]):
+            for column in range(n_costs):
                 fits &= self.points[None, :, column] <= part[:, column, None]
             within[start : start + step] = fits @ self.weights
         return within
+
+    def _weight_within_two(self, upper_bounds: IntArray) -> NDArray[Any]:
+        """Total weight of the points within each of (n, 2) bounds."""
+        prefix = np.searchsorted(self.first, upper_bounds[:, 0], side="right")
+        second_prefix = np.searchsorted(self.second, upper_bounds[:, 1], side="right")
+        row, n_in_row = np.divmod(prefix, self.block_size)
+        column, n_in_column = np.divmod(second_prefix, self.block_size)
+        offsets = np.arange(self.block_size)
+        in_row = ((offsets < n_in_row[:, None])
+                  & (self.second_ranks[row] < second_prefix[:, None]))
+        in_column = ((offsets < n_in_column[:, None])
+                     & (self.first_ranks[column] < (prefix - n_in_row)[:, None]))
+        return (self.table[row, column] + (in_row * self.weights_by_first[row]).sum(1)
+                + (in_column * self.weights_by_second[column]).sum(1))
 
 
 def find_largest_partner(left: IntArray, right: IntArray, bounds: IntArray) -> tuple[IntArray, Any]:
     """Find the best partner of each row: largest first number, then smallest second.
 
-    A partner is a row of ``right`` for which both sums are within the bounds.
+    A partner is a row of ``right`` for which both sums are within the bounds. The rows of ``left``
+    are processed by increasing room for the second number, so that the rows of ``right`` that fit
+    into it are only added.
 
     Args:
         left: (n, 2).
@@ -158,20 +126,26 @@ def find_largest_partner(left: IntArray, right: IntArray, bounds: IntArray) -> t
     Returns:
         (n,) indices into ``right``, and a mask (n,) of the rows that have any partner.
     """
-    room = bounds[None, :] - left
-    order = np.argsort(right[:, 1], kind="stable")
-    first = right[order, 0]
-    # of equals, the one with the smallest second number comes last
-    by_first = np.lexsort((-right[order, 1], first))
-    ranks = np.empty(len(first), np.int64)
-    ranks[by_first] = np.arange(len(first))
-    wavelet = WaveletMatrix(ranks)
-    prefix = np.searchsorted(right[order, 1], room[:, 1], side="right")
-    fitting = wavelet.weight_below(prefix,
-                                   np.searchsorted(first[by_first], room[:, 0], side="right"))
-    some = fitting > 0
-    best = wavelet.kth_smallest(prefix, np.maximum(fitting - 1, 0))
-    return order[by_first[np.minimum(best, len(first) - 1)]], some
+    by_second = np.lexsort((-np.arange(len(right)), right[:, 1]))  # of equal rows, the last first
+    room = bounds - left
+    n_fitting = np.searchsorted(right[by_second, 1], room[:, 1], side="right")
+    by_room = np.argsort(n_fitting, kind="stable")
+    firsts: list[int] = []  # distinct first numbers of the rows that fit, sorted
+    row_of_first: dict[int, int] = {}  # the row with the smallest second number
+    candidates = zip(right[by_second, 0].tolist(), by_second.tolist())
+    n_added = 0
+    partners = []
+    for n, first_room in zip(n_fitting[by_room].tolist(), room[by_room, 0].tolist()):
+        for first, row in islice(candidates, n - n_added):
+            if first not in row_of_first:
+                row_of_first[first] = row
+                insort(firsts, first)
+        n_added = n
+        position = bisect_right(firsts, first_room)
+        partners.append(row_of_first[firsts[position - 1]] if position else -1)
+    partner = np.empty(len(left), np.int64)
+    partner[by_room] = partners
+    return partner, partner >= 0
 
 
 class NetworksByGroup:
