@@ -25,6 +25,11 @@ class FilePair:
     target: str
     references: tuple[str, ...] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the mapping of a data file."""
+        return {"source": self.source,
+                "target": [self.target, *self.references] if self.references else self.target}
+
     def map_paths(self, function: Callable[[str], str]) -> "FilePair":
         """Return a copy with ``function`` applied to each path."""
         return FilePair(function(self.source), function(self.target),
@@ -75,12 +80,5 @@ Parts = Annotated[
 
 def parts_to_json(parts: tuple[SplitPart, ...]) -> Any:
     """Return parts as JSON values, as in a data file."""
-    values: list[Any] = []
-    for part in parts:
-        if isinstance(part, str):
-            values.append(part)
-        else:
-            targets = [part.target, *part.references]
-            values.append({"source": part.source,
-                           "target": targets if part.references else part.target})
+    values = [part if isinstance(part, str) else part.to_json() for part in parts]
     return values[0] if len(values) == 1 else values

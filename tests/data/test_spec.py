@@ -79,6 +79,12 @@ def test_json_round_trip(mapping: dict) -> None:
     assert len({spec, spec}) == 1
 
 
+def test_mapping_can_hold_pairs_of_files() -> None:
+    pair = FilePair("a.en", "a.de")
+    assert DataSpec.from_mapping({**FILES, "train": pair}).train == (pair,)
+    assert DataSpec.from_mapping({**FILES, "train": ["d/a", pair]}).train == ("d/a", pair)
+
+
 def test_defaults_depend_on_the_source_of_text() -> None:
     assert DataSpec.from_mapping(FILES).fitted_vocab_size == 8000
     assert DataSpec.from_mapping({**FILES, "tokenizer": "m.model"}).fitted_vocab_size is None
