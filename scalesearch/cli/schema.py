@@ -71,7 +71,7 @@ def space_schema() -> dict[str, Any]:
 
 
 def _share_parts(schema: dict[str, Any]) -> dict[str, Any]:
-    """Write large parts that occur several times, such as the keys of stacks, only once."""
+    """Write large parts that occur several times only once, such as keys of stacks."""
     definitions: dict[str, Any] = {}
     names: dict[str, str] = {}
 

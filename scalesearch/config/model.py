@@ -1,4 +1,6 @@
-"""Models of settings: one line per key with type, default, bounds, unit, doc and synonyms.
+"""Models of settings.
+
+One line per key has type, default, bounds, unit, description and synonyms.
 
     >>> class Ray(Config):
     ...     "Where workers run."
@@ -66,7 +68,7 @@ class FileText(str):
 
 @dataclass(frozen=True)
 class SettingProblem:
-    """A problem of the value of ``key`` (of the model itself if empty), or of the key itself."""
+    """A problem of the value of ``key``, of the key itself, or of the model (empty)."""
 
     key: str
     message: str
@@ -85,7 +87,10 @@ class SettingError(ValueError):
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant of the space language with units (``10k``) as a type; see ``SchemaField``."""
+    """A constant of the space language with units (``10k``) as a type.
+
+    See ``SchemaField``.
+    """
 
     type: str
     low: float | None = None
@@ -285,11 +290,11 @@ class Config(BaseModel):
         return self
 
     def find_problems(self) -> Iterable[tuple[str, str, str | None]]:
-        """Yield key, problem and help of values that are valid separately but not together."""
+        """Yield key, problem and help of values that are only valid separately."""
         return ()
 
     def make(self) -> Any:
-        """The value of a key with the type ``MadeFrom`` this model: the keys that are given."""
+        """The value of a key of the type ``MadeFrom`` this model: the given keys."""
         return {name: getattr(self, name) for name in self.model_fields_set}
 
     @classmethod
@@ -311,7 +316,10 @@ class Config(BaseModel):
 
 @dataclass(frozen=True)
 class NodeValue:
-    """A value that pydantic leaves as a node of the file; the reader of studies resolves it."""
+    """A value that pydantic leaves as a node of the file.
+
+    The reader of studies resolves it.
+    """
 
     json_schema: Any = field(default_factory=dict)
 
@@ -346,7 +354,10 @@ class MadeFrom:
 
 @cache
 def schema_of(model: type[Config]) -> SchemaGroup:
-    """The keys of ``model`` as a schema of the space language, for help, pages and parameters."""
+    """The keys of ``model`` as a schema of the space language.
+
+    It serves help, pages and parameters.
+    """
     fields = {name: _child(info) for name, info in keys_of(model).items()}
     doc = (model.__doc__ or "").split("\n")[0]
     return SchemaGroup(fields, doc=doc, shorthand_key=model.shorthand_key,

@@ -1,4 +1,7 @@
-"""Read settings from YAML nodes by a model; report all problems with their positions."""
+"""Read settings from YAML nodes by a model.
+
+Report all problems with their positions.
+"""
 
 import re
 from collections.abc import Mapping
@@ -52,7 +55,7 @@ Model = TypeVar("Model", bound=Config)
 
 
 class ConfigReader:
-    """Converts nodes to values for a model, and errors of the model to problems with positions.
+    """Convert nodes to values of a model, and errors to problems with positions.
 
     Attributes:
         problems: the problems so far.
@@ -276,7 +279,10 @@ def python_error(model: type[Config], values: Mapping[str, Any],
 
 
 def to_node(name: str, value: Any, key: str = "") -> Node:
-    """The node of a JSON-like value as if it were in a file; errors show it with ``name``."""
+    """The node of a JSON-like value as if it were in a file.
+
+    Errors show it with ``name``.
+    """
     if hasattr(value, "to_json"):
         return to_node(name, value.to_json(), key)
     if isinstance(value, Config):
@@ -296,7 +302,7 @@ def to_node(name: str, value: Any, key: str = "") -> Node:
 
 def apply_override(table: MappingNode, schema: SchemaGroup, assignment: str,
                    option_name: str = "set") -> MappingNode:
-    """``table`` with an override such as ``recipe.steps=500`` of the option ``option_name``.
+    """``table`` with an override such as ``recipe.steps=500``, set by an option.
 
     Raises:
         UserError: ``assignment`` does not have the form ``key=value``.
@@ -315,7 +321,10 @@ def apply_override(table: MappingNode, schema: SchemaGroup, assignment: str,
 
 def _with_value(table: MappingNode, schema: SchemaField | SchemaGroup | None, path: list[str],
                 value: Node, position: SourcePosition) -> MappingNode:
-    """``table`` with ``value`` at ``path``; the tail below a key without a schema is a name."""
+    """``table`` with ``value`` at ``path``.
+
+    The tail below a key without a schema is a name.
+    """
     key = ScalarNode(position, path[0])
     child = None
     if isinstance(schema, SchemaGroup):
@@ -347,7 +356,7 @@ def is_empty(node: Node) -> bool:
 
 
 def with_position(error: UserError, positions: Mapping[str, SourcePosition]) -> UserError:
-    """``error`` with file, line and column if its key is set in the file, otherwise unchanged."""
+    """``error`` with file, line and column if its key is set in the file."""
     key = error.key or ""
     while key and positions.get(key) is None:
         key = key.rpartition(".")[0]

@@ -17,7 +17,7 @@ from scalesearch.nn.module import Module
 
 @dataclass(frozen=True)
 class EncoderMemory:
-    """States (batch, S, d) of the encoder and the bias of attention scores that hides padding."""
+    """States (batch, S, d) of the encoder, and the bias of scores that hides padding."""
 
     states: Tensor
     bias: Tensor
@@ -29,7 +29,9 @@ class EncoderMemory:
 
 @dataclass(frozen=True)
 class SourceGroups:
-    """Rows of a batch grouped by source, so that keys and values of a source are stored once.
+    """Rows of a batch grouped by source.
+
+    Keys and values of a source are stored once.
 
     Attributes:
         sources: (G,) sources of the rows, sorted.

@@ -108,7 +108,9 @@ class Module(nn.Module):
         self.tied_owners[name] = owner
 
     def cached_constant(self, name: str, compute: Callable[[], Any]) -> Any:
-        """Return ``compute()``, which depends on weights only; it is cached in ``weight_cache``.
+        """Return ``compute()``, which depends on weights only.
+
+        It is cached in ``weight_cache``.
 
         A cached tensor is converted to the type in which autocast computes products.
         """

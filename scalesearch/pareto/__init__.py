@@ -1,1 +1,4 @@
-"""Non-dominated fronts, hypervolume and noise. Imports nothing of the package but errors."""
+"""Non-dominated fronts, hypervolume and noise.
+
+Imports nothing of the package but errors.
+"""

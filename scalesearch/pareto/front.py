@@ -31,7 +31,7 @@ def to_losses(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray
 
 
 def pareto_front(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray[np.bool_]:
-    """Return the mask (n,) of the rows of ``values`` (n, objectives) that no other row dominates.
+    """Return the mask (n,) of non-dominated rows of ``values`` (n, objectives).
 
     Rows that may not be on the front, such as infeasible trials, are excluded by NaN; they then
     dominate no other row.
@@ -63,7 +63,7 @@ def pareto_ranks(values: NDArray[np.float64], directions: Sequence[str]) -> NDAr
 def front_staircase(
         x: NDArray[np.float64], y: NDArray[np.float64],
         directions: tuple[str, str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the distinct points (x, y) of the front of two objectives, the best ``x`` first."""
+    """Return the distinct points (x, y) of a front, the best ``x`` first."""
     values = np.column_stack([x, y])
     points = np.unique(to_losses(values[pareto_front(values, directions)], directions), axis=0)
     front = to_losses(points, directions)

@@ -1,4 +1,4 @@
-"""Exact hypervolume: the volume that points dominate up to a reference point, by moocore."""
+"""Exact hypervolume that points dominate up to a reference point, by moocore."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ Points = NDArray[np.float64]
 
 def hypervolume(values: Points, reference_point: Sequence[float],
                 directions: Sequence[str]) -> float:
-    """Return the volume that ``values`` dominate, in the product of the objectives' units.
+    """Return the volume that ``values`` dominate, in the product of their units.
 
     Points that are not better than the reference point in every objective, or have a NaN, are
     ignored.

@@ -18,7 +18,7 @@ CONFIDENCE = 0.9  # default confidence level of intervals
 
 @dataclass(frozen=True)
 class Noise:
-    """Standard deviation of a score between training runs that differ only in their seed.
+    """Standard deviation of a score between runs that differ only in their seed.
 
     Attributes:
         sd: the pooled standard deviation, in the unit of the score; 0 if it is unknown.
@@ -36,7 +36,7 @@ class Noise:
         return self.df > 0
 
     def interval_half_width(self, confidence: float, *seeds: int) -> float:
-        """Return the half-width of the confidence interval of a mean, or of a difference of means.
+        """Return the half-width of the confidence interval of a mean or a difference.
 
         Args:
             confidence: confidence level.
@@ -50,7 +50,7 @@ class Noise:
         return t_quantile(confidence, self.df) * self.standard_error(*seeds)
 
     def standard_error(self, *seeds: int) -> float:
-        """Return the standard error of a mean over ``seeds`` seeds, or of a difference of means."""
+        """Return the standard error of a mean over ``seeds`` seeds, or of a difference."""
         return self.sd * math.sqrt(sum(1 / count for count in seeds))
 
 
@@ -69,7 +69,7 @@ def pool_noise(samples: Iterable[Sequence[float]]) -> Noise:
 
 @lru_cache(maxsize=1024)
 def t_quantile(confidence: float, df: int) -> float:
-    """Return t such that Student's distribution has the share ``confidence`` in [-t, t]."""
+    """Return t such that Student's distribution has the share ``confidence`` in ±t."""
     # the import takes 0.1 s, and only replicated candidates need it
     from scipy.special import stdtrit
 

@@ -53,7 +53,9 @@ class AblationRow:
 
 @dataclass(frozen=True)
 class Ablation:
-    """Ablation table; the base is the first row, the others keep the order of the study file.
+    """Ablation table.
+
+    The base is the first row, the others keep the order of the study file.
 
     Attributes:
         metric: name of the score.

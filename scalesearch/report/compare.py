@@ -226,7 +226,7 @@ def compare_studies(first: ComparedStudy, second: ComparedStudy, n_resamples: in
 def _bootstrap_hypervolumes(points: ObjectiveValues, reference_point: list[float],
                             directions: list[str], n_resamples: int,
                             rng: np.random.Generator) -> NDArray[np.float64]:
-    """(n_resamples,) hypervolumes of ``points`` (n, objectives), resampled with replacement."""
+    """(n_resamples,) hypervolumes of resampled ``points`` (n, objectives)."""
     indices = rng.integers(len(points), size=(n_resamples, len(points)))
     return np.array([hypervolume(points[index], reference_point, directions) for index in indices])
 

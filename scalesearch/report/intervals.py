@@ -14,7 +14,10 @@ MIN_ROWS_FOR_TAU = 3  # rows below which no rank correlation is computed
 
 @dataclass(frozen=True)
 class ConfidenceInterval:
-    """Estimate with its confidence interval; ``low`` and ``high`` are None if it is unknown."""
+    """Estimate with its confidence interval.
+
+    ``low`` and ``high`` are None if it is unknown.
+    """
 
     value: float
     low: float | None = None
@@ -50,7 +53,7 @@ def welch_interval(first: Sequence[float], second: Sequence[float],
 
 def kendall_tau_interval(table: NDArray[np.float64], confidence: float,
                          seed: int = 0) -> ConfidenceInterval | None:
-    """:func:`kendall_tau` of ``table`` (n, 2) with a percentile bootstrap over the rows."""
+    """:func:`kendall_tau` of ``table`` (n, 2) with a percentile bootstrap over rows."""
     value = kendall_tau(table)
     if value is None:
         return None

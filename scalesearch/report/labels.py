@@ -30,7 +30,10 @@ EXTRA_COUNTS = ("norm", "bias")  # counted by some protocols in addition to matr
 
 
 def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
-    """Axis label of a metric or cost with its unit; work has its protocol in a second line."""
+    """Axis label of a metric or cost with its unit.
+
+    Work has its protocol in a second line.
+    """
     group, _, section = name.partition(".")
     metric = name.removeprefix("test.")
     if metric in METRICS:
@@ -51,7 +54,10 @@ def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
 
 
 def _artifact_label(name: str, protocol: ProtocolDict) -> str:
-    """Label of a cost of the protocol's artifact or latency fit; empty for other costs."""
+    """Label of a cost of the protocol's artifact or latency fit.
+
+    The result is empty for other costs.
+    """
     artifact = protocol.get("artifact")
     fit = protocol.get("fit")
     if name == "artifact.bytes" and artifact:
@@ -73,7 +79,10 @@ def one_line_label(name: str, protocol: ProtocolDict | None = None) -> str:
 
 
 def column_unit(name: str) -> str:
-    """Unit of a column of a study's table; empty for names, states and hyperparameters."""
+    """Unit of a column of a study's table.
+
+    The result is empty for names, states and hyperparameters.
+    """
     plain = name.removeprefix("test.").removesuffix(".sd").removesuffix(".half_width")
     group = plain.partition(".")[0] if "." in plain else ""
     label = METRICS[plain].label if plain in METRICS else COST_LABELS.get(plain) or COST_LABELS.get(
@@ -119,7 +128,7 @@ def format_vocabulary(protocol: ProtocolDict) -> str:
 
 
 def protocol_conventions(protocol: ProtocolDict) -> str:
-    """Conventions of a protocol: FLOPs per MAC, and the operations that are not counted."""
+    """Conventions of a protocol: FLOPs per MAC, and operations that are not counted."""
     return _load_convention(protocol).conventions
 
 

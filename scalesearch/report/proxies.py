@@ -42,7 +42,7 @@ class Correlation:
 
 @dataclass(frozen=True)
 class ProxyCorrelations:
-    """Correlations of all proxies with ``metric`` over at most ``n_trials`` finished trials."""
+    """Correlations of all proxies with ``metric`` in at most ``n_trials`` trials."""
 
     metric: str
     n_trials: int

@@ -1,4 +1,6 @@
-"""Access to the records of a study; other modules of ``report`` do not use their keys.
+"""Access to the records of a study.
+
+Other modules of ``report`` do not use their keys.
 
 A record is the JSON of a trial. Replicates (``origin`` is ``replicate``) and duplicates have the
 number of the trial that they repeat under ``original``.
@@ -22,13 +24,16 @@ def is_replicate(record: Record) -> bool:
 
 
 def labeled_records(records: Iterable[Record]) -> dict[str, Record]:
-    """Label to record of each named architecture, in the order of ``records``; no replicates."""
+    """Label to record of each named architecture, in the order of ``records``.
+
+    No replicates.
+    """
     return {str(record["label"]): record
             for record in records if record.get("label") and not is_replicate(record)}
 
 
 def training_trial(record: Record) -> int:
-    """Number of the trial that trained the architecture: for a duplicate, its original."""
+    """Number of the trial that trained the architecture, also for a duplicate."""
     return int(record["original"] if record["state"] == "duplicate" else record["trial"])
 
 
@@ -44,7 +49,10 @@ def get_cost(record: Record, name: str) -> Any:
 
 
 def get_score(record: Record, metric: str) -> Any:
-    """Score such as ``bleu``, or ``test.bleu`` on the test split; None if it is missing."""
+    """Score such as ``bleu``, or ``test.bleu`` on the test split.
+
+    The result is None if it is missing.
+    """
     metrics = record.get("metrics") or {}
     if metric.startswith(TEST_PREFIX):
         return (metrics.get("test") or {}).get(metric.removeprefix(TEST_PREFIX))
@@ -70,14 +78,14 @@ def scores_over_seeds(record: Record, records: Sequence[Record], metric: str) ->
 
 
 def early_measurements(record: Record) -> dict[str, float | None]:
-    """Column to early measurement: the first loss and zero-cost proxies (train/proxies.py)."""
+    """Column to early measurement: the first loss and zero-cost proxies."""
     zero_cost = (record.get("metrics") or {}).get("proxies") or {}
     return {"proxy.first_loss": _first_loss(record),
             **{f"proxy.{name}": value for name, value in zero_cost.items()}}
 
 
 def _first_loss(record: Record) -> float | None:
-    """Loss at the first rung or, without rungs, at the first validation before the end."""
+    """Loss at the first rung, or else at the first validation before the end."""
     if record.get("rungs") is not None:
         # references have an empty list, since they are not stopped at rungs
         return float(record["rungs"][0]["loss"]) if record["rungs"] else None

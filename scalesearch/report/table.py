@@ -87,7 +87,7 @@ def _best_recipes(table: pd.DataFrame, objectives: Mapping[str, str],
 
 def replicates_frame(trial_records: Iterable[Record],
                      objectives: Mapping[str, str]) -> pd.DataFrame:
-    """Table with a row per replicate: ``original`` and the columns of :func:`trials_frame`."""
+    """Table with a row per replicate: ``original``, and as in :func:`trials_frame`."""
     return pd.DataFrame([{"original": record["original"], **_build_row(record, objectives)}
                          for record in trial_records if is_replicate(record)])
 
@@ -150,7 +150,7 @@ def drop_empty_columns(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def select_front(table: pd.DataFrame, objectives: Mapping[str, str]) -> pd.DataFrame:
-    """Select the rows on the front, sorted by the first minimized objective, else by the first."""
+    """Select the rows on the front, sorted by the first minimized objective."""
     first = next((name for name, direction in objectives.items() if direction == "min"),
                  next(iter(objectives)))
     rows = table[table["front"].astype(bool)]
@@ -230,7 +230,7 @@ def format_cell(row: Any, name: str) -> str:
 
 
 def format_number(value: Any, name: str) -> str:
-    """Format a value: costs as integers, loads to three digits, metrics to two decimals."""
+    """Format a value: costs as integers, loads to three digits, metrics to two."""
     if value is None or pd.isna(value):
         return ""
     group = name.partition(".")[0]
@@ -242,7 +242,7 @@ def format_number(value: Any, name: str) -> str:
 
 
 def summarize_trial(row: Any, columns: Mapping[str, str]) -> str:
-    """Summarize a row in a line: its trial and the values of ``columns`` (column to label)."""
+    """Summarize a row in a line: trial and values of ``columns`` (column to label)."""
     return "; ".join([trial_name(row),
                       *(f"{label} {format_cell(row, column)}"
                         for column, label in columns.items())])

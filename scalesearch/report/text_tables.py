@@ -1,4 +1,7 @@
-"""Tables in Markdown, LaTeX and CSV; cells are escaped, so they contain no markup or formula."""
+"""Tables in Markdown, LaTeX and CSV.
+
+Cells are escaped, so they contain no markup or formula.
+"""
 
 import pandas as pd
 
@@ -8,14 +11,20 @@ FORMULA_PREFIXES = ("=", "+", "-", "@", "\t")  # first characters of formulas in
 
 
 def to_markdown(texts: pd.DataFrame, n_left_aligned: int = 1) -> str:
-    """Format text cells as a Markdown table; the first ``n_left_aligned`` columns align left."""
+    """Format text cells as a Markdown table.
+
+    The first ``n_left_aligned`` columns align left.
+    """
     align = ["left" if column < n_left_aligned else "right" for column in range(texts.shape[1])]
     cells = texts.map(_in_markdown).rename(columns=_in_markdown)
     return str(cells.to_markdown(index=False, colalign=align, disable_numparse=True))
 
 
 def to_latex(texts: pd.DataFrame) -> str:
-    """Format text cells as a ``tabular`` for the booktabs package; the first column aligns left."""
+    """Format text cells as a ``tabular`` for the booktabs package.
+
+    The first column aligns left.
+    """
     cells = texts.map(one_line).rename(columns=one_line)
     style = cells.style.hide(axis="index").format(escape="latex").format_index(
         escape="latex", axis="columns")
@@ -24,7 +33,10 @@ def to_latex(texts: pd.DataFrame) -> str:
 
 
 def to_csv(table: pd.DataFrame) -> str:
-    """Format as CSV; an apostrophe precedes cells that a spreadsheet would take for formulas."""
+    """Format as CSV.
+
+    An apostrophe precedes cells that a spreadsheet would take for formulas.
+    """
     texts = table.select_dtypes(["object", "string"]).map(_in_csv)
     return str(table.assign(**texts).rename(columns=_in_csv).to_csv(index=False))
 

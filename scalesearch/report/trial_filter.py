@@ -1,4 +1,4 @@
-"""Filter for the rows of a study's table, in the expression language of constraints."""
+"""Filter for rows of a table of trials, in the language of constraints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUs of this machine: which trials fit on them together, and NVIDIA's Multi-Process Service.
+"""GPUs of this machine: trials that fit together, and NVIDIA's MPS.
 
 A small model cannot use a whole GPU, so several trials share one. How many fit follows from the
 memory that each of them needs, which is known before it starts.
@@ -37,7 +37,7 @@ MPS_TIMEOUT = 30.0
 
 @dataclass
 class Gpu:
-    """A GPU: its name in ``CUDA_VISIBLE_DEVICES``, its bytes, and the bytes of its trials."""
+    """A GPU: name in ``CUDA_VISIBLE_DEVICES``, bytes, and the bytes of its trials."""
 
     name: str
     memory: int
@@ -52,7 +52,10 @@ class Gpu:
 
 
 def find_gpus() -> list[Gpu]:
-    """Return the visible GPUs of this machine. CUDA is not initialized in this process."""
+    """Return the visible GPUs of this machine.
+
+    CUDA is not initialized in this process.
+    """
     query = ["nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits"]
     try:
         output = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30)

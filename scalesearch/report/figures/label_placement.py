@@ -1,4 +1,4 @@
-"""Placement of labels next to points without covering other labels, points or the edge."""
+"""Placement of labels next to points, without covering labels, points or the edge."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -79,7 +79,7 @@ def _sample_line(line: Line2D) -> np.ndarray:
 
 def _placement_cost(box: Bbox, placed_boxes: Sequence[Bbox], obstacles: np.ndarray,
                     axes_box: Bbox) -> float:
-    """Cost of a box: area shared with labels, area outside the axes, and covered points."""
+    """Cost of a box: area shared with labels, area outside the axes, covered points."""
     overlap = 0.0
     for placed_box in placed_boxes:
         shared = Bbox.intersection(box, placed_box)

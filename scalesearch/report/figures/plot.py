@@ -164,7 +164,7 @@ def _trials_with_bars(complete: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 
 def _draw_error_bars(axes: Axes, with_bars: pd.DataFrame, context: FigureContext, x: str,
                      y: str) -> None:
-    """Draw the interval of each mean, by the noise between seeds pooled over all trials."""
+    """Draw the interval of each mean, by the seed noise pooled over all trials."""
     if not len(with_bars):
         return
     xerr, yerr = (with_bars[name + HALF_WIDTH_SUFFIX].to_numpy(dtype=float)
@@ -210,7 +210,7 @@ def _draw_points(axes: Axes, table: pd.DataFrame, complete: pd.DataFrame, contex
 
 def draw_front_steps(axes: Axes, trials: pd.DataFrame, x: str, y: str, direction: str, color: str,
                      bound: float | None = None, label: str | None = None) -> None:
-    """Draw the front of two columns as steps: the best ``y`` at a cost of at most ``x``.
+    """Draw a front as steps: the best ``y`` at a cost of at most ``x``.
 
     Args:
         direction: ``min`` or ``max`` of ``y``; ``x`` is minimized.

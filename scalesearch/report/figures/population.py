@@ -1,4 +1,4 @@
-"""Figures of a space under a budget: costs of candidates, and feasible shares of values."""
+"""Figures of a space under a budget: costs and feasible shares of values."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

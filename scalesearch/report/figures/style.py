@@ -90,7 +90,7 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1,
 def fixed_size_panel(
         height: float = 3.6,
         margins: tuple[float, float, float, float] = MARGINS) -> Iterator[tuple[Figure, Axes]]:
-    """Context with a new figure of fixed width and its axes, which leave fixed ``margins``.
+    """Context with a new figure of fixed width and its axes with fixed ``margins``.
 
     Fixed margins align the axes of neighboring figures. They also take half the time of the
     automatic layout of :func:`new_figure`.
@@ -110,7 +110,7 @@ def fixed_size_panel(
 
 
 def freeze_layout(figure: Figure) -> None:
-    """Fix the positions of the axes, so that labels placed afterwards keep their positions."""
+    """Fix the positions of the axes, so that labels keep theirs."""
     engine = figure.get_layout_engine()
     if engine:
         engine.execute(figure)
@@ -125,7 +125,10 @@ def figure_text(text: object) -> str:
 
 
 def y_axis_label(label: str, corpus: object, is_synthetic: bool = False) -> str:
-    """Label of a vertical axis with the corpus, if any; on two lines if one is too short."""
+    """Label of a vertical axis with the corpus, if any.
+
+    On two lines if one is too short.
+    """
     if not corpus:
         return label
     suffix = f"on {figure_text(corpus)}{' (synthetic)' if is_synthetic else ''}"
@@ -134,7 +137,10 @@ def y_axis_label(label: str, corpus: object, is_synthetic: bool = False) -> str:
 
 
 def set_log_size_ticks(axis: Axis, subs: tuple[float, ...] = (1.0, 2.0, 5.0)) -> None:
-    """Set ticks such as ``2M`` on a logarithmic axis; ``subs`` are the ticks within a decade."""
+    """Set ticks such as ``2M`` on a logarithmic axis.
+
+    ``subs`` are the ticks within a decade.
+    """
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(EngFormatter(sep=""))
     axis.set_minor_formatter(NullFormatter())

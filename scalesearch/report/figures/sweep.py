@@ -31,7 +31,7 @@ LENGTH_LABELS = {"source": "Source tokens S", "target": "Target tokens T", "leng
 
 def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, Any],
            annotations: Mapping[int, str] | None = None) -> Figure:
-    """Plot the costs of a sweep against the first key, with a line per value of the second.
+    """Plot the costs of a sweep over the first key, one line per value of the second.
 
     Args:
         table: table of :meth:`scalesearch.whatif.Sweep.frame`.
@@ -60,7 +60,10 @@ def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, 
 
 
 def _draw_lines(axes: Axes, built: pd.DataFrame, keys: Sequence[str], quantity: str) -> None:
-    """Draw a line per value of the second key; with a single key, per section of the cost."""
+    """Draw a line per value of the second key.
+
+    With a single key, per section of the cost.
+    """
     if len(keys) == 2:
         for index, (value, rows) in enumerate(built.groupby(keys[1], sort=False)):
             style = LINE_STYLES[index % len(LINE_STYLES)]  # keeps lines with equal costs visible

@@ -1,4 +1,4 @@
-"""Architectures of a scaling study with their scores, read from the study's records.
+"""Architectures of a scaling study with their scores, from its records.
 
 Labels with the same architecture share its training runs: all but the first are duplicates of the
 trial that was trained.
@@ -61,7 +61,7 @@ class ScaledArchitecture:
 
 def select_costs(meta: Mapping[str, Any], records: Sequence[Record],
                  requested: Iterable[str] = ()) -> tuple[str, ...]:
-    """Select the costs that measure the size: params, MACs, limited and requested costs.
+    """Select the costs that measure size: params, MACs, limited and requested costs.
 
     Args:
         meta: study.json.
@@ -140,7 +140,7 @@ def _missing_reason(record: Record | None, records: Sequence[Record], metric: st
 
 @dataclass(frozen=True)
 class Slope:
-    """Score per million parameters, with half its interval (None if the noise is unknown)."""
+    """Score per million parameters, and half its interval (None if unknown)."""
 
     value: float
     half_width: float | None
@@ -170,6 +170,9 @@ def slope_per_million(params: tuple[float, float], scores: tuple[float, float],
 
 
 def pool_seed_noise(architectures: Iterable[ScaledArchitecture]) -> Noise:
-    """Noise between seeds, pooled over all architectures; equal architectures count once."""
+    """Noise between seeds, pooled over all architectures.
+
+    Equal architectures count once.
+    """
     scores_by_trial = {architecture.trial: architecture.scores for architecture in architectures}
     return pool_noise(scores_by_trial.values())

@@ -1,4 +1,4 @@
-"""Figures of a scaling study: means by rule (as PartialFormer, figure 3), and laws."""
+"""Figures of a scaling study: means by rule (PartialFormer, figure 3), and laws."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -65,7 +65,7 @@ def plot_means(study: ScalingStudy) -> Figure | None:
 
 def _draw_means(axes: Axes, study: ScalingStudy, curve: Curve, color: str, marker: str,
                 line_style: object) -> None:
-    """Draw the means of a rule, with their intervals if the noise between seeds is known."""
+    """Draw the means of a rule, with intervals if the noise between seeds is known."""
     sizes = [architecture.costs[curve.cost] for architecture in curve.architectures]
     means = [architecture.mean_score for architecture in curve.architectures]
     noise = study.noise
@@ -85,7 +85,10 @@ def _score_label(study: ScalingStudy) -> str:
 
 
 def plot_laws(study: ScalingStudy, cost: str) -> Figure | None:
-    """Plot the laws over ``cost`` with intervals, checks and next sizes; None without laws."""
+    """Plot the laws over ``cost`` with intervals, checks and next sizes.
+
+    The result is None without laws.
+    """
     curves = study.curves_for(cost)
     fits = {rule: curve.fit for rule, curve in curves.items() if curve.fit is not None}
     if not fits:
@@ -101,7 +104,7 @@ def plot_laws(study: ScalingStudy, cost: str) -> Figure | None:
 def plot_law_panels(fits: Mapping[str, LawFit], x_label: str, y_label: str,
                     next_sizes: Mapping[str, Sequence[float]],
                     holdout_checks: Mapping[str, HoldoutCheck]) -> Figure:
-    """Plot the score over the size, with a panel per rule so that bands do not overlap.
+    """Plot the score over the size, one panel per rule so that bands do not overlap.
 
     Args:
         fits: rule to its law; at least one.
@@ -140,7 +143,7 @@ def plot_law_panels(fits: Mapping[str, LawFit], x_label: str, y_label: str,
 
 def _draw_law(axes: Axes, fit: LawFit, rule: str, color: str, marker: str,
               extra_sizes: Sequence[float]) -> None:
-    """Draw training runs, law and band, extended to ``extra_sizes`` with a dashed curve."""
+    """Draw runs, law and band, extended to ``extra_sizes`` with a dashed curve."""
     largest = float(fit.sizes.max())
     sizes = np.geomspace(min(*fit.sizes, *extra_sizes), max(largest, *extra_sizes), N_CURVE_POINTS)
     is_trained = sizes <= largest
@@ -163,7 +166,7 @@ def _draw_prediction(axes: Axes, prediction: LawPrediction, color: str, label: s
 
 
 def _add_legend(figure: Figure, axes: Axes, title: str, max_columns: int) -> None:
-    """Add the legend of ``axes`` below the figure, and increase the height of the figure.
+    """Add the legend of ``axes`` below the figure, and make the figure higher.
 
     The legend has fewer than ``max_columns`` columns if it would be wider than the figure.
     """
@@ -181,7 +184,10 @@ def _add_legend(figure: Figure, axes: Axes, title: str, max_columns: int) -> Non
 
 
 def _set_up_size_axis(axes: Axes) -> None:
-    """Make the x axis logarithmic with legible ticks; call it after everything is drawn."""
+    """Make the x axis logarithmic with legible ticks.
+
+    Call it after everything is drawn.
+    """
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     set_log_size_ticks(axes.xaxis,

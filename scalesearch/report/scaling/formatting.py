@@ -76,7 +76,9 @@ def format_slope(slope: Slope | None) -> str:
 
 
 def format_share(share: float) -> str:
-    """Format a share of resamples, rounded down to percent, between ``< 1 %`` and ``> 99 %``.
+    """Format a share of resamples, rounded down to percent.
+
+    It is between ``< 1 %`` and ``> 99 %``.
 
     It is rounded down so that a share below a threshold is not shown as the threshold.
     """

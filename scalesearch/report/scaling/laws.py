@@ -1,4 +1,4 @@
-"""Power laws of scores over sizes: fits, intervals, predictions and rankings of rules.
+"""Power laws of scores over sizes: fits, intervals, predictions, rankings.
 
     score(N) = a - b N^-c,  b ≥ 0, c > 0     (a + b N^-c if a lower score is better)
 
@@ -64,7 +64,7 @@ class PowerLaw:
 
     @property
     def is_identified(self) -> bool:
-        """Whether the score improves with size, with an exponent inside ``EXPONENT_LIMITS``.
+        """Whether the score improves with size, and the exponent is within its limits.
 
         Otherwise scores grow like a logarithm (small c), are constant after the smallest size
         (large c), or do not improve (b = 0).
@@ -193,7 +193,10 @@ def fit_power_law(sizes: Sequence[float], scores: Sequence[float], direction: st
 
 
 def describe_shortage(sizes: Sequence[float]) -> str:
-    """Describe runs that are too few for a law: ``3 runs of 2 sizes``; empty if they suffice."""
+    """Describe runs that are too few for a law: ``3 runs of 2 sizes``.
+
+    The result is empty if they suffice.
+    """
     n_runs = len(sizes)
     n_sizes = len(set(sizes))
     if n_sizes >= N_LAW_PARAMETERS and n_runs > N_LAW_PARAMETERS:
@@ -256,7 +259,7 @@ def _refine(
 
 @dataclass(frozen=True)
 class HoldoutCheck:
-    """Prediction for a size that the fit does not include, and the mean measured score."""
+    """Prediction for a size outside the fit, and the mean measured score."""
 
     prediction: LawPrediction
     measured_score: float
@@ -274,7 +277,7 @@ class HoldoutCheck:
 
 def check_largest_size(sizes: Sequence[float], scores: Sequence[float],
                        **fit_options: Any) -> HoldoutCheck:
-    """Fit a law without the runs of the largest size, and compare it with their mean score.
+    """Fit a law without the largest size, and compare it with the score there.
 
     Args:
         fit_options: options of :func:`fit_power_law`.
@@ -292,7 +295,7 @@ def check_largest_size(sizes: Sequence[float], scores: Sequence[float],
 
 @dataclass(frozen=True)
 class RankedRule:
-    """Prediction of a rule at a size, and the share of resamples in which the rule is best."""
+    """Prediction of a rule at a size, and the share of resamples in which it is best."""
 
     rule: str
     prediction: LawPrediction
@@ -300,7 +303,7 @@ class RankedRule:
 
 
 def rank_rules(rules: Mapping[str, LawFit], size: float) -> list[RankedRule]:
-    """Rank rules (deeper, wider, …) by the predicted score at one size, the best first.
+    """Rank rules (deeper, wider, …) by the predicted score at a size, best first.
 
     The training runs of different rules are independent, so their resamples are paired at random.
     """

@@ -1,4 +1,4 @@
-"""Results of a scaling study: a law per rule and cost, checks, slopes and rankings.
+"""Results of a scaling study: a law per rule and cost, checks, slopes, rankings.
 
 A rule (deeper, wider, more heads, …) is a sequence of sizes that starts with the base. Its law is
 fitted to all of its training runs (see :mod:`scalesearch.report.scaling.laws`). Unless the study
@@ -84,7 +84,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class SlopesPerMillion:
-    """Score per million parameters, from the base and from the previous architecture of a rule.
+    """Score per million parameters.
+
+    It is relative to the base and to the previous architecture.
 
     A slope is None if both architectures have the same number of parameters, or if the base is not
     finished.

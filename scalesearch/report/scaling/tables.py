@@ -31,7 +31,7 @@ from scalesearch.report.text_tables import to_markdown as markdown_table
 
 @dataclass(frozen=True)
 class TitledTable:
-    """Table of text cells with a title, the number of left-aligned columns, and footnotes."""
+    """Table of text cells with a title, footnotes and left-aligned columns."""
 
     title: str
     cells: pd.DataFrame
@@ -40,7 +40,7 @@ class TitledTable:
 
 
 def scaling_tables(study: ScalingStudy) -> list[TitledTable]:
-    """Text tables of sizes, laws, checks, next sizes, slopes and rankings, without empty tables."""
+    """Text tables of sizes, laws, checks, next sizes, slopes and rankings."""
     metric = study.metric
     curves = study.curves
     rows_by_title = {
@@ -167,7 +167,10 @@ def _definitions(study: ScalingStudy) -> list[str]:
 
 
 def _missing_results(study: ScalingStudy) -> list[str]:
-    """Sentences on missing results and their reasons; curves with equal reasons are merged."""
+    """Sentences on missing results and their reasons.
+
+    Curves with equal reasons are merged.
+    """
     curves_by_reason: dict[str, list[str]] = {}
     for curve in study.curves:
         for reason in _curve_caveats(curve):

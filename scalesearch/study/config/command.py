@@ -1,4 +1,4 @@
-"""Command of a study, saved in its folder, so that it can be resumed from the folder.
+"""Command of a study, saved in its folder so that it can be resumed.
 
 ::
 
@@ -52,7 +52,10 @@ def command_of(spec: StudySpec) -> SavedCommand:
 
 
 def started_study_folder(name: str) -> Path | None:
-    """The folder of a begun study that ``name`` means: the folder itself, or the ``study.yaml`` in it."""
+    """The folder of a started study that ``name`` denotes.
+
+    It may name the folder or its ``study.yaml``.
+    """
     place = Path(name)
     folder = place.parent if place.name == STUDY_TEXT_FILE else place
     return folder if (folder / STUDY_META_FILE).is_file() else None
@@ -60,8 +63,9 @@ def started_study_folder(name: str) -> Path | None:
 
 def read_started_study(folder: Path, overrides: Sequence[str] = (),
                        out: Path | None = None) -> StudySpec:
-    """Read the study in ``folder`` as it was last run, changed by ``overrides``; changes to the
-    working folder of then.
+    """Read the study in ``folder`` as it was last run, changed by ``overrides``.
+
+    Changes to the working folder of then.
 
     ``out`` is the folder of another study that this one is a beginning of.
 

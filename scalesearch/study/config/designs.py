@@ -52,7 +52,7 @@ OpenSpace = Callable[[str], Space]
 
 
 def check_keys_of_type(study_type: str, table: MappingNode, reader: ConfigReader) -> None:
-    """Reports keys that a study of ``study_type`` does not take, and those that it lacks."""
+    """Report keys that a study of ``study_type`` does not take, and those missing."""
     set_keys = [key for key, node in table if not is_none(node)]
     for key in set_keys:
         name = key.text.partition(".")[0]
@@ -81,7 +81,9 @@ def space_key(study_type: str, positions: Mapping[str, SourcePosition]) -> str:
 
 def read_architectures(spec: StudyFile, space: Space | None, open_space: OpenSpace,
                        reader: ConfigReader) -> ArchitectureSet | None:
-    """Read the fixed architectures of a study; None for a search, or if they are invalid.
+    """Read the fixed architectures of a study.
+
+    The result is None for a search, or if they are invalid.
 
     Args:
         space: of ``base`` or ``space``, where given.

@@ -95,7 +95,7 @@ class ArchitectureSet:
 
 def enumerate_architectures(space: Space,
                             fits: Callable[[ModelSpec], bool]) -> tuple[FixedArchitecture, ...]:
-    """Makes a row for each distinct network of ``space`` that can be built and ``fits``.
+    """Make a row per distinct network of ``space`` that can be built and ``fits``.
 
     It is named by the values that differ.
 

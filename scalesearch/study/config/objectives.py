@@ -33,7 +33,7 @@ def parse_objective(name: str, direction: str) -> Objective:
 
 
 def check_objective_of_task(objective: Objective, spec: DataSpec) -> None:
-    """Raises UserError where training on such data does not end with the objective's number."""
+    """Raise a UserError if training on such data does not measure the objective."""
     task = TASKS[spec.task]
     available = [*task.metrics_for(spec), *EFFICIENCY_METRICS]
     if not objective.is_measured or objective.name in available:

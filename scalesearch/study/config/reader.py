@@ -1,4 +1,6 @@
-"""Read a study file. All problems are reported together, each with file, line and column.
+"""Read a study file.
+
+All problems are reported together, each with file, line and column.
 
 ::
 
@@ -101,7 +103,7 @@ class FileAndParams(Config):
 
 
 def read_study(path: Path, overrides: Sequence[str] = (), out: Path | None = None) -> StudySpec:
-    """Read the study in ``path``, changed by ``overrides`` such as ``recipe.steps=500``.
+    """Read the study in ``path`` with overrides such as ``recipe.steps=500``.
 
     Raises:
         UserError: all problems, in the order of the file.
@@ -115,7 +117,10 @@ def read_study(path: Path, overrides: Sequence[str] = (), out: Path | None = Non
 
 def parse_study(text: str, path: Path, overrides: Sequence[str] = (),
                 out: Path | None = None) -> StudySpec:
-    """Read the study in ``text``, as if it were the text of ``path``; see :func:`read_study`."""
+    """Read the study in ``text``, as if it were the text of ``path``.
+
+    See :func:`read_study`.
+    """
     table, problems = parse_yaml(SourceText(str(path), text), "a study file", "study: edge")
     check_not_space(table)
     reader = ConfigReader(StudyFile)
@@ -138,7 +143,7 @@ def parse_study(text: str, path: Path, overrides: Sequence[str] = (),
 
 def resolve_data_file(table: MappingNode, study: Path,
                       reader: ConfigReader) -> tuple[MappingNode, Path | None]:
-    """``table`` with the keys of the data file that ``data:`` names, and the file's folder.
+    """``table`` with the keys of the file that ``data:`` names, and the file's folder.
 
     The file is next to the ``study``, or in the working folder. Its paths are relative to its
     folder. Problems go to ``reader``.
@@ -179,7 +184,7 @@ def with_position(error: UserError, spec: StudySpec) -> UserError:
 
 
 def to_space_errors(problems: Sequence[Problem]) -> ConfigError:
-    """The error with all problems, without passwords in its text and in names of options."""
+    """The error with all problems, without passwords in texts and option names."""
     sources = {problem.position.source: replace(
         problem.position.source, name=mask_passwords(problem.position.source.name))
         for problem in problems}
@@ -298,7 +303,7 @@ class _StudyReader:
                                          recipe_space=recipe_space, **values)
 
     def report_error(self, error: UserError, fallback_position: Node | SourcePosition) -> None:
-        """Report the problems of ``error``, or its message at its key or ``fallback_position``."""
+        """Report the problems of ``error``, or its message at its key or the fallback."""
         problems = getattr(error, "problems", ())
         self.reader.problems += problems
         if not problems:

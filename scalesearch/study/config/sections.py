@@ -121,7 +121,7 @@ class Resources(Config):
 
 
 class ReferenceSpec(Config):
-    """Reference to an architecture: a file, or params in a file or in the study's space."""
+    """Reference to an architecture: a file, or params in a file or the study's space."""
 
     shorthand_key = "file"
     default_name: ClassVar[str] = "reference"

@@ -188,7 +188,9 @@ class StudyFile(Config):
 
 
 class StudySpec(StudyFile):
-    """Study file that was read and checked; data, storage and workers are not used yet.
+    """Study file that was read and checked.
+
+    Data, storage and workers are not used yet.
 
     Defaults that follow from other keys are filled in. ``base``, ``changes``, ``rules`` and
     ``held_out`` are as in the file.

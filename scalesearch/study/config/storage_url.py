@@ -44,7 +44,7 @@ def parse_storage_url(text: str) -> str | None:
 
 
 def mask_passwords(text: str) -> str:
-    """``text`` with ``***`` in place of every password, and of what may be one, in the URLs and settings in it."""
+    """``text`` with ``***`` in place of everything that may be a password."""
     return SECRET_SETTING_PATTERN.sub(
         rf"\1{MASK}", URL_IN_TEXT_PATTERN.sub(lambda url: url[1] + _mask_url(url[1], url[2]), text))
 

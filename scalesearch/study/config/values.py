@@ -1,4 +1,4 @@
-"""Types of values of study files that are not constants: params, lists, durations, resources."""
+"""Types of values of study files: params, lists, durations, resources."""
 
 import math
 import re
@@ -104,7 +104,10 @@ def _parse_gain(value: Any) -> float:
 
 
 def _seconds(value: Any) -> float | None:
-    """Seconds of a duration such as ``1h30m``; None if it is not one of at most thirty years."""
+    """Seconds of a duration such as ``1h30m``.
+
+    The result is None if it is not one of at most thirty years.
+    """
     match = DURATION_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         return None

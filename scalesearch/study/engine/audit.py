@@ -1,4 +1,4 @@
-"""Training runs of a fairness audit: submitted to the study's executor, resumed from its folder."""
+"""Training runs of a fairness audit, trained by the study's executor."""
 
 import shutil
 from collections.abc import Callable
@@ -66,7 +66,10 @@ def run_audit(results: Results, plan: AuditPlan, runner: Runner,
 
 
 class AuditLoop(JobLoop):
-    """Trains the runs of an audit that are due. A job has the number of its architecture and option."""
+    """Trains the runs of an audit that are due.
+
+    A job has the number of its architecture and option.
+    """
 
     def __init__(self, results: Results, plan: AuditPlan, runner: Runner,
                  report: Callable[[str], object]) -> None:
@@ -117,7 +120,7 @@ class AuditLoop(JobLoop):
                     f"training; last: {member.folder}, {describe_option(option)}")
 
     def _stretches_done(self) -> int:
-        """Number of stretches of training (to the early stop, or to the end) that are done."""
+        """Number of stretches of training that are done: to the early stop, to the end."""
         runs = [audit_run for member in self.plan.architectures
                 for audit_run in runs_of_architecture(self.plan, member, self.study.folder,
                                                       self.metric)]

@@ -1,4 +1,4 @@
-"""Corpora of a study: its text in one vocabulary, or in every vocabulary of the search space."""
+"""Corpora of a study: its text in one or every vocabulary of the search space."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -35,7 +35,10 @@ class Corpora:
 
     @property
     def data_facts(self) -> DataFacts:
-        """Facts about the text for ``study.json``; a record holds those of its trial's corpus."""
+        """Facts about the text for ``study.json``.
+
+        A record holds those of its trial's corpus.
+        """
         corpus = self.by_vocab.get(None)
         if corpus is not None:
             return msgspec.convert(corpus.to_json(), DataFacts)
@@ -65,14 +68,16 @@ class Corpora:
 
 
 def protocol_settings(spec: StudySpec) -> dict[str, str | int]:
-    """Settings of the cost protocol that do not depend on a corpus, from the space and the study."""
+    """Settings of the cost protocol that do not depend on a corpus."""
     settings = {key: value for key, value in spec.protocol.items() if value != CORPUS_WORD}
     return {**spec.space.protocol, **settings, "longest": spec.data.max_length}
 
 
 def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...],
                  report: Callable[[str], object] = str) -> Corpora:
-    """Build or load the corpora of a study. They are cached, so workers only open them.
+    """Build or load the corpora of a study.
+
+    They are cached, so workers only open them.
 
     Args:
         spec: the study.

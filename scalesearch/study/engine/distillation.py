@@ -1,4 +1,4 @@
-"""Distillation in studies: find or train a teacher, and translate the training text with it.
+"""Distillation in studies: find or train a teacher, and translate the text.
 
 ::
 
@@ -103,7 +103,9 @@ class Teacher:
 
 
 def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
-    """Find the teacher of the study, without running it; None if the study has no teacher.
+    """Find the teacher of the study, without running it.
+
+    The result is None if the study has no teacher.
 
     Raises:
         UserError: its architecture leaves something open, or a folder holds no finished training of
@@ -170,7 +172,7 @@ def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
 
 
 def distilled_data(spec: StudySpec) -> DataSpec:
-    """Return the data of the study's trials: with the teacher's translations as targets."""
+    """Return the data of the trials, with the teacher's translations as targets."""
     if spec.teacher is None:
         return spec.data
     folder = spec.out / TEACHER_FOLDER
@@ -182,7 +184,9 @@ def distilled_data(spec: StudySpec) -> DataSpec:
 
 def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
                 console: Console) -> TeacherFacts:
-    """Train the teacher and write its data; return the teacher's facts for the records.
+    """Train the teacher and write its data.
+
+    Return the teacher's facts for the records.
 
     Raises:
         UserError: a job of the teacher failed.

@@ -97,7 +97,7 @@ class Driver(JobLoop):
             self.callback.close()
 
     def recover(self) -> None:
-        """Collect results that were not recorded, and restart trials that were in training."""
+        """Collect results that were not recorded, and restart interrupted trials."""
         for trial in self.trials.with_state(State.PENDING):
             if self._uncollected_file(trial):
                 folder = self.study.trial_folder(trial)
@@ -117,7 +117,7 @@ class Driver(JobLoop):
         self.callback.update()
 
     def next_job(self) -> TrainingJob | None:
-        """Start the next trial: of the search, or a run with a further seed once it is over."""
+        """Start the next trial: of the search or, after it, a run with a further seed."""
         trial = self._next_trial()
         if trial is None:
             trial = propose_replicate(self.study, self.plan.seeds)
@@ -127,7 +127,7 @@ class Driver(JobLoop):
         return self._start(trial)
 
     def _next_trial(self) -> Trial | None:
-        """Return the next trial to train: a reference, an enqueued, a paused or a new trial."""
+        """Return the next trial to train: a reference, or an enqueued, paused or new one."""
         self._check_failures()
         trial = self.proposals.next_reference()
         if trial is not None:
@@ -141,7 +141,7 @@ class Driver(JobLoop):
         return None if self._stop_reason else self._next_search_trial()
 
     def _next_search_trial(self) -> Trial | None:
-        """Return the next trial of the search: a paused trial, or a new one of the sampler."""
+        """Return the next trial of the search: a paused one, or a new one of the sampler."""
         action = self.scheduler.next_action(self.search.history(), self._compute_left(),
                                             exhausted=self._is_space_exhausted)
         if action is START_TRIAL:
@@ -215,7 +215,7 @@ class Driver(JobLoop):
         return TrainingJob(trial.number, folder, attempt)
 
     def _uncollected_file(self, trial: Trial) -> Path | None:
-        """Return the file of a worker that is not collected: the result, or that of the next rung."""
+        """Return the file of a worker that is not collected: result or next rung."""
         folder = self.study.trial_folder(trial)
         files = (folder / name for name in ("result.json", rung_file(len(trial.rungs))))
         return next((file for file in files if file.exists()), None)

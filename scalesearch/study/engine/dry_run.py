@@ -65,7 +65,10 @@ class DryRun:
 
     @property
     def trials_to_train(self) -> list[Trial]:
-        """The trials that would be trained; an architecture that several rows describe is trained once."""
+        """The trials that would be trained.
+
+        An architecture that several rows describe is trained once.
+        """
         first: dict[str | None, Trial] = {}
         for trial in self.trials:
             if trial.state == State.PENDING:
@@ -79,7 +82,7 @@ class DryRun:
 
     @cached_property
     def learning_rates(self) -> list[dict[str, object]]:
-        """Peak learning rates by group of weights, of the first architecture that would be trained."""
+        """Peak learning rates by group of weights, of the first architecture to train."""
         if not self.trials_to_train:
             return []
         from scalesearch.nn import build_model

@@ -1,4 +1,4 @@
-"""Forecasts of a study's CPU time and makespan, from measured speeds or from finished runs.
+"""Forecasts of CPU time and makespan, from measured speeds or finished runs.
 
 The speed of the smallest and the largest model is measured on this machine; between them, the
 training time is interpolated linearly in ``macs.total``. The model assumes that the candidates of a
@@ -105,7 +105,10 @@ def rung_transitions(rungs: Rungs, trials: float) -> tuple[float, float]:
 
 
 def forecast_from_trials(spec: StudySpec, references: int, trials: Trials) -> StudyForecast | None:
-    """Forecast from the finished runs of this study; None before the first one is complete."""
+    """Forecast from the finished runs of this study.
+
+    The result is None before the first one is complete.
+    """
     rungs = spec.rungs
     own = [trial for trial in trials
            if trial.source is None and trial.efforts and completed_full_runs(trial, rungs)]
@@ -233,7 +236,10 @@ def make_forecast(spec: StudySpec, evaluator: Evaluator, architectures: Sequence
 
 def load_or_make_forecast(study: StudyDir, spec: StudySpec, evaluator: Evaluator, plan: StudyPlan,
                           corpora: Corpora, seconds: float) -> StudyForecast | str:
-    """Load the forecast of ``study``; make a new one if none exists or other runs are planned."""
+    """Load the forecast of ``study``.
+
+    Make a new one if none exists or other runs are planned.
+    """
     # Equal architectures are trained once.
     architectures = list({reference.architecture.id: reference.architecture
                           for reference in plan.references}.values())
@@ -288,7 +294,7 @@ def sample_feasible(evaluator: Evaluator, seed: int) -> list[Trial]:
 
 
 def training_measurer(spec: StudySpec, corpora: Corpora) -> Measure:
-    """Return a function that measures a full-budget run, with the recipe and threads of a trial."""
+    """Return a function that measures a full-budget run as a trial would train it."""
     import torch
 
     from scalesearch.train.scoring.speed import measure_speed

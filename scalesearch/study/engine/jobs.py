@@ -1,4 +1,4 @@
-"""Main loop of all training runs: trials of a study, its teacher, and the runs of an audit.
+"""Main loop of all training runs: of a study, its teacher, and an audit.
 
 The end of a worker has the same consequence for all of them:
 
@@ -67,7 +67,10 @@ class JobLoop(ABC):
         """Record that a job has failed for good."""
 
     def log_crash(self, crash: JobCrashed) -> int:
-        """Record a crash; return the number of crashes so far that are the job's own fault."""
+        """Record a crash.
+
+        Returns the number of crashes so far that are the job's own fault.
+        """
         self._crashes[crash.job.trial] += crash.cause == CRASH_FAULT
         return self._crashes[crash.job.trial]
 

@@ -1,4 +1,4 @@
-"""Proposals of a study: each new trial is evaluated, checked for duplicates and logged.
+"""Proposals of a study: new trials are evaluated, deduplicated and logged.
 
 Trials come from the study file (references), from another study (enqueued) or from the sampler.
 """
@@ -26,7 +26,10 @@ REJECTED_STATES = (State.INFEASIBLE, State.DUPLICATE)
 
 
 class Proposals:
-    """Proposes the trials of a study: first to the event log, then to the search's Optuna study."""
+    """Propose the trials of a study.
+
+    They go to the event log first, then to the search's Optuna study.
+    """
 
     def __init__(self, plan: StudyPlan, study: StudyDir, sampler: BaseSampler | None,
                  callback: Callback) -> None:

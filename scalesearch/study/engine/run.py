@@ -1,4 +1,4 @@
-"""Run of a study from its file to its end: data, checks, folder, sampler, workers, driver."""
+"""Run of a study: data, checks, folder, sampler, workers, driver."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack

@@ -1,4 +1,7 @@
-"""Setup of a study: from its file to a plan. Errors are reported here, before training starts."""
+"""Setup of a study: from its file to a plan.
+
+Errors are reported here, before training starts.
+"""
 
 import math
 import random
@@ -41,7 +44,10 @@ REVISABLE_KEYS = ("compute", "seeds", "architectures", "scaling", "excluded")
 
 @dataclass(frozen=True)
 class PreparedStudy:
-    """A study that passed all checks; ``spec`` has no architectures that violate its limits."""
+    """A study that passed all checks.
+
+    ``spec`` has no architectures that violate its limits.
+    """
 
     spec: StudySpec
     evaluator: Evaluator
@@ -50,7 +56,9 @@ class PreparedStudy:
 
 
 def prepare_study(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None) -> PreparedStudy:
-    """Check a study and make its plan. Paths in jobs are absolute: workers may start elsewhere.
+    """Check a study and make its plan.
+
+    Paths in jobs are absolute: workers may start elsewhere.
 
     Raises:
         UserError: no candidate meets the limits, or a reference has open parameters or cannot be
@@ -159,7 +167,7 @@ def drop_infeasible_architectures(spec: StudySpec, evaluator: Evaluator) -> Stud
 
 
 def fixed_architectures(spec: StudySpec) -> tuple[FixedArchitecture, ...]:
-    """Return the references of a search, or all architectures of a study without a search.
+    """Return the references of a search, or all architectures of another study.
 
     Raises:
         UserError: an architecture has open parameters or cannot be built.
@@ -180,7 +188,7 @@ def _reference(reference: ReferenceSpec, spec: StudySpec) -> FixedArchitecture:
 
 
 def reference_space(reference_spec: ReferenceSpec, spec: StudySpec) -> Space:
-    """Return the study's space, or that of the reference's file, with the keys in ``set``."""
+    """Return the space of the study or the reference's file, with the keys of ``set``."""
     space = spec.space
     if reference_spec.file is not None:
         file = spec.file.parent / reference_spec.file

@@ -1,4 +1,6 @@
-"""Early stopping of a search: it ends when further runs are expected to improve the front little.
+"""Early stopping of a search.
+
+It ends when further runs are expected to improve the front little.
 
 The sampler forecasts the expected gain of the hypervolume after every completed trial. The last
 forecast is kept in ``gain.json``, which ``study status`` and ``study watch`` print.
@@ -21,7 +23,9 @@ DEFAULT_HORIZON = 10  # full-budget runs of the forecast, if the study file sets
 
 
 class EarlyStopping:
-    """Forecast the expected gain after every completed trial; decide when the search stops.
+    """Forecast the expected gain after every completed trial.
+
+    Decide when the search stops.
 
     Args:
         study: loaded.

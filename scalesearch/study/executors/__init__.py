@@ -1,1 +1,4 @@
-"""Executors of trials: in this process or with Ray. May import ``trials`` and ``config``."""
+"""Executors of trials: in this process or with Ray.
+
+May import ``trials`` and ``config``.
+"""

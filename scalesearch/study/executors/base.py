@@ -100,7 +100,9 @@ class Runner(ABC):
 
     @abstractmethod
     def poll(self, timeout: float) -> list[JobEvent]:
-        """Return the events since the last call. Wait up to ``timeout`` seconds for the first.
+        """Return the events since the last call.
+
+        Wait up to ``timeout`` seconds for the first.
 
         Raises:
             UserError: the workers' cluster is gone and cannot be restarted.
@@ -108,7 +110,10 @@ class Runner(ABC):
 
     @abstractmethod
     def stop(self, grace: float = 10.0) -> None:
-        """Interrupt all jobs, wait ``grace`` seconds for their checkpoints, then kill them."""
+        """Interrupt all jobs.
+
+        Wait ``grace`` seconds for their checkpoints, then kill them.
+        """
 
     def check(self, inspect_machine: Callable[[], Mapping[str, str]]) -> None:  # noqa: B027
         """Compare all machines with this one; a runner on one machine does nothing.
@@ -123,7 +128,7 @@ class Runner(ABC):
 
 
 def machine_fingerprint(folder: str, data: Mapping[str, object]) -> dict[str, str]:
-    """Return fingerprints of the package, the study in ``folder`` and the text of ``data``.
+    """Return fingerprints of the package, the study and the text of ``data``.
 
     All machines that train the study must have the same.
 

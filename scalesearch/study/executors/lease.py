@@ -78,7 +78,7 @@ def process_facts() -> dict[str, object]:
 @contextmanager
 def heartbeat(file: Path, interval: float,
               is_owned: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Renew the modification time of ``file`` until the block ends, or while it is owned.
+    """Renew the modification time of ``file`` while it is owned and the block runs.
 
     A thread does it, so a long training step does not stop the heartbeat.
     """
@@ -101,7 +101,10 @@ def heartbeat(file: Path, interval: float,
 
 
 def seconds_since_heartbeat(file: Path, clock: Callable[[], float] = time.time) -> float:
-    """Seconds since the last heartbeat by this machine's clock; infinite without a file."""
+    """Seconds since the last heartbeat by this machine's clock.
+
+    The result is infinite without a file.
+    """
     try:
         return max(0.0, clock() - file.stat().st_mtime)
     except OSError:
@@ -130,7 +133,10 @@ def check_lease(folder: Path) -> None:
 
 
 def describe_silence(folder: Path) -> str:
-    """Describe the silence of a straggler or dead worker; empty if its heartbeat is recent."""
+    """Describe the silence of a straggler or dead worker.
+
+    The result is empty if its heartbeat is recent.
+    """
     holder = read_holder(folder)
     seconds = seconds_since_heartbeat(folder / LEASE_FILE)
     if holder is None or seconds < HEARTBEAT_TIMING.timeout:

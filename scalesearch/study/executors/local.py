@@ -178,7 +178,10 @@ class PoolRunner(Runner):
         return events
 
     def stop(self, grace: float = 10.0) -> None:
-        """Interrupt all jobs, wait ``grace`` seconds for their checkpoints, then kill them."""
+        """Interrupt all jobs.
+
+        Wait ``grace`` seconds for their checkpoints, then kill them.
+        """
         self._waiting.clear()
         for worker in self._running.values():
             worker.process.terminate()
@@ -255,7 +258,7 @@ class PoolRunner(Runner):
 
 
 def assign_devices(workers: int, gpus_per_worker: float) -> list[str | None]:
-    """Return ``CUDA_VISIBLE_DEVICES`` of each worker, for at most ``workers`` that fit.
+    """Return ``CUDA_VISIBLE_DEVICES`` of each worker that fits, at most ``workers``.
 
     Without ``gpus_per_worker`` all workers see all devices. A fraction shares a device.
 
@@ -281,7 +284,9 @@ def assign_devices(workers: int, gpus_per_worker: float) -> list[str | None]:
 
 
 def split_cores(workers: int) -> list[frozenset[int]]:
-    """Return the cores of each worker, in equal parts; empty sets if there are too few.
+    """Return the cores of each worker, in equal parts.
+
+    The result is empty sets if there are too few.
 
     Processes under MPS that share cores were slower than one process.
     """

@@ -239,7 +239,7 @@ class RayRunner(Runner):
 
 
 class ClusterHealth:
-    """Health of Ray's control service and of this node's raylet, by probing their ports.
+    """Health of Ray's control service and this node's raylet, by probing ports.
 
     Args:
         timeout: seconds without a response after which a service counts as gone.

@@ -1,4 +1,4 @@
-"""Nodes of a Ray cluster: which have the resources, and which can read the study's files."""
+"""Nodes of a Ray cluster that have the resources and read the study's files."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -37,7 +37,10 @@ def alive_nodes() -> list[RayNode]:
 
 
 def node_capacity(node: RayNode, amounts: Amounts) -> float:
-    """Return the number of workers that fit on ``node``; infinite if they need no resources."""
+    """Return the number of workers that fit on ``node``.
+
+    The result is infinite if they need no resources.
+    """
     return min((math.floor(node["Resources"].get(name, 0.0) / amount + 1e-9)
                 for name, amount in amounts.items() if amount), default=math.inf)
 
@@ -63,7 +66,7 @@ def check_resources(amounts: Amounts) -> None:
 
 
 def check_nodes(inspect_machine: Callable[[], Mapping[str, str]], amounts: Amounts) -> None:
-    """Compare the package, the study and the data of every node with those of this machine.
+    """Compare package, study and data of every node with those of this machine.
 
     Args:
         inspect_machine: returns a short text by name; it is called here and on each node.

@@ -1,4 +1,6 @@
-"""Environment of Ray, set before Ray is imported, and probes of a cluster. Nothing here imports Ray.
+"""Environment of Ray, set before Ray is imported, and probes of a cluster.
+
+Nothing here imports Ray.
 
 A Ray that a study starts on this machine is private. Ray's documented environment variables do it:
 all ports are bound to the loopback interface, each request needs a token, and files are in a folder
@@ -59,7 +61,10 @@ def prepare_environment(address: str | None) -> None:
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Context in which Ray starts in a new folder; folders of dead processes are removed."""
+    """Context in which Ray starts in a new folder.
+
+    Folders of dead processes are removed.
+    """
     root = Path(tempfile.gettempdir())
     for old in root.glob(f"{FOLDER_PREFIX}*/.lock"):
         with suppress(OSError, Timeout):

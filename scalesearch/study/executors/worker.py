@@ -1,4 +1,6 @@
-"""Worker: builds, trains and scores the job of a folder. It does not import Optuna or Ray.
+"""Worker: builds, trains and scores the job of a folder.
+
+It does not import Optuna or Ray.
 
 ::
 
@@ -79,7 +81,10 @@ def _train(folder: Path, job: JobFile) -> Mapping[str, object]:
 
 
 def _distill(folder: Path, job: JobFile) -> Mapping[str, object]:
-    """Write a teacher's translations or soft targets; those of earlier attempts are kept."""
+    """Write a teacher's translations or soft targets.
+
+    Those of earlier attempts are kept.
+    """
     from scalesearch.data import DataSpec
     from scalesearch.train.scoring.distill import write_distilled_data
     from scalesearch.train.scoring.evaluate import DecodingOptions

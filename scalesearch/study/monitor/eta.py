@@ -1,4 +1,4 @@
-"""Progress of a study and its remaining time, estimated from the training runs so far.
+"""Progress of a study and its remaining time, estimated from its runs.
 
 The remaining work is counted in full-budget runs:
 
@@ -96,7 +96,7 @@ class ProgressState:
 
     @property
     def repeated_references(self) -> list[Trial]:
-        """The trials that train the references and get further seeds: each once, no failed ones."""
+        """The trials that train references and get further seeds, without failed ones."""
         trained = {trial.number: trial
                    for trial in map(self.trials.resolve_duplicate, self.references)}
         return [trial for trial in trained.values()
@@ -138,7 +138,10 @@ def study_progress(state: ProgressState) -> StudyProgress:
 
 
 def time_left(state: ProgressState, workers: int) -> Eta:
-    """Estimate the remaining time with ``workers`` workers; see the module for the method."""
+    """Estimate the remaining time with ``workers`` workers.
+
+    See the module for the method.
+    """
     run_seconds = full_run_seconds(state)
     if run_seconds is None:
         return Eta()
@@ -171,7 +174,10 @@ def full_run_seconds(state: ProgressState) -> float | None:
 
 
 def _share_and_seconds(trial: Trial) -> tuple[float, float]:
-    """Full-budget runs and seconds of an ended or paused trial; (0, 0) for an imported trial."""
+    """Full-budget runs and seconds of an ended or paused trial.
+
+    (0, 0) for an imported trial.
+    """
     if trial.origin == Origin.IMPORTED:
         return 0.0, 0.0
     if trial.state in (State.COMPLETE, State.FAILED) and trial.wall_seconds is not None:
@@ -194,7 +200,7 @@ def _seconds_left(trial: RunningTrial, run_seconds: float) -> float:
 
 
 def _remaining_search_runs(state: ProgressState, run_seconds: float) -> list[float]:
-    """Seconds of the remaining runs of the search, each up to the first rung or the end."""
+    """Seconds of the remaining runs of the search, to the first rung or the end."""
     remaining = max(0.0, state.planned.candidates
                     - state.trials.full_runs_spent(state.meta.rungs))
     first_share = state.meta.rungs.shares[0]

@@ -1,4 +1,4 @@
-"""Expected gain of a study by further training runs, as stored by its driver in ``gain.json``."""
+"""Expected gain by further training runs, as the driver stores it in a file."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Forecast of the time of a study, and its comparison with the time that was spent.
+"""Forecast of the time of a study, compared with the time that was spent.
 
 The forecast is written before training starts. Times are sums over all training runs. The forecast
 assumes that all allowed further seeds of the front are used.
@@ -50,7 +50,7 @@ class StudyForecast:
 
 @dataclass(frozen=True)
 class ForecastStatus:
-    """A forecast, the time spent so far, and the expected time at the end of the study.
+    """A forecast, the time spent so far, and the expected time at the end.
 
     Attributes:
         spent: time of each part up to the last rung or the end of each run.

@@ -16,7 +16,10 @@ def format_number(value: float) -> str:
 
 
 def format_percent(share: float, decimals: int = 0, sign: str = "-") -> str:
-    """Format a share, such as 0.786, as ``79 %``; ``sign`` is ``+`` to print the sign always."""
+    """Format a share, such as 0.786, as ``79 %``.
+
+    ``sign`` is ``+`` to print the sign always.
+    """
     return f"{100 * share:{sign}.{decimals}f} %"
 
 

@@ -1,4 +1,4 @@
-"""Front of a study so far: some of its members, its hypervolume and the latest change of it."""
+"""Front so far: some of its members, hypervolume and its latest change."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -68,7 +68,9 @@ class Owner:
 
 
 class Heartbeat:
-    """Writes ``owner.json`` of the study in ``folder``; the study continues if that fails.
+    """Writes ``owner.json`` of the study in ``folder``.
+
+    The study continues if that fails.
 
     Args:
         content: further keys of the file: ``workers``, ``executor``, ``candidates``,

@@ -25,7 +25,9 @@ MLFLOW_BATCH_SIZE = 100  # maximum number of params in one request
 
 
 class Logger(Callback):
-    """Base class of loggers: each complete trial is logged once, also if the study is resumed.
+    """Base class of loggers.
+
+    Each complete trial is logged once, also if the study is resumed.
 
     Subclasses define :meth:`is_logged`, and :meth:`write_trial`, which writes a trial completely or
     not at all.
@@ -49,7 +51,10 @@ class Logger(Callback):
     @abstractmethod
     def write_trial(self, trial: Trial, params: dict[str, bool | int | float | str],
                     points: list[ScalarPoint]) -> None:
-        """Log the parameters of a trial and points of its curves; final values have step 0."""
+        """Log the parameters of a trial and points of its curves.
+
+        Final values have step 0.
+        """
 
     def ended(self, trial: Trial) -> None:
         """Log a trial if it is complete."""
@@ -69,7 +74,7 @@ class Logger(Callback):
 
 
 def scalar_points(trial: Trial, record: Record) -> Iterator[ScalarPoint]:
-    """Iterate over the values and costs of a trial and the points of its training curves."""
+    """Iterate over values, costs and training curves of a trial."""
     for name, value in {**trial.costs, **(trial.values or {})}.items():
         yield name, float(value), 0
     for point in record.get("curve") or ():

@@ -1,4 +1,4 @@
-"""Terminal output of study snapshots: a screen for terminals, plain lines elsewhere."""
+"""Terminal output of study snapshots: a screen, or plain lines."""
 
 import time
 from collections.abc import Iterable
@@ -81,7 +81,10 @@ def describe_teacher(teacher: RunningTeacher) -> str:
 
 
 def describe_hypervolume(volume: FrontHypervolume, now: float) -> str:
-    """Describe the hypervolume and its latest change; ``now`` in seconds since the epoch."""
+    """Describe the hypervolume and its latest change.
+
+    ``now`` in seconds since the epoch.
+    """
     before = volume.value - volume.gain
     growth = (f", {format_percent(volume.gain / before, 2, '+')}"
               if before > 0 and 0 < volume.gain < 10 * before else "")
@@ -112,7 +115,7 @@ def _bar(snapshot: StudySnapshot, width: int) -> Table:
 
 
 def _counts(snapshot: StudySnapshot) -> list[str]:
-    """Lines with the finished and planned runs, and the number of candidates per state."""
+    """Lines with finished and planned runs, and the number of candidates per state."""
     progress = snapshot.progress
     fixed = "architectures" if _has_only_fixed_architectures(snapshot) else "references"
     parts = [f"{_count(done)} of {_count(total)} {name}" for name, (done, total) in (

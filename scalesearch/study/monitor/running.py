@@ -1,4 +1,4 @@
-"""Progress of the running trials and the teacher of a study, read from the files of workers."""
+"""Progress of running trials and the teacher, from the files of workers."""
 
 import time
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Snapshots of a study for ``study run``, ``watch`` and ``status``; they change no files."""
+"""Snapshots of a study for ``study run``, ``watch`` and ``status``.
+
+They change no files.
+"""
 
 import time
 from collections import Counter
@@ -158,7 +161,7 @@ class StudyWatcher:
 
 
 def planned_work(meta: StudyMeta, trials: Trials, owner: Owner) -> PlannedWork:
-    """Planned training of the study: of its last start if known, otherwise of its first start."""
+    """Planned training of the study, of its last start if known."""
     if owner.candidates is not None and owner.references is not None:
         candidates = owner.candidates
         references = owner.references

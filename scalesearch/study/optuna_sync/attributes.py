@@ -1,4 +1,6 @@
-"""Trials as Optuna's dashboard displays them: params in their own values, costs as attributes.
+"""Trials as Optuna's dashboard displays them.
+
+Params have their own values, costs are attributes.
 
 Samplers encode the options of a choice of numbers as positions
 (:mod:`scalesearch.samplers.encoding`); the dashboard displays the numbers. It does not read the
@@ -53,7 +55,10 @@ class TrialExporter:
         self.objectives = objectives
 
     def to_frozen_trial(self, trial: Trial, outcome: Trial) -> FrozenTrial:
-        """Return ``trial`` as an Optuna trial; ``outcome`` is its original if it is a duplicate."""
+        """Return ``trial`` as an Optuna trial.
+
+        ``outcome`` is its original if it is a duplicate.
+        """
         params, distributions = self.params(trial.params) if trial.params else ({}, {})
         state = EXPORT_STATES[trial.state if trial.state == State.INFEASIBLE else outcome.state]
         values = None
@@ -79,7 +84,7 @@ class TrialExporter:
 
 
 def user_attributes(trial: Trial) -> dict[str, Any]:
-    """Return the user attributes of a trial: number, origin, costs, and slack of each limit.
+    """Return the user attributes of a trial: number, origin, costs, slack of limits.
 
     A limit is violated if its slack is above 0.
     """

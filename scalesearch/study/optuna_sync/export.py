@@ -51,7 +51,9 @@ LIBPQ_TIMEOUTS = {"connect_timeout": 10, "tcp_user_timeout": 10_000, "keepalives
 
 
 class OptunaExport(Callback):
-    """Adds every finished trial of ``study`` to an Optuna storage; a callback of the driver.
+    """Adds every finished trial of ``study`` to an Optuna storage.
+
+    A callback of the driver.
 
     Args:
         study: loaded.
@@ -84,7 +86,7 @@ class OptunaExport(Callback):
         self._add()
 
     def update(self) -> None:
-        """Export newly finished trials in the background, unless a failed storage has to wait."""
+        """Export finished trials in the background, unless a failed storage has to wait."""
         if not self._busy() and self._missing() and self._clock() >= self._retry_time:
             self._thread = Thread(target=self.export, daemon=True)
             self._thread.start()

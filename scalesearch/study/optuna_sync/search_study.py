@@ -1,4 +1,4 @@
-"""Optuna study in memory, built from a study's trials, for the sampler and the scheduler.
+"""Optuna study in memory, for the sampler and the scheduler.
 
 It contains all trials that the space could have proposed, in order. Complete trials are COMPLETE,
 infeasible trials PRUNED with their constraints, failed trials and duplicates FAIL. All others are
@@ -113,7 +113,10 @@ class SearchStudy:
         self.update(trial)
 
     def update(self, trial: Trial) -> None:
-        """Update the state of ``trial``; replicates and trials outside the space are ignored."""
+        """Update the state of ``trial``.
+
+        Replicates and trials outside the space are ignored.
+        """
         if trial.number not in self._optuna_numbers:
             return
         number = self._optuna_numbers[trial.number]

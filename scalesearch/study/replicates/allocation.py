@@ -121,7 +121,7 @@ def interval_confidence(objectives: Sequence[Objective], seeds: Seeds) -> float:
 
 
 class FrontOrder:
-    """Front of complete candidates by their means, and the comparisons that it depends on.
+    """Front of complete candidates by their means, and the comparisons behind it.
 
     Args:
         candidates: candidates that may be on the front.
@@ -203,7 +203,7 @@ class FrontOrder:
                    default=math.inf)
 
     def _neighbors(self) -> list[PairComparison]:
-        """Compare each member of the front with the next ones in the partial order of costs."""
+        """Compare each member of the front with the next in the partial order of costs."""
         return [self._pair(NEIGHBORS, first, second)
                 for first, second in permutations(self._members, 2)
                 if self._precedes(first, second)
@@ -211,7 +211,7 @@ class FrontOrder:
                             for other in self._members)]
 
     def _challengers(self) -> list[PairComparison]:
-        """Compare candidates off the front with the member that dominates them most clearly.
+        """Compare candidates off the front with the member that dominates them most.
 
         Candidates that some member significantly dominates are left out.
         """
@@ -250,7 +250,10 @@ class FrontOrder:
 
     def _standardized(self, objective: Objective, a: ReplicatedTrial, b: ReplicatedTrial,
                       expected: bool, tie: float = -math.inf) -> float:
-        """Return the advantage of ``a`` over ``b`` in standard errors; infinite without noise."""
+        """Return the advantage of ``a`` over ``b`` in standard errors.
+
+        The result is infinite without noise.
+        """
         advantage = (self.means[b.number, objective.name]
                      - self.means[a.number, objective.name]) * objective.sign
         if objective.is_measured:
@@ -292,7 +295,7 @@ class FrontOrder:
         return all(x <= y for x, y in zip(a, b)) and (a, first.number) < (b, second.number)
 
     def _sort_key(self, candidate: ReplicatedTrial) -> tuple[float, int]:
-        """Sort key, the cheapest first: the first exact cost, or the first minimized objective."""
+        """Sort key, cheapest first: the first exact cost or minimized objective."""
         leading = min(self.objectives,
                       key=lambda objective: (objective.is_measured, objective.direction != "min"))
         return self.means[candidate.number, leading.name] * leading.sign, candidate.number

@@ -1,4 +1,4 @@
-"""Replicates of a study: means over seeds, the next replicate, significance of the front."""
+"""Replicates: means over seeds, the next replicate, significance of the front."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -96,7 +96,10 @@ def _count_candidate_replicates(trials: Trials) -> int:
 
 
 def next_reference(trials: Trials, seeds: Seeds) -> ReplicatedTrial | None:
-    """Return the reference that needs a further seed; those with the fewest seeds come first."""
+    """Return the reference that needs a further seed.
+
+    Those with the fewest seeds come first.
+    """
     references = [reference for reference in with_replicates(trials, _references(trials))
                   if reference.started_seeds < seeds.references]
     return min(references, key=lambda reference: (reference.started_seeds, reference.number),

@@ -252,7 +252,10 @@ def architecture_groups(trials: Sequence[Trial]) -> dict[int, tuple[str, ...]]:
 
 
 def _group_word(key: str, value: Any) -> str:
-    """Describe the value of a parameter in one word; empty for numbers other than switches."""
+    """Describe the value of a parameter in one word.
+
+    The result is empty for numbers other than switches.
+    """
     if key.startswith("share."):
         return "own" if value in ("own", "follow") else "shared"
     if isinstance(value, bool) or value is None:
@@ -264,7 +267,9 @@ def _group_word(key: str, value: Any) -> str:
 
 def select_diverse(trials: Sequence[Trial], groups: Mapping[int, Sequence[str]],
                    count: int) -> list[Trial]:
-    """Select ``count`` trials that differ in size and groups (farthest-point sampling).
+    """Select ``count`` trials that differ in size and groups.
+
+    This is farthest-point sampling.
 
     The first trial is the smallest. Each next trial has the largest distance from the trials before
     it. The distance is the normalized difference of log sizes plus the normalized number of
@@ -318,7 +323,10 @@ def runs_of_architecture(plan: AuditPlan, member: AuditedArchitecture, folder: P
 
 
 def _read_run(folder: Path, run: AuditRun, metric: str) -> AuditRun:
-    """Return ``run`` with its losses and score from ``folder``; failed runs have infinite loss."""
+    """Return ``run`` with its losses and score from ``folder``.
+
+    Failed runs have infinite loss.
+    """
     rung = try_read_json(folder / rung_file(0), Result)
     result = try_read_json(folder / RESULT_FILE, Result)
     if rung is not None:

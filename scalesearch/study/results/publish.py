@@ -13,7 +13,9 @@ SECTION_SUFFIXES = {"total": "", "non_embedding": "-non-embedding"}
 
 
 def write_outputs(results: Results, folder: Path | None = None) -> list[Path]:
-    """Write tables and figures to the study's folder, or to ``folder``; return their paths.
+    """Write tables and figures to the study's folder, or to ``folder``.
+
+    Return their paths.
 
     The tables are ``front.csv`` and ``all.csv``. If a candidate has several seeds, ``seeds.csv``
     contains one row per run of these candidates.

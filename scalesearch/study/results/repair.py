@@ -80,7 +80,7 @@ def repair(folder: Path, to: Path) -> RepairReport:
 
 
 def _valid_lines(log: EventLog) -> tuple[list[tuple[int, bytes]], list[str]]:
-    """Return the valid lines with their line numbers, sorted by event number, and the losses."""
+    """Return the valid lines with line numbers, sorted by event, and the losses."""
     events: dict[int, tuple[int, bytes]] = {}
     lost = []
     for line_number, line in enumerate(log.lines(), 1):
@@ -99,7 +99,7 @@ def _valid_lines(log: EventLog) -> tuple[list[tuple[int, bytes]], list[str]]:
 
 
 def _events_from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
-    """Restore lost events of finished trials from records, and apply them to ``study.trials``."""
+    """Restore lost events of finished trials from records, and apply them."""
     events = []
     for file in sorted(study.folder.glob("trials/*/record.json")):
         trial = _recorded(file)
@@ -124,7 +124,10 @@ def _events_from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
 
 
 def _recorded(file: Path) -> Trial | None:
-    """Read the trial of a record; None if the record is damaged or in the wrong folder."""
+    """Read the trial of a record.
+
+    The result is None if the record is damaged or in the wrong folder.
+    """
     record = try_read_json(file, dict)
     try:
         trial = Trial.from_json(record or {})

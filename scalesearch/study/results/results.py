@@ -57,7 +57,7 @@ class Results:
 
     @cached_property
     def _records_of_front(self) -> list[dict[str, Any]]:
-        """Records of the front, and of all trials with replicates, which determine the noise."""
+        """Records of the front and of trials with replicates, which give the noise."""
         names = list(self.objectives)
         candidates = self.seed_analysis.candidates
         on_front = pareto_front(_values(candidates.values(), names), list(self.objectives.values()))
@@ -110,7 +110,10 @@ class Results:
 
     @property
     def signature(self) -> str:
-        """Signature of the main metric and of decoding; empty before the first complete trial."""
+        """Signature of the main metric and of decoding.
+
+        The result is empty before the first complete trial.
+        """
         decoding = (self._first_record.get("metrics") or {}).get("decoding")
         return " · ".join(str(part) for part in (self._signed[1], decoding) if part)
 
@@ -138,7 +141,10 @@ class Results:
 
     @property
     def teacher(self) -> TeacherFacts | None:
-        """Teacher of the candidates, from the first complete record; None without a teacher."""
+        """Teacher of the candidates, from the first complete record.
+
+        The result is None without a teacher.
+        """
         return self._first_record.get("teacher")
 
     @cached_property
@@ -173,7 +179,9 @@ class Results:
         return compute_proxy_correlations(self.table, self.main_metric)
 
     def hypervolume(self) -> tuple[float, list[float]] | None:
-        """Hypervolume of the front, and its reference point; None without complete candidates.
+        """Hypervolume of the front, and its reference point.
+
+        The result is None without complete candidates.
 
         The reference point is beyond the worst value of each objective over all complete
         candidates.

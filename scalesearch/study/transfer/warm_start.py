@@ -1,4 +1,4 @@
-"""Warm starts: trials of other studies are imported, or their architectures are enqueued.
+"""Warm starts: trials of other studies are imported or enqueued.
 
 A finished trial is imported if training it here would give the same scores: same data, recipe,
 seed and number of processes. It has no rung results, so it does not count for promotions at rungs.
@@ -185,7 +185,7 @@ def evaluate_imported(study: StudyDir, old: Trial,
 
 
 def training_differences_of_record(record: Record, trial: Trial, plan: StudyPlan) -> list[str]:
-    """Return how the training of ``record`` differs from that of ``trial`` in this study."""
+    """Return how the training of ``record`` differs from that of ``trial``."""
     own = plan.record_fields
     pairs = {"other data": (record.get("data", {}).get("hash"), data_of(trial, own).get("hash")),
              "another recipe": (is_same_recipe(record, trial, own.get("recipe", {})), True),
@@ -197,7 +197,7 @@ def training_differences_of_record(record: Record, trial: Trial, plan: StudyPlan
 
 
 def is_same_recipe(record: Record, trial: Trial, recipe: Params) -> bool:
-    """Whether ``record`` was trained by the recipe of ``trial`` in a study with ``recipe``.
+    """Whether ``record`` was trained by the recipe of ``trial`` here.
 
     Keys that do not change the training result are ignored.
     """
@@ -211,7 +211,7 @@ def is_same_recipe(record: Record, trial: Trial, recipe: Params) -> bool:
 
 def _without_duplicates(trials: Iterable[Trial], identities: set[str],
                         skipped: Counter[str]) -> tuple[Trial, ...]:
-    """Return the first trial per architecture and recipe, without those in ``identities``."""
+    """Return the first trial per architecture and recipe, except ``identities``."""
     kept: dict[str, Trial] = {}
     for trial in trials:
         if trial.identity in kept or trial.identity in identities:
@@ -222,7 +222,10 @@ def _without_duplicates(trials: Iterable[Trial], identities: set[str],
 
 
 def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
-    """Return trials to enqueue: on their study's front, without values, most distant first."""
+    """Return trials to enqueue, most distant first.
+
+    They are on the front of their study; their values are not known here.
+    """
     objectives = study.meta.objectives
     trials = [candidate.first for candidate in front_candidates(study.trials, study.meta)]
     if not trials:
@@ -241,7 +244,9 @@ def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
 
 def apply_warm_start(study: StudyDir, spec: WarmStartSpec | None, plan: StudyPlan,
                      default_max_candidates: int, report: Callable[[str], object]) -> StudyPlan:
-    """Import the missing trials; return the plan with the architectures to train first.
+    """Import the missing trials.
+
+    Return the plan with the architectures to train first.
 
     Only the process that owns ``study`` may call this, before its first proposal.
 
@@ -268,7 +273,7 @@ def apply_warm_start(study: StudyDir, spec: WarmStartSpec | None, plan: StudyPla
 
 
 def import_trial(study: StudyDir, trial: Trial, shared: Params) -> Trial:
-    """Add a trial of another study: copy its files, write its record, then log the event.
+    """Add a trial of another study: copy files, write its record, log the event.
 
     Args:
         study: the importing study.

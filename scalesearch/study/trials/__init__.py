@@ -1,4 +1,4 @@
-"""Trials of a study: value, event log, folder, records, evaluation before training.
+"""Trials of a study: value, event log, folder, records, evaluation.
 
 May import ``config``.
 """

@@ -64,7 +64,7 @@ def check_unchanged(folder: Path, old: StudyMeta, new: StudyMeta) -> None:
 
 def check_references_unchanged(place: Path, trials: Trials,
                                identities: Mapping[str, str | None]) -> None:
-    """Check that each reference still has the architecture and recipe that were trained.
+    """Check that references still have the architecture and recipe of their runs.
 
     Args:
         place: folder of the study.

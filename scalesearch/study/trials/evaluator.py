@@ -156,7 +156,10 @@ class Evaluator:
                          constraints=constraints, reason=str(error)), None
 
     def evaluate_architecture(self, architecture: ModelSpec, params: Params | None = None) -> Trial:
-        """Return the trial of an architecture; without ``params``, it is outside the space."""
+        """Return the trial of an architecture.
+
+        Without ``params``, it is outside the space.
+        """
         protocol = self.protocol.for_candidates(architecture.config)
         costs = evaluate_cost(architecture.block, protocol)
 
@@ -204,7 +207,10 @@ class FeasibilityEstimate:
 
 def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAMPLES,
                          max_feasible: int | None = None) -> FeasibilityEstimate:
-    """Count feasible candidates among random samples; stop at ``max_feasible`` if it is set."""
+    """Count feasible candidates among random samples.
+
+    Stop at ``max_feasible`` if it is set.
+    """
     rng = random.Random(seed)
     feasible = 0
     n_samples = 0

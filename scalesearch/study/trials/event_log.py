@@ -1,4 +1,6 @@
-"""Event log of a study: JSON lines that are synced to disk before they have any effect.
+"""Event log of a study.
+
+JSON lines are synced to disk before they have any effect.
 
 Each line contains its number and ends with a checksum, so that changed, lost, moved or duplicated
 lines are detected.
@@ -73,13 +75,16 @@ class EventLog:
         return event
 
     def damaged_line_error(self, number: int, why: Exception) -> UserError:
-        """Return the error for a damaged line, with the command that saves the other lines."""
+        """Return the error for a damaged line, with the command that saves the others."""
         return UserError(f"{self.file}:{number}: a damaged line ({why}). Restore the file, or copy "
                          "the intact part into another folder with `scalesearch study repair "
                          f"{self.file.parent}`", code="log-damaged")
 
     def lines(self, start: int = 0) -> list[bytes]:
-        """Return the complete lines from byte ``start``, with line ends; without a partial one."""
+        """Return the complete lines from byte ``start``, with line ends.
+
+        Without a partial one.
+        """
         return list(self.iterate_lines(start))
 
     def iterate_lines(self, start: int = 0) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Record of a trial: everything that is needed to check and to reproduce its results."""
+"""Record of a trial: all that is needed to check and reproduce its results."""
 
 from collections.abc import Mapping
 from typing import Any, TypedDict
@@ -72,7 +72,10 @@ SCORE_NAMES = {name for metric in METRICS for name in (metric, f"test.{metric}")
 
 
 class Record(TypedDict, total=False):
-    """Fields of ``record.json`` that are read again; it also holds all fields of the trial."""
+    """Fields of ``record.json`` that are read again.
+
+    It also holds all fields of the trial.
+    """
 
     trial: int
     state: str
@@ -105,7 +108,7 @@ def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) 
 
 
 def data_of(trial: Trial, shared: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the facts of the corpus of a trial, with the trial's own vocabulary if it has one."""
+    """Return the facts of the corpus of a trial, with its own vocabulary if any."""
     data: Mapping[str, Any] = shared.get("data", {})
     vocab = trial.config.get("vocab")
     hashes = data.get("corpora")

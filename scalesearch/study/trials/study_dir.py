@@ -57,7 +57,9 @@ def resume_hint() -> str:
 
 
 class StudyDir:
-    """Reader and writer of a study folder; only the process inside :meth:`exclusive` may write.
+    """Reader and writer of a study folder.
+
+    Only the process inside :meth:`exclusive` may write.
 
     Attributes:
         meta: facts of the study, after it was read or created.

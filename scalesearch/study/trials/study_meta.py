@@ -43,7 +43,7 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class TeacherMeta:
-    """Teacher of a study: id of its architecture, decoding, and recipe if the study trains it."""
+    """Teacher of a study: architecture id, decoding, and recipe if it is trained."""
 
     architecture: str
     beam: int = 5

@@ -216,7 +216,10 @@ class Trial:
 
     @property
     def identity(self) -> str | None:
-        """Id of architecture and searched recipe; None if the architecture cannot be built."""
+        """Id of architecture and searched recipe.
+
+        The result is None if the architecture cannot be built.
+        """
         if self.architecture is None or not self.recipe_params:
             return self.architecture
         return (f"{self.architecture} "
@@ -236,7 +239,7 @@ class Trial:
 
     @property
     def is_eligible(self) -> bool:
-        """Whether it may be on the front: complete, feasible, in the space, not a replicate."""
+        """Whether it may be on the front: complete, feasible, in the space, no replicate."""
         return (self.state == State.COMPLETE and self.origin != Origin.REPLICATE
                 and self.is_feasible and self.is_in_space)
 

@@ -1,4 +1,6 @@
-"""Trials of a study, as a fold of its events; the same fold runs live and after a crash.
+"""Trials of a study, as a fold of its events.
+
+The same fold runs live and after a crash.
 
 Compute is measured in full-budget runs: training of one candidate to the end.
 """
@@ -90,7 +92,7 @@ class Trials:
         return next((trial for trial in outcomes if trial.state == State.PAUSED), None)
 
     def full_runs_spent(self, rungs: Rungs) -> float:
-        """Return the full-budget runs that the trials of the search have taken or are taking."""
+        """Return the full-budget runs of the search so far, running ones included."""
         return sum(allocated_full_runs(trial, rungs) for trial in self if trial.origin.charged)
 
     def full_runs_allowed(self, rungs: Rungs, max_full_runs: float, compute: float | None) -> float:
@@ -128,7 +130,10 @@ def completed_full_runs(trial: Trial, rungs: Rungs) -> float:
 
 
 def full_run_cpu_seconds(trial: Trial) -> float | None:
-    """Return the CPU-seconds of a full-budget run, extrapolated from the run so far; or None."""
+    """Return the CPU-seconds of a full-budget run, extrapolated from the run so far.
+
+    Or None.
+    """
     share = 1.0 if trial.state == State.COMPLETE else trial.rungs[-1].share if trial.rungs else None
     cpu_seconds = sum(effort.cpu_seconds for effort in trial.efforts.values())
     return cpu_seconds / share if share and cpu_seconds and trial.source is None else None

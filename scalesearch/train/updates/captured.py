@@ -222,7 +222,10 @@ class CapturedEngine(Engine):
             self._run_on_stream(function, *arguments)
 
     def _run_on_stream(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call ``function`` on the stream of the captures, which prepares the libraries for it."""
+        """Call ``function`` on the stream of the captures.
+
+        This prepares the libraries for a capture.
+        """
         current = torch.cuda.current_stream()
         self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):

@@ -130,7 +130,7 @@ class MatrixOptimizer(torch.optim.Optimizer):
         raise NotImplementedError
 
     def update_bases(self) -> None:
-        """Do the work that is due every ``BASIS_UPDATE_INTERVAL`` updates, if ``capturable``."""
+        """Do the work due every ``BASIS_UPDATE_INTERVAL`` updates, if ``capturable``."""
 
 
 class Muon(MatrixOptimizer):
@@ -209,7 +209,10 @@ class Soap(MatrixOptimizer):
             self._update_bases(state)
 
     def _update_bases(self, state: dict[str, Any]) -> None:
-        """Move the bases towards the current eigenvectors, and rotate the mean; both in place."""
+        """Move the bases towards the current eigenvectors, and rotate the mean.
+
+        Both in place.
+        """
         mean = _rotate(state["mean"], state["bases"], back=True)
         for side, basis in state["bases"].items():
             basis.copy_(torch.linalg.qr(state["covariances"][side] @ basis)[0])

@@ -201,7 +201,7 @@ def _classify_weight(node: Module, path: str, name: str) -> WeightUse:
 
 
 def _position_factors(model: Any, recipe: Recipe) -> dict[str, Factors]:
-    """Return factors of weights in residual branches, by the roles that the blocks declare."""
+    """Return factors of weights in residual branches, by the roles of their blocks."""
     factors_of: dict[str, Factors] = {}
     for stack in ("encoder", "decoder"):
         layers = dict(_stack_layers(model, stack))
@@ -232,7 +232,7 @@ def _role_factors(model: Any, stack: str, depth: int, layer: Any,
 
 
 def _query_factors(model: Any, map_path: str, recipe: Recipe) -> Factors:
-    """Return factors of queries that change the scale of scores from 1/√head_dim to 1/head_dim."""
+    """Return factors of queries that scale scores by 1/head_dim, not 1/√head_dim."""
     reference_head_dim = recipe.lr.reference_sizes.head_dim
     if recipe.lr.rule != "mup" or not reference_head_dim:
         return 1.0, 1.0

@@ -1,4 +1,4 @@
-"""Cost breakdowns: params, MACs and FLOPs per section, memory, and costs per module."""
+"""Cost breakdowns per section and per module: params, MACs, FLOPs, memory."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ MAX_MODULE_DEPTH = 3  # depth of the module tree: down to the parts of a layer
 
 
 def cost_section(facts: PageFacts) -> PageSection:
-    """Create the section: figures and tables per quantity, and the modules of each trial."""
+    """Create the section: figures and tables per quantity, and modules of each trial."""
     title = "Cost breakdowns of the front" if facts.is_search else "Cost breakdowns"
     trials = [facts.trials[number] for number in facts.itemized]
     if not trials:
@@ -89,7 +89,7 @@ def _mebibytes(size: float | None) -> TableCell:
 
 
 def _modules(facts: PageFacts, trial: Trial) -> Part:
-    """Module costs of one trial, the number of uses of its weights, and its architecture file."""
+    """Module costs of a trial, the uses of its weights, and its architecture file."""
     params = _amount(trial, "params")
     macs = _amount(trial, "macs")
     modules = enumerate(trial_module_costs(facts.results.study, trial))

@@ -31,7 +31,7 @@ TRAINING_LOSS = "Training loss (nats per token)"
 
 
 def curves_section(facts: PageFacts) -> PageSection:
-    """Create the section with the curves, and the table of rungs if the study has rungs."""
+    """Create the section with the curves, and with the table of rungs if any."""
     trials = facts.curve_trials
     rungs = "; crosses: losses at the rungs" if any(trial.rungs for trial in trials) else ""
     colors = "; blue: on the front; orange: references" if facts.has_front else ""

@@ -1,4 +1,4 @@
-"""Facts of a study for its report page that its results do not contain: links, curves, times."""
+"""Facts for the report page that results do not contain: links, curves, times."""
 
 import fnmatch
 import json
@@ -84,7 +84,10 @@ class PageFacts:
 
     @cached_property
     def is_search(self) -> bool:
-        """Whether a sampler proposes trials; otherwise the study file names all architectures."""
+        """Whether a sampler proposes trials.
+
+        Otherwise the study file names all architectures.
+        """
         if self.meta.type != "search" and not self.sampled:
             return False
         references = sum(trial.origin == Origin.REFERENCE for trial in self.candidates)

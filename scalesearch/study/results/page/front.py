@@ -1,4 +1,4 @@
-"""Front of the report page: the main metric against each cost, and the hypervolume over time."""
+"""Front of the report page: main metric against costs, hypervolume over time."""
 
 import numpy as np
 
@@ -80,7 +80,7 @@ def front_section(facts: PageFacts) -> PageSection:
 
 
 def _short(name: str) -> str:
-    """Label without unit and protocol: ``Non-embedding parameters``, ``Multiply-accumulates``."""
+    """Label without unit and protocol, such as ``Non-embedding parameters``."""
     return one_line_label(name).removesuffix(" per sentence pair").removesuffix(
         ", float32)").replace(" (bytes", "")
 

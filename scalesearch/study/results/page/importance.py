@@ -1,4 +1,4 @@
-"""Importance of hyperparameters for the score: PED-ANOVA over the feasible finished trials.
+"""Importance of hyperparameters: PED-ANOVA over the feasible finished trials.
 
 Source: Watanabe, Bansal and Hutter (2023), "PED-ANOVA: Efficiently quantifying hyperparameter
 importance in arbitrary subspaces". The method compares the distribution of each hyperparameter in
@@ -175,7 +175,10 @@ def _density(counts: NDArray[np.int64], ordered: bool) -> NDArray[np.float64]:
 
 
 def importance_section(facts: PageFacts) -> PageSection | None:
-    """Create the section with the figure, or a note; None if the study is not a search."""
+    """Create the section with the figure, or a note.
+
+    The result is None if the study is not a search.
+    """
     if not facts.is_search:
         return None
     return PageSection("importance", "Hyperparameter importance", [_body(facts)], "Importance")

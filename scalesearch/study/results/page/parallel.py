@@ -1,4 +1,4 @@
-"""Parallel coordinates: one line per finished trial through its hyperparameters, colored by score.
+"""Parallel coordinates: a line per trial through its hyperparameters.
 
 The axes are horizontal and below each other, so that narrow screens show all axes and labels.
 """
@@ -87,7 +87,10 @@ def parallel_axes(facts: PageFacts, rows: pd.DataFrame) -> list[ParallelAxis]:
 
 
 def parallel_section(facts: PageFacts) -> PageSection | None:
-    """Create the section with the figure, or a note; None if the study is not a search."""
+    """Create the section with the figure, or a note.
+
+    The result is None if the study is not a search.
+    """
     if not facts.is_search:
         return None
     rows = facts.finished_rows[[bool(shown_params(facts.trials[int(number)]))

@@ -31,7 +31,10 @@ from scalesearch.study.trials.trial import State
 
 
 def study_figures_section(facts: PageFacts) -> PageSection | None:
-    """Create the section with figures for this type of study, such as power laws; None if empty."""
+    """Create the section with figures for this type of study, such as power laws.
+
+    The result is None if empty.
+    """
     parts: list[Part] = []
     for index, (title, figure, caption) in enumerate(facts.figures):
         parts += [("heading", title),
@@ -64,7 +67,7 @@ def render(facts: PageFacts) -> str:
 
 
 def _best_member_lines(facts: PageFacts) -> list[str]:
-    """Describe the best member of the front, its gain over the best reference, and the budget."""
+    """Describe the best member of the front, its gain over references, and the budget."""
     front = facts.results.front
     sign = -1 if better_direction(facts.main_metric) == "max" else 1
     limits = re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda match: f"{int(match[0]):,}",

@@ -1,4 +1,4 @@
-"""Tables of the report page: named architectures, seed noise, failures, provenance."""
+"""Tables of the report page: architectures, seed noise, failures, provenance."""
 
 import json
 from collections import Counter
@@ -28,7 +28,7 @@ PROVENANCE_BLOCKS = {"Recipe": "recipe", "Versions": "versions", "Data": "data",
 
 
 def named_architectures_section(facts: PageFacts) -> PageSection | None:
-    """Create the section with the named architectures and their differences to the base.
+    """Create the section with the named architectures and differences to the base.
 
     None if fewer than two architectures are named.
     """
@@ -60,7 +60,7 @@ def _linked(facts: PageFacts, name: str) -> TableCell:
 
 
 def reliability_section(facts: PageFacts) -> PageSection:
-    """Create the section on noise between seeds and rank correlations of early measurements."""
+    """Create the section on seed noise and correlations of early measurements."""
     return PageSection("reliability", "Seed noise and early measurements",
                    [("heading", "Noise between seeds"), *_seeds(facts),
                     ("heading", "Early measurements against the final score"), _proxies(facts)])
@@ -95,7 +95,7 @@ def _proxies(facts: PageFacts) -> Part:
 
 
 def failures_section(facts: PageFacts) -> PageSection:
-    """Create the section with failed trials, and infeasible proposals by violated constraint."""
+    """Create the section with failed trials and infeasible proposals by constraint."""
     failed = facts.trials.with_state(State.FAILED)
     infeasible = facts.trials.with_state(State.INFEASIBLE)
     duplicates = len(facts.trials.with_state(State.DUPLICATE))
@@ -129,7 +129,7 @@ def _infeasible(infeasible: Sequence[Trial]) -> Part:
 
 
 def provenance_section(facts: PageFacts) -> PageSection:
-    """Create the section with notes, the contents of ``study.json`` and links to files."""
+    """Create the section with notes, ``study.json`` and links to files."""
     meta = facts.meta.to_json()
     blocks = {title: meta.get(key)
               for title, key in PROVENANCE_BLOCKS.items()} | {"All of study.json": meta}

@@ -1,4 +1,4 @@
-"""Matplotlib figures as inline SVG in the colors of the page, with marks for its script."""
+"""Matplotlib figures as inline SVG in the colors of the page, with marks."""
 
 from collections.abc import Sequence
 from io import StringIO
@@ -29,7 +29,7 @@ NO_METADATA: Any = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 class PlotMark(NamedTuple):
-    """Point or line of a trial in data coordinates of ``axes``, with a text shown on hover."""
+    """Point or line of a trial in data coordinates, with a text shown on hover."""
 
     trial: int
     text: str
@@ -69,7 +69,7 @@ def _patches(figure: Figure) -> list[Artist]:
 
 
 def _placed(mark: PlotMark, height: float) -> list[Any]:
-    """Convert a mark to SVG coordinates (y axis downwards), rounded to a tenth of a point."""
+    """Convert a mark to SVG coordinates (y downwards), rounded to 0.1 points."""
     points = mark.axes.transData.transform(
         np.asarray(mark.points, dtype=float)) * (1, -1) + (0, height)
     return [mark.trial, mark.text, points.round(1).tolist()]

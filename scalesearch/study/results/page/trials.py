@@ -1,4 +1,7 @@
-"""Table of trials on the report page, with links to files; it can be sorted and filtered."""
+"""Table of trials on the report page, with links to files.
+
+It can be sorted and filtered.
+"""
 
 from typing import Any
 
@@ -50,7 +53,7 @@ def trials_section(facts: PageFacts) -> PageSection:
 
 
 def _metric_columns(facts: PageFacts) -> list[str]:
-    """Columns of scores and costs: objectives, main metric and its test score, params, MACs."""
+    """Columns of objectives, main metric and its test score, params and MACs."""
     table = facts.results.table
     names = dict.fromkeys([*facts.results.objectives, facts.main_metric,
                            *shown_test_metrics(table, [facts.main_metric]), "params.total",
@@ -80,7 +83,7 @@ def _param(value: Any) -> TableCell:
 
 
 def trial_links(facts: PageFacts, trial: Trial) -> list[PageLink]:
-    """Links to the existing files of a trial, and to its costs and its curve on the page."""
+    """Links to the files of a trial, and to its costs and curve on the page."""
     number = trial.number
     return [*(PageLink(name, address) for name, address in facts.links(trial).items()),
             *[PageLink("costs", f"#costs-{number}")] * (number in facts.itemized),
