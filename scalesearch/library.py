@@ -55,17 +55,14 @@ def find_file(name: str, category: str) -> Path:
             return candidate
     shipped = sorted(str(path.relative_to(folder).with_suffix(""))
                      for path in folder.rglob("*.yaml"))
+    # names in a folder are listed as the folder and their number
+    counts = Counter(name.partition("/")[0] for name in shipped if "/" in name)
+    listed = ", ".join([*(name for name in shipped if "/" not in name),
+                        *(f"{inner}/… ({count})" for inner, count in counts.items())])
     near = difflib.get_close_matches(name, shipped, 1)
     hint = f" Did you mean {near[0]}?" if near else ""
     raise UserError(f"{name}: no such file.{hint} The {category} that come with scalesearch: "
-                    f"{_format_names(shipped) or 'none'}", code="no-such-file")
-
-
-def _format_names(names: list[str]) -> str:
-    """A list of names; names in a folder are shown as its name and their number."""
-    folders = Counter(name.partition("/")[0] for name in names if "/" in name)
-    return ", ".join([*(name for name in names if "/" not in name),
-                      *(f"{f}/… ({n})" for f, n in folders.items())])
+                    f"{listed or 'none'}", code="no-such-file")
 
 
 def install_command(extra: str) -> str:

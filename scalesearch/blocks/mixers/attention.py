@@ -158,20 +158,14 @@ class Attention(Mixer):
 
     def _maps(self) -> dict[str, Block]:
         """Return the input maps by slot."""
-        gating = self.gating
-        width = self.widths
         axis = {"Q": self.queries, "K": self.projected_axis, "V": self.projected_axis}
-        return {slot: self.linear_factory(self.d,
-                                          self._gate_width() if makes == "gate" else width[makes],
-                                          (axis[reads],), self.bias)
-                for slot, (reads, makes) in gating.slots().items()}
-
-    def _gate_width(self) -> Size:
-        """Return the features of a gate: those of its input, or of what it multiplies."""
-        if not self.gating.is_cross_sequence:
-            return self.d
-        return {"QgV": self.heads * self.head_dim, "QgK": self.widths["Q"]}.get(
-            self.gate, self.widths["K"])
+        gate_width = self.d  # across sequences, a gate has the features that it multiplies
+        if self.gating.is_cross_sequence:
+            gate_width = {"QgV": self.heads * self.head_dim, "QgK": self.widths["Q"]}.get(
+                self.gate, self.widths["K"])
+        widths = {**self.widths, "gate": gate_width}
+        return {slot: self.linear_factory(self.d, widths[makes], (axis[reads],), self.bias)
+                for slot, (reads, makes) in self.gating.slots().items()}
 
     def parts(self) -> Mapping[str, Block | Use]:
         width = self.heads * self.head_dim

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.elementwise import multiply_promoted
@@ -37,22 +38,22 @@ class Gating:
     gate: str
     cross: bool
 
-    @property
+    @cached_property
     def gating_role(self) -> str:
         """The role that gates and is not projected: Q, K or V."""
         return self.gate[0]
 
-    @property
+    @cached_property
     def gated_role(self) -> str:
         """The role that is gated."""
         return self.gate[-1]
 
-    @property
+    @cached_property
     def projected_role(self) -> str:
         """The role that is only projected."""
         return next(role for role in "QKV" if role not in (self.gating_role, self.gated_role))
 
-    @property
+    @cached_property
     def is_cross_sequence(self) -> bool:
         """Whether the gate and the gated role come from different sequences."""
         return self.cross and "Q" in (self.gating_role, self.gated_role)
