@@ -79,36 +79,60 @@ class Extremes:
         raise AssertionError("there is always a second cost")
 
     def _search(self, name: str, sign: int, other: str, caps: Caps) -> IndexedCandidate | None:
+        """Candidate with the largest ``sign`` · ``name``, then the smallest ``other``.
+
+        Branch and bound over pairs: pairs are tried by decreasing bound of ``sign`` · ``name``,
+        until no pair can improve the best candidate. Within a pair, the rows of both sides are
+        joined by :func:`find_largest_partner`, which needs caps on two costs only.
+        """
         other_caps = [cap for cap in caps if cap not in (name, other)]
         best_value = (-UNBOUNDED, 0)
         best = None
-        signs = np.array([sign, 1])
         for pair, potential in self._pairs_by_potential(name, sign, caps):
             if potential < best_value[0]:
                 break
-            for left_rows, right_rows, class_caps in self._row_classes(pair, (name, other),
-                                                                       other_caps, caps):
-                left = self._costs(0, pair, left_rows, (name, other))
-                right = self._costs(1, pair, right_rows, (name, other))
-                limits = np.array([class_caps.get(name, UNBOUNDED) if sign > 0 else UNBOUNDED,
-                                   class_caps.get(other, UNBOUNDED)])
-                # Left rows that may be feasible, and may be better than the best candidate.
-                upper = sign * left[:, 0] + int((sign * right[:, 0]).max())
-                promising = np.flatnonzero(
-                    (left[:, 1] + int(right[:, 1].min()) <= limits[1]) & (upper >= best_value[0]))
-                partner, has_partner = find_largest_partner(left[promising] * signs, right * signs,
-                                                            limits)
-                if not has_partner.any():
+            for row_class in self._row_classes(pair, (name, other), other_caps, caps):
+                rows = self._best_rows(pair, row_class, sign, (name, other), best_value[0])
+                if rows is None:
                     continue
-                total = left[promising[has_partner]] + right[partner[has_partner]]
-                first = np.lexsort((total[:, 1], -sign * total[:, 0]))[0]
-                value = (sign * int(total[first, 0]), -int(total[first, 1]))
-                if value > best_value and (sign > 0
-                                           or -value[0] <= class_caps.get(name, UNBOUNDED)):
+                left_row, right_row, value = rows
+                if value > best_value:
                     best_value = value
-                    row = np.flatnonzero(has_partner)[first]
-                    best = pair, int(left_rows[promising[row]]), int(right_rows[partner[row]])
+                    best = pair, left_row, right_row
         return None if best is None else self.candidate_at(*best)
+
+    def _best_rows(self, pair: int, row_class: RowClass, sign: int, costs: tuple[str, str],
+                   lowest: int) -> tuple[int, int, tuple[int, int]] | None:
+        """Best rows of a class, and their value; None if none is feasible and may improve.
+
+        Args:
+            costs: the optimized cost and the other one.
+            lowest: a value of ``sign`` times the optimized cost that has to be reached.
+
+        Returns:
+            left row, right row, and value: ``sign`` times the first cost, minus the other cost.
+        """
+        left_rows, right_rows, caps = row_class
+        left = self._costs(0, pair, left_rows, costs)
+        right = self._costs(1, pair, right_rows, costs)
+        cap, other_cap = (caps.get(cost, UNBOUNDED) for cost in costs)
+        highest = sign * left[:, 0] + (sign * right[:, 0]).max()
+        lowest_other = left[:, 1] + right[:, 1].min()
+        promising = np.flatnonzero((lowest_other <= other_cap) & (highest >= lowest))
+        signs = np.array([sign, 1])
+        limits = np.array([cap if sign > 0 else UNBOUNDED, other_cap])
+        partner, has_partner = find_largest_partner(left[promising] * signs, right * signs, limits)
+        joined_left = promising[has_partner]
+        joined_right = partner[has_partner]
+        totals = left[joined_left] + right[joined_right]
+        if not len(totals):
+            return None
+        first = np.lexsort((totals[:, 1], -sign * totals[:, 0]))[0]
+        total, other_total = totals[first].tolist()
+        if total > cap:  # the cheapest candidate, too, is too expensive
+            return None
+        return (int(left_rows[joined_left[first]]), int(right_rows[joined_right[first]]),
+                (sign * total, -other_total))
 
     def _pairs_by_potential(self, name: str, sign: int, caps: Caps) -> Iterator[tuple[int, int]]:
         """Yield pairs that may be feasible, by decreasing bound of ``sign`` · ``name``."""
