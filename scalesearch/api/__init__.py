@@ -1,1 +1,4 @@
-"""Python API of ``import scalesearch``; it may import everything except the command line."""
+"""Python API of ``import scalesearch``.
+
+It may import everything except the command line.
+"""

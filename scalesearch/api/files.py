@@ -1,4 +1,7 @@
-"""Read recipes and data from files, mappings or objects; errors name file and line."""
+"""Read recipes and data from files, mappings or objects.
+
+Errors name file and line.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,10 @@ from scalesearch.study.results.results import Results
 
 
 class FrontFrame(pd.DataFrame):  # type: ignore[misc]
-    """Front of a study, displayed as a table; results of pandas methods are plain frames."""
+    """Front of a study, displayed as a table.
+
+    Results of pandas methods are plain frames.
+    """
 
     _internal_names = [*pd.DataFrame._internal_names, "_shown"]
     _internal_names_set = set(_internal_names)

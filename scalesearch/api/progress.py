@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def training_bar(console: Console) -> Iterator[Any]:
-    """Context with a function that shows the reports of a trainer; validations are lines."""
+    """Context with a function that shows the reports of a trainer.
+
+    Validations are lines.
+    """
     from rich.progress import BarColumn, Progress, TextColumn
 
     progress = Progress(TextColumn("{task.description}"), BarColumn(),

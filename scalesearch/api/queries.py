@@ -1,4 +1,4 @@
-"""Queries of a space: feasible candidates, the largest size in a budget, trade-offs of sizes."""
+"""Queries of a space: feasible candidates, largest sizes, trade-offs of sizes."""
 
 from __future__ import annotations
 

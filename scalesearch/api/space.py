@@ -122,11 +122,11 @@ class SearchSpace(Displayable):
         return self._pick("random", seed)
 
     def smallest(self) -> Architecture:
-        """Return the smallest architecture; in a large space, the smallest of 2,000 samples."""
+        """Return the smallest architecture; in a large space, of 2,000 samples."""
         return self._pick("smallest", 0)
 
     def largest(self) -> Architecture:
-        """Return the largest architecture; in a large space, the largest of 2,000 samples."""
+        """Return the largest architecture; in a large space, of 2,000 samples."""
         return self._pick("largest", 0)
 
     @python_error_messages()

@@ -189,7 +189,9 @@ class Study(Displayable):
 
     @python_error_messages()
     def best(self, objective: str | None = None, constraint: str | None = None) -> Model:
-        """Return the best model on the front by a metric or cost, by default the first objective.
+        """Return the best model on the front by a metric or cost.
+
+        The first objective is the default.
 
         Args:
             objective: a metric or a cost.
@@ -216,10 +218,10 @@ class Study(Displayable):
 
     @python_error_messages()
     def report(self, to: str | Path | None = None, *, standalone: bool = False) -> Path:
-        """Write an HTML report of the results so far, by default ``report.html``; return its path.
+        """Write an HTML report of the results so far, and return its path.
 
         Args:
-            to: file to write.
+            to: file to write; by default ``report.html``.
             standalone: write a page without links to the files of the study, to send it.
         """
         require_packages("optuna", "pandas", "matplotlib")
