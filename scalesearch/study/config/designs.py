@@ -67,10 +67,11 @@ def check_keys_of_type(study_type: str, table: MappingNode, reader: ConfigReader
                                   "trains fixed architectures",
                                   "set `seeds` instead" if name == "trials" else "remove it",
                                   code="key-of-other-study-type")
-    key, example = REQUIRED_KEYS.get(study_type, ("", ""))
-    if key and not any(name.text.partition(".")[0] == key for name in set_keys):
-        reader.report_problem(table.position, f"a study of type {study_type} needs the key `{key}`",
-                              f"such as `{key}: {example}`", code="missing-key")
+    required, example = REQUIRED_KEYS.get(study_type, ("", ""))
+    if required and not any(node.text.partition(".")[0] == required for node in set_keys):
+        reader.report_problem(table.position,
+                              f"a study of type {study_type} needs the key `{required}`",
+                              f"such as `{required}: {example}`", code="missing-key")
 
 
 def space_key(study_type: str, positions: Mapping[str, SourcePosition]) -> str:

@@ -7,6 +7,7 @@ in what is made of them.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.space import Space
@@ -32,8 +33,8 @@ class FixedArchitecture:
 
     label: str
     architecture: ModelSpec
-    params: Mapping[str, object] | None = None
-    recipe_params: Mapping[str, object] = field(default_factory=dict)
+    params: Mapping[str, Any] | None = None
+    recipe_params: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class ArchitectureSet:
 
     def to_json(self) -> dict[str, object]:
         """JSON for ``study.json``."""
-        data = {"type": self.type, "architectures": [row.label for row in self.architectures],
-                "base": self.base}
+        data: dict[str, Any] = {"type": self.type, "architectures": [row.label for row in self.architectures],
+                                "base": self.base}
         if self.type == SCALING:
             rules = {rule: list(steps) for rule, steps in self.rules.items()}
             data["scaling"] = {"base": self.base, "rules": rules, "held_out": self.held_out}

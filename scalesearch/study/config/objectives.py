@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
@@ -29,7 +30,8 @@ def parse_objective(name: str, direction: str) -> Objective:
                       for way in ("min", "max") if direction.lower().startswith(way)), None)
         raise UserError(f"{name}: the direction is `min` or `max`, not `{direction}`", help=meant,
                         code="bad-direction")
-    return Objective(name, direction, name in METRICS)
+    checked: Any = direction
+    return Objective(name, checked, name in METRICS)
 
 
 def check_objective_of_task(objective: Objective, spec: DataSpec) -> None:

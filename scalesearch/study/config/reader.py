@@ -500,8 +500,9 @@ class _StudyReader:
 
     def objective_key(self, name: str) -> ScalarNode:
         """The key of an objective in the file, which may be its deprecated name."""
-        return next(key for key, _ in self.file.objectives
-                    if DEPRECATED_OBJECTIVES.get(key.text, key.text) == name)
+        key: ScalarNode = next(key for key, _ in self.file.objectives
+                               if DEPRECATED_OBJECTIVES.get(key.text, key.text) == name)
+        return key
 
 
 def _model_types(space: Space) -> list[str]:

@@ -84,7 +84,7 @@ def _key_texts(rule: str, stage: Node) -> dict[str, str]:
         if not isinstance(value, ScalarNode):
             raise UserError(f"`{key.text}` is to have values, `4 | 8 | 16` or `4..16 step 4`",
                             code="bad-rule")
-    return {key.text: value.text for key, value in stage}
+    return {key.text: value.text for key, value in stage if isinstance(value, ScalarNode)}
 
 
 def _name(rule: str, words: tuple[str, ...]) -> str:

@@ -109,7 +109,9 @@ class StudyFile(Config):
     exportable: Annotated[str, words(*EXPORTABLE_WORDS)] = setting(
         NONE_WORD, "a format of `scalesearch export` that must take every candidate")
     sampler: Annotated[SamplerSpec, MadeFrom(SamplerConfig)] = setting(
-        SamplerSpec("", seed=None), "proposes candidates", deprecated=("proposer",),
+        # without a seed of its own, it gets that of the study
+        SamplerSpec("", seed=None),  # type: ignore[arg-type]
+        "proposes candidates", deprecated=("proposer",),
         synonyms=("algorithm", "optimizer", "optimiser", "searcher", "search_alg"))
     trials: Annotated[int, size(high=10**6)] = setting(
         20, "full-budget runs, or the same compute in a study with rungs", unit="runs",

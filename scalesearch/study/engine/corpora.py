@@ -11,7 +11,8 @@ from scalesearch.data import Corpus, default_cache, load_corpus
 from scalesearch.data.corpus import hash_text
 from scalesearch.errors import UserError, error_context
 from scalesearch.study.config.fixed_architectures import FixedArchitecture
-from scalesearch.study.config.spec import CORPUS_WORD, StudySpec
+from scalesearch.study.config.sections import CORPUS_WORD
+from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.trials.study_meta import DataFacts
 
 MAX_VOCABULARIES = 16  # each one needs a tokenizer and a tokenized copy of the text

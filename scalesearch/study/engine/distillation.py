@@ -85,9 +85,9 @@ class Teacher:
     def meta(self) -> TeacherMeta:
         """The fields of ``study.json``, which may not change when the study is resumed."""
         spec = self.spec
-        recipe = self.recipe
-        return TeacherMeta(self.id, spec.beam, spec.length_penalty, spec.mix,
-                           recipe and recipe.to_json(), spec.seed if recipe else None, spec.top_k)
+        recipe = None if self.recipe is None else self.recipe.to_json()
+        return TeacherMeta(self.id, spec.beam, spec.length_penalty, spec.mix, recipe,
+                           None if recipe is None else spec.seed, spec.top_k)
 
     def describe(self) -> str:
         """Describe the teacher in one line."""

@@ -17,8 +17,8 @@ from scalesearch.pareto.noise import format_percent
 from scalesearch.report.labels import format_value
 from scalesearch.space.assembly.architecture import ModelSpec, assemble
 from scalesearch.space.schema.cost_names import OWN_VOCABULARY
-from scalesearch.study.config.sections import WARM_START_FILE
-from scalesearch.study.config.spec import CORPUS_WORD, StudySpec
+from scalesearch.study.config.sections import CORPUS_WORD, WARM_START_FILE
+from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.engine import setup
 from scalesearch.study.engine.distillation import Teacher, find_teacher
 from scalesearch.study.engine.forecasting import make_forecast
@@ -81,7 +81,7 @@ class DryRun:
         return len(self.trials_to_train) * self.spec.seeds.references
 
     @cached_property
-    def learning_rates(self) -> list[dict[str, object]]:
+    def learning_rates(self) -> list[dict[str, Any]]:
         """Peak learning rates by group of weights, of the first architecture to train."""
         if not self.trials_to_train:
             return []
@@ -128,7 +128,7 @@ class DryRun:
     def _common(self) -> list[str]:
         vocab = "each candidate's own size" if self.spec.vocab == OWN_VOCABULARY else ""
         protocol = self.evaluator.protocol
-        work = [trial.costs.get("macs.once", 0) for trial in self.trials]
+        work = [int(trial.costs.get("macs.once", 0)) for trial in self.trials]
         return [f"Costs: protocol {protocol}; {protocol.conventions}",
                 *protocol.weight_work_lines(*work), f"Data: {self.spec.data.describe(vocab)}",
                 *([f"Teacher: {self.teacher.describe()}"] if self.teacher else []),
@@ -236,7 +236,7 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
     sampler = setup.build_sampler(spec, evaluator)
     warm = None
     if spec.warm_start and corpora:
-        plan = setup.prepare_study(spec, corpora, teacher and teacher.meta).plan
+        plan = setup.prepare_study(spec, corpora, teacher.meta if teacher else None).plan
         took = spec.out / WARM_START_FILE
         warm = WarmStart.read(took) if study.has_started() and took.is_file() else \
             choose_warm_start(spec.warm_start, plan, getattr(sampler, "n_startup_trials", 10))

@@ -269,8 +269,8 @@ def forecast_by_measuring(spec: StudySpec, evaluator: Evaluator, architectures: 
                                                                         spec.sampler.seed)
     models = [(evaluator.evaluate_architecture(architecture).costs["macs.total"], architecture)
               for architecture in architectures]
-    models += [(trial.costs["macs.total"], evaluator.architecture(trial.params))
-               for trial in sampled]
+    models += [(trial.costs["macs.total"], architecture) for trial in sampled
+               if (architecture := evaluator.architecture(trial.params)) is not None]
     extremes = [min(models, key=lambda model: model[0]), max(models, key=lambda model: model[0])]
     smallest, largest = ((macs, measure(model, seconds / 2)) for macs, model in extremes)
     note = f", and {len(sampled)} random candidates that meet the limits" if sampled else ""

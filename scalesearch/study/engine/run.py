@@ -53,7 +53,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         setup.check_reachable(spec)
         corpora = setup.load_data(spec, report)
         teacher = find_teacher(spec, corpora.first)
-        prepared = setup.prepare_study(spec, corpora, teacher and teacher.meta)
+        prepared = setup.prepare_study(spec, corpora, teacher.meta if teacher else None)
         spec = prepared.spec
         sampler = setup.build_sampler(spec, prepared.evaluator)
 

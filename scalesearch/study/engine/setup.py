@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import msgspec
 from optuna.samplers import BaseSampler
@@ -32,7 +33,7 @@ from scalesearch.study.trials.compatibility import check_references_unchanged, c
 from scalesearch.study.trials.evaluator import Evaluator, estimate_feasibility
 from scalesearch.study.trials.event_log import utc_now
 from scalesearch.study.trials.plan import StudyPlan
-from scalesearch.study.trials.record import SEARCH_PACKAGES
+from scalesearch.study.trials.record import SEARCH_PACKAGES, JobFile
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import StudyMeta, TeacherMeta
 from scalesearch.study.trials.trial import Params, State
@@ -67,22 +68,24 @@ def prepare_study(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None
     evaluator = make_evaluator(spec, corpora)
     facts = corpora.data_facts
     spec = drop_infeasible_architectures(spec, evaluator)
-    architectures = ({**spec.architectures.to_json(),
-                      "architectures": tuple(architecture.label for architecture
-                                             in spec.architectures.architectures)}
-                     if spec.architectures else {})
+    architectures: dict[str, Any] = {}
+    if spec.architectures:
+        labels = tuple(item.label for item in spec.architectures.architectures)
+        architectures = {**spec.architectures.to_json(), "architectures": labels}
     meta = StudyMeta(
         id=uuid.uuid4().hex, name=spec.name, created=utc_now(), space_hash=spec.space.hash,
         protocol=evaluator.protocol.to_json(), objectives=spec.objectives,
         recipe=spec.recipe.to_json(), seed=spec.seed, data=facts, synthetic=facts.synthetic,
         total_trials=spec.trials + len(fixed_architectures(spec)),
         limits=tuple(limit.text for limit in evaluator.limits),
-        bounds=upper_bounds(evaluator.limits), versions=package_versions(*SEARCH_PACKAGES),
+        bounds=upper_bounds(collect_limits(spec.space, spec.budget)),
+        versions=package_versions(*SEARCH_PACKAGES),
         teacher=teacher, sampler=None if spec.architectures else spec.sampler, rungs=spec.rungs,
         compute=spec.compute, seeds=spec.seeds, warm_start=spec.warm_start,
         recipe_space=spec.recipe_space.distribution_texts,
         processes=Result.processes, **architectures).round_trip()
-    job = {"data": spec.data.with_absolute_paths().to_json(), "cache": str(default_cache()),
+    job: JobFile = {
+           "data": spec.data.with_absolute_paths().to_json(), "cache": str(default_cache()),
            "recipe": spec.recipe.to_json(), "seed": spec.seed,
            "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
            "processes": Result.processes, "proxies": spec.proxies}

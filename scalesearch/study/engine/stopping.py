@@ -62,7 +62,7 @@ class EarlyStopping:
 
     def _forecast_reason(self, history: Sequence["FrozenTrial"]) -> str:
         n_runs = self._horizon_runs()
-        forecast = self.forecast(history, n_runs) if n_runs else None
+        forecast = self.forecast(history, n_runs) if n_runs and self.forecast else None
         if forecast is None:
             return ""
         gain = ExpectedGain(self._completed, forecast.n_runs, forecast.mean, forecast.low,

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from scalesearch.errors import option
 from scalesearch.files import replace_non_finite, try_read_json, write_json
 from scalesearch.signals import deferred_signals, interrupt_on_signal
@@ -110,7 +112,8 @@ def _distill(folder: Path, job: JobFile) -> Mapping[str, object]:
             facts = write_soft_targets(teachers, data, out, job["top_k"], report,
                                        Path(job["cache"]))
         else:
-            facts = write_distilled_data(teachers, data, out, DecodingOptions(**job["decoding"]),
+            decoding = msgspec.convert(job["decoding"], DecodingOptions)
+            facts = write_distilled_data(teachers, data, out, decoding,
                                          report)
     return {"state": "complete", **facts, **cpu_time()}
 

@@ -29,7 +29,8 @@ class ExpectedGain:
 
     def to_json(self) -> dict[str, object]:
         """Return all fields as JSON values."""
-        return msgspec.to_builtins(self)
+        fields: dict[str, object] = msgspec.to_builtins(self)
+        return fields
 
 
 def read_gain(folder: Path) -> ExpectedGain | None:

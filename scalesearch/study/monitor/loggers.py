@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from math import isfinite
+from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.library import install_command
@@ -78,9 +79,10 @@ def scalar_points(trial: Trial, record: Record) -> Iterator[ScalarPoint]:
     for name, value in {**trial.costs, **(trial.values or {})}.items():
         yield name, float(value), 0
     for point in record.get("curve") or ():
-        for name, value in point.items():
-            if name != "step" and isinstance(value, int | float) and isfinite(value):
-                yield name, float(value), int(point["step"])
+        step: Any = point["step"]
+        for name, number in point.items():
+            if name != "step" and isinstance(number, int | float) and isfinite(number):
+                yield name, float(number), int(step)
 
 
 class TensorBoard(Logger):

@@ -95,7 +95,8 @@ class StudySnapshot:
 
     def to_json(self) -> dict[str, object]:
         """Return all fields as JSON values."""
-        return msgspec.to_builtins(self)
+        fields: dict[str, object] = msgspec.to_builtins(self)
+        return fields
 
 
 class SnapshotBuilder:

@@ -32,7 +32,7 @@ def export_distribution(parameter: Parameter) -> BaseDistribution:
     match parameter:
         case Choice(options) if isinstance(to_distribution(parameter), IntDistribution):
             if all(isinstance(option, int) for option in options):
-                return IntDistribution(min(options), max(options))
+                return IntDistribution(int(min(options)), int(max(options)))
             return FloatDistribution(float(min(options)), float(max(options)))
         case FloatRange(low, high):
             return FloatDistribution(low, high, log=parameter.log)

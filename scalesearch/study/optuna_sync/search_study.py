@@ -58,8 +58,9 @@ class SearchStudy:
         self.has_compute_limit = has_compute_limit
         self.storage = InMemoryStorage()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
+        directions: Any = [DIRECTIONS[objective.direction] for objective in objectives]
         self.study = optuna.create_study(
-            directions=[DIRECTIONS[objective.direction] for objective in objectives],
+            directions=directions,
             storage=self.storage)
         self._optuna_numbers: dict[int, int] = {}  # by the study's trial number
         self._trials_outside_space: dict[int, tuple[Trial, FrozenTrial]] = {}
@@ -155,7 +156,7 @@ class SearchStudy:
         """Return the user attributes that samplers and the scheduler read."""
         exact = {objective.name: trial.costs[objective.name]
                  for objective in self.objectives if not objective.is_measured and trial.costs}
-        attributes = {TRIAL_NUMBER_ATTR: trial.number, ARCHITECTURE: trial.identity, COSTS: exact,
+        attributes: dict[str, Any] = {TRIAL_NUMBER_ATTR: trial.number, ARCHITECTURE: trial.identity, COSTS: exact,
                       RUNGS: list(trial.losses), PAUSED: trial.state == State.PAUSED}
         if self.has_compute_limit:
             attributes[COMPUTE] = full_run_cpu_seconds(trial)

@@ -299,7 +299,8 @@ def study_job(study: StudyDir) -> JobFile:
         job = try_read_json(study.trial_folder(trial) / "job.json", JobFile)
         if job:
             common = {key: value for key, value in job.items() if key not in TRIAL_JOB_KEYS}
-            return JobFile(**common, seed=study.meta.seed)  # type: ignore[typeddict-item]
+            common_job: Any = {**common, "seed": study.meta.seed}
+            return JobFile(**common_job)  # type: ignore[typeddict-item]
     raise UserError(f"{study.folder}: no trial was trained in this folder (no job.json), so the "
                     "audit has no job to repeat", code="nothing-finished")
 

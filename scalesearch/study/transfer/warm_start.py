@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -137,7 +138,8 @@ def _usable(study: StudyDir, plan: StudyPlan, skipped: Counter[str],
         scores = None
         if not own_differences:
             try:
-                scores = objective_values(plan.objectives, record.get("metrics") or {}, trial.costs)
+                metrics: Any = record.get("metrics") or {}
+                scores = objective_values(plan.objectives, metrics, trial.costs)
             except UserError:  # an objective was not measured
                 own_differences = ["other metrics"]
         differences |= dict.fromkeys(own_differences)
@@ -179,7 +181,7 @@ def evaluate_imported(study: StudyDir, old: Trial,
         raise UserError(f"{folder / 'architecture.yaml'} describes {new.architecture} in this "
                         f"version of scalesearch, and {old.architecture} was trained",
                         code="other-architecture")
-    source = {"study": study.meta.name, "id": study.meta.id, "space": study.meta.space_hash,
+    source: dict[str, str | int] = {"study": study.meta.name, "id": study.meta.id, "space": study.meta.space_hash,
               "trial": old.number, "folder": str(folder.resolve())}
     return replace(new, wall_seconds=old.wall_seconds, efforts=old.efforts, source=source), record
 
@@ -238,7 +240,7 @@ def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
              if is_member}
     members = [trial for trial in usable
                if not trial.values and (trial.source or {})["trial"] in front]
-    points = np.array([front[trial.source["trial"]] for trial in members if trial.source])
+    points = np.array([front[int(trial.source["trial"])] for trial in members if trial.source])
     return [members[index] for index in order_by_spread(points, len(members))]
 
 
@@ -284,8 +286,8 @@ def import_trial(study: StudyDir, trial: Trial, shared: Params) -> Trial:
         UserError: the folder of the source is gone.
     """
     assert trial.source is not None, "an imported trial has a source"
+    source = Path(str(trial.source["folder"]))
     trial = replace(trial, number=study.trials.next_number, state=State.COMPLETE)
-    source = Path(trial.source["folder"])
     target = study.trial_folder(trial)
     if not (source / "record.json").is_file():
         raise UserError(f"{source}: the trial to import is gone. Restore it, or start another "

@@ -140,7 +140,8 @@ class StudyDir:
     def propose(self, trial: Trial) -> Trial:
         """Append a new trial."""
         facts = trial.to_json()
-        return self.append(EventType.PROPOSED, facts.pop("trial"), **facts)
+        del facts["trial"]
+        return self.append(EventType.PROPOSED, trial.number, **facts)
 
     def trial_folder(self, trial: Trial) -> Path:
         """Return the folder of a trial."""
@@ -149,7 +150,7 @@ class StudyDir:
     def record(self, trial: Trial) -> Record | None:
         """Return the record of a finished trial; None if it is missing or damaged."""
         try:
-            record = read_json(self.trial_folder(trial) / "record.json", dict)
+            record: Any = read_json(self.trial_folder(trial) / "record.json", dict)
             msgspec.convert(record, Record)
             scores = {name: score
                       for name, score in (record.get("metrics") or {}).items()
@@ -157,7 +158,8 @@ class StudyDir:
             msgspec.convert(scores, dict[str, float | None])
         except (FileNotFoundError, UserError, ValueError):
             return None
-        return record
+        complete: Record = record
+        return complete
 
     def table_rows(self, numbers: Container[int] | None = None) -> list[dict[str, Any]]:
         """Return table rows of all trials, or of those in ``numbers``.
@@ -165,8 +167,9 @@ class StudyDir:
         A row is the record of a finished trial, or the JSON of another one.
         """
         ended = (State.COMPLETE, State.FAILED)
-        rows = [(self.record(trial) if trial.state in ended else None) or trial.to_json()
-                for trial in self.trials if numbers is None or trial.number in numbers]
+        rows: list[Any] = [
+            (self.record(trial) if trial.state in ended else None) or trial.to_json()
+            for trial in self.trials if numbers is None or trial.number in numbers]
         return rows if self.meta.rungs.n_pauses else [{**row, "rungs": None} for row in rows]
 
     @contextmanager
