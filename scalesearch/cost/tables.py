@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scalesearch.cost.breakdown import QUANTITIES, CostBreakdown
+from scalesearch.cost.breakdown import QUANTITIES, CostBreakdown, module_costs
 from scalesearch.cost.latency import latency_interval
-from scalesearch.cost.modules import module_costs
 from scalesearch.space.schema.cost_names import COST_PARTS
 from scalesearch.terminal import make_table
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "scalesearch.samplers"
 BUILT_IN_SAMPLERS = {"bayes": ("hypervolume_gp", "HypervolumeGP"),
                      "local": ("front_neighbors", "FrontNeighbors"),
-                     "random": ("baselines", "RandomSampler"), "grid": ("baselines", "GridSampler")}
+                     "random": ("candidate_sampler", "RandomSampler"),
+                     "grid": ("candidate_sampler", "GridSampler")}
 OPTUNA_ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "tpe": ("TPESampler", {"n_startup_trials": 10, "constant_liar": True}),
     "nsga2": ("NSGAIISampler", {"population_size": 20}),

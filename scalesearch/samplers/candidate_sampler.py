@@ -1,4 +1,4 @@
-"""Base class of the samplers.
+"""Base class of the samplers, and samplers without a model: ``random`` and ``grid``.
 
 A proposal is a whole candidate. It only depends on the history, the trial number and the seed. An
 interrupted study therefore proposes the same candidates after a resume, in any process.
@@ -10,7 +10,7 @@ import hashlib
 import math
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna.distributions import BaseDistribution
@@ -24,6 +24,7 @@ from scalesearch.samplers.candidate import (
     Candidate,
     DefineByRun,
     define_from_distributions,
+    enumerate_candidates,
     sample_candidate,
     sample_value,
 )
@@ -31,7 +32,7 @@ from scalesearch.samplers.candidate_facts import FactsCache, FactsFunction
 from scalesearch.samplers.sampler_state import SamplerState, TrialSummaryCache
 
 if TYPE_CHECKING:
-    from scalesearch.samplers.bayes.hypervolume_forecast import HypervolumeForecast
+    from scalesearch.samplers.bayes.hypervolume_improvement import HypervolumeForecast
     from scalesearch.samplers.feasible_region import FeasibleRegion
     from scalesearch.samplers.hypervolume_gp import AcquisitionValues
 
@@ -220,3 +221,45 @@ class CandidateSampler(BaseSampler):
                           key=log_cost)
         return feasible[int(len(feasible) * (n_started + 0.5)
                             / self.n_startup_trials)] if feasible else None
+
+
+class RandomSampler(CandidateSampler):
+    """Sample every parameter uniformly, or log-uniformly for log ranges.
+
+    With a feasible region, only feasible candidates are sampled.
+    """
+
+    def propose(self, state: SamplerState) -> Candidate:
+        return self.sample_random(state)
+
+
+class GridSampler(CandidateSampler):
+    """Propose every candidate of a space once.
+
+    Raises :class:`SpaceExhaustedError` after the last one.
+
+    Raises:
+        UserError: at the first proposal, if ``define`` has a continuous range.
+    """
+
+    is_exhaustive = True
+
+    def __init__(self, define: DefineByRun, **arguments: Any) -> None:
+        super().__init__(define=define, **arguments)
+        self._enumerated: list[Candidate] = []  # the feasible candidates so far
+        self._remaining = iter(enumerate_candidates(define))
+
+    def propose(self, state: SamplerState) -> Candidate | None:
+        """Return the first candidate that no trial has."""
+        return next((candidate for candidate in self._feasible_candidates(state.define)
+                     if candidate.key not in state.candidate_keys), None)
+
+    def _feasible_candidates(self, define: DefineByRun) -> Iterator[Candidate]:
+        if define is not self.define:
+            yield from enumerate_candidates(define)
+            return
+        yield from self._enumerated
+        for candidate in self._remaining:
+            if self.facts(candidate.params).is_feasible:
+                self._enumerated.append(candidate)
+                yield candidate

@@ -19,7 +19,7 @@ import numpy as np
 from optuna.trial import FrozenTrial
 
 from scalesearch.samplers.bayes.acquisition import AcquisitionFunction
-from scalesearch.samplers.bayes.hypervolume_forecast import (
+from scalesearch.samplers.bayes.hypervolume_improvement import (
     HypervolumeForecast,
     forecast_hypervolume,
 )

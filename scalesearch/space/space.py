@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError, option
 from scalesearch.space.binding.bind import BoundSpace, bind_space
-from scalesearch.space.binding.file_type_check import check_not_study
 from scalesearch.space.binding.overrides import override_space
+from scalesearch.space.binding.unknown_keys import check_not_study
 from scalesearch.space.parameters.constraints import Constraint
 from scalesearch.space.parameters.count import count_configurations
 from scalesearch.space.parameters.param_values import (

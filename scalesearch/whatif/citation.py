@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import evaluate_cost
-from scalesearch.cost.modules import module_costs
+from scalesearch.cost.breakdown import module_costs
 from scalesearch.cost.protocol import Protocol
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import build_blocks

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import CostBreakdown
-from scalesearch.cost.modules import module_costs
+from scalesearch.cost.breakdown import module_costs
 
 if TYPE_CHECKING:
     import pandas as pd

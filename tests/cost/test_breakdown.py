@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from scalesearch.cost import PROTOCOLS, evaluate_cost, find_protocol, load_protocol
-from scalesearch.cost.modules import module_costs
+from scalesearch.cost.breakdown import module_costs
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.space.schema.cost_names import COST_NAMES, COST_PARTS
 from scalesearch.testing import random_architecture

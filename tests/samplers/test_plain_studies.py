@@ -8,10 +8,9 @@ import pytest
 from optuna.trial import TrialState
 
 from scalesearch.pareto.hypervolume import hypervolume
-from scalesearch.samplers.baselines import RandomSampler
 from scalesearch.samplers.candidate import candidate_key
 from scalesearch.samplers.candidate_facts import CandidateFacts
-from scalesearch.samplers.candidate_sampler import CandidateSampler
+from scalesearch.samplers.candidate_sampler import CandidateSampler, RandomSampler
 from scalesearch.samplers.feasible_region import FeasibleRegion
 from scalesearch.samplers.front_neighbors import FrontNeighbors
 from scalesearch.samplers.hypervolume_gp import HypervolumeGP

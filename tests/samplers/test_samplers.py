@@ -8,8 +8,8 @@ import pytest
 
 from scalesearch.errors import UserError
 from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec, make_sampler
-from scalesearch.samplers.baselines import GridSampler, RandomSampler
 from scalesearch.samplers.candidate import candidate_key
+from scalesearch.samplers.candidate_sampler import GridSampler, RandomSampler
 from scalesearch.samplers.trial_history import ARCHITECTURE, COSTS
 from tests.errors import refuses
 from tests.samplers.pools import OBJECTIVES, SPACE, Searched, feasible_networks, network

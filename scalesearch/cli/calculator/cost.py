@@ -152,8 +152,8 @@ def _load_or_select(file: str, settings: tuple[str, ...], protocol_overrides: di
 
 def _to_json(result: CostBreakdown, architecture: ModelSpec, levels: int) -> dict[str, Any]:
     """Convert the costs to JSON, with the interval of a predicted latency."""
+    from scalesearch.cost.breakdown import module_costs
     from scalesearch.cost.latency import latency_interval
-    from scalesearch.cost.modules import module_costs
 
     modules = [{"path": module.path, "params": module.params, "macs": module.macs,
                 "calls": module.calls} for module in module_costs(result, levels)]

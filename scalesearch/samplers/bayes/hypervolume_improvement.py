@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +16,15 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.bayes.coordinates import Array
 from scalesearch.samplers.bayes.ehvi import MAX_KNOWN_OBJECTIVES, expected_hypervolume_improvement
 
+if TYPE_CHECKING:
+    from scalesearch.samplers.bayes.acquisition import AcquisitionFunction
+
 # distance from the worst values to the reference point, as a share of the range
 REFERENCE_MARGIN = 0.01
 N_SAMPLES = 8  # per candidate, if several objectives are measured
 MAX_SAMPLED_CANDIDATES = 32  # candidates for which the improvement is computed by sampling
+N_FORECAST_SAMPLES = 200
+CONFIDENCE = 0.9  # of the interval of a forecast
 
 
 class HypervolumeImprovement:
@@ -101,3 +108,44 @@ class HypervolumeImprovement:
 
     def _volume(self, points: NDArray[np.float64]) -> float:
         return hypervolume(points, list(self.reference_point), ["min"] * len(self.reference_point))
+
+
+@dataclass(frozen=True)
+class HypervolumeForecast:
+    """Growth of the hypervolume, as a share of its present value.
+
+    Attributes:
+        n_runs: number of further training runs.
+        mean: expected growth.
+        low, high: its 90 % interval.
+    """
+
+    n_runs: int
+    mean: float
+    low: float
+    high: float
+
+
+def forecast_hypervolume(acquisition: AcquisitionFunction, n_runs: int,
+                         seed: int = 0) -> HypervolumeForecast | None:
+    """Forecast the hypervolume growth by ``n_runs`` further runs.
+
+    Returns None if final values cannot be predicted yet.
+
+    The candidates with the largest expected improvement are assumed to be trained to the end. Their
+    final values are sampled jointly from the surrogates; each sample adds some hypervolume. A
+    search that learns during these runs may add more. A search that also spends compute on the
+    first rungs of other candidates adds less.
+    """
+    if not acquisition.predicts_final_values:
+        return None
+    improvement = acquisition.improvement
+    rows, mean, std = acquisition.predict_final()
+    expected = improvement.expected(mean, std, acquisition.costs[rows])
+    best = np.argsort(-expected, kind="stable")[:n_runs]
+    samples = acquisition.sample_final(rows[best], mean[best], std[best], N_FORECAST_SAMPLES,
+                                       np.random.default_rng(seed))
+    growth = np.array([improvement.relative_growth(sample, acquisition.costs[rows[best]])
+                       for sample in samples])
+    low, high = np.quantile(growth, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return HypervolumeForecast(n_runs, float(growth.mean()), float(low), float(high))

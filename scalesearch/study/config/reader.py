@@ -35,7 +35,7 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import NO_RUNGS
 from scalesearch.space import ConfigError, Constraint, Space, read_space
 from scalesearch.space.binding.binder import rename_deprecated_keys
-from scalesearch.space.binding.file_type_check import check_not_space
+from scalesearch.space.binding.unknown_keys import check_not_space
 from scalesearch.space.schema.cost_names import (
     LATENCY_KEY,
     OWN_VOCABULARY,

@@ -1,8 +1,12 @@
-"""Suggestions for unknown keys: similar keys, synonyms, and the keys of the group."""
+"""Suggestions for unknown keys, and the error for a file of another type."""
+
+from pathlib import Path
 
 import pytest
 
-from scalesearch.space import ConfigError, Space
+from scalesearch.space import ConfigError, Space, read_space
+from scalesearch.study.config.reader import read_study
+from tests.errors import refuses
 
 
 @pytest.mark.parametrize(("line", "names"), [
@@ -24,3 +28,22 @@ def test_help_suggests_the_nearest_group() -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse("width: 32\nshare: { decoder: { attention: one } }\n")
     assert "`share.encoder.attention`" in (caught.value.problems[0].help or "")
+
+
+@pytest.mark.parametrize("file", sorted(Path("studies").glob("*.yaml")), ids=lambda file: file.stem)
+def test_study_read_as_space_is_one_error(file: Path) -> None:
+    with refuses("wrong-type", place=f"{file}:"):
+        read_space(file)
+
+
+@pytest.mark.parametrize("file", sorted(Path("spaces").rglob("*.yaml")), ids=lambda file: file.stem)
+def test_space_read_as_study_is_one_error(file: Path) -> None:
+    with refuses("wrong-type", place=f"{file}:"):
+        read_study(file)
+
+
+def test_misplaced_key_is_reported_as_unknown(tmp_path: Path) -> None:
+    file = tmp_path / "space.yaml"
+    file.write_text("width: 64\ndata: builtin\ntrials: 3\n")
+    with refuses("unknown-key", place=f"{file}:2:1"):
+        read_space(file)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scalesearch.samplers.bayes.hypervolume_forecast import HypervolumeForecast
+from scalesearch.samplers.bayes.hypervolume_improvement import HypervolumeForecast
 from scalesearch.samplers.candidate_sampler import CandidateSampler
 from scalesearch.study.config.fixed_architectures import FixedArchitecture
 from scalesearch.study.config.sections import Seeds, StopSpec

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from scalesearch.cost import evaluate_cost, load_protocol
-from scalesearch.cost.modules import ModuleCost, module_costs
+from scalesearch.cost.breakdown import ModuleCost, module_costs
 from scalesearch.errors import UserError
 from scalesearch.report.figures.style import fixed_size_panel
 from scalesearch.report.labels import format_protocol, protocol_conventions

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scalesearch.samplers.bayes.hypervolume_forecast import forecast_hypervolume
+from scalesearch.samplers.bayes.hypervolume_improvement import forecast_hypervolume
 from tests.samplers.pools import Searched
 
 
