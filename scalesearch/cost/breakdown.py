@@ -115,7 +115,13 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
     unless the protocol counts it.
     """
     lines = list(iterate_cost_lines(block, vocab=protocol.shared_vocab))
-    leaf_costs = tuple(_leaf_cost(line, protocol) for line in lines if _has_cost(line))
+    leaf_costs = []
+    for line in lines:  # without lines that have only saved activations
+        if line.weights or any(work.operation != "activation" for work in line.loop_nests):
+            params = sum(line.weight_copies[name] * weight_numel(shape, protocol)
+                         for name, shape in line.weights.items())
+            leaf_costs.append(LeafCost(line.path, type(line.block).__name__, line.calls, params,
+                                       _steps(line, protocol, protocol.work_weights)))
     values: dict[str, int] = {}
     for quantity in ("params", "macs"):
         items = [(leaf.path, getattr(leaf, quantity)) for leaf in leaf_costs]
@@ -132,19 +138,7 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
     values |= _memory(lines, values["params.total"], training)
     if protocol.artifact is not None:
         values["artifact.bytes"] = artifact_bytes(block, protocol)
-    return CostBreakdown(protocol, leaf_costs, values, block)
-
-
-def _has_cost(line: CostLine) -> bool:
-    """Whether a line has weights or work, not only saved activations."""
-    return bool(line.weights) or any(work.operation != "activation" for work in line.loop_nests)
-
-
-def _leaf_cost(line: CostLine, protocol: Protocol) -> LeafCost:
-    params = sum(line.weight_copies[name] * weight_numel(shape, protocol)
-                 for name, shape in line.weights.items())
-    return LeafCost(line.path, type(line.block).__name__, line.calls, params,
-                    _steps(line, protocol, protocol.work_weights))
+    return CostBreakdown(protocol, tuple(leaf_costs), values, block)
 
 
 def _steps(line: CostLine, protocol: Protocol, work_types: Iterable[str]) -> Size:

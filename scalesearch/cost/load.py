@@ -41,8 +41,11 @@ class WeightGroup:
 
 def weight_groups(root: Block) -> list[WeightGroup]:
     """Non-empty parameter groups of the layers, in the order of first use."""
-    groups = _size_and_load_by_group(root).items()
-    return [WeightGroup(_name(key), size, load) for key, (size, load) in groups if is_set(size)]
+    groups = []
+    for (path, layer, part, *own), (size, load) in _size_and_load_by_group(root).items():
+        if is_set(size):
+            groups.append(WeightGroup(f"{path}.{layer}.{part}" + " (own)" * bool(own), size, load))
+    return groups
 
 
 def load_balance(root: Block) -> Mapping[str, float]:
@@ -64,11 +67,6 @@ def _size_and_load_by_group(root: Block) -> dict[Any, list[int]]:
     for key, size, uses in _uses(root, "", 1):
         groups.setdefault(key, [size, 0])[1] += uses
     return groups
-
-
-def _name(key: tuple[Any, ...]) -> str:
-    path, layer, part, *own = key
-    return f"{path}.{layer}.{part}" + " (own)" * bool(own)
 
 
 def _uses(node: Block, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:

@@ -15,24 +15,17 @@ if TYPE_CHECKING:
 
 def make_cost_tables(result: CostBreakdown, max_level: int = 2) -> tuple[Table, Table]:
     """Make tables of params and MACs by module, and of all costs by section."""
-    return _modules(result, max_level), _totals(result)
-
-
-def _modules(result: CostBreakdown, max_level: int) -> Table:
     modules = module_costs(result, max_level)
     cells = [("  " * row.level + row.path.rsplit(".", 1)[-1],
               "" if row.calls is None else row.calls, f"{row.params:,}",
               _share(row.params, result["params.total"]), f"{row.macs:,}",
               _share(row.macs, result["macs.total"])) for row in modules]
     styles = ["" if row.level else "bold" for row in modules]
-    return make_table(("module", "calls", "params", "%", "MACs", "%"), cells, row_styles=styles)
-
-
-def _totals(result: CostBreakdown) -> Table:
-    return make_table(("", *QUANTITIES),
-                      [(section.replace("_", "-"),
-                        *(f"{result[f'{quantity}.{section}']:,}" for quantity in QUANTITIES))
-                       for section in COST_PARTS])
+    totals = [(section.replace("_", "-"),
+               *(f"{result[f'{quantity}.{section}']:,}" for quantity in QUANTITIES))
+              for section in COST_PARTS]
+    return (make_table(("module", "calls", "params", "%", "MACs", "%"), cells, row_styles=styles),
+            make_table(("", *QUANTITIES), totals))
 
 
 def memory_line(result: CostBreakdown) -> str:

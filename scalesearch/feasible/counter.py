@@ -176,12 +176,6 @@ class FeasibleCounter:
         return IndexedCandidate(indices, dict(zip(self.decomposition.names, costs.tolist())),
                                 self.decomposition.space)
 
-    def _index(self, side: str, number: int, bounds: list[CostBound]) -> DominanceIndex:
-        key = (side, number, tuple((bound.name, bound.sign) for bound in bounds))
-        if key not in self._indices:  # a hundred bytes per row: only the last index is kept
-            self._indices = {key: DominanceIndex(self.bounded_costs(side, number, bounds))}
-        return self._indices[key]
-
     def _allowed(self, side: str) -> Iterator[SharedCell]:
         """Cells that the constraints allow, sorted by their group of ``side``."""
         return self._with_progress(sorted((cell for cell in self.cells if cell.is_allowed),
@@ -225,7 +219,10 @@ class FeasibleCounter:
         limits = np.array([bound.clipped_limit for bound in bounds], np.int64)
         other = "right" if points == "left" else "left"
         slack = limits - self.bounded_costs(other, getattr(cell, other), bounds)
-        return self._index(points, getattr(cell, points), bounds).weight_within(slack)
+        key = (points, getattr(cell, points), tuple((bound.name, bound.sign) for bound in bounds))
+        if key not in self._indices:  # a hundred bytes per row: only the last index is kept
+            self._indices = {key: DominanceIndex(self.bounded_costs(*key[:2], bounds))}
+        return self._indices[key].weight_within(slack)
 
     # -- violations
 

@@ -196,8 +196,11 @@ class Decomposition:
         if len(pieces) == 1:
             return self._list_candidates(pieces[0], keys[0], constraints, self.shared, max_rows)
         parameters = [self._parameters(half_keys) for half_keys in keys]
-        halves = [_half_containing(self._parameters(constraint.referenced_names()), parameters)
-                  for constraint in constraints]
+        halves = []  # index of the half that has all parameters of the constraint, or None
+        for constraint in constraints:
+            referenced = self._parameters(constraint.referenced_names())
+            halves.append(next((index for index, half in enumerate(parameters)
+                                if referenced <= half), None))
         # A constraint on both halves couples them: both then have its parameters.
         coupled_keys = [key for constraint, half in zip(constraints, halves) if half is None
                         for key in constraint.referenced_names()]
@@ -275,11 +278,6 @@ class Decomposition:
             table.values, table.n_candidates, self.protocol, self.names, build_traced,
             inspect_block)
         return np.stack([costs[name] for name in self.names], 1), is_buildable
-
-
-def _half_containing(parameters: frozenset[str], halves: list[frozenset[str]]) -> int | None:
-    """Index of the half that has all of ``parameters``, or None."""
-    return next((index for index, half in enumerate(halves) if parameters <= half), None)
 
 
 def constraints_hold(constraints: Iterable[Constraint], values: Mapping[str, Any],

@@ -132,8 +132,10 @@ def enumerate_tables(space_parameters: ParameterSpace, keys: Iterable[str],
             if n_listed > max_candidates:
                 raise TooManyCandidatesError(f"more than {max_candidates:,} combinations of "
                                              "parameters depend on each other") from None
-            queue.append((_cross_with_values(indices, n_rows, missing.name, missing.count),
-                          n_rows * missing.count))
+            # Combine every row with each of the missing values.
+            crossed = {name: np.repeat(column, missing.count) for name, column in indices.items()}
+            crossed[missing.name] = np.tile(np.arange(missing.count, dtype=np.int32), n_rows)
+            queue.append((crossed, n_rows * missing.count))
         except PopulationSplitError as split:
             queue += [select_rows(indices, split.labels == label)
                       for label in np.unique(split.labels)]
@@ -160,13 +162,6 @@ def _invalid_schedules(space_parameters: ParameterSpace, param_values: ColumnarP
                 if validate_schedule(value, node.field, depth, None):
                     is_invalid |= depths == depth
     return is_invalid
-
-
-def _cross_with_values(value_indices: ValueIndices, n_rows: int, name: str,
-                       count: int) -> ValueIndices:
-    """Combine every row with each of the ``count`` values of a parameter."""
-    crossed = {other: np.repeat(column, count) for other, column in value_indices.items()}
-    return crossed | {name: np.tile(np.arange(count, dtype=np.int32), n_rows)}
 
 
 def select_rows(value_indices: ValueIndices, rows: Any) -> tuple[ValueIndices, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from scalesearch.blocks.sizes import is_number
@@ -154,18 +155,16 @@ class _BeamSearch:
     def evaluate_states(self, states: Iterable[tuple[Changes, int]]) -> list[_BeamState]:
         """Evaluate changed candidates, and return those that can be built."""
         states = list(states)
-        resolved = [self._resolve(dict(changes)) for changes, _ in states]
+        def suggest(changes: Mapping[str, Any], name: str, parameter: Parameter) -> Any:
+            if name in changes:
+                return changes[name]
+            return self.start.nearest_value(name, parameter)[0]
+
+        resolved = [self.start.space.resolve(partial(suggest, dict(changes)))
+                    for changes, _ in states]
         candidates = evaluate_costs([CostedCandidate.from_param_values(values)
                                      for values in resolved], self.protocol, self.names)
         return [_BeamState(changes, steps, candidate.max_violation(self.limits), values,
                            candidate.costs)
                 for (changes, steps), values, candidate in zip(states, resolved, candidates)
                 if candidate.costs is not None]
-
-    def _resolve(self, changes: Mapping[str, Any]) -> ParamValues:
-        def suggest(name: str, parameter: Parameter) -> Any:
-            if name in changes:
-                return changes[name]
-            return self.start.nearest_value(name, parameter)[0]
-
-        return self.start.space.resolve(suggest)

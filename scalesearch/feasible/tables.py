@@ -117,15 +117,15 @@ def _violation_table(report: FeasibilityReport) -> Table:
     """Table of the constraints that candidates violate."""
     headings = ("violates", "configurations" if report.exact else "samples",
                 f"share of {report.n_valid:,}" if report.exact else "share")
-    rows = [(_format_violation(row["violated"]), f"{row['count']:,}", _percent(row["share"]))
-            for _, row in report.violations.iterrows() if row["count"]]
+    rows = []
+    for _, row in report.violations.iterrows():
+        violated = row["violated"]
+        if violated and " and " not in violated:
+            violated = f"only {violated}"
+        if row["count"]:
+            rows.append((violated or "none (feasible)", f"{row['count']:,}",
+                         _percent(row["share"])))
     return make_table(headings, rows, title="Violated constraints", has_box=True)
-
-
-def _format_violation(violated: str) -> str:
-    if not violated:
-        return "none (feasible)"
-    return violated if " and " in violated else f"only {violated}"
 
 
 def _value_table(report: FeasibilityReport) -> Table:

@@ -161,7 +161,7 @@ class HypervolumeGP(FrontNeighbors):
         for name in _names(state.number, per_trial, CANDIDATE_WINDOW):
             parent = select_parent(name)
             yield self._make_once(state, ("child", name, parent.number),
-                                  partial(self._child, state, parent))
+                                  partial(self.mutate, state, parent.params, 1))
 
     def _parent_selector(self, state: SamplerState) -> ParentSelector:
         """Select a parent on the front for each name, by rendezvous hashing.
@@ -178,9 +178,6 @@ class HypervolumeGP(FrontNeighbors):
             return max(level, key=lambda parent: zlib.crc32(parent[0], start))[1]
 
         return select_parent
-
-    def _child(self, state: SamplerState, parent: FrozenTrial, rng: random.Random) -> Candidate:
-        return self.mutate(state, parent.params, 1, rng)
 
     def _random_candidates(self, state: SamplerState, per_trial: int) -> Iterator[Candidate]:
         """Random candidates, including those of the previous trial numbers."""

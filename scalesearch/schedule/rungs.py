@@ -128,7 +128,8 @@ def losses_at_rung(trials: Sequence[FrozenTrial], rung: int,
     for trial in trials:
         exact = exact_values(trial, objectives)
         rows.append([log_loss(trial, rung),
-                     *(_log(exact[objective.name]) * objective.sign for objective in costs)])
+                     *(math.log(max(exact[objective.name], 1e-12)) * objective.sign
+                       for objective in costs)])
     return np.array(rows, float)
 
 
@@ -145,10 +146,6 @@ def non_dominated(paused: Sequence[FrozenTrial],
         points = losses_at_rung(members, rung, objectives)
         front += compress(members, pareto_front(points, ["min"] * points.shape[1]))
     return front
-
-
-def _log(value: float) -> float:
-    return math.log(max(value, 1e-12))
 
 
 def order_by_spread(points: Points, count: int) -> list[int]:

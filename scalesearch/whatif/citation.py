@@ -109,7 +109,12 @@ def cite(space: Space, config: Mapping[str, Any], protocol: Protocol,
               if (source := _copied_key(domain, config[key], config)) is not None}
     named_sizes = {key: config[key] for key in domains if key not in copies}
     symbols = SymbolTable(length_values(protocol) | named_sizes)
-    sizes = {key: symbols.sizes[_origin(key, copies)] for key in domains}
+    sizes = {}
+    for key in domains:
+        source = key
+        while source in copies:
+            source = copies[source]
+        sizes[key] = symbols.sizes[source]
     breakdown = evaluate_cost(build_blocks({**config, **sizes})[1],
                               SymbolicProtocol.from_protocol(protocol, symbols))
     cost_names = [*(f"{quantity}.{section}" for quantity in ("params", "macs")
@@ -146,10 +151,3 @@ def _copied_key(domain: Domain, value: Any, config: Mapping[str, Any]) -> str | 
         case ComputedDomain(KeyRef(_, key)):
             return key if key in config and config[key] == value else None
     return None
-
-
-def _origin(key: str, copies: Mapping[str, str]) -> str:
-    """Follow copies to the key that has its own value."""
-    while key in copies:
-        key = copies[key]
-    return key

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scalesearch.blocks.core import VOCAB, Block, Size, iterate_cost_lines
 from scalesearch.cost import evaluate_cost
@@ -62,10 +62,6 @@ class CostCrossing:
         held = ", ".join(f"{key} = {size:,}" for key, size in self.held_lengths.items())
         where = ranges or f"for no {name}"
         return f"{PART_PHRASES[self.part]} more than {self.other} {where} ({held})"
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert to JSON values."""
-        return dict(vars(self))
 
 
 class CostCrossings(tuple[CostCrossing, ...]):

@@ -322,7 +322,10 @@ class _SizeSearch:
         return Solution(
             self.direction, self.key, self.fixed_sizes, best=self._point(best, buildable),
             next=self._point(next_value, buildable),
-            changed_values=self._changed_values(buildable[best]) if best is not None else {},
+            changed_values={} if best is None else {
+                key: value for key, value in buildable[best].config.items()
+                if key not in self.free_sizes.keys
+                and self.free_sizes.base_config.get(key) != value},
             n_evaluated=len(candidates), n_unbuildable=len(candidates) - len(buildable),
             n_within_budget=len(within), low=values[0] if values else 0,
             high=values[-1] if values else 0,
@@ -339,12 +342,6 @@ class _SizeSearch:
         costs = {name: cost for name, cost in (candidate.costs or {}).items()
                  if cost or name != WEIGHT_WORK_COST}
         return SizePoint(value, costs, check_limits(self.limits, candidate.__getitem__))
-
-    def _changed_values(self, candidate: CostedCandidate) -> dict[str, Any]:
-        """Computed values that differ from those in the file."""
-        base = self.free_sizes.base_config
-        return {key: value for key, value in candidate.config.items()
-                if key not in self.free_sizes.keys and base.get(key) != value}
 
     def _is_monotonic(self, candidates: CandidatesByValue) -> bool | None:
         """Whether no cost in the budget falls from one buildable value to the next."""

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
+
 from scalesearch.cost import Protocol, load_protocol
 from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
@@ -67,7 +69,7 @@ class Sweep:
         """Convert to JSON values."""
         return {"protocol": self.protocol.to_json(), "sweep": list(self.keys),
                 "rows": [dict(row) for row in self.rows],
-                "crossings": [crossing.to_json() for crossing in self.crossings]}
+                "crossings": [to_builtins(crossing) for crossing in self.crossings]}
 
 
 def sweep_costs(space: Space, values_by_key: Mapping[str, str],
@@ -108,7 +110,10 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
         length_by_key = dict(zip(lengths, values))
         rows += _rows(configs, keys, _with_lengths(protocol, length_by_key), length_by_key, columns)
     rows.sort(key=_sort_key(rows, tuple(values_by_key)))
-    crossings = _crossings(configs, protocol, tuple(lengths)) if lengths else CostCrossings()
+    crossings = CostCrossings()
+    if lengths and len(configs) == 1 and not configs[0].infeasible_values:
+        crossings = find_crossings(build_blocks(configs[0])[1],
+                                   protocol.with_vocab(configs[0].get("vocab")), tuple(lengths))
     return Sweep(tuple(values_by_key), columns, tuple(rows), protocol, crossings)
 
 
@@ -185,11 +190,3 @@ def _sort_key(rows: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> Any:
         return tuple(ranks[key][str(row[key])] for key in keys)
 
     return row_ranks
-
-
-def _crossings(configs: Sequence[ParamValues], protocol: Protocol,
-               lengths: tuple[str, ...]) -> CostCrossings:
-    if len(configs) != 1 or configs[0].infeasible_values:
-        return CostCrossings()
-    return find_crossings(build_blocks(configs[0])[1], protocol.with_vocab(configs[0].get("vocab")),
-                          lengths)

@@ -169,7 +169,9 @@ class _TradeOffSearch:
         candidates = self._evaluate_pairs(pairs)
         kept = [(dict(zip(keys, pair)), candidate.costs or {})
                 for pair, candidate in zip(pairs, candidates)
-                if self._is_trade_off(candidate, reference_costs)]
+                if candidate.satisfies(self.limits) and all(
+                    tolerance.is_within(candidate[tolerance.name], reference_costs[tolerance.name])
+                    for tolerance in self.tolerances)]
         all_costs = [reference_costs, *(costs for _, costs in kept)]
         if not any(costs[WEIGHT_WORK_COST] for costs in all_costs):
             del reference_costs[WEIGHT_WORK_COST]
@@ -203,12 +205,6 @@ class _TradeOffSearch:
         if candidate.costs is None:
             raise UserError("the reference cannot be built", code="unbuildable")
         return candidate.costs
-
-    def _is_trade_off(self, candidate: CostedCandidate, reference: Mapping[str, Any]) -> bool:
-        """Whether a candidate can be built, keeps the costs, and meets all limits."""
-        return candidate.satisfies(self.limits) and all(
-            tolerance.is_within(candidate[tolerance.name], reference[tolerance.name])
-            for tolerance in self.tolerances)
 
     def _range(self, key: str, reference: Mapping[str, Any]) -> Sequence[int]:
         """Values of ``key`` to try.

@@ -112,7 +112,8 @@ def build_blocks(config: Config) -> tuple[Config, Block]:
     if config["model"] == "decoder-only":
         own_config = {path: value for path, value in config.items()
                       if not path.startswith(ENCODER_ONLY_PREFIXES)}
-        return own_config, _decoder_only(own_config)
+        return own_config, DecoderOnly(build_embedding(own_config, SEQ), _decoder(own_config, None),
+                                       build_output(own_config, "embedding.table"))
     return dict(config), _encoder_decoder(config)
 
 
@@ -172,11 +173,6 @@ def _encoder_decoder(a: Config) -> EncoderDecoder:
     tables = Embeddings(build_embedding(a, SRC), build_embedding(a, TGT, shared_table))
     return EncoderDecoder(tables, encoder, decoder,
                           build_output(a, shared_table or "embedding.target.table"))
-
-
-def _decoder_only(a: Config) -> DecoderOnly:
-    return DecoderOnly(build_embedding(a, SEQ), _decoder(a, None),
-                       build_output(a, "embedding.table"))
 
 
 def _decoder(a: Config, encoder_layers: Repeat | None) -> Stack | BottleneckStack:

@@ -195,9 +195,6 @@ def _weight_shapes(layer: Block, part: str) -> dict[str, Any]:
     block = use.block if isinstance(use, Use) else use
     if block is None:
         return {}
-    return {line.path: dict(line.weights)
-            for line in iterate_cost_lines(block) if line.weights and not _is_adapter(line.path)}
-
-
-def _is_adapter(path: str) -> bool:
-    return any(name == "prompt" or name.endswith("_adapter") for name in path.split("."))
+    return {line.path: dict(line.weights) for line in iterate_cost_lines(block) if line.weights
+            and not any(name == "prompt" or name.endswith("_adapter")
+                        for name in line.path.split("."))}

@@ -21,7 +21,7 @@ from scalesearch.space.syntax.composite_domains import (
     iter_expressions,
     iter_options,
 )
-from scalesearch.space.syntax.diagnostics import Problem, SourcePosition
+from scalesearch.space.syntax.diagnostics import Problem
 from scalesearch.space.syntax.domains import (
     ConstantDomain,
     Domain,
@@ -112,12 +112,8 @@ def _is_invalid(node: ParameterNode, problems: list[Problem]) -> bool:
         return True
     position = node.origin.display_position if isinstance(node.origin, Node) else None
     return node.is_given and position is not None and any(
-        _inside(problem.position, position) for problem in problems)
-
-
-def _inside(inner: SourcePosition, outer: SourcePosition) -> bool:
-    is_same_line = (inner.source, inner.line) == (outer.source, outer.line)
-    return is_same_line and outer.column <= inner.column <= outer.end
+        (problem.position.source, problem.position.line) == (position.source, position.line)
+        and position.column <= problem.position.column <= position.end for problem in problems)
 
 
 # -- schedules that fit no depth

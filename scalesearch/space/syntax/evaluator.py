@@ -126,15 +126,13 @@ def compare(op: str, left: Any, right: Any) -> Any:
     if _has_layer_lists(left, right):
         return kleene_and([compare(op, *pair) for pair in _per_layer_operands([left, right])])
     if op in ("==", "!="):
-        same = isinstance(left, bool) == isinstance(right, bool) and _comparable(
-            left, right) and decide(left == right)
+        # An array is only compared with a number or an array of numbers.
+        is_comparable = (not (is_array(left) or is_array(right))
+                         or (_number(left) and _number(right)))
+        same = (isinstance(left, bool) == isinstance(right, bool) and is_comparable
+                and decide(left == right))
         return same == (op == "==")
     return decide(ORDER_OPERATORS[op](left, right)) if _number(left) and _number(right) else ABSENT
-
-
-def _comparable(left: Any, right: Any) -> bool:
-    """True if ``==`` compares number with number, or no arrays."""
-    return not (is_array(left) or is_array(right)) or (_number(left) and _number(right))
 
 
 OPERATIONS: Mapping[str, Callable[..., Any]] = {
