@@ -34,6 +34,7 @@ from scalesearch.export.latency import (
 )
 from scalesearch.files import try_read_json, write_json
 from scalesearch.nn import build_model
+from scalesearch.pareto.spread import euclidean_distances, farthest_points
 from scalesearch.space import Space
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.train.checkpoint import Checkpoint
@@ -183,7 +184,10 @@ def select_candidates(space: Space, protocol: Protocol, format: ExportFormat,
     names = list(candidates)
     logs = np.log1p(np.stack([candidate.features for candidate in candidates.values()]))
     scale = logs.std(0)
-    fitted = farthest_points(logs[:, scale > 0] / scale[scale > 0], settings.n_fitted)
+    points = logs[:, scale > 0] / scale[scale > 0]
+    central = int(np.linalg.norm(points - points.mean(0), axis=1).argmin())
+    fitted = [central, *farthest_points(euclidean_distances(points), [central],
+                                        range(len(names)), settings.n_fitted - 1)]
     held_out = rng.sample(sorted(set(range(len(names))) - set(fitted)), settings.n_held_out)
     return {names[index]: candidates[names[index]] for index in (*fitted, *held_out)}, n_rejected
 
@@ -214,20 +218,6 @@ def _sample_candidate(space: Space, protocol: Protocol, settings: CalibrationSet
         features = {}
     return CalibrationCandidate(architecture, own_protocol.vocab_size,
                                 np.array([features.get(name, 0) for name in FEATURE_NAMES], float))
-
-
-def farthest_points(points: FloatArray, count: int) -> list[int]:
-    """Choose ``count`` of the ``points`` (n, features) that are far from each other.
-
-    The first index is that of the point nearest to the mean. Each following point is the farthest
-    from those before.
-    """
-    chosen = [int(np.linalg.norm(points - points.mean(0), axis=1).argmin())]
-    distance = np.full(len(points), np.inf)
-    while len(chosen) < count:
-        distance = np.minimum(distance, np.linalg.norm(points - points[chosen[-1]], axis=1))
-        chosen.append(int(distance.argmax()))
-    return chosen
 
 
 # -- the fit

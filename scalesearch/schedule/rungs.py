@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scalesearch.errors import UserError
 from scalesearch.pareto.front import pareto_front, pareto_ranks
 from scalesearch.pareto.objective import Objective
+from scalesearch.pareto.spread import euclidean_distances, farthest_points
 from scalesearch.samplers.trial_history import (
     LOSS_UNIT,
     exact_values,
@@ -165,26 +166,13 @@ def order_by_spread(points: Points, count: int) -> list[int]:
     ranks = pareto_ranks(points, ["min"] * points.shape[1])
     order: list[int] = []
     for rank in range(int(ranks.max()) + 1):
-        order += _farthest_point_order(scaled, np.flatnonzero(ranks == rank), order)
+        members = np.flatnonzero(ranks == rank)
+        if not order:
+            order.append(int(members[scaled[members, 0].argmin()]))
+        order += farthest_points(euclidean_distances(scaled), order, members.tolist(), len(members))
         if len(order) >= count:
             break
     return order[:count]
-
-
-def _farthest_point_order(points: Points, members: NDArray[np.intp],
-                          selected: Sequence[int]) -> list[int]:
-    """Order ``members`` such that each is the farthest from all before and from ``selected``."""
-    order = [] if selected else [int(members[points[members, 0].argmin()])]
-    remaining = np.setdiff1d(members, order)
-    distances = np.linalg.norm(points[remaining][:, None] - points[[*selected, *order]][None],
-                               axis=2).min(1)
-    for _ in remaining:
-        index = int(distances.argmax())
-        order.append(int(remaining[index]))
-        to_last = np.linalg.norm(points[remaining] - points[remaining[index]], axis=1)
-        distances = np.minimum(distances, to_last)
-        distances[index] = -1.0  # it is selected
-    return order
 
 
 class StartTrial:

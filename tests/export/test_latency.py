@@ -22,7 +22,6 @@ from scalesearch.export.base import ArtifactDecoder
 from scalesearch.export.calibration import (
     CalibrationSettings,
     calibrate_latency,
-    farthest_points,
     leave_one_out_fit,
     nonnegative_least_squares,
 )
@@ -144,13 +143,6 @@ def test_intervals_cover_90_percent_of_noisy_times() -> None:
             low, high = jackknife_plus_interval(without @ features, residuals)
             inside.append(low <= time <= high)
     assert 0.85 <= np.mean(inside) <= 0.96
-
-
-def test_selected_points_are_spread() -> None:
-    points = np.concatenate([np.random.default_rng(0).normal(size=(50, 2)),
-                             [[30.0, 0.0], [-30.0, 0.0], [0.0, 30.0]]])
-    assert set(farthest_points(points, 4)) >= {50, 51, 52} and len(
-        set(farthest_points(points, 20))) == 20
 
 
 # -- all of it

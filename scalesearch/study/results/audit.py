@@ -19,6 +19,7 @@ import numpy as np
 from scalesearch.config.model import schema_of
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, try_read_json
+from scalesearch.pareto.spread import farthest_points
 from scalesearch.report.fairness import AuditRun, Fairness, RecipeOption, assess_fairness
 from scalesearch.study.executors.worker import rung_file
 from scalesearch.study.results.results import Results
@@ -282,10 +283,9 @@ def select_diverse(trials: Sequence[Trial], groups: Mapping[int, Sequence[str]],
     max_difference = max((max(row) for row in differences), default=0) or 1
     distances += np.array([[difference / max_difference for difference in row]
                            for row in differences])
-    order = [int(sizes.argmin())]
-    while len(order) < min(count, len(trials)):
-        is_selected = np.isin(range(len(trials)), order)
-        order.append(int(np.where(is_selected, -1, distances[:, order].min(1)).argmax()))
+    smallest = int(sizes.argmin())
+    order = [smallest, *farthest_points(distances.__getitem__, [smallest], range(len(trials)),
+                                        count - 1)]
     return sorted((trials[index] for index in order), key=lambda trial: trial.costs["params.total"])
 
 
