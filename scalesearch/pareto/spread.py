@@ -21,7 +21,7 @@ def farthest_points(distances_from: Callable[[int], Distances], selected: Sequen
         candidates: indices to choose from; of equal distances, the first is chosen.
         count: number of points to return, at most the number of candidates.
     """
-    remaining = np.setdiff1d(candidates, selected)
+    remaining = np.setdiff1d(np.asarray(candidates, dtype=int), selected)
     nearest = np.min([distances_from(index)[remaining] for index in selected], axis=0)
     order: list[int] = []
     for _ in range(min(count, len(remaining))):
