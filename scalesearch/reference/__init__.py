@@ -1,4 +1,4 @@
-"""Costs that papers report for their models, and the costs that scalesearch computes for them."""
+"""Costs that papers report, and the costs that scalesearch computes."""
 
 from scalesearch.reference.recompute import (
     AGREEMENT_LEVELS,

@@ -1,4 +1,7 @@
-"""Recompute the costs that papers report, and compare the digits; also costs under one protocol."""
+"""Recompute the costs that papers report, and compare the digits.
+
+Costs under one common protocol are also computed.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,9 @@ class Agreement:
 
 def classify_agreement(reported_text: str, exact: int,
                        other_roundings: Collection[str] = ()) -> Agreement:
-    """Classify the agreement of ``reported_text`` (``68M``, ``1.84G``) with the exact number.
+    """Classify the agreement of ``reported_text`` with the exact number.
+
+    Reported texts are, for example, ``68M`` and ``1.84G``.
 
     Args:
         other_roundings: rounding modes of the paper, in addition to the nearest.
@@ -61,7 +66,10 @@ def classify_agreement(reported_text: str, exact: int,
 
 
 def round_like(exact: int, reported_text: str, rounding_mode: str = "nearest") -> str:
-    """``exact`` with unit and number of digits of ``reported_text`` (``1.84G`` or ``30,695,032``)."""
+    """``exact`` with the unit and number of digits of ``reported_text``.
+
+    Reported texts are, for example, ``1.84G`` and ``30,695,032``.
+    """
     if reported_text[-1] not in UNITS:
         return f"{exact:,}"
     digits = len(reported_text[:-1].partition(".")[2])

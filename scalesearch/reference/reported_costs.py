@@ -1,4 +1,4 @@
-"""Costs that papers report in their tables, read from the YAML files in ``tables``.
+"""Costs that papers report in their tables, from the YAML files in ``tables``.
 
 A file has the paper, its space, its rounding, its protocol and its vocabularies, then entries::
 

@@ -124,7 +124,10 @@ def _make_adapter(make: Callable[[int], BaseSampler], name: str, arguments: Mapp
 
 
 def _find_sampler(name: str) -> Any:
-    """Return the class or factory of a sampler: built-in, of Optuna, or of an installed package."""
+    """Return the class or factory of a sampler.
+
+    It is built-in, of Optuna, or of an installed package.
+    """
     from optuna import samplers
 
     if name in BUILT_IN_SAMPLERS:
@@ -177,7 +180,7 @@ def check_arguments(name: str, sampler_class: Callable[..., Any], arguments: Map
 
 
 def _parameters(sampler_class: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Return the named parameters of a constructor, including those of its base classes."""
+    """Return the named parameters of a constructor and of its base classes."""
     parameters: dict[str, inspect.Parameter] = {}
     classes = sampler_class.__mro__ if isinstance(sampler_class, type) else (sampler_class,)
     for function in classes:

@@ -52,7 +52,10 @@ def candidate_key(params: Mapping[str, Any]) -> CandidateKey:
 
 
 class CandidateTrial:
-    """Trial without a study; ``choose_value(name, distribution)`` returns each suggestion."""
+    """Trial without a study.
+
+    ``choose_value(name, distribution)`` returns each suggestion.
+    """
 
     def __init__(self, choose_value: ValueChooser, number: int = 0) -> None:
         self.choose = choose_value
@@ -100,7 +103,9 @@ def sample_candidate(define: DefineByRun, rng: random.Random) -> Candidate:
 
 def mutate_candidate(define: DefineByRun, parent: Mapping[str, Any], rng: random.Random,
                      choose_value: ValueChooser | None = None) -> Candidate:
-    """Return a candidate with the values of ``parent``; missing and invalid values are sampled.
+    """Return a candidate with the values of ``parent``.
+
+    Missing and invalid values are sampled.
 
     Args:
         choose_value: returns a replacement for a valid value of the parent.
@@ -212,7 +217,9 @@ def contains(distribution: BaseDistribution, value: Any) -> bool:
 
 def sample_neighbor(distribution: BaseDistribution, value: Any, rng: random.Random,
                     step_share: float) -> Any:
-    """Return another value: for numbers a near one, at least the next; for words any other.
+    """Return another value: a near number, or any other word.
+
+    The number differs by at least one step.
 
     Args:
         step_share: standard deviation of a step in a list of numbers, as a share of the list.

@@ -44,7 +44,10 @@ FactsFunction = Callable[[Mapping[str, Any]], "CandidateFacts | None"]
 
 
 class FactsCache:
-    """Cache of the results of ``compute_facts``; a proposal may read those of thousands."""
+    """Cache of the results of ``compute_facts``.
+
+    A proposal may read those of thousands of candidates.
+    """
 
     def __init__(self, compute_facts: FactsFunction | None) -> None:
         self.compute_facts = compute_facts

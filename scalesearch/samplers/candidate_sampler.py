@@ -1,4 +1,4 @@
-"""Base class of the samplers, and samplers without a model: ``random`` and ``grid``.
+"""Base class of the samplers, and the samplers ``random`` and ``grid``.
 
 A proposal is a whole candidate. It only depends on the history, the trial number and the seed. An
 interrupted study therefore proposes the same candidates after a resume, in any process.
@@ -91,7 +91,10 @@ class CandidateSampler(BaseSampler):
         self._proposed: dict[int, Candidate] = {}  # by trial, until its parameters are sampled
 
     def propose(self, state: SamplerState) -> Candidate | None:
-        """Propose a candidate; None: no promising new one was found, and a random one is used."""
+        """Propose a candidate.
+
+        None if no promising new candidate was found; a random one is then used.
+        """
         raise NotImplementedError
 
     def infer_relative_search_space(
@@ -121,7 +124,10 @@ class CandidateSampler(BaseSampler):
         return sample_value(param_distribution, random.Random(self.seed_of(trial, param_name)))
 
     def shared_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Parameters that all past trials share, with equal distributions; none during startup."""
+        """Parameters that all past trials share, with equal distributions.
+
+        The result is empty during startup.
+        """
         trials = study.get_trials(deepcopy=False)
         past = [other for other in trials if other.number != trial.number and other.distributions]
         enough = len(past) >= self.n_startup_trials
@@ -148,7 +154,7 @@ class CandidateSampler(BaseSampler):
         return int.from_bytes(digest[:4], "big")
 
     def next_candidate(self, state: SamplerState) -> Candidate:
-        """The next candidate: a repaired, a stratified, the sampler's own, or a random one.
+        """The next candidate: repaired, stratified, the sampler's own, or random.
 
         Raises:
             SpaceExhaustedError: the sampler enumerates candidates, and all were proposed.
@@ -179,7 +185,7 @@ class CandidateSampler(BaseSampler):
         return sample_candidate(state.define, rng) if feasible is None else feasible
 
     def repair(self, state: SamplerState, params: Mapping[str, Any]) -> Candidate | None:
-        """A new feasible candidate near ``params`` if one is found, else a random feasible one."""
+        """A new feasible candidate near ``params``, else a random feasible one."""
         region = self._region(state)
         if region is None or not params:
             return None

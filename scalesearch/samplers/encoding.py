@@ -68,7 +68,9 @@ def encode_params(space: Any, param_values: Any) -> tuple[
 
 
 def decode_params(space: Any, params: Mapping[str, Any]) -> Any:
-    """Return the values of ``space`` for Optuna's ``params``; other parameters are ignored.
+    """Return the values of ``space`` for Optuna's ``params``.
+
+    Other parameters are ignored.
 
     Raises:
         KeyError: a parameter of the space is missing.

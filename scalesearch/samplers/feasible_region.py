@@ -1,4 +1,4 @@
-"""The feasible region of a space: random samples from it, and repair of candidates outside it.
+"""Feasible region of a space: random samples, and repair of candidates.
 
 If a large share of the space is feasible, rejection sampling is cheapest. If the share is small,
 exact sampling (:mod:`~scalesearch.samplers.exact_feasible_sampler`) decomposes the space once, in

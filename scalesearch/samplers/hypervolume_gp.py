@@ -1,4 +1,4 @@
-"""Bayesian optimization (``bayes``): expected hypervolume improvement, with exact costs.
+"""Bayesian optimization (``bayes``): EHVI with exact costs.
 
 Surrogates predict only the measured objectives (:mod:`scalesearch.samplers.bayes.multi_fidelity`);
 params, MACs and other costs are exact. A sampler that has to learn the costs as well spends trials
@@ -106,7 +106,10 @@ class HypervolumeGP(FrontNeighbors):
 
     def acquisition_after(self, trials: Sequence[FrozenTrial]) -> tuple[
             AcquisitionFunction, list[Candidate]] | None:
-        """Acquisition function after ``trials``, with its pool; None before there is a model."""
+        """Acquisition function after ``trials``, with its pool.
+
+        None before there is a model.
+        """
         if self.define is None or self.objectives is None:
             return None
         # the others do not belong to this Optuna study
@@ -211,6 +214,9 @@ class HypervolumeGP(FrontNeighbors):
 
 
 def _names(number: int, per_trial: int, window: int) -> Iterator[str]:
-    """Names of ``per_trial`` random streams per trial number in a window, the latest first."""
+    """Names of random streams of the trial numbers in a window.
+
+    There are ``per_trial`` names for each number, the latest first.
+    """
     numbers = range(number, max(-1, number - window), -1)
     return (f"{trial_number}.{stream}" for trial_number in numbers for stream in range(per_trial))

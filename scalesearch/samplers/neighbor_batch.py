@@ -152,7 +152,7 @@ class _NeighborColumns(ColumnarParams):
 
 
 class _ValueColumn:
-    """List of values of one parameter, with its name, distribution and values in Optuna."""
+    """Values of one parameter, with its name and distribution in Optuna."""
 
     def __init__(self, space: Space, path: str, parameter: Parameter) -> None:
         self.values: Sequence[Any] = list(parameter.values() or ())

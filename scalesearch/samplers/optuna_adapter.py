@@ -1,4 +1,6 @@
-"""Adapter of Optuna samplers: they propose whole feasible candidates and read paused trials.
+"""Adapter of Optuna samplers.
+
+They propose whole feasible candidates, and read paused trials.
 
 The inner sampler reads a study in memory that is built from the history. The reason: values of
 Optuna trials cannot change, but the predicted value of a paused trial changes whenever another

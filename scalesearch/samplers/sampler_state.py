@@ -44,7 +44,10 @@ class TrialSummary:
 
 
 class TrialSummaryCache:
-    """Summaries of trials; those of finished trials are cached, as every proposal reads all."""
+    """Summaries of trials.
+
+    Those of finished trials are cached, because every proposal reads all.
+    """
 
     def __init__(self, facts: FactsCache) -> None:
         self.facts = facts

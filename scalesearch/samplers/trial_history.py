@@ -1,4 +1,4 @@
-"""States and attributes of Optuna trials, and predicted final values of paused trials.
+"""States and attributes of Optuna trials, and predicted final values.
 
 States of trials:
 

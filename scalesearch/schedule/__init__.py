@@ -1,1 +1,1 @@
-"""Rungs and promotion: which trial a free worker trains next. Imports samplers and pareto."""
+"""Rungs and promotion: which trial a free worker trains next."""

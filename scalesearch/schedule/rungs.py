@@ -1,4 +1,6 @@
-"""Scheduler with rungs: promote a paused trial or start a new one (multi-objective ASHA).
+"""Scheduler with rungs: multi-objective ASHA.
+
+It promotes a paused trial or starts a new one.
 
 It is asynchronous like ASHA (Li et al. 2020): no trial waits until a rung is full. Promotion by the
 score alone would keep only large models. Trials are therefore promoted front by front of
@@ -136,7 +138,9 @@ def losses_at_rung(trials: Sequence[FrozenTrial], rung: int,
 
 def non_dominated(paused: Sequence[FrozenTrial],
                   objectives: Sequence[Objective]) -> list[FrozenTrial]:
-    """Return the paused trials that no trial at the same rung dominates in (loss, costs).
+    """Return paused trials that no trial at the same rung dominates.
+
+    Trials are compared by loss and costs.
 
     Only losses with the same unit are compared.
     """
@@ -150,7 +154,7 @@ def non_dominated(paused: Sequence[FrozenTrial],
 
 
 def order_by_spread(points: Points, count: int) -> list[int]:
-    """Order points front by front; within a front, by the distance to all points before.
+    """Order points by fronts, then by the distance to all points before.
 
     The first point of the first front has the lowest loss (column 0). Distances are in units of the
     range of each column.
@@ -202,7 +206,9 @@ class Scheduler:
 
     def next_action(self, trials: Sequence[FrozenTrial], budget_left: float, exhausted: bool = False
                     ) -> FrozenTrial | StartTrial | None:
-        """Return the paused trial to continue, START_TRIAL, or None if nothing is left to do.
+        """Return the paused trial to continue, START_TRIAL, or None.
+
+        None means that nothing is left to do.
 
         The last of the budget is spent on trials that are likely to be on the front, because only
         trials that are trained to the end can be.
@@ -235,7 +241,9 @@ class Scheduler:
     def _best_by_acquisition(self, started: Sequence[FrozenTrial],
                              acquisition_values: AcquisitionValues, budget_left: float,
                              exhausted: bool) -> FrozenTrial | StartTrial | None:
-        """Return the action with the largest acquisition value that can be trained to the end.
+        """Return the action with the largest acquisition value.
+
+        Only actions that can be trained to the end are considered.
 
         Ranks at a rung have no effect except through the predicted final values: large models are
         often behind at a rung and ahead at the end.
@@ -252,7 +260,9 @@ class Scheduler:
         return best
 
     def _expected_budget_from(self, rung: int) -> float:
-        """Return the expected budget of a trial after ``rung``, to which it is being trained.
+        """Return the expected budget of a trial after ``rung``.
+
+        The trial is being trained to this rung.
 
         Without this reservation, all workers would start new trials, and none would be finished.
         """

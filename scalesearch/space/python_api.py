@@ -1,4 +1,6 @@
-"""Write the space language in Python: each function returns the text or mapping of a file.
+"""The space language in Python.
+
+Each function returns the text or mapping of a file.
 
 Example::
 
@@ -42,7 +44,10 @@ def When(condition: str, then: Any, otherwise: Any) -> str:
 
 
 def format_value(value: Any) -> str:
-    """The text of ``value`` in the language. Raises UserError for a type that has none."""
+    """The text of ``value`` in the language.
+
+    Raises UserError for a type without a text.
+    """
     if isinstance(value, bool | int | float):
         return format_constant(value)
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Search spaces of architectures: parameters, constraints, budgets and a cost protocol."""
+"""Search spaces: parameters, constraints, budgets and a cost protocol."""
 
 import hashlib
 import random
@@ -82,7 +82,9 @@ class Space:
 
     @classmethod
     def from_python(cls, values: Mapping[str, Any], schema: SchemaGroup | None = None) -> "Space":
-        """Create a space from nested mappings of constants, lists, texts, ``Range``, ``OneOf``, …
+        """Create a space from nested mappings.
+
+        Values are constants, lists, texts, ``Range``, ``OneOf`` and the like.
 
         Raises:
             ConfigError: with lines of the YAML that is equivalent to ``values``.
@@ -105,7 +107,7 @@ class Space:
         return self.parameter_space.parameters()
 
     def vocabularies(self, max_sizes: int) -> tuple[int, ...]:
-        """The possible values of the key ``vocab`` in increasing order; empty without this key.
+        """The possible values of ``vocab`` in increasing order; empty without it.
 
         Raises:
             UserError: they are computed, or more than ``max_sizes``.
@@ -152,7 +154,9 @@ class Space:
                             code="continuous-range") from None
 
     def n_configurations(self) -> int | None:
-        """The exact number of configurations; ``None`` if a continuous range makes it infinite.
+        """The exact number of configurations; None if it is infinite.
+
+        A continuous range makes it infinite.
 
         Raises:
             UncountableSpaceError: counting would need too many combinations.
@@ -160,7 +164,7 @@ class Space:
         return count_configurations(self.parameter_space)
 
     def replay_values(self, values: Mapping[str, Any]) -> SuggestFunction:
-        """A ``suggest`` function that returns the params of ``values``, for :meth:`resolve`.
+        """A ``suggest`` function for :meth:`resolve` with the params of ``values``.
 
         Args:
             values: values of keys, also as JSON or from another space.
@@ -187,7 +191,10 @@ class Space:
         return suggest
 
     def contains(self, values: ParamValues) -> bool:
-        """True if this space contains the network of ``values`` (of this or another space)."""
+        """Whether this space contains the network of ``values``.
+
+        The values may be those of another space.
+        """
         architecture_id = self.architecture(values).id
         try:
             own_values = self.resolve(self.replay_values(values))
@@ -202,7 +209,10 @@ class Space:
                 if not constraint.costs and not constraint.is_satisfied(values.__getitem__)]
 
     def architecture(self, values: ParamValues) -> "ModelSpec":
-        """The network that ``values`` describe. Raises UnbuildableError if it cannot be built."""
+        """The network that ``values`` describe.
+
+        Raises UnbuildableError if it cannot be built.
+        """
         from scalesearch.space.assembly import architecture
 
         for path, reason in values.infeasible_values:
@@ -234,7 +244,10 @@ class Space:
         return Problem(position, f"{message}{error}", code=error.code)
 
     def to_yaml(self) -> str:
-        """The canonical YAML, with defaults and full names; reading it gives an equal space."""
+        """The canonical YAML, with defaults and full names.
+
+        The space that is read from it is equal.
+        """
         head = {key: format_scalar(text)
                 for key, text in (("space", self.name), ("notes", self.notes)) if text}
         where = {"where": [format_scalar(constraint.text)
@@ -251,7 +264,9 @@ class Space:
 
     @cached_property
     def hash(self) -> str:
-        """Digest of the canonical text, without name and notes; equal spaces have equal hashes.
+        """Digest of the canonical text, without name and notes.
+
+        Equal spaces have equal hashes.
 
         Keys with default values are left out, so that a new key does not change the hash of spaces
         that do not use it.
@@ -265,7 +280,10 @@ class Space:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _default_tree(self) -> dict[str, Any]:
-        """The canonical tree of a space with only ``width``; empty if more keys are required."""
+        """The canonical tree of a space with only ``width``.
+
+        It is empty if more keys are required.
+        """
         try:
             return canonical_tree(Space.parse("width: 1", "<plain>", self.schema).root)
         except ConfigError:

@@ -1,4 +1,4 @@
-"""Model of ``bayes``: coordinates, surrogates, expected improvements, acquisition function.
+"""Model of ``bayes``: coordinates, surrogates, acquisition function.
 
 It may import histories and candidates of the samplers, and ``scalesearch.pareto``.
 """

@@ -1,4 +1,4 @@
-"""Acquisition function: expected hypervolume improvement per compute, with rung look-ahead.
+"""Acquisition function: EHVI per compute, with rung look-ahead.
 
 The values of new candidates and of paused trials have one unit: expected growth of the front's
 hypervolume per compute of a full-budget run. If trials report their compute, it is the compute
@@ -48,7 +48,9 @@ N_QUADRATURE_NODES = 8  # losses that a trial may have at its next rung
 
 
 class AcquisitionFunction:
-    """Expected hypervolume improvement per compute, for new candidates and for paused trials.
+    """Expected hypervolume improvement per compute.
+
+    It is evaluated for new candidates and for paused trials.
 
     Args:
         state: trials of the study at the time of the proposal.
@@ -168,12 +170,12 @@ class AcquisitionFunction:
         return np.asarray((best_gains / compute).max(0))
 
     def _ehvi_at_end(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
-        """Expected hypervolume improvement (rows,) at the end, given ``loss`` at ``level``."""
+        """EHVI (rows,) at the end, given ``loss`` at ``level``."""
         return self.improvement.expected(*self._predict_final(rows, level, loss), self.costs[rows])
 
     def _predict_final(
             self, rows: NDArray[np.intp], level: int, loss: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation (rows, measured) at the end, given ``loss`` at ``level``."""
+        """Mean and std (rows, measured) at the end, given ``loss`` at ``level``."""
         predicted = np.empty((2, len(rows), len(self._surrogates)))
         for index, surrogate in enumerate(self._surrogates):
             predicted[:, :, index] = surrogate.predict_final(self.coordinates[rows], level, loss)

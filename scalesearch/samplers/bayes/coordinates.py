@@ -65,7 +65,7 @@ class Coordinates:
                    np.concatenate(trends, 1))
 
     def with_trend(self, trend: Array) -> Coordinates:
-        """Add a trend (n,), also as a coordinate, so that nonlinear effects can be learned."""
+        """Add a trend (n,), also as a coordinate for nonlinear effects."""
         points = np.column_stack([self.points, trend / TREND_RANGE_STDS])
         trends = np.column_stack([self.trends * EARLIER_TREND_SHARE, trend])
         return Coordinates(points, np.append(self.groups, self.groups.max() + 1), trends)
@@ -79,7 +79,10 @@ class Coordinates:
 
 
 def _scale_cost(cost: Array) -> Array:
-    """Scale a cost (n,) to the range from 0 to 1, on a log scale if any value is positive."""
+    """Scale a cost (n,) to the range from 0 to 1.
+
+    The scale is logarithmic if any value is positive.
+    """
     cost = np.log(np.maximum(cost, 1e-12)) if (cost > 0).any() else cost
     return np.asarray((cost - cost.min()) / (float(np.ptp(cost)) or 1.0))
 

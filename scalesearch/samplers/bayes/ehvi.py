@@ -1,4 +1,6 @@
-"""Expected hypervolume improvement (EHVI) if one objective is predicted and the others are exact.
+"""Expected hypervolume improvement (EHVI) with one predicted objective.
+
+The other objectives are exact.
 
 Closed form. The loss z of a candidate is normally distributed, its costs are exact. Between two
 neighboring losses of the front, the improvement grows linearly as z decreases. The slope is the

@@ -1,4 +1,4 @@
-"""Expected hypervolume improvement for any mixture of measured and exact objectives."""
+"""Expected hypervolume improvement for measured and exact objectives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Multi-fidelity surrogate: final losses predicted from coordinates and from losses at rungs.
+"""Multi-fidelity surrogate of final losses.
+
+Predictors are coordinates and losses at rungs.
 
 Recursive co-kriging (Le Gratiet & Garnier 2014). There is one surrogate for the loss at the first
 rung, one for each later rung given the loss at the rung before, and one for the final loss given
@@ -107,7 +109,7 @@ class MultiFidelitySurrogate:
 
     def predict_level(self, points: Coordinates, level: int, previous_losses: Array | None,
                       pending: Coordinates | None = None) -> tuple[Array, Array]:
-        """Predict mean and standard deviation (n,) at ``level``, given the previous losses."""
+        """Predict mean and std (n,) at ``level``, given the previous losses."""
         return self.levels[level].predict(points, previous_losses, pending)
 
     @property
@@ -122,7 +124,7 @@ class MultiFidelitySurrogate:
 
     def predict_final(self, points: Coordinates, level: int, loss: Array, std: Array | None = None
                       ) -> tuple[Array, Array]:
-        """Predict mean and standard deviation (n,) of final losses from those at ``level``.
+        """Predict mean and std (n,) of final losses from those at ``level``.
 
         The uncertainty at a level is propagated to the next by the two sigma points mean ± std
         (unscented transform in one dimension, Julier & Uhlmann 1997).

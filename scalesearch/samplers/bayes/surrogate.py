@@ -1,4 +1,4 @@
-"""Gaussian process over coordinates of candidates: predicted score and its uncertainty.
+"""Gaussian process over coordinates of candidates.
 
 The kernel is a Matérn 5/2 kernel with one length scale per group of coordinates, plus a linear
 kernel of unit variance in the trends. Hyperparameters maximize the posterior density (Rasmussen &
@@ -83,7 +83,7 @@ class Surrogate:
         return mean * self.unit + self.mean, np.sqrt(np.maximum(variance, 1e-12)) * self.unit
 
     def correlation_root(self, points: Coordinates) -> Array:
-        """Return the lower Cholesky factor (m, m) of the posterior correlations of ``points``.
+        """Return the Cholesky factor (m, m) of posterior correlations of ``points``.
 
         The correlations are those of scores without noise.
         """
@@ -179,7 +179,9 @@ class _NegativeLogPosterior:
 
 
 def _log_prior(rates: Array, scale: float, noise: float) -> tuple[float, Array]:
-    """Return the log density of the prior, up to a constant, and its gradient by the logarithms.
+    """Return the log density of the prior, and its gradient by the logarithms.
+
+    The density is without a constant factor.
 
     The form is that of Optuna, with rates closer to 1 and more noise: Gamma(2, 1) for the scale,
     Gamma(2, 10) for the noise. It was chosen by benchmarks/calibration.py; Optuna's own constants

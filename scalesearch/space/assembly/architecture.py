@@ -124,7 +124,10 @@ SECTION_NAMES = ("embedding", "encoder", "decoder", "output")
 
 
 def build_section(config: Config, name: str) -> ModelSection:
-    """One section of a network; the costs of all sections add up to those of the network."""
+    """One section of a network.
+
+    The costs of all sections add up to those of the network.
+    """
     only = config["model"] == "decoder-only"
     section: Block | Use | None
     if name == "embedding":
@@ -141,7 +144,10 @@ def build_section(config: Config, name: str) -> ModelSection:
 
 
 def _tied_encoder_layers(a: Config) -> Repeat | None:
-    """The encoder's layers if decoder layers are tied to them, with their FFNs only if tied too."""
+    """The encoder's layers if decoder layers are tied to them, else None.
+
+    The layers have feed-forward networks only if these are tied, too.
+    """
     schedules = " ".join(str(a.get(f"share.decoder.{slot}", "own"))
                          for slot in ("self", "cross", "ffn"))
     if "encoder." not in schedules:
@@ -212,7 +218,7 @@ def _encoder_layer(a: Config, outer: Config | None = None) -> EncoderLayer:
 
 
 def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
-    """``layer`` with the further sub-layers, their order and the paths of a stack's keys."""
+    """``layer`` with the further sub-layers, their order and paths of a stack."""
     key = f"{stack}.sublayers"
     order = tuple((step,) if isinstance(step, str) else tuple(step)
                   for step in a.get(key, layer.default_order))
@@ -236,7 +242,10 @@ def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
 
 
 def _canonical_order(layer: Layer, order: SublayerOrder, key: str) -> dict[str, Any]:
-    """The fields of ``layer`` for ``order``; equal orders have equal fields, and so identities."""
+    """The fields of ``layer`` for ``order``.
+
+    Equal orders have equal fields, and therefore equal identities.
+    """
     if order == _present_sublayers(layer, layer.default_order):
         return {}
     if isinstance(layer, DecoderLayer):
@@ -264,7 +273,10 @@ def _multi_path_config(a: Config, key: str, layer: Layer) -> MultiPathConfig | N
 
 
 def _present_sublayers(layer: Layer, order: SublayerOrder) -> SublayerOrder:
-    """``order`` without missing sub-layers; parallel ones in the order of the layer's blocks."""
+    """``order`` without missing sub-layers.
+
+    Parallel sub-layers are in the order of the layer's blocks.
+    """
     ranks = {word: rank for rank, word in enumerate(layer.sublayers)}
     if "ffn" in ranks:
         ranks[SECOND_FFN] = ranks["ffn"]
@@ -341,7 +353,10 @@ def _middle_config(a: Config, stack: str, middle: Layer) -> Config:
 
 
 def _global_scores(a: Config, stack: str, layers: Repeat) -> GlobalScores | None:
-    """Global attention scores A^G (PartialFormer, section 3.4), shaped as the layers' scores."""
+    """Global attention scores A^G, shaped as the layers' scores.
+
+    Source: PartialFormer, section 3.4.
+    """
     key = f"{stack}.residual_scores"
     score_type = a.get(key, "none")
     if score_type == "none":

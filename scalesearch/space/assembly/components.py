@@ -1,4 +1,4 @@
-"""Build the parts of layers from a configuration: matrices, mixers, feed-forward networks."""
+"""Parts of layers from a configuration: matrices, mixers, FFNs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def validated(block: BlockT, key_prefix: str) -> BlockT:
 
 
 def _validate_maps(block: BlockT, target: str) -> BlockT:
-    """``block``, after a check of its maps, which have the structure of ``matrices.TARGET``.
+    """``block``, after a check of its maps.
+
+    The maps have the structure of ``matrices.TARGET``.
 
     Raises:
         UnbuildableError: the sizes do not allow this structure.
@@ -64,13 +66,15 @@ def _validate_maps(block: BlockT, target: str) -> BlockT:
 
 
 def chain_factory(a: Config, ratio: float) -> Chain:
-    """A tensor chain with this ratio; its other settings are those of ``tensor_chain``."""
+    """A tensor chain with this ratio, and the other settings of ``tensor_chain``."""
     return Chain(ratio, require_single_value(a["tensor_chain.length"]), a["tensor_chain.apply"],
                  a["tensor_chain.bond"])
 
 
 def linear_factory(a: Config, target: str) -> LinearFactory:
-    """The factory of the linear maps of ``target``: attention, out, ffn, embedding, output.
+    """The factory of the linear maps of ``target``.
+
+    Targets are attention, out, ffn, embedding and output.
 
     Raises:
         UnbuildableError: two structures are on at once, or a ratio is not between 0 and 1.
@@ -166,7 +170,7 @@ def _registered(a: Config, stack: str, key: str, axis: Axis, d: Size) -> Mixer:
 
 
 def build_sublayer(a: Config, stack: str, word: str, axis: Axis) -> Mixer:
-    """The sub-layer ``word`` of the key ``sublayers``, in addition to the mixer and the FFN."""
+    """The sub-layer ``word`` of the key ``sublayers``."""
     path = f"{stack}.{word}"
     sublayer_class = SUBLAYERS[word]
     options = {option: a[f"{path}.{option}"] for option in option_fields(sublayer_class)}
@@ -179,7 +183,10 @@ def build_sublayer(a: Config, stack: str, word: str, axis: Axis) -> Mixer:
 
 def build_parallel_mixer(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
                          main: Mixer) -> Mixer | None:
-    """``main`` for steps of parallel sub-layers: the same features, in ``parallel_heads`` heads."""
+    """``main`` for steps of parallel sub-layers.
+
+    It has the same features, in ``parallel_heads`` heads.
+    """
     key = f"{stack}.parallel_heads"
     heads = optional_value(a, key)
     is_attention = a.get(f"{stack}.mixer", "attention") == "attention"
@@ -213,7 +220,10 @@ def _check_adaptable(a: Config, stack: str, key: str, mixer: Mixer) -> Mixer:
 
 
 def _with_remaining_channels(a: Config, stack: str, left: Size) -> Config:
-    """The configuration of a mixer on ``left`` channels, with the same share of attention heads."""
+    """The configuration of a mixer on ``left`` channels.
+
+    The share of attention heads is the same.
+    """
     changed = {"width": left}
     for key in ("heads", "score_heads") if a.get(
             f"{stack}.mixer", "attention") == "attention" else ():
@@ -251,7 +261,10 @@ def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
 
 
 def _kv_heads(a: Config, stack: str) -> Size:
-    """Key and value heads; 0 if equal to ``heads``, because equal networks share an id."""
+    """Number of key and value heads; 0 if equal to ``heads``.
+
+    Equal networks therefore share an id.
+    """
     kv_heads = optional_value(a, f"{stack}.key_value_heads")
     heads = a[f"{stack}.heads"]
     is_default = kv_heads is None or (decide(kv_heads == heads)
@@ -270,7 +283,10 @@ def build_cross_attention(a: Config, axes: tuple[Axis, Axis, Axis]) -> Mixer:
 
 
 def _adaptation_kwargs(a: Config) -> dict[str, Any]:
-    """Keyword arguments of attention for layer adaptation: weights that are never tied."""
+    """Keyword arguments of attention for layer adaptation.
+
+    They add weights that are never tied.
+    """
     adaptation = a.get("adapt", "nothing")
     if adaptation == "lora":
         return {"adapters": tuple(dict.fromkeys(a["adapt.on"])), "adapter_rank": a["adapt.rank"]}
@@ -278,7 +294,10 @@ def _adaptation_kwargs(a: Config) -> dict[str, Any]:
 
 
 def _head_ffn(a: Config, stack: str, over: Axis, cross: bool) -> PartialFFN | None:
-    """The feed-forward networks of single heads (PartialFormer); None if ``pg`` is off."""
+    """The feed-forward networks of single heads; None if ``pg`` is off.
+
+    Source: PartialFormer.
+    """
     ffn_type = a.get(f"{stack}.pg", "none")
     attention_type = a.get(f"{stack}.pg.on", "both")
     if ffn_type == "none" or attention_type not in ("both", "cross" if cross else "self"):

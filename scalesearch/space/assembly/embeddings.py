@@ -39,13 +39,16 @@ from scalesearch.space.syntax.diagnostics import UnbuildableError
 
 
 def vocabulary_extent(a: Config) -> Extent:
-    """Rows of an embedding table: the value of ``vocab``, or an axis that the protocol binds."""
+    """Rows of an embedding table: ``vocab``, or an axis that the protocol binds."""
     extent: Extent = a.get("vocab", VOCAB)
     return extent
 
 
 def build_embedding(a: Config, axis: Axis, tied_path: str | None = None) -> Block:
-    """The embedding of one axis; ``tied_path``: path of the table that it shares, if any."""
+    """The embedding of one axis.
+
+    ``tied_path`` is the path of the table that it shares, if any.
+    """
     width = a["width"]
     kind = a.get("embedding", "plain")
     over = (axis,)
@@ -79,7 +82,10 @@ def build_embedding(a: Config, axis: Axis, tied_path: str | None = None) -> Bloc
 
 
 def _adaptive_bands(a: Config) -> tuple[tuple[int, ...], int]:
-    """The cutoffs of an adaptive embedding, and the factor by which each band is narrower."""
+    """The cutoffs of an adaptive embedding, and the factor between its widths.
+
+    Each band is narrower than the previous one by this factor.
+    """
     cutoffs = tuple(a["embedding.cutoffs"])
     if any(cut >= later for cut, later in pairwise(cutoffs)):
         raise UnbuildableError("embedding.cutoffs",

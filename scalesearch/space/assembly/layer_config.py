@@ -13,7 +13,9 @@ LayerFactory = Callable[[Mapping[str, Any]], Block]
 
 
 class LayerConfig(Mapping[str, Any]):
-    """The configuration of one layer of a stack: lists are replaced by the size of this layer.
+    """The configuration of one layer of a stack.
+
+    Lists of sizes are replaced by the size of this layer.
 
     Attributes:
         per_layer_values: the lists that were read, by key.
@@ -48,7 +50,9 @@ class LayerConfig(Mapping[str, Any]):
 
 
 def build_layers(a: Mapping[str, Any], stack: str, build_layer: LayerFactory) -> Repeat:
-    """The layers of a stack without ties: one block for all, or one per layer if sizes differ.
+    """The layers of a stack without ties.
+
+    There is one block for all layers, or one per layer if sizes differ.
 
     Raises:
         UnbuildableError: ``build_layer`` raises it, or the length of a list is not the depth.

@@ -87,7 +87,10 @@ def adapter_names(a: Config) -> tuple[str, ...]:
 
 def _sharing_schedule(a: Config, path: str, layers: Repeat, part: str, number: int,
                       encoder: Repeat | None) -> SharingSchedule | CrossStackTie:
-    """The schedule or cross-stack tie at ``path``, validated against the depth and the shapes."""
+    """The validated schedule or cross-stack tie at ``path``.
+
+    It is checked against the depth and the shapes.
+    """
     text = a.get(path, "own")
     value = parse_schedule(text) if isinstance(text, str) else tuple(text)
     if isinstance(value, LayerReference):
@@ -112,7 +115,9 @@ def _sharing_schedule(a: Config, path: str, layers: Repeat, part: str, number: i
 
 def _cross_stack_tie(a: Config, path: str, reference: LayerReference, layers: Repeat, part: str,
                      number: int, encoder: Repeat | None) -> CrossStackTie:
-    """The tie of ``encoder.attention[2*i + 1]``: layer i uses the weights of that encoder layer.
+    """The tie of ``encoder.attention[2*i + 1]``.
+
+    Layer i uses the weights of this encoder layer.
 
     Args:
         number: position of ``part`` among the parts of the same slot; it is tied to the encoder's
@@ -190,7 +195,10 @@ def _shapes_differ(first: dict[str, Any], second: dict[str, Any]) -> bool:
 
 
 def _weight_shapes(layer: Block, part: str) -> dict[str, Any]:
-    """Weight shapes below one part of a layer, by path; without adapters, which are never tied."""
+    """Weight shapes below one part of a layer, by path.
+
+    Adapters are left out, because they are never tied.
+    """
     use = layer.parts().get(part)
     block = use.block if isinstance(use, Use) else use
     if block is None:

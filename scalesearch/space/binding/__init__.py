@@ -1,4 +1,4 @@
-"""From nodes to a checked space, in two steps: bind to the schema (names, types), then check.
+"""From nodes to a checked space: bind to the schema, then check.
 
 Overrides bind their values onto a bound space. Imports syntax, schema, parameters.
 """

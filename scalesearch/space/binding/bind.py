@@ -1,4 +1,4 @@
-"""Bind a space file to a schema: keys, names, constraints, costs; collect every problem."""
+"""Bind a space file to a schema, and collect every problem."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -234,7 +234,7 @@ class _SpaceBinder(Binder):
         return protocol
 
     def report_vocab_conflict(self, value: ScalarNode) -> None:
-        """Report that ``cost.protocol.vocab`` contradicts the key ``vocab``, or its absence."""
+        """Report that ``cost.protocol.vocab`` contradicts ``vocab`` or its absence."""
         if not self.has_own_vocab:
             self.report_problem(value.display_position,
                                 f"`cost.protocol.vocab` is `{OWN_VOCABULARY}`, and the space has "
@@ -247,7 +247,10 @@ class _SpaceBinder(Binder):
 
 
 def rename_deprecated_costs(node: ScalarNode) -> ScalarNode:
-    """A condition with the present names of its costs; prints a warning for each deprecated one."""
+    """A condition with the present names of its costs.
+
+    A warning is printed for each deprecated name.
+    """
     for old, new in DEPRECATED_COST_NAMES.items():
         if old in node.text:
             warn_deprecated(node.position, f"the cost `{old}` is now `{new}`")

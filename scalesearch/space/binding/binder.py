@@ -1,4 +1,7 @@
-"""Match a file's nodes with the schema's keys; report missing, unknown and invalid ones."""
+"""Match a file's nodes with the keys of the schema.
+
+Missing, unknown and invalid keys are reported.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -122,7 +125,7 @@ class Binder:
 
     def report_unused_keys(self, inlined: InlinedVariant, entries: Entries,
                            group_node: GroupNode | ParameterNode, path: str) -> None:
-        """Report keys of an inlined variant that is not among the variants of ``group_node``."""
+        """Report keys of an inlined variant that ``group_node`` does not have."""
         assert isinstance(group_node, GroupNode)
         variants = [name for name, _ in group_node.variants]
         if inlined.variant in variants:
@@ -167,7 +170,7 @@ class Binder:
         return entries
 
     def move_inlined_keys(self, table: MappingNode, inlined: InlinedVariant) -> MappingNode:
-        """``table`` with inlined keys that are written inside the variant at its own level."""
+        """``table`` with the inlined keys of the variant at its own level."""
         entries: list[tuple[ScalarNode, Node]] = []
         moved: list[tuple[ScalarNode, Node]] = []
         for name, node in unfold_dotted_keys(table, self.problems):
@@ -179,7 +182,7 @@ class Binder:
 
     def split_inlined_keys(self, node: Node, inlined: InlinedVariant) -> tuple[Node, Sequence[
             tuple[ScalarNode, Node]]]:
-        """The node of the inlined variant's group without the inlined keys, and these keys."""
+        """The group of the inlined variant without the inlined keys, and these keys."""
         if not isinstance(node, MappingNode):
             return node, ()
         entries = []
@@ -290,7 +293,10 @@ class Binder:
 
     def bind_parameter(self, field: SchemaField, node: Node | None,
                        context: KeyContext) -> ParameterNode:
-        """The node of ``field`` from ``node`` or the default; checks types and resolves names."""
+        """The node of ``field`` from ``node`` or the default.
+
+        Types are checked, and names are resolved.
+        """
         parameter = ParameterNode(context.key, context.path, field, InvalidDomain(), context.guards,
                                   context.origin if node is None else node, node is not None)
 
@@ -344,7 +350,10 @@ class Binder:
         return InvalidDomain()
 
     def read_list(self, node: SequenceNode, field: SchemaField) -> Domain:
-        """The domain of a YAML list of constants or lists; per-layer sizes may also be domains."""
+        """The domain of a YAML list of constants or lists.
+
+        Per-layer sizes may also be domains.
+        """
         items: list[Domain] = []
         for index, item in enumerate(node.items):
             if type(item) is Node:
@@ -369,7 +378,9 @@ class Binder:
 
 def expand_calls(node: Node | None, group: SchemaGroup,
                  report_problem: Callable[..., None]) -> Node | None:
-    """The mapping that calls are short for; a node without calls of the group's variants unchanged.
+    """The mapping that calls are short for.
+
+    A node without calls of the group's variants is returned unchanged.
 
     The arguments are the values of the variant's keys, in their order. The other keys have their
     defaults.
@@ -429,7 +440,10 @@ def offered_variants(domain: Domain) -> set[str]:
 
 
 def rename_deprecated_keys(table: MappingNode, group: SchemaGroup) -> MappingNode:
-    """``table`` with the present names of its keys; prints a warning for each deprecated one."""
+    """``table`` with the present names of its keys.
+
+    A warning is printed for each deprecated key.
+    """
     entries = []
     for key, value in table:
         head, dot, tail = key.text.partition(".")

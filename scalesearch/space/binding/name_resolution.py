@@ -69,7 +69,10 @@ class NameResolver:
         return option
 
     def resolve_layer_reference(self, option: LayerReferenceDomain, node: ParameterNode) -> Domain:
-        """``encoder.attention[i]`` in canonical names; reports a path that is not a schedule."""
+        """``encoder.attention[i]`` in canonical names.
+
+        A path that is not a schedule is reported.
+        """
         entry = self.index.find(option.path, self.scope)
         schedules = [
             path for path, other in self.index.entries.items() if other.field.type == "schedule"]
@@ -168,7 +171,7 @@ class NameResolver:
         return entry
 
     def canonical_name(self, text: str, entry: SchemaEntry) -> str:
-        """The canonical name: the full path, unless it refers to another key in this scope."""
+        """The canonical name: the full path, unless it is another key in this scope."""
         path = next((path for path, other in self.index.entries.items() if other is entry), text)
         return path if self.index.find(path, self.scope) is entry else text
 

@@ -131,7 +131,10 @@ class _OverrideBinder(Binder):
 
     def override_group(self, group: SchemaGroup, node: GroupNode | None,
                        context: KeyContext) -> GroupNode | None:
-        """``node``, the bound group, with its overrides; ``None`` if it is optional and not set."""
+        """The bound group ``node`` with its overrides.
+
+        None if the group is optional and not set.
+        """
         prefixes = tuple(f"{path}." if path else "" for path in (context.path, context.key))
         has_inner_overrides = any(path.startswith(prefixes) for path in self.values)
         if context.path in self.values:
@@ -161,7 +164,10 @@ class _OverrideBinder(Binder):
         return replace(node, fields=tuple(fields.items()), variants=tuple(variants))
 
     def child_context(self, group: SchemaGroup, name: str, context: KeyContext) -> KeyContext:
-        """The context of a field; errors of its defaults are shown at its override, if any."""
+        """The context of a field.
+
+        Errors of its defaults are shown at its override, if there is one.
+        """
         value = self.values.get(join_path(context.path, name))
         origin = context.origin if value is None else value.display_position
         return context.child(name, origin, guards_of(group, name, context.key))
@@ -179,7 +185,10 @@ class _OverrideBinder(Binder):
 
     def bind_override(self, group: SchemaGroup, node: GroupNode | None, value: Node,
                       context: KeyContext) -> GroupNode | None:
-        """The group with its new value. A text selects variants, and keeps the keys that fit."""
+        """The group with its new value.
+
+        A text selects variants, and keeps the keys that fit.
+        """
         context = replace(context, origin=value.display_position)
         expanded = expand_calls(value, group, self.report_problem)
         if node is None or not (isinstance(value, ScalarNode) and value.text and group.variants):
@@ -211,7 +220,7 @@ class _OverrideBinder(Binder):
                        variants=tuple((name, variants[name]) for name in names))
 
     def move_inlined_overrides(self, inlined: InlinedVariant, path: str) -> None:
-        """Make the inlined keys inside an override of the variant's group overrides of ``path``."""
+        """Move inlined keys from an override of the variant's group to ``path``."""
         group_path = join_path(path, inlined.group)
         if group_path in self.values:
             node, moved = self.split_inlined_keys(self.values[group_path], inlined)
@@ -221,7 +230,7 @@ class _OverrideBinder(Binder):
 
     def reset_inlined_keys(self, group: SchemaGroup, inlined: InlinedVariant, fields: BoundFields,
                            context: KeyContext) -> None:
-        """Give keys of an inlined variant that is not offered their defaults in ``fields``."""
+        """Reset the keys of an inlined variant that is not offered to their defaults."""
         group_node = fields[inlined.group]
         assert isinstance(group_node, GroupNode)
         if inlined.variant in dict(group_node.variants):

@@ -1,4 +1,4 @@
-"""Check a space for cycles, schedules that never fit and unsatisfiable constraints."""
+"""Checks of a space: cycles, schedules that never fit, and constraints."""
 
 import itertools
 import random
@@ -41,7 +41,10 @@ N_RANDOM_TRIES = 50  # random combinations tried first; these usually suffice
 
 
 def find_cycles(nodes: list[ParameterNode]) -> list[Problem]:
-    """Problems of keys that depend on themselves: each cycle is reported once, at its first key."""
+    """Problems of keys that depend on themselves.
+
+    Each cycle is reported once, at its first key.
+    """
     dependencies = _dependencies(nodes)
     computed_nodes = {node.key: node
                       for node in reversed(nodes)
@@ -91,7 +94,10 @@ def _cycle(start: str, dependencies: dict[str, set[str]]) -> list[str]:
 
 def replace_invalid(nodes: list[ParameterNode],
                     problems: list[Problem]) -> tuple[list[ParameterNode], set[str]]:
-    """Replace invalid keys and their dependents by a constant; also return the valid keys."""
+    """Replace invalid keys and their dependents by a constant.
+
+    The valid keys are also returned.
+    """
     dependencies = _dependencies(nodes)
     if not problems:
         return nodes, set(dependencies)
@@ -193,7 +199,9 @@ def _values(parameter_space: ParameterSpace, option: Domain) -> list[Any]:
 
 def find_unsatisfiable(parameter_space: ParameterSpace,
                        where: tuple[Constraint, ...]) -> list[Problem]:
-    """Problems of constraints that no candidate satisfies, single or all together, by enumeration.
+    """Problems of constraints that no candidate satisfies, by enumeration.
+
+    Constraints are checked one by one and together.
 
     Constraints over costs are not checked. Only the keys that a constraint names are enumerated. If
     these have too many combinations, no problem is reported; ``scalesearch check`` samples such
@@ -217,7 +225,10 @@ def find_unsatisfiable(parameter_space: ParameterSpace,
 
 
 def _never_hold(parameter_space: ParameterSpace, constraints: list[Constraint]) -> bool:
-    """True if all combinations of the named keys were tried and none satisfies all constraints."""
+    """Whether no combination of the named keys satisfies all constraints.
+
+    False if not all combinations were tried.
+    """
     rng = random.Random(0)
     if any(_all_hold(parameter_space, constraints, lambda name, parameter: parameter.sample(rng))
            for _ in range(N_RANDOM_TRIES)):

@@ -63,7 +63,10 @@ def _most_similar(name: str, paths: Sequence[str], path: str) -> str | None:
 
 
 def _nearest(paths: Iterable[str], path: str) -> str | None:
-    """The path that shares the longest prefix with ``path``; the shortest of equal ones."""
+    """The path with the longest common prefix with ``path``.
+
+    Of equal ones, the shortest is returned.
+    """
     return min(paths, key=lambda other: (-_n_shared(other, path), other.count(".")), default=None)
 
 
@@ -98,7 +101,10 @@ def check_not_space(document: MappingNode) -> None:
 
 def _first_key(document: MappingNode, other_keys: tuple[str, ...],
                expected_keys: tuple[str, ...]) -> SourcePosition | None:
-    """The position of the first of ``other_keys``, if there are two of them and no expected key."""
+    """The position of the first of ``other_keys``, or None.
+
+    At least two of them must be present, and no expected key.
+    """
     names = [name for name, _ in document.entries]
     positions = [name.position for name in names if name.text in other_keys]
     if len(positions) < 2 or any(name.text in expected_keys for name in names):

@@ -1,1 +1,1 @@
-"""Values of parameters, number of configurations, constraints. Imports syntax and schema."""
+"""Values of parameters, number of configurations, and constraints."""

@@ -48,7 +48,7 @@ class Constraint:
             return False
 
     def violation(self, lookup: Lookup) -> float:
-        """The amount of violation, as in Optuna: <= 0 if the constraint holds, > 0 otherwise.
+        """The amount of violation, as in Optuna: <= 0 if the constraint holds.
 
         ``a <= b`` gives log(a / b) for positive numbers, so that an excess of 10 % counts the same
         on every scale. For other numbers it gives the difference relative to the larger one.
@@ -67,7 +67,7 @@ class Constraint:
 
 
 def _violation(expr: Expr, lookup: Lookup, negated: bool = False) -> float | None:
-    """The violation of ``expr``, or of its negation; ``None`` if it names a missing key."""
+    """The violation of ``expr``, or of its negation; None if a key is missing."""
     match expr:
         case Compare(_, comparisons):
             values = [evaluate(operand, lookup) for operand in expr.operands]
@@ -88,7 +88,10 @@ def _violation(expr: Expr, lookup: Lookup, negated: bool = False) -> float | Non
 
 
 def _combined_violation(violations: list[float | None], any_of: bool) -> float | None:
-    """The violation of a conjunction (``any_of``: of a disjunction); None if all are None."""
+    """The violation of a conjunction, or with ``any_of`` of a disjunction.
+
+    None if all violations are None.
+    """
     present = [violation for violation in violations if violation is not None]
     return (min if any_of else max)(present, default=None)
 

@@ -61,7 +61,10 @@ def count_configurations(parameter_space: ParameterSpace,
 
 
 def _estimate_combinations(run: Callable[[SuggestFunction], int]) -> float:
-    """Estimate the number of combinations that ``run`` requests, without bias (Knuth 1975)."""
+    """Estimate the number of combinations that ``run`` requests, without bias.
+
+    Source: Knuth (1975).
+    """
     rng = Random(0)
     sizes: list[int] = []
 
@@ -91,7 +94,7 @@ def _total(counts: Iterator[int], max_enumerated: int) -> int:
 
 def _count_component(parameter_space: ParameterSpace, nodes: list[ParameterNode],
                      drivers: list[str], suggest: SuggestFunction) -> int:
-    """The configurations of ``nodes`` for one combination of the deciding keys ``drivers``."""
+    """The number of configurations of ``nodes`` for given deciding keys."""
     assignment = ParamAssignment(parameter_space, suggest)
     for key in drivers:
         assignment.value_of(key)
@@ -102,7 +105,10 @@ def _count_component(parameter_space: ParameterSpace, nodes: list[ParameterNode]
 
 def _tied_components(
         parameter_space: ParameterSpace) -> Iterator[tuple[list[ParameterNode], list[str]]]:
-    """Yield groups of nodes that conditions and variants tie together, with their deciding keys."""
+    """Yield groups of dependent nodes, with their deciding keys.
+
+    Conditions and variants make nodes dependent.
+    """
     drivers = [_deciding_keys(parameter_space, node) for node in parameter_space.nodes]
     index_of_key = {node.key: index for index, node in enumerate(parameter_space.nodes)}
     labels = list(range(len(parameter_space.nodes)))  # nodes with equal labels are one group
@@ -119,7 +125,9 @@ def _tied_components(
 
 
 def _deciding_keys(parameter_space: ParameterSpace, node: ParameterNode) -> list[str]:
-    """The keys that decide whether ``node`` exists, its active branch, and its number of layers.
+    """The keys that decide whether ``node`` exists, and which branch is active.
+
+    This includes the keys of its number of layers.
 
     Keys that these keys depend on are included.
     """

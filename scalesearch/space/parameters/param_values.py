@@ -1,4 +1,7 @@
-"""Values of all keys of a space; only parameters that are needed are requested (define by run)."""
+"""Values of all keys of a space, by define-by-run.
+
+Only the parameters that are needed are requested.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -38,7 +41,7 @@ class ParamValues(Mapping[str, Any]):
         self.infeasible_values = infeasible_values
 
     def typed_value(self, key: str) -> Any:
-        """The value as an object: a schedule is a ScheduleCall, a LayerReference or a tuple."""
+        """The value; a schedule is a ScheduleCall, a LayerReference or a tuple."""
         return self._typed_values[key]
 
     def __getitem__(self, key: str) -> Any:
@@ -76,7 +79,10 @@ class ParameterSpace:
         return [parameter for domain in self.domains.values() for parameter in domain.parameters()]
 
     def resolve(self, suggest: SuggestFunction) -> ParamValues:
-        """The values of all keys; ``suggest(name, parameter)`` returns a value of a parameter."""
+        """The values of all keys.
+
+        ``suggest(name, parameter)`` returns the value of a parameter.
+        """
         assignment = ParamAssignment(self, suggest)
         for node in self.active_nodes(assignment):
             assignment.resolve(node)
@@ -90,7 +96,10 @@ class ParameterSpace:
                 yield node
 
     def find_infeasible(self, assignment: "ParamAssignment") -> Iterator[tuple[str, str]]:
-        """Yield (key, reason) of infeasible values and of schedules that do not fit their depth."""
+        """Yield (key, reason) of infeasible values and schedules.
+
+        A schedule is infeasible if it does not fit its depth.
+        """
         yield from assignment.infeasible.items()
         for node in self.nodes:
             if node.field.depth_key is None or node.key not in assignment.typed_values:
@@ -143,7 +152,10 @@ class ParamAssignment:
         self.infeasible: dict[str, str] = {}
 
     def request(self, name: str, parameter: Parameter) -> Any:
-        """The value that ``suggest`` returns for a parameter; UserError if it is not legal."""
+        """The value that ``suggest`` returns for a parameter.
+
+        Raises UserError if it is not legal.
+        """
         value = self.suggest(name, parameter)
         try:
             self.params[name] = parameter.coerce(value)
@@ -177,7 +189,7 @@ class ParamAssignment:
 
 def validate_schedule(schedule: ScheduleValue, field: SchemaField, depth: int,
                       other_depth: int | None) -> str | None:
-    """The reason why ``schedule`` does not fit a stack of ``depth`` layers, or ``None``.
+    """The reason why ``schedule`` does not fit ``depth`` layers, or None.
 
     Args:
         other_depth: for a LayerReference, the depth of the stack that it points to, if known.
@@ -209,7 +221,7 @@ class InfiniteSpaceError(Exception):
 
 
 def enumerate_runs(evaluate: Callable[[SuggestFunction], T]) -> Iterator[T]:
-    """Yield ``evaluate(suggest)`` for every combination of values that it requests, in order.
+    """Yield ``evaluate(suggest)`` for every combination of requested values.
 
     The requested parameters may depend on the values of earlier ones.
 

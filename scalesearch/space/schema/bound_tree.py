@@ -1,4 +1,4 @@
-"""A space, bound to its schema: a tree of groups and parameters with their domains."""
+"""A space bound to its schema: groups and parameters with their domains."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class ParameterNode:
     is_given: bool = dataclasses.field(default=True, compare=False)
 
     def position_of(self, span: Span) -> SourcePosition:
-        """The position of the characters ``span`` of a text, or of item ``span[0]`` of a list."""
+        """The position of the characters ``span``, or of item ``span[0]`` of a list."""
         origin = self.origin
         if isinstance(origin, ScalarNode):
             return origin.position_of(span)
@@ -99,7 +99,10 @@ class SchemaIndex:
             scope = scope.rpartition(".")[0]
 
     def describe_synonym(self, name: str, scope: str = "") -> str | None:
-        """A help line with the key of the synonym ``name``; the group ``scope`` comes first."""
+        """A help line with the key of the synonym ``name``.
+
+        The group ``scope`` comes first.
+        """
         fields: dict[str, SchemaField | SchemaGroup] = {
             path: entry.field for path, entry in self.entries.items()}
         last_name = name.rpartition(".")[2]
@@ -159,7 +162,9 @@ def _collect_fields(group: SchemaGroup, key: str, path: str, guards: Guards,
 
 
 def guards_of(group: SchemaGroup, name: str, key: str) -> Guards:
-    """The guard of the field ``name`` of ``group`` if only an inlined variant has it, else empty.
+    """The guard of the field ``name`` of ``group``.
+
+    It is empty unless only an inlined variant has the field.
 
     Args:
         key: the key of the group.

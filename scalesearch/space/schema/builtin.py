@@ -1,4 +1,7 @@
-"""The keys of a space file; those of registered blocks are read from the block catalog."""
+"""The keys of a space file.
+
+Keys of registered blocks are read from the block catalog.
+"""
 
 from __future__ import annotations
 
@@ -195,7 +198,7 @@ def _matrices() -> SchemaGroup:
 
 
 def with_synonyms(child: FieldT, name: str = "") -> FieldT:
-    """A field or a group with the synonyms of its key ``name`` and of each key beneath it."""
+    """A field or group with the synonyms of ``name`` and of each key beneath it."""
     synonyms = (*child.synonyms, *SYNONYMS.get(name, ()))
     if isinstance(child, SchemaField):
         return replace(child, synonyms=synonyms)
@@ -205,14 +208,17 @@ def with_synonyms(child: FieldT, name: str = "") -> FieldT:
 
 
 def architecture_schema() -> SchemaGroup:
-    """The keys of a space file, with those of registered blocks and of installed packages."""
+    """The keys of a space file, with those of installed packages."""
     _load_installed()
     return _cached_schema(tuple(FFNS.items()), tuple(MIXERS.items()), tuple(SUBLAYERS.items()))
 
 
 @cache
 def _load_installed() -> None:
-    """Import modules that installed packages register as entry points of ``scalesearch.blocks``."""
+    """Import the modules that installed packages register.
+
+    Their entry points are in the group ``scalesearch.blocks``.
+    """
     for point in entry_points(group="scalesearch.blocks"):
         point.load()
 

@@ -1,4 +1,4 @@
-"""The keys of a stack: registered mixers and feed-forward networks, and the keys of attention."""
+"""The keys of a stack: registered mixers and FFNs, and attention."""
 
 from __future__ import annotations
 
@@ -119,7 +119,10 @@ def _mixers() -> SchemaGroup:
 
 
 def dextra_schema(of: str) -> SchemaGroup:
-    """The keys of a DExTra unit (DeLighT); ``of``: the size that the multiplier refers to."""
+    """The keys of a DExTra unit (DeLighT).
+
+    ``of`` is the size that the multiplier refers to.
+    """
     return SchemaGroup(
         {"depth": size_field("4", "grouped maps", high=64),
          "multiplier": SchemaField("number", default="2", low=1, high=64,

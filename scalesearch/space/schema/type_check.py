@@ -1,4 +1,4 @@
-"""Check domains and computed values against fields, and convert them to the field's type."""
+"""Check and convert domains and computed values by the type of a field."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -62,7 +62,10 @@ def lower_bound(field: SchemaField) -> float | None:
 
 def check_domain(spec: Domain, field: SchemaField, paths: Iterable[str],
                  report_error: ReportError) -> Domain:
-    """The alternative ``spec`` converted to ``field``; InvalidDomain after a reported problem."""
+    """The alternative ``spec`` converted to ``field``.
+
+    The result is an InvalidDomain after a reported problem.
+    """
     try:
         return _checked_domain(spec, field, paths)
     except ValueSyntaxError as problem:
@@ -103,7 +106,10 @@ def _checked_domain(spec: Domain, field: SchemaField, paths: Iterable[str]) -> D
 
 
 def _per_layer(spec: PerLayerDomain, field: SchemaField, paths: Iterable[str]) -> Domain:
-    """A list, or a ramp, of sizes of a stack's layers: constants, ranges, and choices of these."""
+    """A list or a ramp of the sizes of a stack's layers.
+
+    Sizes are constants, ranges, and choices of these.
+    """
 
     def fitted(item: Domain) -> Domain:
         if not isinstance(item, ConstantDomain | RangeDomain) or (
@@ -172,7 +178,10 @@ def _number(spec: ConstantDomain, field: SchemaField, paths: Iterable[str]) -> i
 
 
 def bounds_error(value: Any, field: SchemaField) -> str | None:
-    """The reason why ``value``, a number or an array, is not legal in ``field``, or ``None``."""
+    """The reason why ``value`` is not legal in ``field``, or None.
+
+    The value is a number or an array.
+    """
     low = lower_bound(field)
     if (low is not None and decide(value < low)) or (
             field.high is not None and decide(value > field.high)):
@@ -265,7 +274,9 @@ def _check_argument(argument: Domain) -> None:
 
 
 def coerce_value(field: SchemaField, value: Any, computed: ComputedDomain) -> Any:
-    """Convert the ``value`` of ``computed``, or an array of values, to the type of ``field``.
+    """Convert the ``value`` of ``computed`` to the type of ``field``.
+
+    The value may be an array of values.
 
     Raises:
         InfeasibleValueError: the value is not legal.

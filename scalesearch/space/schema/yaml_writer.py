@@ -43,7 +43,10 @@ def _escaped(character: str) -> str:
 
 
 def format_lines(mapping: Mapping[str, Any], indent: str = "") -> Iterator[str]:
-    """Yield the lines of a mapping; its values are YAML texts, lists of them, or mappings."""
+    """Yield the lines of a mapping.
+
+    Its values are YAML texts, lists of them, or mappings.
+    """
     for name, value in mapping.items():
         head = f"{indent}{format_scalar(name)}:"
         if isinstance(value, Mapping):
@@ -56,7 +59,9 @@ def format_lines(mapping: Mapping[str, Any], indent: str = "") -> Iterator[str]:
 
 
 def canonical_tree(group_node: GroupNode, schema: SchemaGroup | None = None) -> dict[str, Any]:
-    """The mapping of a group for ``format_lines``, in the order of the schema, with defaults.
+    """The mapping of a group for ``format_lines``, with defaults.
+
+    Keys are in the order of the schema.
 
     Args:
         schema: the schema of the group. If it is given, inlined keys of a variant that is not
@@ -90,7 +95,10 @@ def canonical_tree(group_node: GroupNode, schema: SchemaGroup | None = None) -> 
 
 
 def _changed_variant_keys(group_node: GroupNode) -> dict[str, Any]:
-    """The keys of variants that differ from their defaults; written next to a condition."""
+    """The keys of variants that differ from their defaults.
+
+    They are written next to a condition.
+    """
     keys = {name: {key: text
                    for key, text in canonical_tree(inner).items()
                    if _differs_from_default(dict(inner.fields)[key])}

@@ -1,1 +1,1 @@
-"""Text to nodes to values, each with its place in the file. Imports nothing of the other rooms."""
+"""Text to nodes to values, each with its place in the file."""

@@ -1,4 +1,4 @@
-"""Composite domains: computed values, alternatives, conditions and per-layer lists."""
+"""Computed values, alternatives, conditions and per-layer lists."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ class ComputedDomain(Domain):
 
 @dataclass(frozen=True)
 class AlternativesDomain(Domain):
-    """Two or more alternatives: a parameter selects one, which may have more parameters."""
+    """Two or more alternatives.
+
+    A parameter selects one, which may have more parameters.
+    """
 
     options: tuple[Domain, ...]
 
@@ -110,7 +113,10 @@ class AlternativesDomain(Domain):
 
 @dataclass(frozen=True)
 class ConditionalDomain(Domain):
-    """``if_true`` if ``condition`` holds, otherwise (also if it is ABSENT) ``if_false``."""
+    """``if_true`` if ``condition`` holds, else ``if_false``.
+
+    An ABSENT condition does not hold.
+    """
 
     if_true: Domain
     condition: Expr
@@ -157,7 +163,7 @@ class ConditionalDomain(Domain):
 
 @dataclass(frozen=True)
 class PerLayerDomain(Domain):
-    """A size per layer: a list of domains, or ``ramp(a, b)``, from the first layer to the last.
+    """A size per layer: a list of domains, or ``ramp(a, b)``.
 
     Attributes:
         depth_key: the key of the number of layers; parameters of items beyond it are not requested.
@@ -196,7 +202,10 @@ class PerLayerDomain(Domain):
         return values[0] if are_equal else values
 
     def _interpolate(self, low: Any, high: Any, step: int, n_steps: int) -> Any:
-        """The value at ``step`` of ``n_steps``, rounded down to an integer or three decimals."""
+        """The value at ``step`` of ``n_steps``.
+
+        It is rounded down to an integer or to three decimals.
+        """
         sum = low * (n_steps - step) + high * step
         if self.is_integer:
             return sum // n_steps
@@ -222,7 +231,10 @@ class PerLayerDomain(Domain):
 
 
 def _inside(domain: Domain) -> str:
-    """The text of ``domain`` inside another one, with parentheses around a ternary expression."""
+    """The text of ``domain`` inside another one.
+
+    A ternary expression has parentheses.
+    """
     if isinstance(domain, ComputedDomain):
         return f"= {format_expr(domain.expression, 1)}"
     return str(domain)
@@ -247,7 +259,7 @@ def iter_expressions(domain: Domain) -> Iterator[Expr]:
 
 def map_options(domain: Domain, change: Callable[[Domain], Domain],
                 test: Callable[[Expr], Expr] = lambda expr: expr) -> Domain:
-    """Apply ``change`` to the alternatives in all branches, and ``test`` to the conditions."""
+    """Apply ``change`` to all alternatives, and ``test`` to the conditions."""
     match domain:
         case AlternativesDomain(options):
             return replace(domain,

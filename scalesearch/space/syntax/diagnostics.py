@@ -119,7 +119,10 @@ class UnbuildableError(UserError):
 
 
 def _excerpt(place: SourcePosition) -> list[str]:
-    """The source line with carets under the place, whatever tabs and wide characters it has."""
+    """The source line with carets under the place.
+
+    Tabs and wide characters are taken into account.
+    """
     lines = place.source.lines
     line = lines[place.line] if place.line < len(lines) else ""
     end = max(place.column + 1, min(place.end, max(len(line), place.column + 1)))
@@ -135,7 +138,10 @@ def _excerpt(place: SourcePosition) -> list[str]:
 
 
 def _visible(text: str) -> str:
-    """``text`` with tabs as four spaces and what cannot be printed as a replacement character."""
+    """``text`` with tabs as four spaces, and printable characters only.
+
+    Other characters are replaced.
+    """
     return "".join("    " if c == "\t" else c if c.isprintable() else "\ufffd" for c in text)
 
 
@@ -146,7 +152,10 @@ def _width(text: str) -> int:
 
 
 def closest_match(word: str, candidates: Iterable[str], min_similarity: float = 0.6) -> str | None:
-    """The candidate that is most similar to ``word``, with at least this ratio of difflib."""
+    """The candidate that is most similar to ``word``.
+
+    Its ratio of difflib must be at least ``min_similarity``.
+    """
     matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=min_similarity)
     if matches:
         return matches[0]
@@ -172,7 +181,7 @@ def format_alternatives(words: Iterable[str]) -> str:
 
 
 def warn_deprecated(position: SourcePosition, message: str) -> None:
-    """Prints a warning about a deprecated key or value, once for each position."""
+    """Print a warning about a deprecated key or value, once for each position."""
     _print_once(f"{position}: warning: {message}")
 
 

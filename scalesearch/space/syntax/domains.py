@@ -1,4 +1,4 @@
-"""Domains: the legal values of a key, as read from its text, and their choice; schedules."""
+"""Domains: the legal values of a key; schedules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class ScheduleCall:
 
 @dataclass(frozen=True)
 class LayerReference:
-    """A tie to another schedule: layer ``i`` uses the weights of layer ``index`` of ``path``."""
+    """A tie to another schedule.
+
+    Layer ``i`` uses the weights of layer ``index`` of ``path``.
+    """
 
     path: str
     index: str
@@ -107,7 +110,10 @@ class Domain:
         return replace(self, parameter_name=name)
 
     def resolve(self, assignment: ValueSource) -> Any:
-        """The value, from requested parameters; raises InfeasibleValueError if none exists."""
+        """The value, from requested parameters.
+
+        Raises InfeasibleValueError if no value exists.
+        """
         assert self.constants is not None, f"{self} is not a constant"
         return self.constants[0]
 
@@ -121,7 +127,10 @@ class Domain:
         return 1
 
     def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
-        """The params that give ``value``, given the values of ``value_of``; None if impossible."""
+        """The params that result in ``value``, or None.
+
+        ``value_of`` returns the values of other keys.
+        """
         constant = self.constants[0] if self.constants else None
         if constant is None or constant != value:
             return None

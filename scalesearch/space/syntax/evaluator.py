@@ -47,7 +47,9 @@ class EvaluationError(ArithmeticError):
 
 
 def evaluate(expr: Expr, lookup: Lookup) -> Any:
-    """The value of ``expr``, or ABSENT; ``lookup`` may return ABSENT or raise KeyError.
+    """The value of ``expr``, or ABSENT.
+
+    ``lookup`` may return ABSENT or raise KeyError.
 
     Raises:
         EvaluationError: it has none (division by zero, logarithm of a negative number, too large).

@@ -1,4 +1,4 @@
-"""Expressions: what they are made of, how they are written, which names they mention."""
+"""Expressions: their nodes, their text, and the names in them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -92,7 +92,10 @@ def keys_of(expr: Expr) -> set[str]:
 
 
 def format_expr(expr: Expr, outer: int = IF) -> str:
-    """The canonical text of ``expr``, in parentheses only if the level ``outer`` needs them."""
+    """The canonical text of ``expr``.
+
+    It has parentheses only if the level ``outer`` needs them.
+    """
     text, level = _written(expr)
     return f"({text})" if level < outer else text
 

@@ -39,7 +39,10 @@ class ValueSyntaxError(Exception):
 
 @dataclass(frozen=True)
 class Token:
-    """``type`` is number, word, string, op or end; ``value`` is the number or the string itself."""
+    """Token of type number, word, string, op or end.
+
+    ``value`` is the number or the string itself.
+    """
 
     type: str
     text: str

@@ -1,4 +1,4 @@
-"""A space file as a tree of texts with places: YAML's nodes, never Python's values."""
+"""A space file as a tree of YAML nodes: texts with their places."""
 
 import re
 from collections.abc import Iterator
@@ -35,7 +35,10 @@ class ScalarNode(Node):
     is_quoted: bool = False
 
     def position_of(self, span: Span) -> SourcePosition:
-        """The place of the characters ``span`` on their first line; the whole scalar if unknown."""
+        """The place of the characters ``span`` on their first line.
+
+        It is the whole scalar if the place is unknown.
+        """
         if not self.char_positions:
             return self.position
         if span[0] >= len(self.char_positions):
@@ -93,7 +96,10 @@ def locate_characters(source: SourceText, text: str, line: int,
 
 
 def scalar_from_text(name: str, prefix: str, text: str) -> ScalarNode:
-    """A scalar from outside a file (``--set key=value``), shown after ``prefix`` on one line."""
+    """A scalar from outside a file, such as ``--set key=value``.
+
+    It is shown after ``prefix`` on one line.
+    """
     flat = SURROGATE.sub("\ufffd", re.sub(r"[\n\r\x85\u2028\u2029]", " ", text))
     source = SourceText(name, prefix + flat, has_lines=False)
     start = len(prefix)
@@ -127,7 +133,10 @@ def unfold_dotted_keys(table: MappingNode,
 
 
 def split_dotted_key(key: ScalarNode, value: Node) -> tuple[ScalarNode, Node]:
-    """The first name of a key, and its value; for ``a.b`` that is a mapping with the key ``b``."""
+    """The first name of a key, and its value.
+
+    For ``a.b``, the value is a mapping with the key ``b``.
+    """
     head, dot, tail = key.text.partition(".")
     if not (dot and head and tail):
         return key, value

@@ -42,7 +42,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class IntRange:
-    """A whole number from ``low`` to ``high`` (both included), in steps or on a log scale."""
+    """A whole number from ``low`` to ``high``, in steps or on a log scale.
+
+    Both ends are included.
+    """
 
     low: int
     high: int
@@ -77,7 +80,10 @@ class IntRange:
 
 @dataclass(frozen=True)
 class FloatRange:
-    """A real number from ``low`` to ``high`` (both included), in steps where ``step`` is given."""
+    """A real number from ``low`` to ``high``, in steps if ``step`` is set.
+
+    Both ends are included.
+    """
 
     low: float
     high: float
@@ -94,7 +100,10 @@ class FloatRange:
         return None if self.step is None else round((self.high - self.low) / self.step) + 1
 
     def coerce(self, value: Any) -> float:
-        """``value`` as a float on the grid of the range; UserError if it is not in the range."""
+        """``value`` as a float on the grid of the range.
+
+        Raises UserError if it is not in the range.
+        """
         number = float(value)
         if self.step is not None and self.low - self.step / 2 < number < self.high + self.step / 2:
             nearest = self._at(round((number - self.low) / self.step))

@@ -136,7 +136,10 @@ def _list(cursor: Cursor) -> Domain:
 
 
 def list_domain(items: Sequence[Domain]) -> ListDomain | PerLayerDomain:
-    """A list of constants or of lists; with alternatives inside, a list of per-layer sizes."""
+    """A list of constants or of lists, or a list of per-layer sizes.
+
+    A list with alternatives inside is a list of per-layer sizes.
+    """
     constants = [item for item in items if isinstance(item, ConstantDomain | ListDomain)]
     if len(constants) < len(items):
         return PerLayerDomain(tuple(items))
@@ -229,7 +232,7 @@ def _check_step(low: int | float, high: int | float, step: int | float, span: Sp
 
 
 def _part(width: int | float) -> int | float:
-    """A step that divides a range of ``width``: a quarter, or the next larger whole part."""
+    """A step that divides a range of ``width``: a quarter, or the next larger part."""
     if isinstance(width, float):
         return _tidy(width / 4)
     return next((width // parts for parts in (4, 3, 2) if width % parts == 0), 1)

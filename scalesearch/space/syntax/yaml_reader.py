@@ -31,7 +31,10 @@ ANCHOR_PREFIX = re.compile(r"(?:[&!]\S*\s+)+")  # what may stand between a key a
 
 
 def read_text(path: Path) -> str:
-    """The text of a YAML file. Raises SpaceErrors: missing, a directory, too large, not text."""
+    """The text of a YAML file.
+
+    Raises ConfigError if it is missing, a directory, too large, or not text.
+    """
     if os.path.isdir(path):  # False, not an error, where the name is too long
         raise ConfigError(message=f"{path}: this is a directory\n  = help: name a file inside "
                           f"it{_inside(path)}", code="is-a-folder")
@@ -115,7 +118,10 @@ def parse_yaml(source: SourceText, what: str = "a space",
 
 
 class _Composer:
-    """Build nodes from PyYAML's events, within limits; an alias shares the node of its anchor."""
+    """Builder of nodes from PyYAML's events, within limits.
+
+    An alias shares the node of its anchor.
+    """
 
     def __init__(self, source: SourceText) -> None:
         self.source = source
