@@ -36,7 +36,6 @@ from scalesearch.space.syntax.parameters import Choice, Parameter
 LISTED = "is in the table"
 NEVER_ENDS = 100_000
 SLACK = 1e-9  # of compute: shares of full trainings are added up as floats
-DIRECTIONS = {"min": "minimize", "max": "maximize"}
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
@@ -223,7 +222,7 @@ class Replay:
             make_sampler(spec, self.define, self.known, None, table.objectives, rungs.shares))
         self.scheduler = Scheduler(rungs, table.objectives, sampler.acquisition_values)
         self.study = optuna.create_study(
-            directions=[DIRECTIONS[one.direction] for one in table.objectives], sampler=sampler)
+            directions=[one.optuna_direction for one in table.objectives], sampler=sampler)
         self.spent = self.trainings = 0.0
         self.trials_left = math.inf
         self.rows: dict[int, int] = {}  # of the trials that were begun

@@ -31,5 +31,10 @@ class Objective:
         """Factor with which smaller values are better."""
         return -1 if self.direction == "max" else 1
 
+    @property
+    def optuna_direction(self) -> Literal["minimize", "maximize"]:
+        """The direction as Optuna names it."""
+        return "maximize" if self.direction == "max" else "minimize"
+
     def __str__(self) -> str:
         return f"{self.name}: {self.direction}"

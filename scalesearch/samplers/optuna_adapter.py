@@ -18,7 +18,7 @@ from typing import Any
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseGASampler, BaseSampler
-from optuna.study import Study, StudyDirection
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.samplers.candidate import Candidate, define_from_distributions
@@ -108,7 +108,7 @@ class OptunaSamplerAdapter(CandidateSampler):
         if self._study is None or self.generation or not _extends(trials, self._inner_trials):
             self._inner_trials = []
             self._study = optuna.create_study(
-                directions=[_DIRECTIONS[objective.direction] for objective in state.objectives])
+                directions=[objective.optuna_direction for objective in state.objectives])
         n_with_values = sum(values is not None for _, values in self._inner_trials)
         for trial, values in trials[len(self._inner_trials) :]:
             self._study.add_trial(self._to_inner_trial(trial, values, n_with_values))
@@ -125,7 +125,10 @@ class OptunaSamplerAdapter(CandidateSampler):
             values: its values, or None.
             n_trials_before: number of earlier trials with values, for the generation.
         """
-        state = TrialState.COMPLETE if values is not None else _STATES.get(trial.state, trial.state)
+        if values is not None:
+            state = TrialState.COMPLETE
+        else:
+            state = TrialState.PRUNED if trial.state == TrialState.FAIL else trial.state
         attributes = dict(trial.system_attrs)
         if self.generation:
             attributes[self._generation_key] = n_trials_before // self.generation
@@ -136,8 +139,6 @@ class OptunaSamplerAdapter(CandidateSampler):
                                  values=values)
 
 
-_DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
-_STATES = {TrialState.FAIL: TrialState.PRUNED}
 
 
 def _extends(new: Sequence[TrialWithValues], old: Sequence[TrialWithValues]) -> bool:

@@ -20,9 +20,9 @@ from scalesearch.space.syntax.parameters import Choice, FloatRange, Parameter
 from scalesearch.study.trials.trial import State, Trial
 
 TRIAL_NUMBER_ATTR = "trial"  # user attribute with the study's trial number
-EXPORT_STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL,
-                 State.INFEASIBLE: TrialState.PRUNED,
-                 State.DUPLICATE: TrialState.FAIL}  # if the original is missing
+# Other states are RUNNING. The export replaces a duplicate by its original if it exists.
+OPTUNA_STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL,
+                 State.INFEASIBLE: TrialState.PRUNED, State.DUPLICATE: TrialState.FAIL}
 EXPORTED_COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total",
                   "memory.weights", "memory.cache", "memory.activations")
 
@@ -60,7 +60,7 @@ class TrialExporter:
         ``outcome`` is its original if it is a duplicate.
         """
         params, distributions = self.params(trial.params) if trial.params else ({}, {})
-        state = EXPORT_STATES[trial.state if trial.state == State.INFEASIBLE else outcome.state]
+        state = OPTUNA_STATES[trial.state if trial.state == State.INFEASIBLE else outcome.state]
         values = None
         if outcome.values:
             values = [outcome.values[objective.name] for objective in self.objectives]

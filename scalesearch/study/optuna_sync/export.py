@@ -19,7 +19,6 @@ from threading import Thread
 import optuna
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
-from optuna.study import StudyDirection
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
@@ -35,7 +34,6 @@ from scalesearch.study.trials.trial import State, Trial
 
 # User attribute of an Optuna study with the id of the study that owns it.
 OWNER_ATTR = "scalesearch"
-DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
 OPEN_STATES = (State.PENDING, State.PAUSED)
 # Errors of a database, its driver, a file or a network; other errors are bugs of this package.
 STORAGE_ERRORS = (SQLAlchemyError, optuna.exceptions.OptunaError, ImportError, OSError, LookupError,
@@ -255,7 +253,7 @@ def _unlock_journal(file: Path) -> None:
 def _open_owned_study(storage: BaseStorage, study: StudyDir,
                       objectives: tuple[Objective, ...]) -> optuna.Study:
     name = study.meta.name
-    directions = [DIRECTIONS[objective.direction] for objective in objectives]
+    directions = [objective.optuna_direction for objective in objectives]
     optuna_study = optuna.create_study(storage=storage, study_name=name, directions=directions,
                                        load_if_exists=True)
     owner = optuna_study.user_attrs.get(OWNER_ATTR)
@@ -265,7 +263,7 @@ def _open_owned_study(storage: BaseStorage, study: StudyDir,
         raise UserError(f"storage: it already holds another study named {name}; give this one "
                         "another name under `study:`, or delete that one with `optuna "
                         "delete-study`", code="storage-taken")
-    if optuna_study.directions != directions:
+    if [direction.name.lower() for direction in optuna_study.directions] != directions:
         raise UserError(f"storage: its study {name} has other objectives; give this one another "
                         "name", code="other-objectives")
     names = [objective.name for objective in objectives]

@@ -30,14 +30,9 @@ from scalesearch.samplers.trial_history import (
     REPLICATES,
     RUNGS,
 )
-from scalesearch.study.optuna_sync.attributes import TRIAL_NUMBER_ATTR
+from scalesearch.study.optuna_sync.attributes import OPTUNA_STATES, TRIAL_NUMBER_ATTR
 from scalesearch.study.trials.trial import Origin, Params, State, Trial
 from scalesearch.study.trials.trials import Trials, full_run_cpu_seconds
-
-OPTUNA_STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL,
-                 State.INFEASIBLE: TrialState.PRUNED,
-                 State.DUPLICATE: TrialState.FAIL}  # other states are RUNNING
-DIRECTIONS = {"min": "minimize", "max": "maximize"}
 
 
 class SearchStudy:
@@ -58,9 +53,8 @@ class SearchStudy:
         self.has_compute_limit = has_compute_limit
         self.storage = InMemoryStorage()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        directions: Any = [DIRECTIONS[objective.direction] for objective in objectives]
         self.study = optuna.create_study(
-            directions=directions,
+            directions=[objective.optuna_direction for objective in objectives],
             storage=self.storage)
         self._optuna_numbers: dict[int, int] = {}  # by the study's trial number
         self._trials_outside_space: dict[int, tuple[Trial, FrozenTrial]] = {}

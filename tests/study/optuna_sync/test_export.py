@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from scalesearch.study.monitor.console import LineConsole
-from scalesearch.study.optuna_sync.attributes import EXPORT_STATES, TRIAL_NUMBER_ATTR, TrialExporter
+from scalesearch.study.optuna_sync.attributes import OPTUNA_STATES, TRIAL_NUMBER_ATTR, TrialExporter
 from scalesearch.study.optuna_sync.export import MAX_WAIT, MIN_WAIT, OptunaExport
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
@@ -53,7 +53,7 @@ def same(trials, study, names=tuple(objective.name for objective in OBJECTIVES))
     for trial in trials:
         outcome = trials.resolve_duplicate(trial)
         exported_trial = exported_trials[trial.number]
-        assert exported_trial.state == EXPORT_STATES[trial.state if trial.state == State.INFEASIBLE
+        assert exported_trial.state == OPTUNA_STATES[trial.state if trial.state == State.INFEASIBLE
                                              else outcome.state]
         assert dict(exported_trial.constraints) == trial.constraints and set(
             exported_trial.params
