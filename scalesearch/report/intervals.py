@@ -1,4 +1,4 @@
-"""Means, differences of means and Kendall's tau, with confidence intervals."""
+"""Means, differences of means and rank correlations, with confidence intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,6 +60,20 @@ def kendall_tau_interval(table: NDArray[np.float64], confidence: float,
     low, high = np.quantile(bootstrap_kendall_taus(table, seed),
                             [(1 - confidence) / 2, (1 + confidence) / 2])
     return ConfidenceInterval(value, float(low), float(high))
+
+
+def spearman_rho(x: NDArray[np.float64], y: NDArray[np.float64]) -> float | None:
+    """Spearman's rank correlation of ``x`` (n,) and ``y`` (n,); None if one is constant."""
+    columns = np.array([x, y], dtype=float)
+    if not np.ptp(columns, axis=1).all():
+        return None
+    ranks = []
+    for column in columns:
+        sorted_column = np.sort(column)
+        # Equal values have their mean rank.
+        ranks.append((np.searchsorted(sorted_column, column, "left")
+                      + np.searchsorted(sorted_column, column, "right")) / 2)
+    return float(np.clip(np.corrcoef(ranks)[0, 1], -1, 1))
 
 
 def kendall_tau(table: NDArray[np.float64]) -> float | None:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from scalesearch.report.intervals import spearman_rho
+
 MIN_TRIALS = 5  # finished trials below which no correlation is reported
 PROXY_LABELS = {  # column to label; zero-cost proxies are defined in train/proxies.py
     "params.decoder": "decoder params", "params.total": "all params", "macs.total": "MACs",
@@ -112,10 +114,9 @@ def rank_correlation(name: str, values: Any, scores: Any) -> Correlation | None:
         None if there are fewer than ``MIN_TRIALS`` values, or a column is constant.
     """
     count = len(values)
-    if count < MIN_TRIALS or len(set(values)) < 2 or len(set(scores)) < 2:
+    rho = spearman_rho(values, scores) if count >= MIN_TRIALS else None
+    if rho is None:
         return None
-    rho = float(np.clip(np.corrcoef(pd.Series(values).rank(), pd.Series(scores).rank())[0, 1], -1,
-                        1))
     max_rho = 1 - 12 / (count**3 - count)
     center = math.atanh(max(-max_rho, min(max_rho, rho)))
     half_width = NORMAL_QUANTILE_95 * math.sqrt(1.06 / (count - 3))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from scalesearch.report.intervals import spearman_rho
 from scalesearch.study.monitor.eta import (
     Eta,
     PlannedWork,
@@ -207,14 +207,6 @@ def _rank_correlation(pairs: Sequence[tuple[float, float]], direction: str) -> f
     """
     if len(pairs) < MIN_TRIALS_FOR_CORRELATION:
         return None
-    losses, values = (_ranks(column) for column in np.array(pairs, float).T)
-    if not np.ptp(losses) or not np.ptp(values):
-        return None
-    return float(np.corrcoef(losses, values)[0, 1]) * (-1 if direction == "max" else 1)
-
-
-def _ranks(column: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks; equal values get their mean rank."""
-    sorted_column = np.sort(column)
-    return (np.searchsorted(sorted_column, column, "left")
-            + np.searchsorted(sorted_column, column, "right")) / 2
+    losses, values = np.array(pairs, float).T
+    rho = spearman_rho(losses, values)
+    return -rho if rho is not None and direction == "max" else rho
