@@ -15,7 +15,6 @@ from matplotlib.ticker import MaxNLocator
 from scalesearch.analysis.activations import FFNRow
 from scalesearch.analysis.heads import MIN_DIVERSITY, HeadRow
 from scalesearch.analysis.run import Analysis
-from scalesearch.analysis.tokens import TokenRow
 from scalesearch.files import write_json, write_text
 from scalesearch.report.figures.style import (
     COLORS,
@@ -66,7 +65,10 @@ def draw_figures(analysis: Analysis) -> dict[str, Figure]:
         if any(row.diversity is not None for row in analysis.heads):
             figures["heads"] = _draw_heads(analysis.heads)
         if any(row.uniformity is not None for row in analysis.tokens):
-            figures["tokens"] = _draw_tokens(analysis.tokens)
+            figure, (axes,) = _layer_panels(1)
+            _draw_lines(axes, [(row.stack, row.layer, row.uniformity) for row in analysis.tokens])
+            axes.set_ylabel("Token uniformity (mean correlation)")
+            figures["tokens"] = figure
         if any(row.n_act is not None for row in analysis.ffn):
             figures["ffn"] = _draw_ffn(analysis.ffn)
         if analysis.loads:
@@ -88,13 +90,6 @@ def _draw_heads(rows: Sequence[HeadRow]) -> Figure:
     for bound in sorted({row.max_diversity for row in rows}):
         axes.axhline(bound, color=DOMINATED_COLOR, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.set_ylabel("Head diversity D (dashed: equal heads,\ndotted: orthogonal)")
-    return figure
-
-
-def _draw_tokens(rows: Sequence[TokenRow]) -> Figure:
-    figure, (axes,) = _layer_panels(1)
-    _draw_lines(axes, [(row.stack, row.layer, row.uniformity) for row in rows])
-    axes.set_ylabel("Token uniformity (mean correlation)")
     return figure
 
 

@@ -71,19 +71,15 @@ def _size_and_load_by_group(root: Block) -> dict[Any, list[int]]:
 
 def _uses(node: Block, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:
     """Group, size and number of uses of each part of each layer inside ``node``."""
+    from scalesearch.blocks.stacks import BottleneckStack, Stack
+
     for name, part in node.parts().items() if not isinstance(node, Repeat) else ():
         use = part if isinstance(part, Use) else Use(part)
         part_path = join_path(path, name)
         if isinstance(use.block, Repeat):
             yield from _layers(use.block, part_path, calls * use.calls)
-        elif _holds_layers(use.block):
+        elif isinstance(use.block, Stack | BottleneckStack):
             yield from _uses(use.block, part_path, calls * use.calls)
-
-
-def _holds_layers(node: Block) -> bool:
-    from scalesearch.blocks.stacks import BottleneckStack, Stack
-
-    return isinstance(node, Stack | BottleneckStack)
 
 
 def _layers(node: Repeat, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:

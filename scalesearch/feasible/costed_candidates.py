@@ -79,19 +79,16 @@ def evaluate_costs(candidates: Sequence[CostedCandidate], protocol: Protocol,
     groups: dict[Any, list[int]] = {}
     for index, candidate in enumerate(candidates):
         if candidate.error is None:
-            groups.setdefault(_structure(candidate), []).append(index)
+            # All values except numbers, and the types of the numbers.
+            structure = tuple((key, type(value) if type(value) in (int, float) else str(value))
+                              for key, value in candidate.config.items())
+            groups.setdefault(structure, []).append(index)
     for indices in groups.values():
         members = [candidates[index] for index in indices]
         for index, costs in zip(indices, _evaluate_group(members, protocol, names)):
             error = None if costs is not None else "cannot be built"
             result[index] = replace(candidates[index], error=error, costs=costs)
     return result
-
-
-def _structure(candidate: CostedCandidate) -> tuple[Any, ...]:
-    """All values except numbers, and the types of the numbers."""
-    return tuple((key, type(value) if type(value) in (int, float) else str(value))
-                 for key, value in candidate.config.items())
 
 
 def _evaluate_group(members: list[CostedCandidate], protocol: Protocol,

@@ -57,20 +57,14 @@ class NetworkNumbering:
         for tables in self._tables.values():
             indices = np.concatenate([table_rows for _, table_rows in tables])
             sizes = [len(table_rows) for _, table_rows in tables]
-            columns = (_column(pieces, sizes)
-                       for pieces in zip(*(numbers for numbers, _ in tables)))
-            differing = (column for column in columns if column is not None)
+            columns = zip(*(numbers for numbers, _ in tables))
+            differing = (np.concatenate([np.broadcast_to(x, n) for x, n in zip(pieces, sizes)])
+                         .astype(np.int64) for pieces in columns
+                         if any(map(is_array, pieces)) or len(set(pieces)) > 1)
             numbers = number_rows(differing, len(indices))
             networks[indices] = first + numbers
             first += int(numbers.max(initial=-1)) + 1
         return networks
-
-
-def _column(pieces: tuple[Any, ...], sizes: list[int]) -> NDArray[np.int64] | None:
-    """One number of all networks of a structure; None if they do not differ."""
-    if not any(map(is_array, pieces)) and len(set(pieces)) == 1:
-        return None
-    return np.concatenate([np.broadcast_to(x, n) for x, n in zip(pieces, sizes)]).astype(np.int64)
 
 
 def number_rows(columns: Iterable[NDArray[np.int64]], rows: int) -> NDArray[np.int64]:

@@ -176,7 +176,11 @@ def as_cost_bounds(constraints: Iterable[Constraint]) -> list[CostBound] | None:
             return None
         name, op, number = sides
         sign = 1 if op in UPPER_BOUND_OPERATORS else -1
-        bounds.append(CostBound(name, sign, _floor_limit(sign * number, op)))
+        limit = sign * number
+        largest = int(limit // 1)  # the largest integer that meets the limit
+        if op in ("<", ">") and largest == limit:
+            largest -= 1
+        bounds.append(CostBound(name, sign, largest))
     return bounds
 
 
@@ -186,12 +190,6 @@ def tightest_bounds(bounds: Iterable[CostBound]) -> list[CostBound]:
     for bound in sorted(bounds, key=lambda bound: -bound.limit):
         tightest[bound.name, bound.sign] = bound
     return sorted(tightest.values(), key=lambda bound: (bound.name, bound.sign))
-
-
-def _floor_limit(limit: float | int, op: str) -> int:
-    """Largest integer that is at most the limit, or below it if ``op`` is strict."""
-    floor = int(limit // 1)
-    return floor - 1 if op in ("<", ">") and floor == limit else floor
 
 
 def upper_bounds(constraints: Iterable[Constraint]) -> dict[str, float]:

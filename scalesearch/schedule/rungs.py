@@ -232,7 +232,10 @@ class Scheduler:
         # A new trial is only started if it, or a paused one, can still be trained to the end.
         budgets_to_end = [1.0 - self.rungs.shares[0] if self.rungs.n_pauses else 0.0,
                           *map(self._budget_to_end, paused)]
-        affordable = (budget_left > self._reserved_budget(paused) + 1e-9 and
+        # Reserve budget for the trials at the last rung before the end.
+        reserved = (max(1.0 - self.rungs.shares[-2], 0.5) * min(len(paused), 2)
+                    if self.rungs.n_pauses else 0.0)
+        affordable = (budget_left > reserved + 1e-9 and
                       self.rungs.budget_to_rung(0) + min(budgets_to_end) <= budget_left + 1e-9)
         if affordable and not exhausted:
             return START_TRIAL
@@ -273,12 +276,6 @@ class Scheduler:
     def _budget_to_end(self, trial: FrozenTrial) -> float:
         """Return the budget to train a paused trial to the end."""
         return 1.0 - self.rungs.shares[len(rung_losses(trial)) - 1]
-
-    def _reserved_budget(self, paused: Sequence[FrozenTrial]) -> float:
-        """Return the budget that is reserved for trials at the last rung before the end."""
-        if not self.rungs.n_pauses:
-            return 0.0
-        return max(1.0 - self.rungs.shares[-2], 0.5) * min(len(paused), 2)
 
     def _best_finishable(self, trials: Sequence[FrozenTrial], paused: Sequence[FrozenTrial],
                          budget_left: float) -> FrozenTrial | None:

@@ -103,7 +103,9 @@ class Surrogate:
 
     def _fit(self) -> tuple[Array, float, float]:
         """Return rates, scale and noise with the highest posterior density."""
-        rows = _even_indices(len(self.scores), MAX_FIT_POINTS)
+        n_rows = len(self.scores)
+        evenly_spread = np.linspace(0, n_rows - 1, min(n_rows, MAX_FIT_POINTS))
+        rows = np.unique(evenly_spread.round().astype(np.intp))
         loss = _NegativeLogPosterior(self.observed[rows], self.scores[rows], self.counts[rows],
                                      (self.measured_noise.sd / self.unit) ** 2,
                                      self.measured_noise.df)
@@ -191,11 +193,6 @@ def _log_prior(rates: Array, scale: float, noise: float) -> tuple[float, Array]:
         1 / rates + rates).sum() + np.log(scale) - scale + np.log(noise) - 10 * noise
     return float(value), np.concatenate([RATE_PRIOR_STRENGTH * (1 / rates - rates), [1 - scale],
                                          [1 - 10 * noise]])
-
-
-def _even_indices(count: int, limit: int) -> NDArray[np.intp]:
-    """Return at most ``limit`` indices below ``count``, evenly spread."""
-    return np.unique(np.linspace(0, count - 1, min(count, limit)).round().astype(np.intp))
 
 
 def matern52(squared_distances: Array) -> Array:

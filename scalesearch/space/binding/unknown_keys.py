@@ -48,18 +48,15 @@ def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], 
     if not same_name and any(bracket in name for bracket in "()[]"):
         return "inside { } and [ ], quote a value that contains a comma"
     keys = f"the keys {f'in `{path}`' if path else 'here'} are {format_alternatives(legal)}"
-    suggestion = same_name or (_most_similar(name, paths, path) if suggests_other_groups else None)
+    suggestion = same_name
+    if not suggestion and suggests_other_groups:  # the key with the most similar spelling
+        match = closest_match(name, {_last(other) for other in paths}, MIN_SIMILARITY)
+        suggestion = (_nearest((other for other in paths if _last(other) == match), path)
+                      or closest_match(name, paths, MIN_SIMILARITY))
     if not suggestion:
         return keys
     question = f"did you mean `{suggestion}`?"
     return f"{question} Otherwise, {keys}" if len(legal) <= MAX_LISTED_KEYS else question
-
-
-def _most_similar(name: str, paths: Sequence[str], path: str) -> str | None:
-    """The key of another group with the most similar spelling."""
-    match = closest_match(name, {_last(other) for other in paths}, MIN_SIMILARITY)
-    nearest = _nearest((other for other in paths if _last(other) == match), path)
-    return nearest or closest_match(name, paths, MIN_SIMILARITY)
 
 
 def _nearest(paths: Iterable[str], path: str) -> str | None:

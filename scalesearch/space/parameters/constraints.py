@@ -103,7 +103,11 @@ def _comparison_violation(op: str, left: Any, right: Any) -> float | None:
         return None
     if isinstance(left, bool | str | list) or isinstance(right, bool | str | list):
         return -MAX_VIOLATION if truth else MAX_VIOLATION
-    gap = _relative_difference(left, right)
+    if left > 0 and right > 0:
+        # ints of any size have a logarithm; their quotient may overflow
+        gap = math.log(left) - math.log(right)
+    else:
+        gap = float((left - right) / max(abs(left), abs(right), 1))
     if op in (">", ">="):
         gap = -gap
     if op == "==":
@@ -111,10 +115,3 @@ def _comparison_violation(op: str, left: Any, right: Any) -> float | None:
     if op == "!=":
         return -abs(gap) if truth else MAX_VIOLATION
     return gap
-
-
-def _relative_difference(left: int | float, right: int | float) -> float:
-    if left > 0 and right > 0:
-        # ints of any size have a logarithm; their quotient may overflow
-        return math.log(left) - math.log(right)
-    return float((left - right) / max(abs(left), abs(right), 1))

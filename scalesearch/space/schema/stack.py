@@ -62,9 +62,11 @@ def stack_schema(name: str, depth: str,
     """The keys of the encoder or decoder, with ``extra`` keys."""
     ffn = SchemaGroup({}, {kind: schema_of_block(block) for kind, block in FFNS.items()},
                       default_variant="relu", doc="the feed-forward network of each layer")
+    mixers = SchemaGroup({}, {word: schema_of_block(block) for word, block in MIXERS.items()},
+                         default_variant="attention", doc="how positions of a sequence meet")
     fields: dict[str, SchemaField | SchemaGroup] = {
         "depth": size_field(depth, "layers", high=MAX_DEPTH),
-        "mixer": _mixers(), "local": _local(),
+        "mixer": mixers, "local": _local(),
         "heads": size_field("8", "value heads"),
         "head_dim": size_field(f"= width // {name}.heads", "width of a head"),
         "score_heads": size_field(f"= {name}.heads", "sets of attention scores"),
@@ -110,12 +112,6 @@ def _per_layer_schema(child: SchemaField | SchemaGroup, depth: str) -> SchemaFie
     inner = {name: _per_layer_schema(field, depth) for name, field in child.fields.items()}
     kinds = {name: _per_layer_schema(group, depth) for name, group in child.variants.items()}
     return replace(child, fields=inner, variants=kinds)  # type: ignore[arg-type]
-
-
-def _mixers() -> SchemaGroup:
-    kinds = {name: schema_of_block(kind) for name, kind in MIXERS.items()}
-    return SchemaGroup({}, kinds, default_variant="attention",
-                       doc="how positions of a sequence meet")
 
 
 def dextra_schema(of: str) -> SchemaGroup:

@@ -103,7 +103,11 @@ def format_expr(expr: Expr, outer: int = IF) -> str:
 def _written(expr: Expr) -> tuple[str, int]:
     match expr:
         case Value(value):
-            return _constant(value), SIGN if isinstance(value, int | float) and value < 0 else 9
+            if isinstance(value, str):
+                return format_word(value), 9
+            is_whole = isinstance(value, int) and not isinstance(value, bool)
+            text = _scaled(value) if is_whole else format_constant(value)
+            return text, SIGN if isinstance(value, int | float) and value < 0 else 9
         case Name(text) | KeyRef(text):
             return text, 9
         case Compare(first_, rest):
@@ -129,12 +133,6 @@ def _written(expr: Expr) -> tuple[str, int]:
             gap = "" if level > SUM and Name("i") in (left, right) else " "  # the index 2*i + 1
             return f"{format_expr(left, first)}{gap}{op}{gap}{format_expr(right, second)}", level
     raise TypeError(expr)
-
-
-def _constant(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return _scaled(value)
-    return format_word(value) if isinstance(value, str) else format_constant(value)
 
 
 def _scaled(value: int) -> str:

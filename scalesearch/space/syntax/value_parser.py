@@ -104,7 +104,10 @@ def _item(cursor: Cursor) -> Domain:
             0] else parse_or(cursor)
         return ComputedDomain(expression, span=cursor.span_from(start.span))
     if cursor.is_next("["):
-        return _list(cursor)
+        cursor.next()
+        items = parse_list(cursor, "]", lambda inner: parse_nested(inner, _alternatives))
+        cursor.expect("]", "to close the list")
+        return replace(list_domain(items), span=cursor.span_from(start.span))
     if start.type == "number" or cursor.is_next("-"):
         return _numbers(cursor)
     if start.type == "string":
@@ -126,13 +129,6 @@ def _word(cursor: Cursor) -> Domain:
     arguments = parse_list(cursor, ")", _alternatives)
     cursor.expect(")", "to close the call")
     return CallDomain(word.text, tuple(arguments), span=cursor.span_from(word.span))
-
-
-def _list(cursor: Cursor) -> Domain:
-    start = cursor.next().span
-    items = parse_list(cursor, "]", lambda inner: parse_nested(inner, _alternatives))
-    cursor.expect("]", "to close the list")
-    return replace(list_domain(items), span=cursor.span_from(start))
 
 
 def list_domain(items: Sequence[Domain]) -> ListDomain | PerLayerDomain:
