@@ -6,7 +6,6 @@ A point (k costs) is within a bound if each of its costs is at most that of the 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right, insort
 from collections import defaultdict
 from itertools import islice
 from typing import Any
@@ -115,8 +114,8 @@ def find_largest_partner(left: IntArray, right: IntArray, bounds: IntArray) -> t
     """Find the best partner of each row: largest first number, then smallest second.
 
     A partner is a row of ``right`` for which both sums are within the bounds. The rows of ``left``
-    are processed by increasing room for the second number, so that the rows of ``right`` that fit
-    into it are only added.
+    are processed by decreasing room for the second number, so that rows of ``right`` are only
+    removed. A union-find structure leads from a removed first number to the next smaller one.
 
     Args:
         left: (n, 2).
@@ -126,25 +125,30 @@ def find_largest_partner(left: IntArray, right: IntArray, bounds: IntArray) -> t
     Returns:
         (n,) indices into ``right``, and a mask (n,) of the rows that have any partner.
     """
-    by_second = np.lexsort((-np.arange(len(right)), right[:, 1]))  # of equal rows, the last first
     room = bounds - left
-    n_fitting = np.searchsorted(right[by_second, 1], room[:, 1], side="right")
-    by_room = np.argsort(n_fitting, kind="stable")
-    firsts: list[int] = []  # distinct first numbers of the rows that fit, sorted
-    row_of_first: dict[int, int] = {}  # the row with the smallest second number
-    candidates = zip(right[by_second, 0].tolist(), by_second.tolist())
-    n_added = 0
-    partners = []
-    for n, first_room in zip(n_fitting[by_room].tolist(), room[by_room, 0].tolist()):
-        for first, row in islice(candidates, n - n_added):
-            if first not in row_of_first:
-                row_of_first[first] = row
-                insort(firsts, first)
-        n_added = n
-        position = bisect_right(firsts, first_room)
-        partners.append(row_of_first[firsts[position - 1]] if position else -1)
+    by_second = np.lexsort((-np.arange(len(right)), right[:, 1]))  # of equal rows, the last first
+    firsts, smallest = np.unique(right[by_second, 0], return_index=True)
+    rows = np.append(by_second[smallest], -1)  # a row per first number; position -1: no partner
+    seconds = right[rows[:-1], 1]
+    removals = np.argsort(-seconds, kind="stable")
+    by_room = np.argsort(-room[:, 1], kind="stable")
+    n_removed = np.searchsorted(-seconds[removals], -room[by_room, 1], side="left")
+    positions = np.searchsorted(firsts, room[by_room, 0], side="right") - 1
+    removed = iter(removals.tolist())
+    # smaller[position + 1]: the same position, or a smaller one if it is removed; -1 is the end.
+    smaller = list(range(-1, len(firsts)))
+    n_done = 0
+    best_positions = []
+    for n_total, position in zip(n_removed.tolist(), positions.tolist()):
+        for index in islice(removed, n_total - n_done):
+            smaller[index + 1] = index - 1
+        n_done = n_total
+        while smaller[position + 1] != position:
+            smaller[position + 1] = smaller[smaller[position + 1] + 1]
+            position = smaller[position + 1]
+        best_positions.append(position)
     partner = np.empty(len(left), np.int64)
-    partner[by_room] = partners
+    partner[by_room] = rows[best_positions]
     return partner, partner >= 0
 
 
