@@ -7,6 +7,7 @@ and ``noisy`` scores with noise.
 
 import hashlib
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +53,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                         if item.get_closest_marker("full") is None)
     config.hook.pytest_deselected(items=[item for item in items if item not in selected])
     items[:] = [item for item in items if item in selected]
+
+
+@pytest.fixture(autouse=True)
+def return_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Return freed memory to the system, unlike training, which keeps it for its next update."""
+    if hardware := sys.modules.get("scalesearch.train.hardware"):
+        monkeypatch.setattr(hardware, "_keep_freed_memory", lambda: None)
 
 
 @pytest.fixture(scope="module")

@@ -140,9 +140,10 @@ def test_replayed_updates_equal_eager_updates(corpus, changes: dict[str, Any]) -
     assert replayed.graphs
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_replayed_updates_of_an_architecture_equal_eager_updates(corpus, name: str) -> None:
-    how = recipe(max_tokens=200, optimizer="muon", dropout=0.1)
+    how = recipe(max_tokens=64, optimizer="muon", dropout=0.1)
     block = read_space(find_file(name, "spaces")).single_architecture().block
     eager, losses = trained(CapturedEngine, corpus, how, block, 8, torch.float32)
     replayed, replayed_losses = trained(RecordingEngine, corpus, how, block, 8, torch.float32)
