@@ -237,6 +237,7 @@ def test_training_run_and_artifact_are_measured(
     assert report["device"]["threads"] == 1
 
 
+@pytest.mark.full
 def test_measure_prints_a_table(trained_folder) -> None:
     arguments = ["measure", str(trained_folder), "--source", "5", "--target", "4", "--rounds", "4"]
     output = CliRunner().invoke(command, arguments, catch_exceptions=False).stdout

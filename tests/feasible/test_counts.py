@@ -202,7 +202,16 @@ BUDGETS = {"plain": [[CostBound(PARAMS, 1, 90_000), CostBound(MACS, 1, 3_600_000
            "tied across stacks": [[CostBound(PARAMS, 1, 16_000)]],
            "vocab": [[CostBound("params.total", 1, 90_000), CostBound(MACS, 1, 1_500_000)]],
            "lengths": [[CostBound("params.total", 1, 90_000), CostBound(MACS, 1, 1_500_000)]]}
-CASES = [(name, bounds) for name, budgets in BUDGETS.items() for bounds in budgets]
+LARGE_SPACES = {"edge", "chains", "tied across stacks", "by-layer"}  # seconds to enumerate
+
+
+def marks(name: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.full] if name in LARGE_SPACES else []
+
+
+CASES = [pytest.param(name, bounds, marks=marks(name))
+         for name, budgets in BUDGETS.items() for bounds in budgets]
+NAMES = [pytest.param(name, marks=marks(name)) for name in SPACES]
 
 
 def protocol(name: str) -> Protocol:
@@ -252,7 +261,7 @@ def test_counts_equal_enumeration(name: str, bounds: list[CostBound]) -> None:
     assert count.n_candidates == Space.parse(SPACES[name]).n_configurations()
 
 
-@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("name", NAMES)
 def test_costs_equal_to_the_budget_are_feasible(name: str) -> None:
     pairs = sorted((entry[1][PARAMS], entry[1][MACS]) for _, entry in enumerated(name) if entry)
     params, macs = pairs[len(pairs) // 2]
@@ -289,7 +298,7 @@ def test_violation_counts_equal_enumeration(name: str, bounds: list[CostBound]) 
     assert result[()] == counts.get(0, 0)
 
 
-@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("share", [0.05, 0.5, 2.0])
 @pytest.mark.parametrize("bounded", [
     (PARAMS, MACS), ("params.total",), (PARAMS, "params.total", MACS), ("flops.total",),

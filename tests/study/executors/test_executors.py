@@ -168,6 +168,7 @@ while True:
     wait_until(lambda: not (folder / "lease.json").exists())
 
 
+@pytest.mark.full
 @pytest.mark.ray
 def test_environment_of_ray_worker(tmp_path):
     with refuses("too-few-resources", "1 CPU and 5 GPU", key="resources"):
@@ -209,6 +210,7 @@ def test_pool_needs_devices_for_one_worker(monkeypatch):
         assign_devices(1, 2)
 
 
+@pytest.mark.full
 def test_niceness_is_only_raised(tmp_path):
     code = """
 import json, os, sys

@@ -250,6 +250,7 @@ def test_example_has_no_overlaps(example, width, theme):
     assert errors == []
 
 
+@pytest.mark.full
 def test_screenshot_of_example(example, tmp_path):
     page, errors = example
     file = Path(os.environ.get("REPORT_SCREENSHOT") or tmp_path / "example-report.png")
