@@ -123,6 +123,7 @@ def full(tmp_path_factory):
     return Walk(tmp_path_factory.mktemp("readme"), full=True).go()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("block", _runs(slow=False), ids=lambda block: block.where)
 def test_commands_of_pages_work(short, block):
     _check(short, block)
@@ -142,12 +143,14 @@ def test_tour_takes_five_cpu_minutes(full):
     assert len(tour) > 8 and sum(tour) < FIVE_MINUTES
 
 
+@pytest.mark.full
 def test_tour_writes_its_files(short):
     for name in ("figures/bleu-vs-params.png", "report.html", "best/architecture.yaml",
                  "best/record.json"):
         assert (short.folder / name).stat().st_size > 100, name
 
 
+@pytest.mark.full
 def test_spaces_of_pages_are_valid(short):
     names = [block.mark.removeprefix("file:").strip()
              for block in WALKED if block.mark.startswith("file:")]

@@ -151,6 +151,7 @@ def test_large_space_is_sampled() -> None:
     ) or "structures" in report["inexact_reason"]
 
 
+@pytest.mark.full
 def test_infeasible_budget_reports_smallest_cost(space: Path) -> None:
     output = run(str(space), "--budget", "params.total <= 1k", "--samples", "100", code=1)
     least = min(evaluated[1]["params.total"] for _, evaluated in enumerated("edge") if evaluated)
