@@ -66,8 +66,8 @@ def frame_attributes(results: Results, frame: pd.DataFrame) -> dict[str, Any]:
 
 def front_parts(results: Results) -> Iterator[Table | str]:
     """Yield the front as a table, its architectures, and notes on its numbers."""
-    title = (f"Front of {results.study.meta.name}: {len(results.front)} of {len(results.finished)} "
-             "trained candidates")
+    title = (f"Front of {results.study.meta.name}: {len(results.front)} of "
+             f"{len(results.view.completed)} trained candidates")
     yield frame_to_table(format_trials(results.front, results.objectives), title=title, has_box=True)
     yield from architecture_lines(results.front, results.params)
     yield from results.notes()
@@ -84,5 +84,5 @@ def study_parts(results: Results) -> Iterator[Table | str]:
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
     yield (f"study {results.study.meta.name} in {results.study.folder}: "
            f"{counts or 'nothing proposed yet'}")
-    if len(results.finished):
+    if len(results.view.completed):
         yield from front_parts(results)

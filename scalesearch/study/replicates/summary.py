@@ -1,10 +1,16 @@
 """Replicates: means over seeds, the next replicate, significance of the front."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import count
+from functools import cached_property
+from itertools import compress, count
 
+import numpy as np
+from numpy.typing import NDArray
+
+from scalesearch.pareto.front import pareto_front
+from scalesearch.pareto.hypervolume import default_reference_point, hypervolume
 from scalesearch.pareto.noise import CONFIDENCE, Noise, decimals_for_interval, format_percent
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.replicates.allocation import (
@@ -45,6 +51,65 @@ def completed_candidates(trials: Trials) -> list[ReplicatedTrial]:
     """Return all complete candidates, including those that may not be on the front."""
     return with_replicates(
         trials, (trial for trial in trials.candidates() if trial.state == State.COMPLETE))
+
+
+class StudyView:
+    """Candidates of a study, their Pareto front and its hypervolume, each computed once.
+
+    Values are means over seeds, in the order of the study's objectives.
+
+    Args:
+        trials: trials of the study; the view does not follow later changes.
+        meta: facts of the study.
+    """
+
+    def __init__(self, trials: Trials, meta: StudyMeta) -> None:
+        self.trials = trials
+        self.meta = meta
+        self.directions: list[str] = list(meta.directions.values())
+
+    @cached_property
+    def candidates(self) -> list[ReplicatedTrial]:
+        """Trials that may be on the front; see :func:`front_candidates`."""
+        return front_candidates(self.trials, self.meta)
+
+    @cached_property
+    def completed(self) -> list[ReplicatedTrial]:
+        """Complete candidates, including those that may not be on the front."""
+        return completed_candidates(self.trials)
+
+    @cached_property
+    def values(self) -> NDArray[np.float64]:
+        """Values of ``candidates``: (candidates, objectives)."""
+        return self._means(self.candidates)
+
+    @cached_property
+    def on_front(self) -> NDArray[np.bool_]:
+        """(candidates,) mask of the front."""
+        return pareto_front(self.values, self.directions)
+
+    @property
+    def members(self) -> list[ReplicatedTrial]:
+        """Candidates on the front, in order of their numbers."""
+        return list(compress(self.candidates, self.on_front))
+
+    @cached_property
+    def reference_point(self) -> list[float]:
+        """Point beyond the worst value of each objective over ``completed``.
+
+        Raises:
+            ValueError: no candidate is complete.
+        """
+        return default_reference_point(self._means(self.completed), self.directions)
+
+    def hypervolume(self, points: NDArray[np.float64]) -> float:
+        """Return the hypervolume of ``points`` (n, objectives)."""
+        return hypervolume(points, self.reference_point, self.directions)
+
+    def _means(self, candidates: Sequence[ReplicatedTrial]) -> NDArray[np.float64]:
+        rows = [[candidate.mean(name) for name in self.meta.directions]
+                for candidate in candidates]
+        return np.array(rows, float).reshape(len(candidates), len(self.directions))
 
 
 def with_replicates(trials: Trials, firsts: Iterable[Trial]) -> list[ReplicatedTrial]:
@@ -138,14 +203,14 @@ class SeedAnalysis:
     def __init__(self, trials: Trials, meta: StudyMeta) -> None:
         self.trials = trials
         self.seeds = meta.seeds
-        self.candidates = {candidate.number: candidate
-                           for candidate in front_candidates(trials, meta)}
+        self.view = StudyView(trials, meta)
+        self.candidates = {candidate.number: candidate for candidate in self.view.candidates}
         self.replicates = trials.replicates()
         self.has_replicates = bool(self.seeds.is_enabled or self.replicates)
         self.front_order: FrontOrder | None = None
         if self.has_replicates:
-            self.front_order = FrontOrder(list(self.candidates.values()), meta.objectives,
-                                          self.seeds, completed_candidates(trials))
+            self.front_order = FrontOrder(self.view.candidates, meta.objectives, self.seeds,
+                                          self.view.completed)
 
     @property
     def confidence(self) -> float:

@@ -208,8 +208,9 @@ def make_plan(results: Results, settings: AuditSettings) -> AuditPlan:
     meta = results.study.meta
     main = next((objective for objective in meta.objectives
                  if objective.is_measured and objective.name == meta.main_objective), None)
-    ranked = sorted(results.finished, key=lambda candidate: -candidate.mean(main.name) * main.sign
-                    if main else 0)
+    ranked = list(results.view.completed)
+    if main:
+        ranked.sort(key=lambda candidate: -candidate.mean(main.name) * main.sign)
     trials = {candidate.first.architecture: candidate.first for candidate in ranked
               if (study.trial_folder(candidate.first) / "architecture.yaml").is_file()
               and study.record(candidate.first)}

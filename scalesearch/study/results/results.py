@@ -6,21 +6,15 @@ study is slow. Pandas and Matplotlib are imported only by functions that need th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from scalesearch.pareto.front import pareto_front
-from scalesearch.pareto.hypervolume import default_reference_point, hypervolume
 from scalesearch.report.labels import describe_costs, weight_only_lines
-from scalesearch.study.replicates.replicated import ReplicatedTrial
-from scalesearch.study.replicates.summary import SeedAnalysis, completed_candidates
+from scalesearch.study.replicates.summary import SeedAnalysis, StudyView
 from scalesearch.study.trials.record import Record, TeacherFacts, describe_teacher_facts
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
@@ -45,6 +39,11 @@ class Results:
     study: StudyDir
     seed_analysis: SeedAnalysis
 
+    @property
+    def view(self) -> StudyView:
+        """Candidates, front and reference point."""
+        return self.seed_analysis.view
+
     @cached_property
     def records(self) -> list[dict[str, Any]]:
         """Records of all trials; the JSON of a trial if its record is missing."""
@@ -58,10 +57,7 @@ class Results:
     @cached_property
     def _records_of_front(self) -> list[dict[str, Any]]:
         """Records of the front and of trials with replicates, which give the noise."""
-        names = list(self.objectives)
-        candidates = self.seed_analysis.candidates
-        on_front = pareto_front(_values(candidates.values(), names), list(self.objectives.values()))
-        numbers = {number for number, is_on in zip(candidates, on_front) if is_on}
+        numbers = {member.number for member in self.view.members}
         for trial in self.study.trials.replicates():
             numbers |= {trial.number, *([] if trial.original is None else [trial.original])}
         return self.study.table_rows(numbers)
@@ -83,11 +79,6 @@ class Results:
     def seeds(self) -> pd.DataFrame:
         """Table with one row per run of all candidates with several seeds."""
         return _seed_rows(self._records_of_front, self.objectives)
-
-    @cached_property
-    def finished(self) -> list[ReplicatedTrial]:
-        """Complete candidates with their replicates."""
-        return completed_candidates(self.study.trials)
 
     @property
     def objectives(self) -> dict[str, str]:
@@ -186,13 +177,10 @@ class Results:
         The reference point is beyond the worst value of each objective over all complete
         candidates.
         """
-        names = list(self.objectives)
-        directions = list(self.objectives.values())
-        if not self.finished:
+        if not self.view.completed:
             return None
-        reference_point = default_reference_point(_values(self.finished, names), directions)
-        front = self.front[names].to_numpy(dtype=float)
-        return hypervolume(front, reference_point, directions), reference_point
+        front = self.front[list(self.objectives)].to_numpy(dtype=float)
+        return self.view.hypervolume(front), self.view.reference_point
 
     @property
     def macs_once(self) -> list[int]:
@@ -230,12 +218,6 @@ def load_results(folder: Path) -> Results:
 def make_results(study: StudyDir) -> Results:
     """Create the results of a loaded study."""
     return Results(study, SeedAnalysis(study.trials, study.meta))
-
-
-def _values(candidates: Collection[ReplicatedTrial], names: list[str]) -> NDArray[np.float64]:
-    """Means over seeds: (candidates, objectives)."""
-    rows = [[candidate.mean(name) for name in names] for candidate in candidates]
-    return np.array(rows, float).reshape(len(candidates), len(names))
 
 
 def _seed_rows(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.DataFrame:

@@ -51,7 +51,7 @@ def select_trial(results: Results, objective: str | None, trial: int | None,
                         "validation set, or give the number of a trial", code="selection-on-test")
     rows = results.front if condition is None else _eligible(results)
     group = "the front" if condition is None else f"the trials with {condition}"
-    if not len(results.finished):
+    if not len(results.view.completed):
         raise UserError(f"{results.study.folder}: no finished trials, so none can be "
                         "selected", code="nothing-finished")
     if name not in rows.columns or not len(rows):

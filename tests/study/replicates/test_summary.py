@@ -25,6 +25,7 @@ from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.base import JobCrashed, JobDone, Runner
 from scalesearch.study.executors.worker import finish_job
 from scalesearch.study.monitor.console import LineConsole, LiveConsole
+from scalesearch.study.monitor.front import front_snapshot
 from scalesearch.study.optuna_sync.search_study import SearchStudy
 from scalesearch.study.replicates.allocation import NEIGHBORS
 from scalesearch.study.replicates.summary import MIN_DF, SeedAnalysis
@@ -442,3 +443,16 @@ def test_seeds_are_trained_to_the_end_without_rungs(tmp_path):
     driver.run()
     assert driver.trials.replicates() and all(
         not trial.rungs for trial in driver.trials.replicates())
+
+
+def test_table_and_live_screen_show_the_front_of_the_view(folder):
+    results = load_results(folder)
+    view = results.view
+    numbers = [member.number for member in view.members]
+    volume, reference_point = results.hypervolume()
+    assert numbers == sorted(results.front["trial"])
+    assert view.hypervolume(view.values[view.on_front]) == pytest.approx(volume)
+    front = front_snapshot(results.study.meta, results.study.trials)
+    assert front.size == len(numbers)
+    assert front.hypervolume.value == pytest.approx(volume)
+    assert list(front.hypervolume.reference_point.values()) == reference_point
