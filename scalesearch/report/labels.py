@@ -23,6 +23,8 @@ COST_LABELS = {"params": "parameters", "macs": "multiply-accumulates per sentenc
                "refusals.ctranslate2": "Parts that CTranslate2 does not support"}
 SECTION_LABELS = {"total": "", "non_embedding": "non-embedding ", "embedding": "embedding ",
                   "encoder": "encoder ", "decoder": "decoder ", "output": "output "}
+DEFAULT_COSTS = ("params.total", "macs.total")  # compared if the user names no costs
+SIZE_COST_GROUPS = ("params", "macs", "flops", "memory")  # groups of costs that measure a size
 SHORT_LABELS = {"params": "params", "macs": "MACs", "flops": "FLOPs"}
 COLUMN_UNITS = {"tokens": "target tokens", "loss": "nats per token", "seeds": "training runs",
                 "seconds": "seconds"}

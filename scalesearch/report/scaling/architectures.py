@@ -12,6 +12,7 @@ import numpy as np
 
 from scalesearch.errors import UserError, option
 from scalesearch.pareto.noise import CONFIDENCE, Noise, pool_noise, sample_std
+from scalesearch.report.labels import DEFAULT_COSTS, SIZE_COST_GROUPS
 from scalesearch.report.records import (
     Record,
     find_replicates,
@@ -23,8 +24,6 @@ from scalesearch.report.records import (
     training_trial,
 )
 
-DEFAULT_COSTS = ("params.total", "macs.total")
-SIZE_COST_GROUPS = ("params", "macs", "flops", "memory")  # groups of costs that measure a size
 MAX_REASON_LENGTH = 100  # characters
 
 

@@ -3,6 +3,7 @@
 import math
 
 from scalesearch.pareto.noise import decimals_for_interval, format_percent
+from scalesearch.report.labels import DEFAULT_COSTS, SHORT_LABELS
 from scalesearch.report.scaling.architectures import Slope
 from scalesearch.report.scaling.laws import LawPrediction
 from scalesearch.report.scaling.study import (
@@ -20,12 +21,11 @@ SIZE_SOURCE_LABELS = {SIZE_REQUESTED: "as requested", SIZE_OF_BUDGET: "the budge
                       SIZE_REACHED: "the largest size that every rule with a law has reached"}
 MAX_DECIMALS = 4  # of a score
 MAX_PERCENT_DECIMALS = 2  # of a score up to 100
-COST_NAMES = {"params.total": "params", "macs.total": "MACs"}
 
 
 def cost_name(cost: str) -> str:
     """Name of a cost for display: ``params``, ``MACs``, or the unchanged name."""
-    return COST_NAMES.get(cost, cost)
+    return SHORT_LABELS[cost.partition(".")[0]] if cost in DEFAULT_COSTS else cost
 
 
 def format_size(size: float) -> str:

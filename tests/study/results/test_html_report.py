@@ -185,8 +185,8 @@ def test_page_is_deterministic(folder, tmp_path):
 
 def test_hypervolume_history_ends_with_hypervolume_of_front(folder, page):
     facts = PageFacts(load_results(folder), folder)
-    now, reference_point = facts.results.hypervolume()
-    trials, volumes = zip(*hypervolume_history(facts, reference_point))
+    now, _ = facts.results.hypervolume()
+    trials, volumes = zip(*hypervolume_history(facts))
     assert volumes[-1] == pytest.approx(now) and f"{format_scientific(now)} after" in page.text
     assert np.all(np.diff(volumes) >= 0) and trials[-1].training_hours > 0
 

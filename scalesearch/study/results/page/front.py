@@ -3,10 +3,15 @@
 import numpy as np
 
 from scalesearch.pareto.front import pareto_front
-from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.report.figures.plot import plot_tradeoff, stopped_heights
 from scalesearch.report.figures.style import FRONT_COLOR, fixed_size_panel
-from scalesearch.report.labels import format_protocol, format_scientific, one_line_label
+from scalesearch.report.labels import (
+    DEFAULT_COSTS,
+    SIZE_COST_GROUPS,
+    format_protocol,
+    format_scientific,
+    one_line_label,
+)
 from scalesearch.report.table import (
     COST_COLUMNS,
     HALF_WIDTH_SUFFIX,
@@ -22,8 +27,6 @@ from scalesearch.study.results.page.svg import PlotMark, picture
 from scalesearch.tasks import EFFICIENCY_METRICS
 
 MAX_MARKS = 600  # maximum number of points with a text, to limit the size of the file
-DEFAULT_COSTS = ("params.total", "macs.total")
-COST_GROUPS = ("params", "macs", "flops", "memory")
 
 
 def cost_choices(facts: PageFacts) -> tuple[list[str], list[str]]:
@@ -36,7 +39,7 @@ def cost_choices(facts: PageFacts) -> tuple[list[str], list[str]]:
     goals = facts.results.objectives
     costs = [name for name in names
              if name in EFFICIENCY_METRICS
-             or ("." in name and (name in goals or _group(name) in COST_GROUPS))]
+             or ("." in name and (name in goals or _group(name) in SIZE_COST_GROUPS))]
     first = [name for name in costs if name in goals]
     first += [name for name in DEFAULT_COSTS if _group(name) not in map(_group, first)]
     available = [name for name in costs
@@ -123,19 +126,18 @@ def _picture(facts: PageFacts, x: str, y: str) -> Part:
                    f"{members or 'none'}.", "", marks, cost=x)
 
 
-def hypervolume_history(facts: PageFacts,
-                        reference_point: list[float]) -> list[tuple[FinishedRun, float]]:
+def hypervolume_history(facts: PageFacts) -> list[tuple[FinishedRun, float]]:
     """Return the runs that changed the hypervolume, and the last run.
 
     Each run comes with the hypervolume after it.
     """
-    directions = list(facts.results.objectives.values())
-    front = np.empty((0, len(directions)))
+    view = facts.results.view
+    front = np.empty((0, len(view.directions)))
     steps: list[tuple[FinishedRun, float]] = []
     for run in facts.finished_runs:
         points = np.vstack([front, run.values])
-        front = points[pareto_front(points, directions)]
-        volume = hypervolume(front, reference_point, directions)
+        front = points[pareto_front(points, view.directions)]
+        volume = view.hypervolume(front)
         if not steps or volume != steps[-1][1] or run is facts.finished_runs[-1]:
             steps.append((run, volume))
     return steps
@@ -151,7 +153,7 @@ def hypervolume_section(facts: PageFacts) -> PageSection | None:
         empty = text("No feasible finished trials, so the hypervolume is not defined.")
         return PageSection("hypervolume", "Hypervolume", [empty]) if facts.is_search else None
     now, reference_point = result
-    steps = hypervolume_history(facts, reference_point)
+    steps = hypervolume_history(facts)
     panels = []
     for key, words in (("hours", "Hours since the start of the study"),
                        ("training_hours", "Worker-hours of training, validation and decoding")):
