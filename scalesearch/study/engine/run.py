@@ -99,9 +99,15 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
 def describe_start(spec: StudySpec, runner: Runner) -> list[str]:
     """Describe how many trials are trained, where, and by which recipe."""
     if spec.architectures is None:
-        return [f"{spec.trials_text}, {runner.describe()}", f"Recipe: {spec.recipe.describe()}"]
-    return [f"{len(spec.architectures.architectures)} architectures, {spec.seeds.references} seeds "
-            f"each, {runner.describe()}",
-            *(f"not trained: {name} ({reason})"
-              for name, reason in spec.architectures.excluded.items()),
-            f"Recipe: {spec.recipe.describe()}"]
+        lines = [f"{spec.trials_text}, {runner.describe()}"]
+    else:
+        lines = [f"{len(spec.architectures.architectures)} architectures, {spec.seeds.references} "
+                 f"seeds each, {runner.describe()}",
+                 *(f"not trained: {name} ({reason})"
+                   for name, reason in spec.architectures.excluded.items())]
+    lines.append(f"Recipe: {spec.recipe.describe()}")
+    if runner.shares_gpus and runner.slots > 1 and (spec.recipe.minutes or spec.recipe.cpu_minutes):
+        lines.append("Warning: trials share a GPU, so a budget in minutes gives each trial another "
+                     "number of updates; set `steps`, `tokens` or `epochs`, or "
+                     "`resources: {gpus_per_trial: 1}`")
+    return lines

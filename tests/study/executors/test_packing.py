@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from scalesearch.library import find_file
+from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.sections import Resources
+from scalesearch.study.engine.run import describe_start
 from scalesearch.study.executors import local
 from scalesearch.study.executors.base import JobDone, TrainingJob
-from scalesearch.study.executors.local import PoolRunner, split_cores
+from scalesearch.study.executors.local import InProcessRunner, PoolRunner, split_cores
 from scalesearch.train.gpus import Gpu
+from scalesearch.train.recipe import Recipe
 
 GIB = 2**30
 
@@ -88,3 +92,16 @@ def test_cores_are_split_without_overlap(monkeypatch, workers: int) -> None:
     parts = split_cores(workers)
     assert len(parts) == workers
     assert sum(map(len, parts)) == len(set().union(*parts)) == 16 // workers * workers
+
+
+@pytest.mark.parametrize(("recipe", "shares_gpus", "warns"), [
+    ({"minutes": 1.0}, True, True), ({"cpu_minutes": 1.0}, True, True), ({"steps": 9}, True, False),
+    ({"minutes": 1.0}, False, False)])
+def test_budgets_in_minutes_are_unfair_on_a_shared_gpu(recipe, shares_gpus, warns) -> None:
+    class SharedRunner(InProcessRunner):
+        slots = 8
+
+    SharedRunner.shares_gpus = shares_gpus
+    spec = read_study(find_file("quick", "studies"))
+    lines = describe_start(spec.replace(recipe=Recipe(**recipe)), SharedRunner(record_place))
+    assert any(line.startswith("Warning") for line in lines) == warns
