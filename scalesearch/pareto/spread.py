@@ -33,7 +33,7 @@ def farthest_points(distances_from: Callable[[int], Distances], selected: Sequen
 
 
 def euclidean_distances(points: NDArray[np.float64]) -> Callable[[int], Distances]:
-    """Return the Euclidean distances from a row of ``points`` (n, features) to all rows."""
+    """Return a function from a row of ``points`` (n, features) to distances (n,)."""
     def distances_from(index: int) -> Distances:
         distances: Distances = np.linalg.norm(points - points[index], axis=1)
         return distances

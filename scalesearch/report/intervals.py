@@ -63,7 +63,10 @@ def kendall_tau_interval(table: NDArray[np.float64], confidence: float,
 
 
 def spearman_rho(x: NDArray[np.float64], y: NDArray[np.float64]) -> float | None:
-    """Spearman's rank correlation of ``x`` (n,) and ``y`` (n,); None if one is constant."""
+    """Spearman's rank correlation of ``x`` (n,) and ``y`` (n,).
+
+    It is None if one of them is constant.
+    """
     columns = np.array([x, y], dtype=float)
     if not np.ptp(columns, axis=1).all():
         return None

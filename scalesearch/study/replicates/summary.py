@@ -54,7 +54,9 @@ def completed_candidates(trials: Trials) -> list[ReplicatedTrial]:
 
 
 class StudyView:
-    """Candidates of a study, their Pareto front and its hypervolume, each computed once.
+    """Candidates of a study, their Pareto front and its hypervolume.
+
+    Each is computed once.
 
     Values are means over seeds, in the order of the study's objectives.
 
