@@ -30,23 +30,23 @@ Violation = tuple[str, int, str, str]  # path, line, rule, text
 
 def violations(path: str, text: str) -> Iterator[Violation]:
     """Words, patterns and variables in a file that the rules forbid."""
-    allowed = [re.compile(pattern) for pattern in RULES["allow"]]
     lines = text.split("\n")
     spaced = re.sub(r"(?<=\w)_(?=\w)", " ", text) if path.endswith(".py") else text
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", spaced)
     lowered = spaced.lower()
     broken_rules = {rule for word in set(WORD.findall(lowered)) for rule in rules_of(word)}
     single = {rule: SINGLE_WORDS[rule] for rule in SINGLE_WORDS if rule in broken_rules}
-    for rules, searched in ((single, lowered), (PHRASES, lowered), (PROSE, text)):
+    phrases = PHRASES if ANY_PHRASE.search(lowered) else {}
+    for rules, searched in ((single, lowered), (phrases, lowered), (PROSE, text)):
         for rule, pattern in rules.items():
             for match in pattern.finditer(searched):
                 number = searched.count("\n", 0, match.end()) + 1
-                if not any(allow.search(f"{path}: {lines[number - 1]}") for allow in allowed):
+                if not any(allow.search(f"{path}: {lines[number - 1]}") for allow in ALLOWED):
                     yield path, number, rule, match[0].strip()
     if path.endswith(".py") and ASSIGNED_NAME.search(text):
         for number, name in variables(ast.parse(text)):
             if name in VARIABLES and not any(allow.search(f"{path}: {lines[number - 1]}")
-                                             for allow in allowed):
+                                             for allow in ALLOWED):
                 yield path, number, "variables are named after what they hold", name
 
 
@@ -109,10 +109,13 @@ def rules_of(word: str) -> list[str]:
     return [rule for rule, pattern in SINGLE_WORDS.items() if pattern.fullmatch(word)]
 
 
+ALLOWED = [re.compile(pattern) for pattern in RULES["allow"]]
 WORD = re.compile(r"[a-z]+")
 WORDS = compiled("words")
 PHRASES = {rule: pattern for rule, pattern in WORDS.items() if " " in pattern.pattern}
 SINGLE_WORDS = {rule: pattern for rule, pattern in WORDS.items() if " " not in pattern.pattern}
+# One search instead of one per phrase; each of them starts at a word.
+ANY_PHRASE = re.compile(rf"\b(?:{'|'.join(rule.pattern for rule in PHRASES.values())})")
 PROSE = compiled("prose")
 VARIABLES = frozenset(RULES["variables"]["names"])
 # A quick search for files that may assign one of the names: parsing takes most of the time.
