@@ -1,12 +1,11 @@
-"""Speed of a trained model's artifacts beside our own decoder, greedy, interleaved in one process.
+"""Speed of exported models, compared with the decoder of scalesearch.
 
     python benchmarks/artifacts.py TRAINED [--sentences 256] [--rounds 5] [--artifacts DIRECTORY]
 
-Exports TRAINED as CTranslate2 and ONNX, in float32 and int8, and decodes validation sentences with
-each and with the model itself, in float32 and in bf16: sentences a CPU-second in batches of 64 of
-like length, and milliseconds of CPU time a sentence in batches of one. One thread. The median and
-the range of rounds in which all take turns. BLEU of all translations stands beside, since a decoder
-that says something else is no faster one.
+TRAINED is exported as CTranslate2 and ONNX, in float32 and int8. All artifacts and the model itself
+(float32, bf16) decode validation sentences greedily, in turns, with one thread. The table has
+sentences per CPU-second in batches of 64 and CPU-milliseconds per sentence in batches of one, as
+median and range of the rounds, and BLEU.
 """
 
 import argparse
@@ -34,7 +33,7 @@ Rows = list[list[int]]
 
 
 class Autocast(TorchDecoder):
-    """Our own decoder as trainings score: products in bf16."""
+    """Decoder of scalesearch with products in bf16, as in scoring during training."""
 
     def greedy(self, source_ids: Rows, max_lengths: list[int]) -> Rows:
         with torch.autocast("cpu", torch.bfloat16):
@@ -50,36 +49,36 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--artifacts", type=Path, default=Path("runs/artifacts"),
                         help="kept, and taken if there")
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    trained = read_checkpoint(given.trained)
-    spec = DataSpec.from_mapping(read_json(given.trained / DATA_FILE, dict)["spec"])
-    sample = VerificationSample.from_data(trained, spec, given.sentences)
+    trained = read_checkpoint(options.trained)
+    spec = DataSpec.from_mapping(read_json(options.trained / DATA_FILE, dict)["spec"])
+    sample = VerificationSample.from_data(trained, spec, options.sentences)
     rows = sorted(source_rows(sample.split), key=len)
-    decoders = opened(trained, sample, given.artifacts)
-    batches = [rows[at:at + 64] for at in range(0, len(rows), 64)]
-    singles = [[row] for row in rows[::max(1, len(rows) // given.single)]]
+    decoders = opened(trained, sample, options.artifacts)
+    batches = [rows[start:start + 64] for start in range(0, len(rows), 64)]
+    singles = [[row] for row in rows[::max(1, len(rows) // options.single)]]
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in decoders}
     # the first warms up
-    for _ in track(range(given.rounds + 1), "rounds", console=Console(stderr=True)):
+    for _ in track(range(options.rounds + 1), "rounds", console=Console(stderr=True)):
         for name, decoder in decoders.items():
             took[name].append((seconds(decoder, trained, batches),
                                seconds(decoder, trained, singles)))
-    said = {name: scored(decoder, trained, sample) for name, decoder in decoders.items()}
-    Console(width=120).print(table(took, said, len(rows), len(singles)))
+    scores = {name: scored(decoder, trained, sample) for name, decoder in decoders.items()}
+    Console(width=120).print(table(took, scores, len(rows), len(singles)))
 
 
 def opened(trained: Checkpoint, sample: VerificationSample, folder: Path) -> dict[
         str, ArtifactDecoder]:
     """The model's own decoders, and those of its artifacts."""
-    made: dict[str, ArtifactDecoder] = {"ours, float32": TorchDecoder(trained.model),
-                                        "ours, bf16": Autocast(trained.model)}
+    decoders: dict[str, ArtifactDecoder] = {"scalesearch, float32": TorchDecoder(trained.model),
+                                        "scalesearch, bf16": Autocast(trained.model)}
     for name, quantize in ARTIFACTS:
         place = folder / f"{trained.folder.name}-{name}-{quantize}"
         if not place.exists():
             export_model(trained, place, get_format(name), quantize, sample)
-        made[f"{name}, {'float32' if quantize == 'none' else quantize}"] = open_artifact(place)[1]
-    return made
+        decoders[f"{name}, {'float32' if quantize == 'none' else quantize}"] = open_artifact(place)[1]
+    return decoders
 
 
 def seconds(decoder: ArtifactDecoder, trained: Checkpoint, batches: list[Rows]) -> float:
@@ -108,18 +107,18 @@ def source_rows(split: Split) -> Rows:
     return [[*map(int, row), EOS] for row in split.source_ids]
 
 
-def table(took: dict[str, list[tuple[float, float]]], said: dict[str, float], sentences: int,
+def table(took: dict[str, list[tuple[float, float]]], scores: dict[str, float], sentences: int,
           singles: int) -> Table:
-    made = Table("decoder", "sentences / CPU-s, batch 64", "times ours",
-                 "CPU-ms a sentence, batch 1", "times ours", "BLEU", box=None)
+    decoders = Table("decoder", "sentences / CPU-s, batch 64", "ratio",
+                 "CPU-ms per sentence, batch 1", "ratio", "BLEU", box=None)
     first: list[float] = []
     for name, rounds in took.items():
-        many = [sentences / a for a, _ in rounds[1:]]
-        one = [1000 * b / singles for _, b in rounds[1:]]
-        first = first or [median(many), median(one)]
-        made.add_row(name, spread(many), f"{median(many) / first[0]:.2f}", spread(one),
-                     f"{first[1] / median(one):.2f}", f"{said[name]:.2f}")
-    return made
+        speeds = [sentences / a for a, _ in rounds[1:]]
+        latencies = [1000 * b / singles for _, b in rounds[1:]]
+        first = first or [median(speeds), median(latencies)]
+        decoders.add_row(name, spread(speeds), f"{median(speeds) / first[0]:.2f}", spread(latencies),
+                     f"{first[1] / median(latencies):.2f}", f"{scores[name]:.2f}")
+    return decoders
 
 
 def spread(values: list[float]) -> str:

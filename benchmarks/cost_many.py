@@ -1,4 +1,4 @@
-"""Costing populations: ours against fvcore and FlopCounterMode on PyTorch modules, in one run.
+"""Costs of populations: scalesearch, fvcore and FlopCounterMode in one run.
 
     python benchmarks/cost_many.py [--rows 2000000] [--rounds 3]
 
@@ -37,18 +37,18 @@ PLAIN: dict[str, Any] = {"model": "encoder-decoder", "norm": "pre", "embedding.t
 
 def dense(rows: int, rng: np.random.Generator) -> dict[str, Any]:
     """Sizes of a plain Transformer."""
-    found = PLAIN | {"width": rng.integers(64, 1024, rows)}
+    sizes = PLAIN | {"width": rng.integers(64, 1024, rows)}
     for stack in ("encoder", "decoder"):
         heads = rng.integers(1, 17, rows)
-        found |= {f"{stack}.depth": rng.integers(1, 25, rows), f"{stack}.heads": heads,
+        sizes |= {f"{stack}.depth": rng.integers(1, 25, rows), f"{stack}.heads": heads,
                   f"{stack}.score_heads": heads, f"{stack}.head_dim": rng.integers(8, 129, rows),
                   f"{stack}.ffn": "relu", f"{stack}.ffn.hidden": rng.integers(64, 4096, rows)}
-    return found
+    return sizes
 
 
 def mixed(rows: int, rng: np.random.Generator) -> list[tuple[dict[str, Any], int]]:
     """Sixteen structures with chains, sharing and variants, an equal part each."""
-    found = []
+    sizes = []
     part = rows // 16
     for kind in range(16):
         a = dense(part, rng)
@@ -68,8 +68,8 @@ def mixed(rows: int, rng: np.random.Generator) -> list[tuple[dict[str, Any], int
         if kind >> 2 & 1:
             a |= {"embedding": "h-softpos", "embedding.levels": 2, "embedding.tie": "none"}
             a["embedding.level_width"] = a["embedding.roles"] = a["width"] // 4
-        found.append((a, part))
-    return found
+        sizes.append((a, part))
+    return sizes
 
 
 def timed(run: Callable[[], object], rounds: int) -> tuple[float, float]:
@@ -87,7 +87,7 @@ def timed(run: Callable[[], object], rounds: int) -> tuple[float, float]:
 
 def one_by_one(population: list[tuple[dict[str, Any], int]], counter: Callable[[Any, Any], int],
                count: int) -> float:
-    """Wall seconds a candidate of building and counting PyTorch modules."""
+    """Return wall seconds per candidate to build and count PyTorch modules."""
     start = time.perf_counter()
     for n in range(count):
         a, rows = population[n % len(population)]
@@ -106,22 +106,22 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--counted", type=int, default=10, help="candidates for the counters")
-    given = parser.parse_args()
+    options = parser.parse_args()
     rng = np.random.default_rng(1)
-    families = {"dense": [(dense(given.rows, rng), given.rows)],
-                "chains, sharing, variants": mixed(given.rows, rng)}
-    table = Table(title=f"{given.rows:,} candidates, {len(NAMES)} selectors, {PROTOCOL}", box=None)
-    for heading in ("family", "ours / s", "ours / CPU s", "FlopCounterMode / s", "ratio",
+    families = {"dense": [(dense(options.rows, rng), options.rows)],
+                "chains, sharing, variants": mixed(options.rows, rng)}
+    table = Table(title=f"{options.rows:,} candidates, {len(NAMES)} selectors, {PROTOCOL}", box=None)
+    for heading in ("family", "scalesearch / s", "scalesearch / CPU s", "FlopCounterMode / s", "ratio",
                     "fvcore / s", "ratio "):
         table.add_column(heading, justify="right" if heading != "family" else "left")
     for name, population in families.items():
         wall, cpu = timed(lambda p=population: [evaluate_population_costs(a, rows, PROTOCOL, NAMES)
-                                                for a, rows in p], given.rounds)
-        ours = given.rows / wall
-        peers = [1 / one_by_one(population, counter, given.counted)
+                                                for a, rows in p], options.rounds)
+        speed = options.rows / wall
+        peers = [1 / one_by_one(population, counter, options.counted)
                  for counter in (flop_counter_macs, fvcore_macs)]
-        cells = [cell for peer in peers for cell in (f"{peer:.1f}", f"{ours / peer:,.0f}x")]
-        table.add_row(name, f"{ours:,.0f}", f"{given.rows / cpu:,.0f}", *cells)
+        cells = [cell for peer in peers for cell in (f"{peer:.1f}", f"{speed / peer:,.0f}x")]
+        table.add_row(name, f"{speed:,.0f}", f"{options.rows / cpu:,.0f}", *cells)
     Console(width=140).print(table)
 
 

@@ -1,10 +1,10 @@
-"""Costing one candidate: our trials beside PyTorch's FlopCounterMode and fvcore, same candidates, same run.
+"""Costs of single candidates: scalesearch, FlopCounterMode and fvcore, in one run.
 
     python benchmarks/cost_one.py [--candidates 5]
 
-For each candidate: time from answers to MACs and params (ours), and from the built model on the
-meta device to the counter's total (theirs; building the model is timed apart). Every line also says
-whether the totals are equal.
+The time of scalesearch is from parameters to MACs and params. That of the counters is from a built
+model on the meta device to the total; building it is timed separately. Each line also shows whether
+the totals are equal.
 """
 
 import argparse
@@ -36,14 +36,14 @@ def timed(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
     return statistics.median(seconds), result
 
 
-def measure(answers: dict[str, Any]) -> dict[str, tuple[float, Any]]:
+def measure(config: dict[str, Any]) -> dict[str, tuple[float, Any]]:
     """Seconds and total of each counter for one candidate."""
     protocol = find_protocol("forward", S, T, V)
-    block = assemble(answers).block
+    block = assemble(config).block
     inputs = tuple(torch.zeros(1, n, dtype=torch.long, device="meta") for n in (S, T))
     model = build_model(block, vocab=V, device="meta").eval()
     return {
-        "scalesearch": timed(lambda: evaluate_cost(assemble(answers).block, protocol), 50),
+        "scalesearch": timed(lambda: evaluate_cost(assemble(config).block, protocol), 50),
         "build on meta": timed(lambda: build_model(block, vocab=V, device="meta"), 3),
         "FlopCounterMode": timed(lambda: flop_counter_macs(model, inputs), 3),
         "fvcore": timed(lambda: fvcore_macs(model, inputs), 3),
@@ -61,10 +61,10 @@ def main() -> None:
         rows = measure(dict(space.with_overrides({"encoder.depth": str(6 + extra)}).resolve(lambda path, parameter: None)))  # noqa: E501
         for name, (seconds, _) in rows.items():
             totals.setdefault(name, []).append(seconds)
-        ours = rows["scalesearch"][1]["macs.total"]
-        torchs = rows["FlopCounterMode"][1]
-        print(f"{6 + extra}-6: ours {ours:,} MACs, FlopCounterMode {torchs:,} (equal: "
-              f"{ours == torchs}), fvcore {rows['fvcore'][1]:,} (adds 5 a LayerNorm element)")
+        macs = rows["scalesearch"][1]["macs.total"]
+        counted = rows["FlopCounterMode"][1]
+        print(f"{6 + extra}-6: scalesearch {macs:,} MACs, FlopCounterMode {counted:,} (equal: "
+              f"{macs == counted}), fvcore {rows['fvcore'][1]:,} (adds 5 per LayerNorm element)")
     base = statistics.median(totals["scalesearch"])
     print(f"\nmedian of {arguments.candidates} candidates, one thread, S={S} T={T} V={V}")
     for name, seconds in totals.items():

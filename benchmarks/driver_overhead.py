@@ -1,15 +1,14 @@
-"""What a study's driver costs beside the training: its seconds a trial, and how busy it keeps 64 workers.
+"""Overhead of the driver of a study: seconds per trial, and utilization of 64 workers.
 
     python benchmarks/driver_overhead.py [--workers 64] [--trials 500] [--seconds 60]
 
-The driver is the real one: a space of Transformers under a budget, the proposer, the event log and
-records with their syncs to the disk, Optuna's copy. Its workers are simulated: a full training
-takes --seconds on average (each candidate its own 0.7 to 1.3 of that) on a clock that goes on by
-what the driver really takes, and jumps to the next end of a training whenever the driver waits. A
-worker is idle from the end of its training until the driver has given it another. The first
-trainings and the last, when there is nothing left to give, are not counted: the window is from the
-first end of a training to the last start of one. --clock own counts the driver's CPU time and its
-waits for the disk instead of wall time, for a machine where others are at work too.
+The driver is real: a space of Transformers under a budget, sampler, event log and records with
+their syncs to disk, Optuna's copy. Workers are simulated. A full-budget run takes --seconds on
+average, times a factor of 0.7 to 1.3 per candidate. The clock advances by the time of the driver,
+and jumps to the next end of a run when the driver waits. A worker is idle from the end of a run
+until its next start. Times are counted from the first end of a run to the last start of a run.
+With --clock own the CPU time of the driver and its waits for the disk count instead of wall time,
+for machines with other load.
 """
 
 import argparse
@@ -96,7 +95,7 @@ class Simulated(Runner):
         self.marks.append((now, self.idle, self.thinking + self._real() - self._polled))
 
     def poll(self, timeout: float) -> list[JobEvent]:
-        """What ended while the driver was thinking; where nothing did, the next that ends."""
+        """Return the runs that ended meanwhile, or else the next that ends."""
         self.thinking += self._real() - self._polled
         self._ahead += max(0.0, self._ends[0][0] - self.clock())
         events: list[JobEvent] = []
@@ -114,19 +113,19 @@ class Simulated(Runner):
         """Nothing runs."""
 
     def _takes(self, job: TrainingJob) -> float:
-        said = json.loads((job.folder / "job.json").read_text())
-        rung = said.get("rung", self._rungs.n_pauses)
+        job_file = json.loads((job.folder / "job.json").read_text())
+        rung = job_file.get("rung", self._rungs.n_pauses)
         rng = np.random.default_rng(job.trial)
         return float(self._seconds * rng.uniform(0.7, 1.3) * self._rungs.budget_to_rung(rung))
 
 
 def leave(job: TrainingJob, rungs: Rungs) -> None:
-    """What training would leave: a loss that falls with the candidate's size, and with training."""
-    said = json.loads((job.folder / "job.json").read_text())
+    """Write a result: the loss falls with the size of the candidate and with training."""
+    job_file = json.loads((job.folder / "job.json").read_text())
     quality = float(np.random.default_rng(job.trial).normal(25 + job.trial % 40 / 8, 1.0))
-    share = said.get("until", 1.0)
+    share = job_file.get("until", 1.0)
     metrics = {"bleu": quality, "validation_loss": (60 - quality) / 10 / share**0.1, "share": share}
-    state, name = ("paused", f"rung-{said['rung']}.json") if "rung" in said else (
+    state, name = ("paused", f"rung-{job_file['rung']}.json") if "rung" in job_file else (
         "complete", "result.json")
     curve = [{"step": step, "train_loss": 4.0, "validation_loss": 3.5, "seconds": 1.0}
              for step in range(0, 2000, 100)]
@@ -153,32 +152,32 @@ class Clock:
         self.synced += time.monotonic() - wall - (time.process_time() - cpu)
 
 
-def measure(folder: Path, kind: str, rungs: Rungs, given: argparse.Namespace,
+def measure(folder: Path, kind: str, rungs: Rungs, options: argparse.Namespace,
             clock: Clock) -> Simulated:
     """A study run to its end in a new folder."""
     (folder / "overhead.yaml").write_text(STUDY)
-    file = read_study(folder / "overhead.yaml", (f"trials={given.trials}", f"sampler={kind}"))
+    file = read_study(folder / "overhead.yaml", (f"trials={options.trials}", f"sampler={kind}"))
     spec = file.replace(rungs=rungs, out=folder / "study")
     ready = prepare_study(spec, load_data(spec), None)
     study = open_study(ready)
-    runner = Simulated(given.workers, given.seconds, rungs, clock)
+    runner = Simulated(options.workers, options.seconds, rungs, clock)
     export = open_export(spec.storage, study, TrialExporter(spec.space, spec.objectives),
                          spec.objectives, print)
     Driver(ready.plan, study, build_sampler(spec, ready.evaluator), runner, export).run()
     return runner
 
 
-def row(runner: Simulated, given: argparse.Namespace) -> str:
+def row(runner: Simulated, options: argparse.Namespace) -> str:
     """The figures of one study."""
-    first = runner.marks[given.workers]
+    first = runner.marks[options.workers]
     last = runner.marks[-1]
     span = last[0] - first[0]
-    starts = len(runner.marks) - given.workers
+    starts = len(runner.marks) - options.workers
     idle = last[1] - first[1]
     thought = last[2] - first[2]
-    full = given.trials * (1 - given.workers / len(runner.marks))
+    full = options.trials * (1 - options.workers / len(runner.marks))
     return (f"{starts:8} {thought / starts:12.3f} {thought / full:12.3f} "
-            f"{thought / full / given.seconds:9.2%} {1 - idle / (span * given.workers):9.2%} "
+            f"{thought / full / options.seconds:9.2%} {1 - idle / (span * options.workers):9.2%} "
             f"{runner.worst:10.2f}")
 
 
@@ -189,21 +188,21 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--clock", choices=["wall", "own"], default="wall")
-    parser.add_argument("--proposers", nargs="+", default=["local", "tpe"])
+    parser.add_argument("--samplers", nargs="+", default=["local", "tpe"])
     parser.add_argument("--rungs", choices=["off", "on", "both"], default="both")
-    given = parser.parse_args()
-    clock = Clock(given.clock)
+    options = parser.parse_args()
+    clock = Clock(options.clock)
     both = [NO_RUNGS, Rungs.geometric()]
-    ladders = {"off": both[:1], "on": both[1:], "both": both}[given.rungs]
-    print(f"{given.workers} simulated workers, {given.trials} full trainings of {given.seconds:g} "
+    ladders = {"off": both[:1], "on": both[1:], "both": both}[options.rungs]
+    print(f"{options.workers} simulated workers, {options.trials} full-budget runs of {options.seconds:g} "
           "s\n")
     print(f"{'':14} {'starts':>8} {'s a start':>12} {'s a trial':>12} {'of 60 s':>9} {'busy':>9} "
           f"{'longest s':>10}")
-    for kind in given.proposers:
+    for kind in options.samplers:
         for rungs in ladders:
             with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-                runner = measure(Path(folder), kind, rungs, given, clock)
-            print(f"{kind + (', rungs' if rungs.n_pauses else ''):14} {row(runner, given)}",
+                runner = measure(Path(folder), kind, rungs, options, clock)
+            print(f"{kind + (', rungs' if rungs.n_pauses else ''):14} {row(runner, options)}",
                   flush=True)
 
 

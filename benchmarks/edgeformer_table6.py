@@ -10,8 +10,8 @@ sentence of 30 source and 30 target tokens, greedy, on one pinned core, all arti
 memory of a process of its own that opens the artifact and decodes that sentence. Packed is xz, as a
 download would be. Printed, for vocabularies of 32k, 8k and 2k on two cores of a Xeon E-2288G by
 onnxruntime in int8: 28, 15 and 11 MB as 7-zip archives, 60, 47 and 42 MB of memory at the peak.
-BLEU depends on what was learned: a second table has that of the trainings in --trained, of a
-smaller EdgeFormer, exported the same ways and verified on their validation text.
+BLEU depends on training: a second table has BLEU of the training runs in --trained, of a smaller
+EdgeFormer, exported in the same ways and verified on their validation text.
 """
 
 import argparse
@@ -77,61 +77,61 @@ def main() -> None:
     parser.add_argument("--architecture", default="reference/edgeformer-adapter")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--trained", type=Path, nargs="*", default=[],
-                        help="trainings whose BLEU to show")
+                        help="training runs to report BLEU of")
     parser.add_argument("--out", type=Path, default=Path("runs/table6"))
-    given = parser.parse_args()
-    rows = [written(given, vocab, *kind) for vocab in given.vocab for kind in KINDS]
+    options = parser.parse_args()
+    rows = [export_random(options, vocab, *kind) for vocab in options.vocab for kind in KINDS]
     setup = DecodingSetup(batch=1, beam=1, source=30, target=30, threads=1)
     with pinned_threads(1):
         decoders: dict[str, ArtifactDecoder] = {
             str(row.folder): open_artifact(row.folder)[1] for row in rows}
         words = {str(row.folder): row.vocab for row in rows}
-        times = list(measure_rounds(decoders, words, setup, given.rounds))
-    made = Table("vocab", "artifact", "MB", "xz MB", "peak MB", "own MB", "p50 ms", "CPU ms", "",
+        times = list(measure_rounds(decoders, words, setup, options.rounds))
+    table = Table("vocab", "artifact", "MB", "xz MB", "peak MB", "own MB", "p50 ms", "CPU ms", "",
                  box=None)
     for row in rows:
-        found = LatencyStatistics.from_times([one[str(row.folder)] for one in times])
+        measured = LatencyStatistics.from_times([latencies[str(row.folder)] for latencies in times])
         memory = measure_peak_memory(row.folder, setup)
-        made.add_row(str(row.vocab), f"{row.artifact.format} {row.artifact.quantization}",
+        table.add_row(str(row.vocab), f"{row.artifact.format} {row.artifact.quantization}",
                      f"{sum(row.artifact.bytes.values()) / MB:.2f}", f"{row.packed / MB:.2f}",
-                     f"{memory['peak'] / MB:.0f}", f"{memory['own'] / MB:.1f}", f"{found.p50:.1f}",
-                     f"{found.cpu:.1f}", "unsteady" * found.is_unstable)
+                     f"{memory['peak'] / MB:.0f}", f"{memory['own'] / MB:.1f}", f"{measured.p50:.1f}",
+                     f"{measured.cpu:.1f}", "unsteady" * measured.is_unstable)
     console = Console(width=120)
-    console.print(made)
-    console.print(f"{given.architecture}, random weights; {setup}; {given.rounds} rounds; "
+    console.print(table)
+    console.print(f"{options.architecture}, random weights; {setup}; {options.rounds} rounds; "
                   f"{describe_device(1)['processor']}")
-    if given.trained:
-        console.print(scores(given))
+    if options.trained:
+        console.print(scores(options))
 
 
-def scores(given: argparse.Namespace) -> Table:
-    """BLEU of the trainings and of their artifacts, greedy, on their validation text."""
-    made = Table("training", "vocab", "artifact", "MB", "BLEU of the model", "of the artifact",
+def scores(options: argparse.Namespace) -> Table:
+    """Return BLEU of training runs and their artifacts, greedy, on their validation text."""
+    table = Table("training", "vocab", "artifact", "MB", "BLEU of the model", "of the artifact",
                  "different", box=None)
-    for trained, (name, quantize) in product(given.trained, KINDS):
+    for trained, (name, quantize) in product(options.trained, KINDS):
         model = read_checkpoint(trained)
-        folder = given.out / f"{trained.name}-{name}-{quantize}"
+        folder = options.out / f"{trained.name}-{name}-{quantize}"
         sample = VerificationSample.from_data(
             model,
             DataSpec.from_mapping(read_json(trained / DATA_FILE,
                                             dict)["spec"]).with_absolute_paths(), 1000)
         shutil.rmtree(folder, ignore_errors=True)
         artifact = export_model(model, folder, get_format(name), quantize, sample)
-        found = artifact.verification
-        mine = found["float" if quantize == "none" else "quantized"]
-        made.add_row(trained.name, str(model.tokenizer.vocab_size), f"{name} {quantize}",
-                     f"{sum(artifact.bytes.values()) / MB:.2f}", f"{found['model']['bleu']:.2f}",
-                     f"{mine['bleu']:.2f}", f"{mine['different']} of {found['sentences']}")
-    return made
+        measured = artifact.verification
+        mine = measured["float" if quantize == "none" else "quantized"]
+        table.add_row(trained.name, str(model.tokenizer.vocab_size), f"{name} {quantize}",
+                     f"{sum(artifact.bytes.values()) / MB:.2f}", f"{measured['model']['bleu']:.2f}",
+                     f"{mine['bleu']:.2f}", f"{mine['different']} of {measured['sentences']}")
+    return table
 
 
-def written(given: argparse.Namespace, vocab: int, name: str, quantize: str) -> Row:
+def export_random(options: argparse.Namespace, vocab: int, name: str, quantize: str) -> Row:
     """An artifact of the architecture with random weights; the trained folder is kept."""
-    trained = given.out / f"random-{vocab}"
-    folder = given.out / f"{vocab}-{name}-{quantize}"
+    trained = options.out / f"random-{vocab}"
+    folder = options.out / f"{vocab}-{name}-{quantize}"
     if not trained.exists():
-        corpus = load_corpus(read_data_spec(given.data)[0].replace(vocab=vocab))
-        architecture = read_space(find_file(given.architecture, "spaces")).single_architecture()
+        corpus = load_corpus(read_data_spec(options.data)[0].replace(vocab=vocab))
+        architecture = read_space(find_file(options.architecture, "spaces")).single_architecture()
         describe_training(trained, architecture, corpus, Recipe(steps=1))
         write_weights(trained / WEIGHTS_FILE,
                       build_model(architecture.block,

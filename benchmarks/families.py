@@ -1,11 +1,11 @@
-"""The three families and a plain Transformer, each with about a million weights in its layers, trained alike.
+"""Comparison of the three families with a plain Transformer of about a million layer weights.
 
     python benchmarks/families.py --data FILE [--cpu-minutes 5] [--seeds 1 2] [--out runs/families]
-    [FAMILY ...]
+        [FAMILY ...]
 
-Same data, recipe, CPU-minutes and seeds; one thread. A run that was interrupted goes on. The table
-has what each costs and what came of it; with one recipe for all it shows that each family trains,
-and is no ranking of the papers.
+All use the same data, recipe, CPU-minutes and seeds, with one thread. An interrupted run is
+resumed. The table has costs and scores. A single recipe for all shows that each family trains; it
+does not rank the papers.
 """
 
 import argparse
@@ -40,22 +40,22 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=15,
                         help="of the protocol's source and target")
     parser.add_argument("--out", type=Path, default=Path("runs/families"))
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    corpus = corpus_of(given)
-    recipe = Recipe(cpu_minutes=given.cpu_minutes, lr=given.lr, max_tokens=given.max_tokens,
-                    dropout=given.dropout, beam=5, threads=1)
+    corpus = corpus_of(options)
+    recipe = Recipe(cpu_minutes=options.cpu_minutes, lr=options.lr, max_tokens=options.max_tokens,
+                    dropout=options.dropout, beam=5, threads=1)
     console = Console(width=160)
-    console.print(f"{recipe.describe()}; seeds {given.seeds}; S=T={given.length}, "
+    console.print(f"{recipe.describe()}; seeds {options.seeds}; S=T={options.length}, "
                   f"V={corpus.tokenizer.vocab_size:,}")
     rows = []
-    for name in given.families:
+    for name in options.families:
         architecture = load_architecture(name, ())[1]
-        folders = {seed: given.out / f"{name.replace('/', '-')}-seed{seed}" for seed in given.seeds}
+        folders = {seed: options.out / f"{name.replace('/', '-')}-seed{seed}" for seed in options.seeds}
         results = [train(architecture, corpus, recipe, folder, seed)
                    for seed, folder in folders.items()]
         rows.append((name,
-                     *facts(architecture, results, corpus.tokenizer.vocab_size, given.length)))
+                     *facts(architecture, results, corpus.tokenizer.vocab_size, options.length)))
         console.print(*rows[-1])
     table = Table(*HEADINGS, box=None)
     for row in rows:
@@ -64,19 +64,19 @@ def main() -> None:
 
 
 def facts(architecture: Any, results: list[Result], vocab: int, length: int) -> list[str]:
-    """A row of the table, after the family's name: means over seeds, with the spread where there are several."""
-    bill = evaluate_cost(architecture.block, find_protocol("forward", length, length, vocab))
-    costs = [f"{bill['params.encoder'] + bill['params.decoder']:,}", f"{bill['params.total']:,}",
-             f"{bill['macs.total'] / 1e6:.1f}"]
+    """Return the cells of a family: means over seeds, and the spread of several."""
+    cost = evaluate_cost(architecture.block, find_protocol("forward", length, length, vocab))
+    costs = [f"{cost['params.encoder'] + cost['params.decoder']:,}", f"{cost['params.total']:,}",
+             f"{cost['macs.total'] / 1e6:.1f}"]
     done = [result for result in results if result.state == "complete"]
     if not done:
         return [*costs, *["-"] * 5, results[0].reason]
     metrics = [result.metrics for result in done]
-    found = [[result.steps for result in done], [result.tokens_per_cpu_second for result in done],
+    columns = [[result.steps for result in done], [result.tokens_per_cpu_second for result in done],
              [m["validation_loss"] for m in metrics], [m["bleu"] for m in metrics],
              [m["test"]["bleu"] for m in metrics]]
     digits = (0, 0, 3, 2, 2)
-    return [*costs, *(over_seeds(values, n) for values, n in zip(found, digits)),
+    return [*costs, *(over_seeds(values, n) for values, n in zip(columns, digits)),
             str(len(results) - len(done))]
 
 

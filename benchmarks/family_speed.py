@@ -1,11 +1,11 @@
-"""Is a family as fast as its multiply-adds say? Training and decoding of each beside a plain Transformer of equal MACs.
+"""Speed of each family, compared with a plain Transformer of equal MACs.
 
     python benchmarks/family_speed.py [--data FILE] [--rounds 5] [--updates 6] [FAMILY ...]
 
 A FAMILY is an architecture file or a shipped name (small/partialformer, small/anthe and
-small/edgeformer unless given). The plain one beside it has its width, depths and tying; the hidden
+small/edgeformer unless given). The plain one has its width, depths and tying; the hidden
 size of its feed-forward networks makes the MACs equal. Both take turns in one process, one thread;
-the ratios are of medians of target tokens a CPU-second in training, and of sentences of --length
+the ratios are of medians of target tokens per CPU-second in training, and of sentences of --length
 tokens, 64 at once, decoded greedily in float32 from random weights.
 """
 
@@ -32,16 +32,16 @@ FAMILIES = ["small/partialformer", "small/anthe", "small/edgeformer"]
 
 
 class Contestant:
-    """One architecture in our engine, an update at a time."""
+    """One architecture in the training engine, run update by update."""
 
-    def __init__(self, architecture: Any, corpus: Corpus, given: argparse.Namespace) -> None:
-        recipe = Recipe(steps=10**6, max_tokens=given.max_tokens, device="cpu",
-                        precision=given.precision)
+    def __init__(self, architecture: Any, corpus: Corpus, options: argparse.Namespace) -> None:
+        recipe = Recipe(steps=10**6, max_tokens=options.max_tokens, device="cpu",
+                        precision=options.precision)
         hardware = Hardware.from_recipe(recipe)
         model = build_model(architecture.block, vocab=corpus.tokenizer.vocab_size,
-                            dropout=DropoutRates(given.dropout))
+                            dropout=DropoutRates(options.dropout))
         self.engine = Engine(model.train(), recipe, hardware)
-        self.feed = BatchStream(corpus.train, given.max_tokens, 1)
+        self.feed = BatchStream(corpus.train, options.max_tokens, 1)
         self.speeds: list[float] = []
         self.decoding: list[float] = []
         self.untrained = build_model(architecture.block, vocab=corpus.tokenizer.vocab_size).eval()
@@ -69,7 +69,7 @@ class Contestant:
 
 def plain_like(architecture: Any, vocab: int, length: int) -> Any:
     """A plain Transformer of ``architecture``'s width, depths, norm and tying, and as nearly its MACs as may be."""
-    a = architecture.answers
+    a = architecture.config
     same = ["width", "norm", "embedding.tie", "encoder.depth", "decoder.depth"]
     settings = [f"{name}={a[name]}" for name in same]
     heads = next(n for n in (8, 4, 2, 1) if a["width"] % n == 0)
@@ -80,9 +80,9 @@ def plain_like(architecture: Any, vocab: int, length: int) -> Any:
         sizes = [f"{stack}.ffn.relu.hidden={hidden}" for stack in ("encoder", "decoder")]
         return load_architecture("transformer", (*settings, *sizes))[1]
 
-    one, two = (evaluate_cost(make(hidden).block, protocol)["macs.total"] for hidden in (1, 2))
-    wanted = evaluate_cost(architecture.block, protocol)["macs.total"]
-    return make(max(1, round(1 + (wanted - one) / (two - one))))
+    macs_1, macs_2 = (evaluate_cost(make(hidden).block, protocol)["macs.total"] for hidden in (1, 2))
+    target_macs = evaluate_cost(architecture.block, protocol)["macs.total"]
+    return make(max(1, round(1 + (target_macs - macs_1) / (macs_2 - macs_1))))
 
 
 def main() -> None:
@@ -94,35 +94,35 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--precision", default="auto", choices=["auto", "fp32", "bf16"])
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    corpus = corpus_of(given)
-    table = Table(title=f"{given.max_tokens} tokens a batch, dropout {given.dropout:g}, one thread",
+    corpus = corpus_of(options)
+    table = Table(title=f"{options.max_tokens} tokens per batch, dropout {options.dropout:g}, one thread",
                   box=None)
     headings = ("family", "MMACs", "plain MMACs", "tokens / CPU s", "plain", "plain / family",
                 "sentences / CPU s", "plain", "plain / family")
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "family" else "right")
-    for name in given.families:
-        table.add_row(name, *compare(load_architecture(name, ())[1], corpus, given))
+    for name in options.families:
+        table.add_row(name, *compare(load_architecture(name, ())[1], corpus, options))
     Console(width=140).print(table)
 
 
-def compare(family: Any, corpus: Corpus, given: argparse.Namespace) -> list[str]:
+def compare(family: Any, corpus: Corpus, options: argparse.Namespace) -> list[str]:
     """The row of one family, after its name."""
     vocab = corpus.tokenizer.vocab_size
-    pair = [family, plain_like(family, vocab, given.length)]
-    protocol = find_protocol("forward", given.length, given.length, vocab)
+    pair = [family, plain_like(family, vocab, options.length)]
+    protocol = find_protocol("forward", options.length, options.length, vocab)
     macs = [f"{evaluate_cost(architecture.block, protocol)['macs.total'] / 1e6:.2f}"
             for architecture in pair]
-    contestants = [Contestant(architecture, corpus, given) for architecture in pair]
-    source = torch.randint(4, vocab, (64, given.length), generator=torch.Generator().manual_seed(1))
-    for _ in range(given.rounds + 1):
+    contestants = [Contestant(architecture, corpus, options) for architecture in pair]
+    source = torch.randint(4, vocab, (64, options.length), generator=torch.Generator().manual_seed(1))
+    for _ in range(options.rounds + 1):
         for contestant in contestants:
-            contestant.round(given.updates)
+            contestant.round(options.updates)
             contestant.decode(source)
     speeds = zip(*(contestant.speed for contestant in contestants))
-    cells = ((f"{ours:,.0f}", f"{plain:,.0f}", f"{plain / ours:.2f}") for ours, plain in speeds)
+    cells = ((f"{family_speed:,.0f}", f"{plain:,.0f}", f"{plain / family_speed:.2f}") for family_speed, plain in speeds)
     return [*macs, *(cell for three in cells for cell in three)]
 
 

@@ -1,4 +1,4 @@
-"""Kills a study again and again and says what was lost: the log of the long kill test, as a table.
+"""Long kill test: kill a study repeatedly, and list what was lost.
 
     PYTHONPATH=. python benchmarks/kills.py [--seed 1] [--folder FOLDER]
 
@@ -9,7 +9,7 @@ runs on it, and of all processes at once; and stops by SIGSTOP for some seconds.
 are under Ray, the others are under the pool of processes. Every result that
 was on disk at a kill must be there unchanged at the end, must be recorded once, and must not have
 been trained again. "Driver down" are drivers that ended though they were not hit; "back after" is
-the time until the log went on, median and most; "orphans gone" that until a dead driver's were.
+the time until the log continued, median and most; "orphans gone" that until a dead driver's were.
 """
 
 import argparse
@@ -53,14 +53,14 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path)
-    given = parser.parse_args()
-    killed = fifty((given.folder or Path(tempfile.mkdtemp())) / "study", given.seed)
+    options = parser.parse_args()
+    killed = fifty((options.folder or Path(tempfile.mkdtemp())) / "study", options.seed)
     try:
-        said = killed.run()
+        reason = killed.run()
     finally:
         print(summary(killed.kills))
     trials = check(killed)
-    print(f"In the end: {said}; {len(trials)} proposals, every result recorded once")
+    print(f"In the end: {reason}; {len(trials)} proposals, every result recorded once")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""CPU-minutes that two recipes take to a loss and a BLEU on valid, seed by seed, interleaved in one process.
+"""CPU-minutes of two recipes to a validation loss and BLEU, interleaved in one process.
 
     python benchmarks/learning.py --data FILE --recipes today.yaml best.yaml --bleu 30 35 [--seeds 1
     2 3]
@@ -8,7 +8,7 @@
 A budget that is doubled until a training under it ends at the goal: where rates fall to zero at the
 end, no shorter way of finding out is fair. Between the last budget below the goal and the first at
 it, updates and CPU-minutes are interpolated on a logarithmic scale. One thread; what is done is
-kept, and a run that was interrupted goes on. The test is Welch's, of the logarithms of CPU-minutes.
+kept, and a run that was interrupted is resumed. The test is Welch's, of the logarithms of CPU-minutes.
 """
 
 import argparse
@@ -33,7 +33,7 @@ MEASURES = ("cpu_minutes", "steps", "tokens", "minutes")
 
 @dataclass(frozen=True)
 class Goal:
-    """A value of a metric on valid that is to be reached."""
+    """A target value of a validation metric."""
 
     metric: str
     value: float
@@ -43,8 +43,8 @@ class Goal:
 
     def excess(self, result: Result) -> float:
         """How far a training ended beyond the goal."""
-        found = result.metrics[self.metric] - self.value
-        return found if self.metric == "bleu" else -found
+        result = result.metrics[self.metric] - self.value
+        return result if self.metric == "bleu" else -result
 
     def __str__(self) -> str:
         return f"{self.metric} {self.value:g}"
@@ -64,35 +64,35 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=400, help="updates of the smallest budget")
     parser.add_argument("--most", type=int, default=6400, help="updates of the largest")
     parser.add_argument("--out", type=Path, default=Path("runs/learning"))
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    corpus = corpus_of(given)
-    architecture = load_architecture(given.architecture, given.set)[1]
-    goals = [*(Goal("bleu", value) for value in given.bleu),
-             *(Goal("validation_loss", value) for value in given.loss)]
-    recipes = {name: load_recipe(name, ()) for name in given.recipes}
+    corpus = corpus_of(options)
+    architecture = load_architecture(options.architecture, options.set)[1]
+    goals = [*(Goal("bleu", value) for value in options.bleu),
+             *(Goal("validation_loss", value) for value in options.loss)]
+    recipes = {name: load_recipe(name, ()) for name in options.recipes}
     console = Console(width=160)
     done = {}
-    budget = given.first
-    while budget <= given.most:
-        for seed, (name, recipe) in itertools.product(given.seeds, recipes.items()):
+    budget = options.first
+    while budget <= options.most:
+        for seed, (name, recipe) in itertools.product(options.seeds, recipes.items()):
             ended = done.setdefault((name, seed), [])
             if all(any(goal.reached(result) for result in ended) for goal in goals):
                 continue
-            found = train(architecture, corpus, under(recipe, budget),
-                          folder(given.out, name, seed, budget), seed)
-            if found.state != "complete":
-                console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: {found.state}, "
-                              f"{found.reason}")
+            result = train(architecture, corpus, under(recipe, budget),
+                          folder(options.out, name, seed, budget), seed)
+            if result.state != "complete":
+                console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: {result.state}, "
+                              f"{result.reason}")
                 continue
-            ended.append(found)
-            minutes = found.cpu_seconds / 60
-            scores = found.metrics
+            ended.append(result)
+            minutes = result.cpu_seconds / 60
+            scores = result.metrics
             console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: {minutes:.2f} "
                           f"CPU-minutes, BLEU {scores['bleu']:.2f}, valid loss "
                           f"{scores['validation_loss']:.4f}")
         budget *= 2
-    console.print(table(given.recipes, given.seeds, goals, done))
+    console.print(table(options.recipes, options.seeds, goals, done))
 
 
 def under(recipe: Recipe, steps: int) -> Recipe:
@@ -106,26 +106,26 @@ def folder(out: Path, name: str, seed: int, steps: int) -> Path:
 
 
 def to_goal(goal: Goal, ended: list[Result]) -> dict[str, float] | None:
-    """What it took to the goal, interpolated between two budgets; None where it was not reached."""
-    at = next((i for i, result in enumerate(ended) if goal.reached(result)), None)
-    if at is None:
+    """Return the effort to a goal, interpolated between budgets; None if not reached."""
+    index = next((i for i, result in enumerate(ended) if goal.reached(result)), None)
+    if index is None:
         return None
     spent = [{"cpu_minutes": result.cpu_seconds / 60, "steps": result.steps,
               "tokens": result.tokens, "minutes": result.seconds / 60} for result in ended]
-    if at == 0:
+    if index == 0:
         return spent[0]
-    short = -goal.excess(ended[at - 1])
-    beyond = goal.excess(ended[at])
+    short = -goal.excess(ended[index - 1])
+    beyond = goal.excess(ended[index])
     share = short / (short + beyond)
-    return {name: math.exp((1 - share) * math.log(spent[at - 1][name])
-                           + share * math.log(spent[at][name])) for name in MEASURES}
+    return {name: math.exp((1 - share) * math.log(spent[index - 1][name])
+                           + share * math.log(spent[index][name])) for name in MEASURES}
 
 
 def table(names: list[str], seeds: list[int], goals: list[Goal],
           done: dict[tuple[str, int], list[Result]]) -> Table:
     """Geometric means over seeds of what each goal took, and the ratio of the two recipes."""
     spent = (name.replace("_", "-") for name in MEASURES)
-    made = Table("goal", "recipe", "seeds", *spent, "times fewer", "p", box=None)
+    table_ = Table("goal", "recipe", "seeds", *spent, "times fewer", "p", box=None)
     for goal in goals:
         logs: list[list[float]] = []
         for name in names:
@@ -138,8 +138,8 @@ def table(names: list[str], seeds: list[int], goals: list[Goal],
                 ratio = f"{math.exp(fmean(logs[0]) - fmean(logs[1])):.2f}"
                 p = f"{ttest_ind(*logs, equal_var=False).pvalue:.4f}" if min(
                     map(len, logs)) > 1 else ""
-            made.add_row(str(goal), Path(name).stem, str(len(took)), *means, ratio, p)
-    return made
+            table_.add_row(str(goal), Path(name).stem, str(len(took)), *means, ratio, p)
+    return table_
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What a study costs to look at, and what a proposal in a large one costs: CPU-seconds and memory.
+"""CPU-seconds and memory of the commands that read a study, and of a proposal.
 
-``python benchmarks/load.py [TRIALS …]`` makes studies of so many trials (4, 1,000, 5,000 and 20,000
+``python benchmarks/load.py [TRIALS …]`` creates studies of n trials (4, 1,000, 5,000 and 20,000
 unless given) in a temporary folder and prints a table: the report of those up to 1,000, status and
 front of the larger, and a proposal. ``--proposals SPACE …`` prints only what a proposal costs in
 each of the spaces, after 50 to 20,000 trials unless TRIALS are given. Trials are drawn from
-``spaces/edge.yaml``, or those spaces, and billed; their scores are invented. Over half are
+``spaces/edge.yaml``, or those spaces, with their costs; their scores are invented. Over half are
 finished, with records as large as real ones are; the others are infeasible or duplicates. Verbs run
 in processes of their own, with Python's bytecode cached as by an installation.
 """
@@ -44,37 +44,37 @@ OBJECTIVES = (parse_objective("bleu", "max"), parse_objective("params.total", "m
               parse_objective("macs.total", "min"))
 COUNTS = (4, 1_000, 5_000, 20_000)
 REPORTED = 1_000  # trials; those up to which the report is made
-PROPOSED = (50, 200, 1_000, 5_000, 20_000)  # trials after which --proposals asks
-ASKED = 5  # proposals of which the median is shown
-DRAWN = 400  # different architectures: their numbers are what counts here
+PROPOSED = (50, 200, 1_000, 5_000, 20_000)  # numbers of trials for --proposals
+N_PROPOSALS = 5  # proposals of which the median is shown
+N_ARCHITECTURES = 400  # different architectures: their numbers are what counts here
 CURVE = [{"step": step, "tokens": step * 4000, "cpu_seconds": 1.5 * step, "seconds": 0.5 * step,
           "lr": 1e-3, "train_loss": 4.0, "validation_loss": 3.5, "bleu": None}
          for step in range(0, 2000, 100)]
 
 
-def evaluator(name: str = "edge") -> Evaluator:
+def load_evaluator(name: str = "edge") -> Evaluator:
     """The evaluator of a shipped space under its own limits."""
     space = read_space(find_file(name, "spaces"))
     return Evaluator(space, load_protocol({**space.protocol, "vocab": 8000}),
                      collect_limits(space, None))
 
 
-def make(folder: Path, count: int, billed: list[Trial], given: Evaluator) -> None:
+def make(folder: Path, count: int, trials: list[Trial], evaluator: Evaluator) -> None:
     """Writes a study of ``count`` trials into ``folder``."""
     meta = StudyMeta(id="load", name="load", created=utc_now(), space_hash="s",
-                     protocol=given.protocol.to_json(), objectives=OBJECTIVES, recipe={}, seed=1,
+                     protocol=evaluator.protocol.to_json(), objectives=OBJECTIVES, recipe={}, seed=1,
                      data=DataFacts("none", "0"), synthetic=True, total_trials=count, limits=(),
                      bounds={}, versions={})
     study = StudyDir(folder)
     rng = random.Random(1)
     lines = list[bytes]()
-    study.create(meta, "study: load\n", given.space.to_yaml())
+    study.create(meta, "study: load\n", evaluator.space.to_yaml())
 
     def log(**event: object) -> None:
         lines.append(encode_event({"line": len(lines) + 1, "time": utc_now(), **event}))
 
     for number in range(count):
-        trial = replace(billed[number % len(billed)], number=number, architecture=f"{number:012x}")
+        trial = replace(trials[number % len(trials)], number=number, architecture=f"{number:012x}")
         ends = trial.is_feasible and number % 3 != 0
         state = (State.PENDING if ends else State.INFEASIBLE if not trial.is_feasible
                  else State.DUPLICATE)
@@ -83,8 +83,9 @@ def make(folder: Path, count: int, billed: list[Trial], given: Evaluator) -> Non
             continue
         bleu = 30 - 1e7 / trial.costs["params.total"] + rng.gauss(0, 1)
         end = {"state": State.COMPLETE, "wall_seconds": 900.0,
-               "values": {one.name: bleu if one.is_measured else float(trial.costs[one.name])
-                          for one in OBJECTIVES}}
+               "values": {objective.name: bleu if objective.is_measured
+                          else float(trial.costs[objective.name])
+                          for objective in OBJECTIVES}}
         log(type="started", trial=number, attempt=1)
         log(type="ended", trial=number, **end)
         result = Result("complete", metrics={"bleu": bleu, "split": "validation"}, curve=CURVE,
@@ -102,50 +103,50 @@ def cost_of(cache: str, *arguments: str) -> tuple[float, float]:
             "stdout=subprocess.DEVNULL); used = resource.getrusage(resource.RUSAGE_CHILDREN); "
             "print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, done.returncode)")
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": cache}
-    said = subprocess.run([sys.executable, "-c", code, sys.executable, "-m", "scalesearch",
+    output = subprocess.run([sys.executable, "-c", code, sys.executable, "-m", "scalesearch",
                            *arguments], check=True, capture_output=True, text=True,
                           env=environment).stdout.split()
-    assert said[2] == "0", arguments
-    return float(said[0]), float(said[1])
+    assert output[2] == "0", arguments
+    return float(output[0]), float(output[1])
 
 
-def proposal(folder: Path, given: Evaluator) -> tuple[float, float]:
+def proposal(folder: Path, evaluator: Evaluator) -> tuple[float, float]:
     """(CPU-seconds, MiB at most of this process) of a proposal of ``bayes``, the study being open.
 
-    The median of ASKED, after two with which what is remembered of the trials and the first sheets
-    are made.
+    The median of ASKED, after two that fill the caches.
     """
     trials = StudyDir(folder).load().trials
-    search = SearchStudy(given.space, OBJECTIVES, trials)
-    sampler = make_sampler(SamplerSpec("bayes"), given.suggest_params,
-                           partial(given.candidate_facts, objectives=OBJECTIVES),
-                           given.feasible_region, OBJECTIVES)
-    taken = []
-    for _ in range(2 + ASKED):
+    search = SearchStudy(evaluator.space, OBJECTIVES, trials)
+    sampler = make_sampler(SamplerSpec("bayes"), evaluator.suggest_params,
+                           partial(evaluator.candidate_facts, objectives=OBJECTIVES),
+                           evaluator.feasible_region, OBJECTIVES)
+    seconds = []
+    for _ in range(2 + N_PROPOSALS):
         start = time.process_time()
         search.ask(sampler)
-        taken.append(time.process_time() - start)
-    return statistics.median(taken[2:]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        seconds.append(time.process_time() - start)
+    return statistics.median(seconds[2:]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def drawn(given: Evaluator) -> list[Trial]:
-    """Trials of a space, billed."""
+def sample_trials(evaluator: Evaluator) -> list[Trial]:
+    """Return random trials of a space, with their costs."""
     rng = random.Random(0)
-    billed = [given.evaluate(given.space.sample(rng).params) for _ in range(DRAWN)]
-    return [trial for trial in billed if trial.costs]
+    trials = [evaluator.evaluate(evaluator.space.sample(rng).params)
+              for _ in range(N_ARCHITECTURES)]
+    return [trial for trial in trials if trial.costs]
 
 
 def proposals(names: list[str], counts: list[int]) -> None:
     """Prints what a proposal costs in each space, after each number of trials."""
     rows = []
     for name in names:
-        given = evaluator(name)
+        evaluator = load_evaluator(name)
         cells = []
-        billed = drawn(given)
+        trials = sample_trials(evaluator)
         for count in counts:
             with tempfile.TemporaryDirectory() as where:
-                make(Path(where) / "load", count, billed, given)
-                cells.append(proposal(Path(where) / "load", given)[0])
+                make(Path(where) / "load", count, trials, evaluator)
+                cells.append(proposal(Path(where) / "load", evaluator)[0])
         rows.append((name, *cells))
     print(tabulate(rows, ["CPU-seconds a proposal after", *(f"{count:,}" for count in counts)],
                    tablefmt="github", floatfmt=".2f"))
@@ -153,19 +154,19 @@ def proposals(names: list[str], counts: list[int]) -> None:
 
 def main(counts: list[int]) -> None:
     """Prints the table of a space's studies."""
-    given = evaluator()
+    evaluator = load_evaluator()
     rows = []
-    billed = drawn(given)
+    trials = sample_trials(evaluator)
     for count in counts:
         with tempfile.TemporaryDirectory() as where:
-            make(Path(where) / "load", count, billed, given)
+            make(Path(where) / "load", count, trials, evaluator)
             for verb in ("report",) if count <= REPORTED else ("status", "front"):
                 run = partial(cost_of, f"{where}/bytecode", "study", verb, f"{where}/load")
                 run()  # fills the cache
                 rows.append((f"{count:,}", f"study {verb}", *run()))
             if count != COUNTS[0]:
                 rows.append((f"{count:,}", "a proposal of bayes",
-                             *proposal(Path(where) / "load", given)))
+                             *proposal(Path(where) / "load", evaluator)))
     print(tabulate(rows, ["trials", "what", "CPU-seconds", "MiB"], tablefmt="github",
                    disable_numparse=[0], floatfmt=("", "", ".2f", ".0f"),
                    colalign=("right", "left", "right", "right")))
@@ -176,8 +177,8 @@ if __name__ == "__main__":
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("counts", nargs="*", type=int, metavar="TRIALS")
     parser.add_argument("--proposals", nargs="+", metavar="SPACE")
-    asked = parser.parse_args()
-    if asked.proposals:
-        proposals(asked.proposals, asked.counts or list(PROPOSED))
+    options = parser.parse_args()
+    if options.proposals:
+        proposals(options.proposals, options.counts or list(PROPOSED))
     else:
-        main(asked.counts or list(COUNTS))
+        main(options.counts or list(COUNTS))

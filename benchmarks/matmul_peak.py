@@ -1,10 +1,10 @@
-"""What share of the processor's matrix-product peak a training step reaches, and where the rest of its time goes.
+"""Share of the peak of matrix products that a training step reaches, and its other costs.
 
     python benchmarks/matmul_peak.py [--data FILE] [--width 512 --depth 6 --heads 8 --hidden 2048]
     [--max-tokens 4096]
 
 One thread. The peak is that of 2048 x 2048 x 2048, measured between the steps. A step's
-multiply-adds are the trials's (``scalesearch.cost``) at each batch's padded lengths, times three:
+multiply-adds are those of ``scalesearch.cost`` at each batch's padded lengths, times three:
 backward takes two products for each forward one. The output matrix is counted for real target
 tokens, since it is run on no others.
 """
@@ -16,7 +16,7 @@ from collections import defaultdict
 from typing import Any
 
 import torch
-from plain_loop import corpus_of, options
+from plain_loop import corpus_of, make_parser
 from rich.console import Console
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
@@ -47,15 +47,15 @@ GROUPS = {"matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::bad
 class Step:
     """Our engine at one precision, an update at a time; what it did and the CPU-seconds that took."""
 
-    def __init__(self, architecture: Any, corpus: Any, given: argparse.Namespace,
+    def __init__(self, architecture: Any, corpus: Any, options: argparse.Namespace,
                  precision: str) -> None:
-        recipe = Recipe(steps=10**6, max_tokens=given.max_tokens, device="cpu", precision=precision)
+        recipe = Recipe(steps=10**6, max_tokens=options.max_tokens, device="cpu", precision=precision)
         hardware = Hardware.from_recipe(recipe)
         self.block = architecture.block
         self.vocab = corpus.tokenizer.vocab_size
-        model = build_model(self.block, vocab=self.vocab, dropout=DropoutRates(given.dropout))
+        model = build_model(self.block, vocab=self.vocab, dropout=DropoutRates(options.dropout))
         self.engine = Engine(model.train(), recipe, hardware)
-        self.feed = BatchStream(corpus.train, given.max_tokens, 1)
+        self.feed = BatchStream(corpus.train, options.max_tokens, 1)
 
     def update(self) -> tuple[float, int, int]:
         """CPU-seconds of one update, its multiply-adds and its target tokens."""
@@ -66,11 +66,11 @@ class Step:
 
     def _macs(self, batch: Batch) -> int:
         """Of one forward pass over all places of a batch, softmax over real target tokens only."""
-        full, one = (
+        full, single = (
             evaluate_cost(self.block,
                           find_protocol("forward", batch.source.shape[1], batch.target_in.shape[1],
                                         vocab)) ["macs.total"] for vocab in (self.vocab, 1))
-        output = (full - one) * self.vocab // (self.vocab - 1)
+        output = (full - single) * self.vocab // (self.vocab - 1)
         return len(batch) * (full - output) + output * batch.tokens // batch.target_in.shape[1]
 
 
@@ -102,28 +102,28 @@ def group_of(operator: str) -> str:
 
 
 def main() -> None:
-    parser = options()
+    parser = make_parser()
     parser.set_defaults(width=512, depth=6, heads=8, hidden=2048, max_tokens=4096)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--profiled", type=int, default=1, help="updates under the profiler")
     parser.add_argument("--precisions", default="fp32,bf16")
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     sizes = ["heads", "depth", "ffn.relu.hidden"]
-    settings = [f"{stack}.{key}={getattr(given, key.split('.')[-1])}" for key in sizes
+    settings = [f"{stack}.{key}={getattr(options, key.split('.')[-1])}" for key in sizes
                 for stack in ("encoder", "decoder")]
     architecture = load_architecture("transformer",
-                                     (f"width={given.width}", "norm=pre", *settings))[1]
-    corpus = corpus_of(given)
+                                     (f"width={options.width}", "norm=pre", *settings))[1]
+    corpus = corpus_of(options)
     table = Table(box=None)
-    table.title = (f"{given.depth}-{given.depth} layers, width {given.width}, FFN {given.hidden}, "
-                   f"{given.max_tokens} tokens a batch, one thread")
+    table.title = (f"{options.depth}-{options.depth} layers, width {options.width}, FFN {options.hidden}, "
+                   f"{options.max_tokens} tokens per batch, one thread")
     for heading in ("", "peak GFLOP/s", "step GFLOP/s", "share", "tokens / CPU s"):
         table.add_column(heading, justify="right" if heading else "left")
-    for precision in given.precisions.split(","):
-        step = Step(architecture, corpus, given, precision)
-        table.add_row(precision, *measured(step, precision, given.rounds))
-        shares = profiled(step, given.profiled)
+    for precision in options.precisions.split(","):
+        step = Step(architecture, corpus, options, precision)
+        table.add_row(precision, *measured(step, precision, options.rounds))
+        shares = profiled(step, options.profiled)
         print(f"{precision}: "
               + ", ".join(f"{group} {share:.0%}"
                           for group, share in shares.items() if share >= 0.005))
@@ -139,12 +139,12 @@ def measured(step: Step, precision: str, rounds: int) -> list[str]:
     tokens = []
     for _ in range(rounds):
         peaks.append(peak(dtype))
-        cpu, macs, said = step.update()
+        cpu, macs, n_tokens = step.update()
         speeds.append(macs / cpu)
-        tokens.append(said / cpu)
+        tokens.append(n_tokens / cpu)
     best = statistics.median(peaks)
-    ours = statistics.median(speeds)
-    return [f"{2e-9 * best:,.0f}", f"{2e-9 * ours:,.0f}", f"{ours / best:.0%}",
+    speed = statistics.median(speeds)
+    return [f"{2e-9 * best:,.0f}", f"{2e-9 * speed:,.0f}", f"{speed / best:.0%}",
             f"{statistics.median(tokens):,.0f}"]
 
 

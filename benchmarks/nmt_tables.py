@@ -1,9 +1,9 @@
-"""Reads tables of Transformers that were really trained, as published with Zhang and Duh (TACL 2020; AMTA 2024).
+"""Read published tables of trained Transformers (Zhang and Duh, TACL 2020; AMTA 2024).
 
-From github.com/Este1le/hpo_nmt: NAME.csv, a trained model a row, and NAME.curves.jsonl, the
-perplexity at each of its checkpoints. Curves name neither heads nor, everywhere, the right
-vocabulary; a row's is the one of its sizes and learning rate whose best perplexity is nearest to
-its own. Perplexities are of a token, so those of different vocabularies do not compare.
+Files of github.com/Este1le/hpo_nmt: NAME.csv has a trained model per row, NAME.curves.jsonl the
+perplexity at each of its checkpoints. Curves lack the heads and partly the right vocabulary. The
+curve of a row has its sizes, its learning rate and the nearest best perplexity. Perplexities are
+per token, so they are not compared across vocabularies.
 """
 
 import csv
@@ -17,29 +17,30 @@ from tabular import Row, Table
 from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
 
-QUESTIONS = ("bpe", "layers", "width", "ffn", "heads", "learning_rate")
+PARAMETERS = ("bpe", "layers", "width", "ffn", "heads", "learning_rate")
 COSTS = {"params": "params", "seconds": "dev_gpu_seconds"}
-NEEDED = (*QUESTIONS, "dev_bleu", "dev_ppl", "updates", "params")
+NEEDED = (*PARAMETERS, "dev_bleu", "dev_ppl", "updates", "params")
 BETWEEN = 2000  # updates between checkpoints
-FAR = 0.1  # the log of two perplexities' ratio from which they cannot be of one training
-FAILED = 1.0  # a BLEU below which a training came to nothing
+MAX_MISMATCH = 0.1  # maximum log ratio of two perplexities of the same run
+MIN_BLEU = 1.0  # runs with a lower BLEU failed
 
 
 def read(file: Path, objectives: tuple[Objective, ...], curves: bool = True) -> tuple[Table, int]:
-    """The table in ``file``, and how many rows are left out: without a curve, or answering as an earlier row does.
+    """Return a table, and the number of rows that were left out.
 
-    Without ``curves`` each row has its final perplexity alone, which serves searches without rungs.
+    Rows without a curve and repeated rows are left out. Without ``curves`` each row has only its
+    final perplexity, which is enough for searches without rungs.
 
     Raises:
-        UserError: the file, its curves or a column are missing, or a cell is no number.
+        UserError: the file, its curves or a column are missing, or a cell is not a number.
     """
     rows = _rows(file)
     traced = _curves(file.with_suffix(".curves.jsonl")) if curves else None
     usual = float(np.median([row["updates"] for row in rows]))
-    found = [_row(row, traced, usual) for row in rows]
-    kept = {tuple(row.answers.values()): row for row in reversed(found) if row is not None}
+    parsed = [_row(row, traced, usual) for row in rows]
+    kept = {tuple(row.params.values()): row for row in reversed(parsed) if row is not None}
     if not kept:
-        raise UserError(f"{file}: not one row has a curve in "
+        raise UserError(f"{file}: no row has a curve in "
                         f"{file.with_suffix('.curves.jsonl').name}", code="no-curves")
     return Table(list(kept.values())[::-1], objectives), len(rows) - len(kept)
 
@@ -52,7 +53,7 @@ def _rows(file: Path) -> list[dict[str, float]]:
         raise UserError(f"{file}: cannot be read: {error.strerror}", code="cannot-read") from None
     missing = [name for name in NEEDED if not rows or rows[0].get(name) is None]
     if missing:
-        raise UserError(f"{file}: no table of trained models: it has no rows, or lacks "
+        raise UserError(f"{file}: not a table of trained models: it has no rows, or lacks "
                         f"{', '.join(missing)}", code="bad-table")
     return [_numbers(row, f"{file}, line {line}") for line, row in enumerate(rows, 2)]
 
@@ -70,24 +71,24 @@ def _curves(file: Path) -> list[dict[str, Any]]:
         with file.open() as lines:
             return [curve for curve in map(json.loads, lines) if curve["perplexity_curve"]]
     except OSError:
-        raise UserError(f"{file}: there is no such file; searches with rungs need the learning "
+        raise UserError(f"{file}: the file does not exist; searches with rungs need the learning "
                         "curves. Without them take --searches that have no rungs",
                         code="no-curves") from None
     except (ValueError, KeyError) as error:
-        raise UserError(f"{file}: not one JSON object with a perplexity_curve a line: {error}",
+        raise UserError(f"{file}: expected one JSON object with a perplexity_curve per line: {error}",
                         code="bad-table") from None
 
 
 def _row(row: dict[str, float], curves: list[dict[str, Any]] | None, usual: float) -> Row | None:
-    """One trained model; ``usual``: updates of a full training, in which rungs count."""
+    """Return a trained model; ``usual`` is the number of updates of a full-budget run."""
     curve = (row["dev_ppl"],) if curves is None else _curve(row, curves)
     if curve is None:
         return None
     values = {"bleu": row["dev_bleu"]} | {name: row[column]
                                           for name, column in COSTS.items() if column in row}
-    return Row({name: row[name] for name in QUESTIONS}, values, curve,
+    return Row({name: row[name] for name in PARAMETERS}, values, curve,
                row["updates"] * row["params"], max(row["updates"], 1.0) / usual,
-               f"token of {row['bpe']}", failed=row["dev_bleu"] < FAILED)
+               f"token of {row['bpe']}", failed=row["dev_bleu"] < MIN_BLEU)
 
 
 def _curve(row: dict[str, float], curves: list[dict[str, Any]]) -> tuple[float, ...] | None:
@@ -95,15 +96,14 @@ def _curve(row: dict[str, float], curves: list[dict[str, Any]]) -> tuple[float, 
     mine = [curve["perplexity_curve"]
             for curve in curves if all(curve[name] == row[name] for name in key)]
 
-    def far(curve: list[float]) -> tuple[float, float]:
-        return round(_apart(min(curve), row["dev_ppl"]),
+    def mismatch(curve: list[float]) -> tuple[float, float]:
+        return round(_log_ratio(min(curve), row["dev_ppl"]),
                      4), abs(len(curve) - row["updates"] / BETWEEN)
 
-    best = min(mine, key=far, default=None)
-    # A failed training's perplexity says nothing, so that the curve of its length is as good as
-    # any.
-    return tuple(best) if best and (far(best)[0] <= FAR or row["dev_bleu"] < FAILED) else None
+    best = min(mine, key=mismatch, default=None)
+    # The perplexity of a failed run is meaningless, so any curve of its length is accepted.
+    return tuple(best) if best and (mismatch(best)[0] <= MAX_MISMATCH or row["dev_bleu"] < MIN_BLEU) else None
 
 
-def _apart(one: float, other: float) -> float:
-    return abs(float(np.log(max(one, 1e-9) / max(other, 1e-9))))
+def _log_ratio(first: float, other: float) -> float:
+    return abs(float(np.log(max(first, 1e-9) / max(other, 1e-9))))

@@ -1,12 +1,11 @@
-"""Our own tables of trained candidates: written from a study that trained a whole space, read back to be replayed.
+"""Tables of trained candidates: written from a study of a whole space, read to be replayed.
 
     scalesearch study run table-grammar
-    python benchmarks/own_tables.py runs/table-grammar        # writes benchmarks/tables/table-grammar.csv
+    python benchmarks/own_tables.py runs/table-grammar  # writes benchmarks/tables/table-grammar.csv
 
-A table is one candidate a row: its answers, what it costs, its scores, the CPU-seconds of its
-updates, and its validation loss, a character where vocabularies differ, at equal distances of
-training, the last at the end. Its space and the goal that is measured are those of the study file
-of its name.
+Each row is a candidate: parameters, costs, scores, CPU-seconds of its updates, and validation
+losses at equal intervals of the run. Losses are per character if vocabularies differ. Space and
+measured objective are those of the study file with the name of the table.
 """
 
 import argparse
@@ -30,13 +29,13 @@ from scalesearch.study.trials.trial import State
 
 FOLDER = Path(__file__).parent / "tables"
 MARK = "# scalesearch table"
-ASKED = "asked "  # before the name of a parameter
+PARAMETER_PREFIX = "asked "  # before the name of a parameter
 COMPUTE = {"cpu": "CPU-seconds of updates",
            "macs": "multiply-accumulates: updates times macs.total"}
 
 
 def is_own(file: Path) -> bool:
-    """Whether ``file`` is a table of ours."""
+    """Whether ``file`` is in the format of this script."""
     with file.open() as lines:
         return lines.readline().startswith(MARK)
 
@@ -45,13 +44,13 @@ def export(folder: Path, to: Path) -> Path:
     """Writes the table of the study in ``folder``; where it lies.
 
     Raises:
-        UserError: there is no study, or it left some of its space untrained.
+        UserError: the folder does not contain a study of a whole trained space.
     """
     results = load_results(folder)
     trials = results.study.trials.with_state(State.COMPLETE, State.FAILED)
     if len(trials) < results.study.meta.total_trials:
         raise UserError(f"{folder}: {len(trials)} of {results.study.meta.total_trials} candidates "
-                        "are trained; a table needs all of them: go on with `scalesearch study run "
+                        "are trained; a table needs all of them: resume with `scalesearch study run "
                         "… --resume`", code="study-unfinished")
     records = [record for trial in trials if (record := results.study.record(trial))]
     loss = "validation_loss" if len({record["params"].get("vocab")
@@ -65,13 +64,13 @@ def export(folder: Path, to: Path) -> Path:
 
 
 def _head(results: Results, first: dict[str, Any]) -> str:
-    """What must be known to read the numbers."""
+    """Return the facts that are needed to interpret the numbers."""
     meta = results.study.meta
-    said = first.get("metrics") or {}
+    scores = first.get("metrics") or {}
     recipe = {name: value for name, value in meta.recipe.items() if value is not None}
     facts = {"study": meta.name, "space": meta.space_hash,
              "data": f"{meta.data.name} {meta.data.hash}", "seed": meta.seed,
-             "bleu": f"{said.get('bleu_signature')}, {said.get('decode')}, {said.get('split')}",
+             "bleu": f"{scores.get('bleu_signature')}, {scores.get('decode')}, {scores.get('split')}",
              "device": f"{first.get('device')}, {first.get('dtype')}",
              "protocol": json.dumps(meta.protocol), "recipe": json.dumps(recipe),
              "versions": json.dumps(first["versions"])}
@@ -82,7 +81,7 @@ def _line(record: dict[str, Any], loss: str) -> dict[str, Any]:
     cost = record["costs"]
     metrics = record.get("metrics") or {}
     return {
-        **{ASKED + name: value for name, value in record["params"].items()},
+        **{PARAMETER_PREFIX + name: value for name, value in record["params"].items()},
         **{f"{group}.{part}": cost[f"{group}.{part}"] for group in ("params", "macs")
            for part in ("total", "non_embedding")},
         **{name: metrics.get(name) for name in ("bleu", "chrf", "loss_per_char", "validation_loss")},
@@ -103,7 +102,7 @@ def read(file: Path, costs: Sequence[str], compute: str = "cpu") -> Table:
                  for line in text.splitlines() if line.startswith("# ") and ": " in line)
     study = read_study(find_file(facts["study"], "studies"))
     space = study.space
-    goal = next(one for one in study.objectives if one.is_measured)
+    goal = next(objective for objective in study.objectives if objective.is_measured)
     objectives = (goal, *(Objective(cost, "min", False) for cost in costs))
     if space.hash != facts["space"]:
         raise UserError(f"{file}: made of space {facts['space']}, and {facts['study']}.yaml now "
@@ -112,27 +111,27 @@ def read(file: Path, costs: Sequence[str], compute: str = "cpu") -> Table:
     lines = pd.read_csv(io.StringIO(text), comment="#", keep_default_na=False).to_dict("records")
     missing = [objective.name for objective in objectives if objective.name not in lines[0]]
     if missing:
-        raise UserError(f"{file}: there is no column {', '.join(missing)}", code="bad-table")
+        raise UserError(f"{file}: lacks the column {', '.join(missing)}", code="bad-table")
     return Table([_row(line, objectives, compute, space) for line in lines], objectives, space)
 
 
 def _row(line: dict[str, Any], objectives: tuple[Objective, ...], compute: str, space: Any) -> Row:
-    given = {name.removeprefix(ASKED): str(value)
-             for name, value in line.items() if name.startswith(ASKED)}
+    options = {name.removeprefix(PARAMETER_PREFIX): str(value)
+             for name, value in line.items() if name.startswith(PARAMETER_PREFIX)}
     failed = str(line["failed"]) == "True"
     spent = line["cpu_seconds"] if compute == "cpu" else line["steps"] * line["macs.total"]
     values = {objective.name: 0.0 if failed else float(line[objective.name])
               for objective in objectives}
     curve = tuple(map(float, str(line["curve"]).split()))
-    return Row(_answers(given, space), values, curve, float(spent), failed=failed)
+    return Row(_params(options, space), values, curve, float(spent), failed=failed)
 
 
-def _answers(given: dict[str, str], space: Any) -> dict[str, Any]:
-    """The answers whose text ``given`` has, of the type that the space's parameters have."""
-    def ask(path: str, parameter: Any) -> Any:
-        return next(value for value in parameter.values() or () if _same(value, given[path]))
+def _params(options: dict[str, str], space: Any) -> dict[str, Any]:
+    """Return parameters with the types of the space, from their texts."""
+    def choose(path: str, parameter: Any) -> Any:
+        return next(value for value in parameter.values() or () if _same(value, options[path]))
 
-    return dict(space.resolve(ask).params)
+    return dict(space.resolve(choose).params)
 
 
 def _same(value: Any, text: str) -> bool:
@@ -148,9 +147,9 @@ def main() -> None:
     parser.add_argument("study", type=Path,
                         help="the folder of a study that trained its whole space")
     parser.add_argument("--to", type=Path, default=FOLDER, help="the folder of tables")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        print(export(given.study, given.to))
+        print(export(options.study, options.to))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

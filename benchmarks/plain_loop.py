@@ -1,4 +1,4 @@
-"""A plain PyTorch loop around ``torch.nn.Transformer``: what one writes in an afternoon, to measure ours against.
+"""A plain PyTorch loop around ``torch.nn.Transformer``: the baseline of training speed.
 
 Same tokens, batches, shape, learning rates and budget; one Adam, one cross-entropy over all logits,
 no averaging.
@@ -55,13 +55,13 @@ class Plain(nn.Module):
     def greedy(self, source: Tensor) -> list[list[int]]:
         padding = source == PAD
         memory = self.core.encoder(self.embed(source), src_key_padding_mask=padding)
-        said = source.new_full((len(source), 1), BOS)
+        output = source.new_full((len(source), 1), BOS)
         for _ in range(source.shape[1] * 3 // 2 + 10):
-            token = (self.decode(said, memory, padding)[:, -1] @ self.table.weight.t()).argmax(-1)
-            said = torch.cat([said, token[:, None]], 1)
-            if bool((said == EOS).any(1).all()):
+            token = (self.decode(output, memory, padding)[:, -1] @ self.table.weight.t()).argmax(-1)
+            output = torch.cat([output, token[:, None]], 1)
+            if bool((output == EOS).any(1).all()):
                 break
-        rows = [row[1:] for row in said.tolist()]
+        rows = [row[1:] for row in output.tolist()]
         return [row[: row.index(EOS)] if EOS in row else row for row in rows]
 
 
@@ -104,21 +104,21 @@ class Trainer:
 
     def bleu(self) -> float:
         self.model.eval()
-        found = eval_batches(self.corpus.test, 2048)
-        rows = [self.model.greedy(torch.from_numpy(batch.source)) for batch in found]
-        said = self.corpus.tokenizer.decode(restore_order(found.indices_by_batch, rows))
-        return float(bleu_chrf_scores(said, self.corpus.test.target_text)["bleu"])
+        batches = eval_batches(self.corpus.test, 2048)
+        rows = [self.model.greedy(torch.from_numpy(batch.source)) for batch in batches]
+        output = self.corpus.tokenizer.decode(restore_order(batches.indices_by_batch, rows))
+        return float(bleu_chrf_scores(output, self.corpus.test.target_text)["bleu"])
 
 
 def rate(position: float, warmup: float = 0.06) -> float:
-    """Linear warm-up, then half a cosine to 0: as our recipes have it."""
+    """Linear warm-up, then half a cosine to 0: as in the recipes of scalesearch."""
     if position < warmup:
         return max(position / warmup, 0.01)
     return 0.5 * (1 + math.cos(math.pi * min(1.0, (position - warmup) / (1 - warmup))))
 
 
-def options() -> argparse.ArgumentParser:
-    """What both benchmarks understand."""
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the common options."""
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="builtin", help="a data file, or builtin")
@@ -129,28 +129,28 @@ def options() -> argparse.ArgumentParser:
     return parser
 
 
-def shape_of(given: argparse.Namespace) -> dict[str, Any]:
+def shape_of(options: argparse.Namespace) -> dict[str, Any]:
     """Sizes of the network."""
-    return {name: getattr(given, name) for name in ("width", "depth", "heads", "hidden", "dropout")}
+    return {name: getattr(options, name) for name in ("width", "depth", "heads", "hidden", "dropout")}
 
 
-def corpus_of(given: argparse.Namespace) -> Corpus:
+def corpus_of(options: argparse.Namespace) -> Corpus:
     """The corpus that ``--data`` names."""
-    return load_data(given.data if given.data == "builtin" else str(Path(given.data)))
+    return load_data(options.data if options.data == "builtin" else str(Path(options.data)))
 
 
 def main() -> None:
-    parser = options()
+    parser = make_parser()
     parser.add_argument("--cpu-minutes", type=float, default=5.0)
     parser.add_argument("--lr", type=float, default=1.2e-3)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    trainer = Trainer(corpus_of(given), shape_of(given), given.lr, given.max_tokens)
-    while trainer.cpu < 60 * given.cpu_minutes:
-        trainer.update(trainer.cpu / (60 * given.cpu_minutes))
+    trainer = Trainer(corpus_of(options), shape_of(options), options.lr, options.max_tokens)
+    while trainer.cpu < 60 * options.cpu_minutes:
+        trainer.update(trainer.cpu / (60 * options.cpu_minutes))
     speed = trainer.tokens / trainer.cpu
     print(f"nn.Transformer: {trainer.tokens:,} target tokens in {trainer.cpu:.0f} CPU s "
-          f"({speed:,.0f}/s); BLEU {trainer.bleu():.2f} greedy on test")
+          f"({speed:,.0f}/s); BLEU {trainer.bleu():.2f} greedy, test set")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,22 @@
-"""Replays searches on tables of Transformers that were really trained: how soon is the front found?
+"""Replay searches on tables of trained Transformers, to measure how soon they find the front.
 
     python benchmarks/replay.py --seeds 20 --ends 5 10 20 40
-    python benchmarks/replay.py --tables FOLDER --seeds 20 --compute 40 --plot replay --json
-    replay.json
+    python benchmarks/replay.py --tables FOLDER --seeds 20 --compute 40 --plot replay
+        --json replay.json
 
-Tables: our own (own_tables.py), unless a FOLDER of published ones is given (nmt_tables.py). Printed
-is the regret, the share of the table's best hypervolume of (BLEU or the goal of its study, params)
-that a search has not found, in per cent, as mean and standard error over seeds. ``--ends``: of
-searches that end after so many full trainings, know that, and are charged as a study charges them,
-a training alike whatever its size. ``--compute``: along one endless search, after so much compute
-(updates times params, or CPU-seconds, in units of the table's mean full training) and after so many
-candidates begun. `plain` are Optuna's samplers as they are, over every combination of the options
-as ordinals, told unlisted combinations as infeasible; no search is charged for those, nor for
-proposing what it has. `cheapest` goes by params. ``--anchor TOOL PYTHON`` adds a search of another
-tool, by an interpreter that has it.
+The tables are those of own_tables.py, or a FOLDER of published ones (nmt_tables.py). The output is
+the regret as mean and standard error over seeds: the share of the table's best hypervolume that a
+search has not found, in per cent.
+
+``--ends``: each search ends after n full-budget runs with this end known. A run counts the same for
+all sizes, as in a study. ``--compute``: regret along one search without an end, per compute and per
+candidate started. Compute is updates times params, or CPU-seconds, in units of the table's mean
+full-budget run.
+
+`plain` samplers are Optuna's own, over all combinations of the options as ordinals; combinations
+without a row are infeasible. They cost nothing, and neither do repeated proposals. `cheapest`
+proceeds by params. ``--anchor TOOL PYTHON`` adds a search of another tool, in an interpreter that
+has it.
 """
 
 import argparse
@@ -57,72 +60,72 @@ MARKS = (5, 10, 20, 40, 80, 160)
 
 @dataclass(frozen=True)
 class Search:
-    """One way to search: its traces, one a seed."""
+    """A search, with one trace per seed."""
 
     name: str
     traces: list[Trace]
 
     def regrets(self, column: str,
-                at: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
-        """(seeds, places) regret in per cent where a trace's ``column`` has come to each of ``at``."""
-        return np.array([[100 * (1 - _volume(trace, getattr(trace, column), place)) for place in at]
+                positions: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the regret in per cent, (seeds, positions), at positions of a column."""
+        return np.array([[100 * (1 - _volume(trace, getattr(trace, column), place)) for place in positions]
                          for trace in self.traces])
 
 
-def _volume(trace: Trace, column: Any, at: float) -> float:
-    reached = np.searchsorted(column, at * (1 + 1e-9), side="right")
+def _volume(trace: Trace, column: Any, positions: float) -> float:
+    reached = np.searchsorted(column, positions * (1 + 1e-9), side="right")
     return float(trace.hypervolume[reached - 1]) if reached else 0.0
 
 
-def at_ends(table: Table, given: argparse.Namespace, ends: list[int]) -> None:
-    """Prints the regret of every search that ends after so many full trainings."""
+def print_regrets_at_ends(table: Table, options: argparse.Namespace, ends: list[int]) -> None:
+    """Print the regret of every search that ends after n full-budget runs."""
     print(f"  {'':16}", *(f"{end:>14}" for end in ends))
-    for name in given.searches:
+    for name in options.searches:
         kind, rungs = SEARCHES[name]
         show_line(name,
                   np.array([[_left(Replay(table, kind and SamplerSpec(kind, {}, seed), rungs,
-                                          given.workers).run(trials=end)) for end in ends]
-                            for seed in seeds_of(given)]))
-    for anchor, python in given.anchor:
+                                          options.workers).run(trials=end)) for end in ends]
+                            for seed in seeds_of(options)]))
+    for anchor, python in options.anchor:
         show_line(TITLES[anchor],
-                  regrets(table, LADDER.shares, anchor, python, seeds_of(given), ends))
+                  regrets(table, LADDER.shares, anchor, python, seeds_of(options), ends))
 
 
-def foretold(table: Table, given: argparse.Namespace, ends: list[int]) -> None:
-    """Prints how often the gain of --forecast further trainings was inside the forecast's 90 % interval."""
-    for name in given.searches:
+def print_forecasts(table: Table, options: argparse.Namespace, ends: list[int]) -> None:
+    """Print how often the gain of further runs was in the forecast's 90 % interval."""
+    for name in options.searches:
         kind, rungs = SEARCHES[name]
-        lines = [line for seed in seeds_of(given)
+        lines = [line for seed in seeds_of(options)
                  for end in ends
                  if (line := _forecast(Replay(table, SamplerSpec(kind, {}, seed), rungs), end,
-                                       given.forecast))]
+                                       options.forecast))]
         if lines:
             low, mean, high, real = np.array(lines).T
             inside = ((low <= real) & (real <= high)).mean()
             print(f"  {name:16} {len(lines)} forecasts: {inside:.0%} inside, "
                   f"{(real > high).mean():.0%} above, {(real < low).mean():.0%} below; mean "
-                  f"foretold {mean.mean():.1%}, real {real.mean():.1%}", flush=True)
+                  f"predicted {mean.mean():.1%}, real {real.mean():.1%}", flush=True)
 
 
 def _forecast(search: Replay, end: int, further: int) -> tuple[float, float, float, float] | None:
-    """Low, mean, high and what came of it, from ``end`` full trainings on; None where nothing is foretold."""
+    """Return low, mean, high and real gain; None without a forecast."""
     search.run(trials=end)
     sampler: Any = search.study.sampler
-    foretold = sampler.forecast_gain(search.trials, further)
-    found = sampler.acquisition_after(search.trials)
-    if foretold is None:
+    print_forecasts = sampler.forecast_gain(search.trials, further)
+    results = sampler.acquisition_after(search.trials)
+    if print_forecasts is None:
         return None
-    gains = found[0].improvement
+    gains = results[0].improvement
     search.run(trials=end + further)
     values = np.array([trial.values for trial in search.trials if is_complete(trial)])
-    signs = np.array([one.sign for one in search.table.objectives])
+    signs = np.array([objective.sign for objective in search.table.objectives])
     real = gains.relative_growth((values * signs)[:, gains.measured], values[:, ~gains.measured])
-    return foretold.low, foretold.mean, foretold.high, real
+    return print_forecasts.low, print_forecasts.mean, print_forecasts.high, real
 
 
-def seeds_of(given: argparse.Namespace) -> range:
-    """The seeds that were asked for."""
-    return range(given.first_seed, given.first_seed + given.seeds)
+def seeds_of(options: argparse.Namespace) -> range:
+    """Return the range of seeds."""
+    return range(options.first_seed, options.first_seed + options.seeds)
 
 
 def _left(trace: Trace) -> float:
@@ -130,7 +133,7 @@ def _left(trace: Trace) -> float:
 
 
 def show_line(name: str, regrets: NDArray[np.float64]) -> None:
-    """Prints mean and standard error of (seeds, places)."""
+    """Print mean and standard error of regrets (seeds, positions)."""
     errors = regrets.std(0, ddof=1) / np.sqrt(len(regrets)) if len(regrets) > 1 else np.zeros(
         regrets.shape[1])
     cells = [f"{mean:.2f} ± {error:.2f}" for mean, error in zip(regrets.mean(0), errors)]
@@ -138,10 +141,12 @@ def show_line(name: str, regrets: NDArray[np.float64]) -> None:
 
 
 def searches(table: Table, names: list[str], seeds: range, workers: int, compute: float,
-             priced: bool) -> Iterator[Search]:
-    """Every search of ``names`` with every seed, until ``compute`` mean full trainings are spent.
+             observes_compute: bool) -> Iterator[Search]:
+    """Yield searches that spend the compute of ``compute`` mean full-budget runs.
 
-    ``priced``: it is told what each training took, as in a study with a limit of CPU time.
+    Args:
+        observes_compute: whether samplers observe the compute of each run, as in a study with a
+            limit of CPU time.
     """
     mean = float(np.mean([row.compute for row in table.rows]))
     for name in names:
@@ -149,31 +154,31 @@ def searches(table: Table, names: list[str], seeds: range, workers: int, compute
         traces = []
         for seed in seeds:
             replay = Replay(table, kind and SamplerSpec(kind, {}, seed), rungs, workers,
-                            priced=priced)
-            found = replay.run(compute=compute * mean)
-            traces.append(Trace(found.compute / mean, found.hypervolume, found.ended,
-                                found.started))
+                            observes_compute=observes_compute)
+            results = replay.run(compute=compute * mean)
+            traces.append(Trace(results.compute / mean, results.hypervolume, results.ended,
+                                results.started))
         yield Search(name, traces)
 
 
-def show(found: list[Search], column: str, marks: list[int]) -> None:
-    """Prints mean and standard error of every search at every mark."""
+def show(results: list[Search], column: str, marks: list[int]) -> None:
+    """Print mean and standard error of every search at every mark."""
     print(f"  {'':16}", *(f"{mark:>14}" for mark in marks))
-    for search in found:
+    for search in results:
         show_line(search.name, search.regrets(column, marks))
 
 
-def show_nearly(found: list[Search], rows: int, share: float) -> None:
-    """Prints the compute to ``share`` of the best hypervolume: mean over seeds, if all came there."""
-    print(f"  compute to {share:.0%} of the table's best hypervolume, in full trainings")
-    yard = next((_to(search, share) for search in found if search.name == YARDSTICK), [])
-    for search in found:
+def show_nearly(results: list[Search], rows: int, share: float) -> None:
+    """Print the mean compute to a share of the best hypervolume, if all seeds reached it."""
+    print(f"  compute to {share:.0%} of the table's best hypervolume, in full-budget runs")
+    yard = next((_to(search, share) for search in results if search.name == YARDSTICK), [])
+    for search in results:
         came = _to(search, share)
         if len(came) < len(search.traces):
             half = len(search.traces) // 2
             median = f", median {sorted(came)[half]:.1f}" if len(came) > half else ""
             print(
-                f"  {search.name:16} {len(came)} of {len(search.traces)} seeds came there{median}")
+                f"  {search.name:16} {len(came)} of {len(search.traces)} seeds reached it{median}")
             continue
         error = np.std(came, ddof=1) / np.sqrt(len(came)) if len(came) > 1 else 0.0
         all_did = len(yard) == len(search.traces)
@@ -184,70 +189,70 @@ def show_nearly(found: list[Search], rows: int, share: float) -> None:
 
 
 def _to(search: Search, share: float) -> list[float]:
-    """Compute until ``share`` of the best hypervolume, of each seed that came there."""
+    """Return the compute to a share of the best hypervolume, per seed that reached it."""
     return [float(trace.compute[int(np.argmax(trace.hypervolume >= share))])
             for trace in search.traces if (trace.hypervolume >= share).any()]
 
 
-def show_ratios(found: list[Search], marks: list[int]) -> None:
-    """Prints the compute to the regret that plain TPE has at each mark, as a share of the mark."""
-    yard = next((search for search in found if search.name == YARDSTICK), None)
+def show_ratios(results: list[Search], marks: list[int]) -> None:
+    """Print the compute to the regret of plain TPE at each mark, as a share of the mark."""
+    yard = next((search for search in results if search.name == YARDSTICK), None)
     if yard is None:
         return
-    print(f"  compute to the mean regret that {YARDSTICK} has at so many full trainings, as a "
-          "share of its own")
+    print(f"  compute to the mean regret of {YARDSTICK} after n full-budget runs, as a "
+          "share of n")
     places = np.geomspace(0.05, marks[-1], 400)
-    for search in found:
+    for search in results:
         mean = search.regrets("compute", places).mean(0)
         cells = []
         for mark, goal in zip(marks, yard.regrets("compute", marks).mean(0)):
-            there = np.flatnonzero(mean <= goal + 1e-9)
-            cells.append(f"{places[there[0]] / mark:.2f}" if len(there) else "never")
+            reached = np.flatnonzero(mean <= goal + 1e-9)
+            cells.append(f"{places[reached[0]] / mark:.2f}" if len(reached) else "never")
         print(f"  {search.name:16}", *(f"{cell:>14}" for cell in cells))
 
 
-def replay(file: Path, given: argparse.Namespace) -> list[Search]:
-    """Runs and prints every search on the table in ``file``."""
-    table, said = _table(file, given)
+def replay(file: Path, options: argparse.Namespace) -> list[Search]:
+    """Run every search on a table and print the results."""
+    table, note = _table(file, options)
     names = ", ".join(objective.name for objective in table.objectives)
-    print(f"\n{file.stem}: {len(table.rows)} models{said}, objectives {names}, {given.seeds} "
-          f"seeds, from {given.first_seed}, {given.workers} workers; its front has {table.front} "
+    print(f"\n{file.stem}: {len(table.rows)} models{note}, objectives {names}, {options.seeds} "
+          f"seeds, from {options.first_seed}, {options.workers} workers; its front has {table.front} "
           f"models, the best of which has {table.share:.0%} of the hypervolume", flush=True)
-    if given.ends:
-        print("  regret in % of searches that end after so many full trainings")
-        (foretold if given.forecast else at_ends)(table, given, given.ends)
+    if options.ends:
+        print("  regret in % of searches that end after n full-budget runs")
+        (print_forecasts if options.forecast else print_regrets_at_ends)(table, options, options.ends)
         return []
-    found = list(searches(table, given.searches, seeds_of(given), given.workers, given.compute,
-                          given.priced))
-    marks = [mark for mark in MARKS if mark <= given.compute] or [max(1, int(given.compute))]
-    print("  regret in % after compute of so many full trainings")
-    show(found, "compute", marks)
-    print("  regret in % after so many evaluations (candidates begun)")
-    show(found, "begun", marks)
-    show_ratios(found, [mark for mark in marks if mark >= 20] or marks)
+    results = list(searches(table, options.searches, seeds_of(options), options.workers, options.compute,
+                          options.observes_compute))
+    marks = [mark for mark in MARKS if mark <= options.compute] or [max(1, int(options.compute))]
+    print("  regret in % after the compute of n full-budget runs")
+    show(results, "compute", marks)
+    print("  regret in % after n candidates were started")
+    show(results, "started", marks)
+    show_ratios(results, [mark for mark in marks if mark >= 20] or marks)
     for share in NEARLY:
-        show_nearly(found, len(table.rows), share)
-    return found
+        show_nearly(results, len(table.rows), share)
+    return results
 
 
-def _table(file: Path, given: argparse.Namespace) -> tuple[Table, str]:
-    """The table in ``file``, and what is to be said of it."""
+def _table(file: Path, options: argparse.Namespace) -> tuple[Table, str]:
+    """Return a table, and a note on it."""
     if own_tables.is_own(file):
-        costs = [f"{cost}.total" for cost in given.costs]
-        return own_tables.read(file, costs, given.compute_in), f" ({given.compute_in})"
-    rungs = any(SEARCHES[name][1].n_pauses for name in given.searches)
+        costs = [f"{cost}.total" for cost in options.costs]
+        return own_tables.read(file, costs, options.compute_in), f" ({options.compute_in})"
+    rungs = any(SEARCHES[name][1].n_pauses for name in options.searches)
     bleu = Objective("bleu", "max", True)
-    table, without = read(file, (bleu, *(Objective(cost, "min", False) for cost in given.costs)),
+    table, without = read(file, (bleu, *(Objective(cost, "min", False) for cost in options.costs)),
                           rungs)
     return table, f" ({without} left out: repeated, or without a curve)" if without else ""
 
 
 def as_json(tables: dict[str, list[Search]]) -> str:
-    """Every trace."""
+    """Return all traces as JSON."""
     kept = [{"table": name, "search": search.name, "seed": seed, "compute": trace.compute.tolist(),
              "volume": trace.hypervolume.tolist(), "ended": trace.ended.tolist(),
-             "begun": trace.started.tolist()} for name, found in tables.items()
-            for search in found for seed, trace in enumerate(search.traces, 1)]
+             "begun": trace.started.tolist()} for name, results in tables.items()
+            for search in results for seed, trace in enumerate(search.traces, 1)]
     return json.dumps(kept)
 
 
@@ -258,20 +263,20 @@ def main() -> None:
                         help="a folder of tables, or one .csv")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=1,
-                        help="those from 1 to 10 were used to choose by")
+                        help="seeds 1 to 10 were used to choose defaults")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--ends", type=int, nargs="+", metavar="TRAININGS",
-                        help="full trainings that searches have")
+    parser.add_argument("--ends", type=int, nargs="+", metavar="RUNS",
+                        help="full-budget runs per search")
     parser.add_argument(
-        "--forecast", type=int, default=0, metavar="TRAININGS",
-        help="with --ends: from there, is the gain of so many more inside its interval?")
+        "--forecast", type=int, default=0, metavar="RUNS",
+        help="with --ends: check the forecast of the gain of n further runs")
     parser.add_argument("--anchor", nargs=2, action="append", default=[],
                         metavar=("TOOL", "PYTHON"),
                         help=f"with --ends: {', '.join(ANCHORS)}, and an interpreter that has it")
     parser.add_argument("--compute", type=float, default=80.0,
-                        help="full trainings' worth of compute")
-    parser.add_argument("--priced", action="store_true",
-                        help="tell searches what each training took")
+                        help="compute, in full-budget runs")
+    parser.add_argument("--observes-compute", action="store_true",
+                        help="samplers observe the compute of each run")
     parser.add_argument(
         "--costs", nargs="+", default=["params"], choices=["params", "macs", "seconds"],
         help="the other goals: params, macs (own tables), seconds (published tables)")
@@ -280,20 +285,20 @@ def main() -> None:
     parser.add_argument("--searches", nargs="+", default=list(USUAL), choices=SEARCHES)
     parser.add_argument("--plot", type=Path, metavar="STEM", help="draw STEM.png and STEM.svg")
     parser.add_argument("--json", type=Path, help="write every trace here")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        files = sorted(given.tables.glob("*.csv")) if given.tables.is_dir() else [given.tables]
+        files = sorted(options.tables.glob("*.csv")) if options.tables.is_dir() else [options.tables]
         if not files:
-            raise UserError(f"{given.tables}: there is no table, NAME.csv, in this folder",
+            raise UserError(f"{options.tables}: the folder does not contain a table, NAME.csv",
                             code="no-table")
-        tables = {file.stem: replay(file, given) for file in files}
+        tables = {file.stem: replay(file, options) for file in files}
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    if given.json:
-        write_atomic(given.json, lambda file: file.write(as_json(tables).encode()))
-    if given.plot:
-        draw(tables, " and ".join(given.costs), given.compute, given.plot)
+    if options.json:
+        write_atomic(options.json, lambda file: file.write(as_json(tables).encode()))
+    if options.plot:
+        draw(tables, " and ".join(options.costs), options.compute, options.plot)
 
 
 if __name__ == "__main__":

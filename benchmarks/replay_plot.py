@@ -1,17 +1,17 @@
-"""Draws what replay.py found: the regret over compute, a panel a table."""
+"""Plots of replay.py: regret over compute, with one panel per table."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-# Of proposers; with rungs a line is whole, without them broken.
+# Color per sampler. Lines are solid with rungs, dashed without.
 COLORS = {"random": "#999999", "tpe": "#D55E00", "nsga2": "#CC79A7", "gp": "#009E73",
           "grid": "#000000", "local": "#56B4E9", "bayes": "#0072B2"}
 
 
 def draw(tables: dict[str, list[Any]], cost: str, compute: float, stem: Path) -> None:
-    """STEM.png and STEM.svg: median and quartiles of the regret over compute, a panel a table."""
+    """Write STEM.png and STEM.svg: median and quartiles of the regret over compute."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -22,18 +22,18 @@ def draw(tables: dict[str, list[Any]], cost: str, compute: float, stem: Path) ->
         figure = Figure(figsize=(0.6 + 2.9 * len(tables), 3.2), layout="constrained")
         FigureCanvasAgg(figure)
         panels = figure.subplots(1, len(tables), sharey=True, squeeze=False)[0]
-        for axes, (name, found) in zip(panels, tables.items()):
-            _panel(axes, name, found, compute)
+        for axes, (name, searches) in zip(panels, tables.items()):
+            _panel(axes, name, searches, compute)
         panels[0].set_ylabel(f"Hypervolume not yet found (%; BLEU, {cost})")
-        figure.supxlabel("Training compute (mean full trainings)", fontsize=9)
+        figure.supxlabel("Training compute (mean full-budget runs)", fontsize=9)
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5,
                       frameon=False)
     save_figure(figure, stem)
 
 
-def _panel(axes: Any, name: str, found: list[Any], compute: float) -> None:
+def _panel(axes: Any, name: str, searches: list[Any], compute: float) -> None:
     places = np.geomspace(0.5, compute, 120)
-    for search in found:
+    for search in searches:
         color = COLORS[search.name.split()[-3 if "rungs" in search.name else -1]]
         low, middle, high = np.percentile(search.regrets("compute", places), [25, 50, 75], axis=0)
         axes.plot(places, np.maximum(middle, 0.01), color=color, linewidth=1.4, label=search.name,

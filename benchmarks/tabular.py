@@ -1,7 +1,7 @@
-"""Searches replayed on tables of candidates that were really trained: no training, the same decisions.
+"""Searches replayed on tables of trained candidates: no training, the same decisions.
 
-Workers are simulated: a candidate keeps one busy for as much compute as its training took; the next
-decision falls when the first of them is free.
+Workers are simulated. A candidate occupies a worker for the compute of its training run; the next
+decision is made when the first worker is free.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from scalesearch.space.syntax.parameters import Choice, Parameter
 
 LISTED = "is in the table"
 NEVER_ENDS = 100_000
-SLACK = 1e-9  # of compute: shares of full trainings are added up as floats
+SLACK = 1e-9  # tolerance: shares of full-budget runs are summed as floats
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
@@ -44,16 +44,16 @@ class Row:
     """One trained candidate.
 
     Attributes:
-        answers: parameter to answer.
+        params: value per parameter.
         values: objective to value.
-        curve: loss at equal distances of training, the last at its end.
-        compute: of the whole training, in any unit.
-        share: of what rungs count in; a training may end of itself before that, or after.
-        unit: of its losses; those of other units say nothing beside it.
-        failed: it came to nothing; its values do not count.
+        curve: losses at equal intervals of the run, the last at its end.
+        compute: compute of the whole run, in any unit.
+        share: length of the run, in units of a full-budget run.
+        unit: unit of its losses; losses of different units are not compared.
+        failed: the run failed; its values are ignored.
     """
 
-    answers: Mapping[str, Any]
+    params: Mapping[str, Any]
     values: Mapping[str, float]
     curve: tuple[float, ...]
     compute: float
@@ -62,70 +62,70 @@ class Row:
     failed: bool = False
 
     def spent(self, share: float) -> float:
-        """Compute up to ``share``: up to its first measurement at least, since nothing is known before that."""
+        """Return the compute up to a share, at least up to the first measurement."""
         return self.compute * max(1 / len(self.curve), min(1.0, share / self.share))
 
     def loss(self, share: float) -> float:
-        """The best loss up to ``share``."""
+        """Return the best loss up to a share."""
         places = max(1, math.floor(len(self.curve) * min(1.0, share / self.share) + 1e-9))
         return min(self.curve[:places])
 
     def ended(self, share: float) -> bool:
-        """Whether training is over by then."""
+        """Return whether the run ends before a share."""
         return share >= self.share - 1e-12
 
 
 @dataclass(frozen=True)
-class Answered:
-    """A sheet of a table's parameters."""
+class ListedConfig:
+    """A configuration of the parameters of a table."""
 
     params: dict[str, Any]
 
 
 class Listed:
-    """A table's columns as a space: every parameter's options are the values that occur."""
+    """Space of a table: the options of a parameter are the values in its column."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._parameters: list[tuple[str, Parameter]] = [
-            (name, Choice(tuple(sorted({row.answers[name] for row in rows}, key=_order))))
-            for name in rows[0].answers]
+            (name, Choice(tuple(sorted({row.params[name] for row in rows}, key=_order))))
+            for name in rows[0].params]
 
     def parameters(self) -> list[tuple[str, Parameter]]:
-        """The parameters: one for each column."""
+        """Return one parameter per column."""
         return list(self._parameters)
 
-    def resolve(self, ask: Any) -> Answered:
-        """Asks every parameter."""
-        return Answered({name: ask(name, parameter) for name, parameter in self._parameters})
+    def resolve(self, choose: Any) -> ListedConfig:
+        """Resolve every parameter by the function ``choose``."""
+        return ListedConfig({name: choose(name, parameter) for name, parameter in self._parameters})
 
     def enumerate(self) -> Any:
-        """Every combination, in the table or not."""
+        """Yield all combinations, with or without a row."""
         names = [name for name, _ in self._parameters]
         for values in product(*(parameter.values() or () for _, parameter in self._parameters)):
-            yield Answered(dict(zip(names, values)))
+            yield ListedConfig(dict(zip(names, values)))
 
 
 class Table:
     """Trained candidates.
 
     Args:
-        objectives: of the search.
-        space: asks what the rows answer; without one, the space of all combinations of what occurs.
+        objectives: objectives of the search.
+        space: space of the rows; by default all combinations of the values that occur.
 
     Raises:
-        UserError: not one training succeeded, or two rows answer alike.
+        UserError: all runs failed, or two rows have equal parameters.
     """
 
     def __init__(self, rows: Sequence[Row], objectives: Sequence[Objective],
                  space: Any = None) -> None:
         if all(row.failed for row in rows):
-            raise UserError("a table to replay needs at least one training that succeeded",
+            raise UserError("a table to replay needs at least one run that succeeded",
                             code="nothing-trained")
         self.rows = list(rows)
         self.objectives = tuple(objectives)
-        self._at = {candidate_key(row.answers): number for number, row in enumerate(self.rows)}
+        self._at = {candidate_key(row.params): number for number, row in enumerate(self.rows)}
         if len(self._at) < len(self.rows):
-            raise UserError("a table to replay has one row for each combination of answers, and "
+            raise UserError("a table to replay has one row for each combination of values, and "
                             "some of these repeat", code="rows-repeat")
         self.space = space or Listed(self.rows)
         values = self.values(number for number, row in enumerate(self.rows) if not row.failed)
@@ -134,17 +134,17 @@ class Table:
         self.reference_point = worst + np.array(
             [g.sign for g in objectives]) * 0.01 * np.where(span > 0, span, 1)
         self.best = self.hypervolume(values)
-        on_front = values[pareto_front(values, [one.direction for one in objectives])]
+        on_front = values[pareto_front(values, [objective.direction for objective in objectives])]
         self.front = len(on_front)
-        # of the best row alone
-        self.share = max(self.hypervolume(one[None]) for one in on_front) / self.best
+        # share of the single best row
+        self.share = max(self.hypervolume(objective[None]) for objective in on_front) / self.best
 
-    def find(self, answers: Mapping[str, Any]) -> int | None:
-        """The row with these answers."""
-        return self._at.get(candidate_key(answers))
+    def find(self, params: Mapping[str, Any]) -> int | None:
+        """Return the number of the row with these parameters, if any."""
+        return self._at.get(candidate_key(params))
 
-    def known(self, params: Mapping[str, Any]) -> CandidateFacts:
-        """What is known of a proposal: whether the table has it, which row it is, and what that costs."""
+    def facts(self, params: Mapping[str, Any]) -> CandidateFacts:
+        """Return the facts of a proposal: whether it has a row, its identity and its costs."""
         row = self.find(decode_params(self.space, params).params)
         if row is None:
             return CandidateFacts([None] * len(self.objectives), {LISTED: 1.0})
@@ -154,13 +154,14 @@ class Table:
         return CandidateFacts(exact, {LISTED: 0.0}, str(row))
 
     def values(self, rows: Any) -> NDArray[np.float64]:
-        """(rows, objectives)."""
-        found = [[self.rows[row].values[one.name] for one in self.objectives] for row in rows]
-        return np.array(found, float).reshape(-1, len(self.objectives))
+        """Return the values of rows, (rows, objectives)."""
+        table = [[self.rows[row].values[objective.name] for objective in self.objectives]
+                 for row in rows]
+        return np.array(table, float).reshape(-1, len(self.objectives))
 
     def hypervolume(self, values: NDArray[np.float64]) -> float:
-        """Hypervolume up to the table's worst values and 1 % of their range beyond."""
-        ways = [one.direction for one in self.objectives]
+        """Return the hypervolume against the worst values plus 1 % of their range."""
+        ways = [objective.direction for objective in self.objectives]
         return hypervolume(values[pareto_front(values, ways)], list(self.reference_point),
                            ways) if len(values) else 0.0
 
@@ -171,9 +172,13 @@ def _order(value: Any) -> tuple[bool, Any]:
 
 @dataclass(frozen=True)
 class Trace:
-    """A search as it went: after each decision the compute that was spent and the share of the best hypervolume.
+    """Course of a search, after each decision.
 
-    ``ended``: candidates trained to the end by then; ``started``: candidates that were started.
+    Attributes:
+        compute: compute spent.
+        hypervolume: share of the best hypervolume.
+        ended: number of candidates trained to the end.
+        started: number of candidates started.
     """
 
     compute: NDArray[np.float64]
@@ -183,19 +188,20 @@ class Trace:
 
 
 class CheapestFirst(CandidateSampler):
-    """Goes through a table by its first cost, and learns nothing: what a search has to beat."""
+    """Baseline that proposes rows by their first cost."""
 
     is_exhaustive = True
 
     def __init__(self, table: Table, seed: int) -> None:
-        cost = next(one.name for one in table.objectives if not one.is_measured)
-        super().__init__(define=partial(suggest_params, table.space), facts=table.known,
+        cost = next(objective.name for objective in table.objectives if not objective.is_measured)
+        super().__init__(define=partial(suggest_params, table.space), facts=table.facts,
                          objectives=table.objectives, seed=seed)
         rows = sorted(table.rows, key=lambda row: row.values[cost])
-        self.sheets = [Candidate(*encode_params(table.space, row.answers)) for row in rows]
+        self.candidates = [Candidate(*encode_params(table.space, row.params)) for row in rows]
 
     def propose(self, state: SamplerState) -> Candidate | None:
-        return next((sheet for sheet in self.sheets if sheet.key not in state.candidate_keys), None)
+        return next((candidate for candidate in self.candidates
+                     if candidate.key not in state.candidate_keys), None)
 
 
 class Replay:
@@ -204,28 +210,29 @@ class Replay:
     Args:
         spec: of the sampler; None: cheapest first.
         rungs: where training pauses.
-        workers: candidates in training at once.
+        workers: number of candidates in training at once.
         max_repeats: stop after this number of consecutive proposals without a new row.
-        priced: whether the search is told what each training took.
+        observes_compute: whether the sampler observes the compute of each run.
     """
 
     def __init__(self, table: Table, spec: SamplerSpec | None, rungs: Rungs, workers: int = 1,
-                 max_repeats: int = 1000, priced: bool = False) -> None:
+                 max_repeats: int = 1000, observes_compute: bool = False) -> None:
         self.table = table
         self.workers = workers
         self.rungs = rungs
         self.max_repeats = max_repeats
-        self.priced = priced
+        self.observes_compute = observes_compute
         self.define = partial(suggest_params, table.space)
-        self.known = FactsCache(table.known)
+        self.facts = FactsCache(table.facts)
         sampler = CheapestFirst(table, 1) if spec is None else (
-            make_sampler(spec, self.define, self.known, None, table.objectives, rungs.shares))
+            make_sampler(spec, self.define, self.facts, None, table.objectives, rungs.shares))
         self.scheduler = Scheduler(rungs, table.objectives, sampler.acquisition_values)
         self.study = optuna.create_study(
-            directions=[one.optuna_direction for one in table.objectives], sampler=sampler)
-        self.spent = self.trainings = 0.0
+            directions=[objective.optuna_direction for objective in table.objectives],
+            sampler=sampler)
+        self.spent = self.full_runs = 0.0
         self.trials_left = math.inf
-        self.rows: dict[int, int] = {}  # of the trials that were begun
+        self.rows: dict[int, int] = {}  # row per trial that was started
         self._open: dict[int, optuna.Trial] = {}
         self._exhausted = False
         self._steps: list[tuple[float, float, int, int]] = []
@@ -233,16 +240,17 @@ class Replay:
 
     @property
     def trials(self) -> list[FrozenTrial]:
-        """Of the study so far."""
+        """All trials so far."""
         return self.study.get_trials(deepcopy=False)
 
     def run(self, evaluations: int | None = None, compute: float = math.inf,
             trials: float = math.inf) -> Trace:
-        """Search until so many candidates were begun, so much compute was spent, or the table is exhausted.
+        """Search until a limit is reached or the table is exhausted.
 
         Args:
-            trials: full trainings, whatever their size, which is what a study charges; the search
-                knows this end.
+            evaluations: maximum number of candidates started.
+            compute: maximum compute.
+            trials: maximum number of full-budget runs, known to the search.
         """
         self.trials_left = trials
         busy: list[tuple[float, int]] = []
@@ -264,8 +272,8 @@ class Replay:
         return self.spent >= compute or (evaluations is not None and len(self.rows) >= evaluations)
 
     def _next(self) -> int | None:
-        """The trial to be trained now; None where there is none."""
-        left = min(NEVER_ENDS, self.trials_left - self.trainings)
+        """Return the trial to train now, if any."""
+        left = min(NEVER_ENDS, self.trials_left - self.full_runs)
         if left <= SLACK:
             return None
         chosen = self.scheduler.next_action(self.trials, left, self._exhausted)
@@ -278,7 +286,7 @@ class Replay:
         return self._next()
 
     def _new(self) -> optuna.Trial | None:
-        """A new trial of a row that was not begun yet; None where there is none."""
+        """Return a new trial of a row that was not started, if any."""
         for _ in range(self.max_repeats):
             trial = self.study.ask()
             try:
@@ -286,33 +294,33 @@ class Replay:
             except SpaceExhaustedError:
                 self.study.tell(trial, state=TrialState.FAIL)
                 return None
-            known = self.known(trial.params)
-            trial.set_constraint(LISTED, known.constraints[LISTED])
-            if known.is_feasible and int(known.identity) not in self.rows.values():
-                self.rows[trial.number], self._open[trial.number] = int(known.identity), trial
-                trial.set_user_attr(ARCHITECTURE, known.identity)
-                trial.set_user_attr(LOSS_UNIT, self.table.rows[int(known.identity)].unit)
+            facts = self.facts(trial.params)
+            trial.set_constraint(LISTED, facts.constraints[LISTED])
+            if facts.is_feasible and int(facts.identity) not in self.rows.values():
+                self.rows[trial.number], self._open[trial.number] = int(facts.identity), trial
+                trial.set_user_attr(ARCHITECTURE, facts.identity)
+                trial.set_user_attr(LOSS_UNIT, self.table.rows[int(facts.identity)].unit)
                 trial.set_user_attr(COSTS,
-                                    {one.name: value
-                                     for one, value in zip(self.table.objectives, known.values)
+                                    {objective.name: value
+                                     for objective, value in zip(self.table.objectives, facts.values)
                                      if value is not None})
                 return trial
             self.study.tell(trial,
-                            state=TrialState.FAIL if known.is_feasible else TrialState.PRUNED)
+                            state=TrialState.FAIL if facts.is_feasible else TrialState.PRUNED)
         return None
 
     def _begin(self, number: int) -> float:
-        """Puts a candidate in training; what that costs."""
+        """Start a candidate, and return its compute."""
         row = self.table.rows[self.rows[number]]
         rung = len(rung_losses(self.trials[number]))
         self._open[number].set_user_attr(PAUSED, False)
-        self.trainings += self.rungs.budget_to_rung(rung)
+        self.full_runs += self.rungs.budget_to_rung(rung)
         cost = row.spent(self._share(rung)) - (row.spent(self._share(rung - 1)) if rung else 0.0)
         self.spent += cost
         return cost
 
     def _share(self, rung: int) -> float:
-        """Where ``rung`` is; the last one is the end of training, whenever that comes."""
+        """Return the share of a rung; the last is the end of training."""
         return self.rungs.shares[rung] if rung < self.rungs.n_pauses else math.inf
 
     def _end(self, number: int) -> None:
@@ -322,16 +330,15 @@ class Replay:
         share = self._share(len(losses))
         losses.append(row.loss(share))
         if row.ended(share):
-            # Past rungs that it never came to, its loss stays what it was: it counts as having
-            # passed them.
+            # At rungs after its end it keeps its last loss, and counts as promoted.
             losses += [row.loss(math.inf)] * (len(self.rungs.shares) - len(losses))
         trial.set_user_attr(RUNGS, losses)
-        if self.priced:
+        if self.observes_compute:
             trial.set_user_attr(COMPUTE, row.spent(share) / min(share, 1.0))
         if not row.ended(share):
             trial.set_user_attr(PAUSED, True)
         else:
-            values = None if row.failed else [row.values[one.name] for one in self.table.objectives]
+            values = None if row.failed else [row.values[objective.name] for objective in self.table.objectives]
             self.study.tell(trial, values, state=TrialState.FAIL if row.failed else None)
             self._ended.append(self.rows[number])
         volume = self.table.hypervolume(

@@ -1,4 +1,4 @@
-"""Training speed: our trainer against ``torch.nn.Transformer`` in a plain loop, in turns in one process.
+"""Training speed: the trainer of scalesearch and ``torch.nn.Transformer`` in a plain loop, in turns in one process.
 
     python benchmarks/train_speed.py [--data FILE] [--rounds 5] [--updates 6]
 
@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import torch
-from plain_loop import Trainer, corpus_of, options, shape_of
+from plain_loop import Trainer, corpus_of, make_parser, shape_of
 from rich.console import Console
 from rich.table import Table
 
@@ -23,15 +23,14 @@ from scalesearch.train.hardware import Hardware
 from scalesearch.train.updates.engine import Engine
 
 
-class Ours:
-    """Our engine, an update at a time, with its own count of tokens and CPU-seconds."""
+class ScalesearchTrainer:
+    """The training engine, with a count of tokens and CPU-seconds."""
 
     def __init__(self, corpus: Corpus, shape: dict[str, Any], max_tokens: int) -> None:
         recipe = Recipe(steps=10**6, max_tokens=max_tokens, device="cpu", precision="fp32",
                         dropout=shape["dropout"])
         hardware = Hardware.from_recipe(recipe)
-        # nn.Transformer drops attention weights and activations at the same rate, so ours does here
-        # too.
+        # nn.Transformer drops attention weights and activations at the same rate, so does this model.
         rates = DropoutRates(shape["dropout"], shape["dropout"], shape["dropout"])
         model = build_model(_architecture(shape).block, vocab=corpus.tokenizer.vocab_size, seed=1,
                             dropout=rates)
@@ -56,39 +55,39 @@ def _architecture(shape: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    parser = options()
+    parser = make_parser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=6)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    corpus = corpus_of(given)
-    shape = shape_of(given)
+    corpus = corpus_of(options)
+    shape = shape_of(options)
     contestants = {
-        "torch.nn.Transformer, plain loop": Trainer(corpus, shape, 1e-4, given.max_tokens),
-        "scalesearch": Ours(corpus, shape, given.max_tokens)}
+        "torch.nn.Transformer, plain loop": Trainer(corpus, shape, 1e-4, options.max_tokens),
+        "scalesearch": ScalesearchTrainer(corpus, shape, options.max_tokens)}
     speeds: dict[str, list[float]] = {name: [] for name in contestants}
-    for turn in range(given.rounds + 1):
+    for turn in range(options.rounds + 1):
         for name, contestant in contestants.items():
             contestant.tokens = 0
             contestant.cpu = 0.0
-            for _ in range(given.updates):
+            for _ in range(options.updates):
                 contestant.update(0.5)
             if turn:  # the first warms up
                 speeds[name].append(contestant.tokens / contestant.cpu)
-    show(speeds, given)
+    show(speeds, options)
 
 
-def show(speeds: dict[str, list[float]], given: Any) -> None:
+def show(speeds: dict[str, list[float]], options: Any) -> None:
     """The table."""
-    layers = f"{given.depth}-{given.depth} layers, width {given.width}, FFN {given.hidden}"
-    table = Table(title=f"{layers}, {given.max_tokens} "
-                  f"tokens a batch, dropout {given.dropout:g}, fp32, one thread", box=None)
+    layers = f"{options.depth}-{options.depth} layers, width {options.width}, FFN {options.hidden}"
+    table = Table(title=f"{layers}, {options.max_tokens} "
+                  f"tokens per batch, dropout {options.dropout:g}, fp32, one thread", box=None)
     for heading in ("", "tokens / CPU s", "lowest", "highest", "ratio"):
         table.add_column(heading, justify="right" if heading else "left")
     base = statistics.median(next(iter(speeds.values())))
-    for name, found in speeds.items():
-        middle = statistics.median(found)
-        table.add_row(name, *(f"{value:,.0f}" for value in (middle, min(found), max(found))),
+    for name, values in speeds.items():
+        middle = statistics.median(values)
+        table.add_row(name, *(f"{value:,.0f}" for value in (middle, min(values), max(values))),
                       f"{middle / base:.2f}")
     Console().print(table)
 

@@ -43,11 +43,11 @@ class Watch:
         self.spent: dict[str, float] = {}
 
     def __call__(self, stage: str, work: Callable[[], Any]) -> Any:
-        """What ``work`` returns, its time noted."""
+        """Return the result of ``work``, and record its time."""
         start = time.process_time()
-        found = work()
+        value = work()
         self.spent[stage] = time.process_time() - start
-        return found
+        return value
 
 
 def start(name: str, corpus: Corpus, recipe: Recipe, folder: Path) -> dict[str, float]:
@@ -76,22 +76,22 @@ def main() -> None:
     parser.add_argument("--data", default="builtin", help="a data file, or builtin")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--max-tokens", type=int, default=1024)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    corpus = corpus_of(given)
-    recipe = Recipe(steps=1, max_tokens=given.max_tokens, device="cpu")
-    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    corpus = corpus_of(options)
+    recipe = Recipe(steps=1, max_tokens=options.max_tokens, device="cpu")
+    value: dict[str, list[dict[str, float]]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         # the worker's first candidate is what warms it
-        start(given.candidates[0], corpus, recipe, Path(folder))
-        for _ in range(given.rounds):
-            for name in given.candidates:
-                found[name].append(start(name, corpus, recipe, Path(folder)))
-    table = (Table(title=f"CPU-seconds to the first update, {given.max_tokens} tokens a batch, one "
+        start(options.candidates[0], corpus, recipe, Path(folder))
+        for _ in range(options.rounds):
+            for name in options.candidates:
+                value[name].append(start(name, corpus, recipe, Path(folder)))
+    table = (Table(title=f"CPU-seconds to the first update, {options.max_tokens} tokens per batch, one "
                    "thread", box=None))
     for heading in ("architecture", *STAGES, "all"):
         table.add_column(heading, justify="left" if heading == "architecture" else "right")
-    for name, rounds in found.items():
+    for name, rounds in value.items():
         middle = [statistics.median(spent[stage] for spent in rounds) for stage in STAGES]
         table.add_row(name, *(f"{seconds:.2f}" for seconds in (*middle, sum(middle))))
     Console().print(table)

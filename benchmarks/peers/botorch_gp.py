@@ -32,11 +32,11 @@ def predicted(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> tuple[np.ndarray
 def main() -> None:
     torch.set_num_threads(1)
     tasks = np.load(sys.argv[1])
-    found = {}
+    predictions = {}
     for task in range(sum(name.startswith("new") for name in tasks)):
         mean, spread = predicted(tasks[f"x{task}"], tasks[f"y{task}"], tasks[f"new{task}"])
-        found |= {f"mean{task}": mean, f"spread{task}": spread}
-    np.savez(sys.argv[2], **found)
+        predictions |= {f"mean{task}": mean, f"spread{task}": spread}
+    np.savez(sys.argv[2], **predictions)
 
 
 if __name__ == "__main__":

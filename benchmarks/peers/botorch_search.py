@@ -22,7 +22,7 @@ def search(task: Task, seed: int) -> Done:
     y = torch.from_numpy(task["y"])
     done = np.random.default_rng(seed).permutation(len(x))[:BEGIN].tolist()
     while len(done) < min(int(task["count"]), len(x)):
-        gain, wide = (_exact if str(task["way"]) == "exact" else _learnt)(task, x, y, done, seed)
+        gain, wide = (_exact if str(task["way"]) == "exact" else _learned)(task, x, y, done, seed)
         left = [row for row in range(len(x)) if row not in set(done)]
         with torch.no_grad():
             done.append(left[int(torch.cat([gain(part[:, None])
@@ -52,30 +52,30 @@ def _exact(task: Task, x: Any, y: Any, done: list[int], seed: int) -> tuple[Any,
     from botorch.utils.multi_objective.box_decompositions import NondominatedPartitioning
 
     goal = int(np.flatnonzero(task["measured"])[0])
-    costs = [at for at in range(y.shape[1]) if at != goal]
+    costs = [index for index in range(y.shape[1]) if index != goal]
     order = [goal, *costs]
     wide = torch.cat([x, y[:, costs]], 1)
-    corner = torch.from_numpy(task["corner"])[order]
+    reference_point = torch.from_numpy(task["reference_point"])[order]
     model = _fitted(wide[done], y[done, goal],
                     input_transform=FilterFeatures(torch.arange(x.shape[1])))
-    exact = GenericDeterministicModel(lambda given: given[..., x.shape[1]:], num_outputs=len(costs))
+    exact = GenericDeterministicModel(lambda points: points[..., x.shape[1]:], num_outputs=len(costs))
     both = ModelList(model, exact)
-    front = NondominatedPartitioning(ref_point=corner, Y=y[done][:, order])
+    front = NondominatedPartitioning(ref_point=reference_point, Y=y[done][:, order])
     sampler = get_sampler(both.posterior(wide[:1]), torch.Size([SAMPLES]), seed=seed)
-    return qLogExpectedHypervolumeImprovement(both, corner.tolist(), front, sampler), wide
+    return qLogExpectedHypervolumeImprovement(both, reference_point.tolist(), front, sampler), wide
 
 
-def _learnt(task: Task, x: Any, y: Any, done: list[int], seed: int) -> tuple[Any, Any]:
+def _learned(task: Task, x: Any, y: Any, done: list[int], seed: int) -> tuple[Any, Any]:
     """qLogNEHVI over a surrogate for each goal, none of which is known."""
     import torch
     from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
     from botorch.models import ModelListGP
     from botorch.sampling.get_sampler import get_sampler
 
-    models = ModelListGP(*(_fitted(x[done], y[done, at]) for at in range(y.shape[1])))
+    models = ModelListGP(*(_fitted(x[done], y[done, index]) for index in range(y.shape[1])))
     sampler = get_sampler(models.posterior(x[:1]), torch.Size([SAMPLES]), seed=seed)
     return qLogNoisyExpectedHypervolumeImprovement(
-        models, task["corner"].tolist(), x[done], sampler, prune_baseline=True), x
+        models, task["reference_point"].tolist(), x[done], sampler, prune_baseline=True), x
 
 
 if __name__ == "__main__":

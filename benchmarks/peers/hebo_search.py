@@ -15,18 +15,18 @@ def search(task: Task, seed: int) -> Done:
 
     torch.manual_seed(seed)
     np.random.seed(seed)  # noqa: NPY002  # which it draws from
-    names = [f"q{at}" for at in range(len(task["options"]))]
+    names = [f"q{index}" for index in range(len(task["options"]))]
     goals = task["y"].shape[1]
     space = DesignSpace().parse([{"name": name, "type": "num", "lb": 0,
                                   "ub": max(1, int(count) - 1)}
                                  for name, count in zip(names, task["options"])])
-    made = GeneralBO(space, num_obj=goals, num_constr=0, rand_sample=BEGIN,
-                     ref_point=-task["corner"][None])
+    optimizer = GeneralBO(space, num_obj=goals, num_constr=0, rand_sample=BEGIN,
+                     ref_point=-task["reference_point"][None])
     done: list[int] = []
     while len(done) < min(int(task["count"]), len(task["y"])):
-        asked = made.suggest()
-        row = nearest(task, asked[names].to_numpy(float)[0], done)
-        made.observe(pd.DataFrame(task["codes"][row][None].astype(float), columns=names),
+        suggestion = optimizer.suggest()
+        row = nearest(task, suggestion[names].to_numpy(float)[0], done)
+        optimizer.observe(pd.DataFrame(task["codes"][row][None].astype(float), columns=names),
                      -task["y"][row][None])
         done.append(row)
     return [(row, len(task["shares"]) - 1) for row in done]

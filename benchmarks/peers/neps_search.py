@@ -30,24 +30,24 @@ def search(task: Task, seed: int) -> Done:
     np.random.seed(seed)  # noqa: NPY002  # which it draws from, as from the two others
     way = str(task["way"])
     levels = len(task["shares"])
-    names = [f"q{at}" for at in range(len(task["options"]))]
+    names = [f"q{index}" for index in range(len(task["options"]))]
     sizes = [int(count) for count in task["options"]]
     params = {name: HPOInteger(0, max(1, 2 * (count - 1))) for name, count in zip(names, sizes)}
     steps = [round(share / task["shares"][0]) for share in task["shares"]]
     if way == "bo":
-        made = algorithms.bayesian_optimization(SearchSpace(params), initial_design_size=BEGIN,
+        optimizer = algorithms.bayesian_optimization(SearchSpace(params), initial_design_size=BEGIN,
                                                 reference_point=(REFERENCE,) * task["y"].shape[1])
     else:
         space = SearchSpace(params | {"budget": HPOInteger(1, steps[-1], is_fidelity=True)})
-        middle = {f"goal{at}": dict(zip(names, [count - 1 for count in sizes]))
-                  for at in range(task["y"].shape[1])}
+        middle = {f"goal{index}": dict(zip(names, [count - 1 for count in sizes]))
+                  for index in range(task["y"].shape[1])}
         more = {"prior_centers": middle} if way == "primo" else {}
-        made = getattr(algorithms, way)(space, **more)
-    neps = AskAndTell(made)
+        optimizer = getattr(algorithms, way)(space, **more)
+    neps = AskAndTell(optimizer)
     rows = dict[str, int]()
-    found = Done()
+    trained = Done()
     idle = 0
-    while _spent(task, found) < task["count"] and idle < IDLE:
+    while _spent(task, trained) < task["count"] and idle < IDLE:
         trial = neps.ask()
         number, _, _ = str(trial.id).partition("_rung_")
         level = levels - 1 if way == "bo" else int(np.searchsorted(steps, trial.config["budget"]))
@@ -56,11 +56,11 @@ def search(task: Task, seed: int) -> Done:
                 break
             rows[number] = nearest(task, [trial.config[name] / 2 for name in names],
                                    list(rows.values()))
-        idle = idle + 1 if (rows[number], level) in found else 0
+        idle = idle + 1 if (rows[number], level) in trained else 0
         if not idle:
-            found.append((rows[number], level))
+            trained.append((rows[number], level))
         neps.tell(trial, _losses(task, rows[number], level))
-    return found
+    return trained
 
 
 def _losses(task: Task, row: int, level: int) -> list[float]:
@@ -70,13 +70,13 @@ def _losses(task: Task, row: int, level: int) -> list[float]:
         worse[:, task["measured"]] = task["losses"][:, level : level + 1]
     low = np.nanmin(worse, 0)
     high = np.nanmax(worse, 0)
-    return [float(one) for one in (worse[row] - low) / np.where(high > low, high - low, 1)]
+    return [float(loss) for loss in (worse[row] - low) / np.where(high > low, high - low, 1)]
 
 
-def _spent(task: Task, found: Done) -> float:
-    """Full trainings' worth of what was trained."""
+def _spent(task: Task, trained: Done) -> float:
+    """Return the compute so far, in full-budget runs."""
     ends: dict[int, int] = {}
-    for row, level in found:
+    for row, level in trained:
         ends[row] = max(level, ends.get(row, 0))
     return float(sum(task["shares"][level] for level in ends.values()))
 

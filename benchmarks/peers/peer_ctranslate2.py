@@ -1,4 +1,4 @@
-"""CTranslate2 4.8.5, a decoder of trained models: our weights as its specification, decoded by its ``Translator``."""
+"""CTranslate2 4.8.5, a decoder of trained models: the weights as its specification, decoded by its ``Translator``."""
 
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,10 @@ class System:
     def decode(self, beam: int) -> list[int]:
         """Tokens of each translation."""
         length = self.job["length"]
-        found = self.translator.translate_batch(
+        results = self.translator.translate_batch(
             self.sources, max_batch_size=self.job["batch"], beam_size=beam, min_decoding_length=length,
             max_decoding_length=length)  # fmt: skip
-        return [len(result.hypotheses[0]) for result in found]
+        return [len(result.hypotheses[0]) for result in results]
 
 
 def _save(job: dict[str, Any], folder: Path) -> None:

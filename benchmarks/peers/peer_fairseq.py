@@ -32,7 +32,7 @@ from fairseq.trainer import Trainer  # noqa: E402
 
 
 class System:
-    """What ``fairseq-train`` makes, an update at a time."""
+    """The trainer of ``fairseq-train``, run update by update."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         torch.set_num_threads(1)
@@ -75,17 +75,17 @@ class System:
         settings = Namespace(beam=beam, max_len_a=0, max_len_b=self.length, min_len=self.length,
                              lenpen=1.0)
         generator = self.task.build_generator([self.model], settings)
-        found = []
+        hypotheses = []
         for start in range(0, len(self.sources), self.batch):
             piece = self.sources[start : start + self.batch]
             data = self.task.build_dataset_for_inference(piece, [len(line) for line in piece])
             sample = data.collater([data[i] for i in range(len(piece))])
-            found += self.task.inference_step(generator, [self.model], sample)
-        return [len(best[0]["tokens"]) - 1 for best in found]
+            hypotheses += self.task.inference_step(generator, [self.model], sample)
+        return [len(best[0]["tokens"]) - 1 for best in hypotheses]
 
 
 def _arguments(job: dict[str, Any]) -> list[str]:
-    """What the command line of ``fairseq-train`` would be."""
+    """Return the command line of ``fairseq-train``."""
     inner = job["dropout"] if job["inner_dropout"] else 0.0
     sizes = [f"--{stack}-{name}={job[key]}" for stack in ("encoder", "decoder")
              for name, key in (("embed-dim", "width"), ("ffn-embed-dim", "hidden"),

@@ -1,7 +1,7 @@
 """JoeyNMT 2.3.0: its dataset, token batches, model, ``TrainManager`` step and search.
 
 Its step is called as its loop calls it (loss, clipping, Adam). Modules that only other tokenizers,
-plots and logs need may be missing: an empty one stands in for each.
+plots and logs need may be missing: each is replaced by an empty one.
 """
 
 import importlib.util
@@ -25,7 +25,7 @@ from joeynmt.training import TrainManager  # noqa: E402
 
 
 class System:
-    """What ``joeynmt train`` makes, an update at a time."""
+    """The trainer of ``joeynmt train``, run update by update."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         torch.set_num_threads(1)
@@ -73,7 +73,7 @@ class System:
 
 
 def _config(job: dict[str, Any]) -> dict[str, Any]:
-    """What a configuration file would say."""
+    """Return the content of a configuration file."""
     side = {"level": "word", "lowercase": False, "max_length": 1000,
             "voc_file": f"{job['folder']}/vocabulary"}
     stack = {"type": "transformer", "num_layers": job["depth"], "num_heads": job["heads"],

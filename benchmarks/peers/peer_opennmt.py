@@ -1,6 +1,6 @@
 """OpenNMT-py 3.5.1: its dynamic iterator, model, ``Trainer`` step and ``Translator``.
 
-Modules that only some of its transforms need may be missing: an empty one stands in for each.
+Modules that only some of its transforms need may be missing: an empty one is used for each.
 """
 
 import importlib.util
@@ -28,7 +28,7 @@ from onmt.utils.parse import ArgumentParser  # noqa: E402
 
 
 class System:
-    """What ``onmt_train`` makes, an update at a time."""
+    """The trainer of ``onmt_train``, run update by update."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         torch.set_num_threads(1)
@@ -70,13 +70,13 @@ class System:
         lengths = []
         with torch.no_grad():
             for batch, _ in data:
-                found = translator.translate_batch(batch, attn_debug=False)
-                lengths += [len(best[0]) for best in found["predictions"]]
+                result = translator.translate_batch(batch, attn_debug=False)
+                lengths += [len(best[0]) for best in result["predictions"]]
         return [min(count, length) for count in lengths]
 
 
 def _options(job: dict[str, Any]) -> Any:
-    """What the command line of ``onmt_train`` would make."""
+    """Return the options of the command line of ``onmt_train``."""
     folder = job["folder"]
     config = Path(folder, "opennmt.yaml")
     config.write_text(f"data: {{corpus: {{path_src: {folder}/joey-train.src, path_tgt: "

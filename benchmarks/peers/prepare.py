@@ -1,24 +1,24 @@
-"""One folder that every system reads: the same sentences in the same pieces, sentences to decode, our weights."""
+"""Inputs of all systems: tokenized sentences, sentences to decode, initial weights."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from ours import architecture
+from scalesearch_system import architecture
 
 from scalesearch.api.files import load_data
 from scalesearch.blocks.embedding import sinusoidal_positions
 from scalesearch.data import Corpus, Split
 from scalesearch.nn import build_model
 
-SPECIALS = 4  # PAD, UNK, BOS, EOS are our first ids; every toolkit puts its own four first as well
+SPECIALS = 4  # PAD, UNK, BOS, EOS are the first ids; every toolkit puts its own four first as well
 
 
 def prepare(job: dict[str, Any]) -> int:
     """Fill the job's folder; the number of distinct weights of the network.
 
-    Text is the pieces' ids, blanks between them: whoever splits at blanks has our tokenization.
+    Text is the pieces' ids, separated by blanks, so all toolkits get the same tokens.
     """
     folder = Path(job["folder"])
     corpus = load_data(job["data"])
@@ -39,9 +39,9 @@ def prepare(job: dict[str, Any]) -> int:
 def sources(corpus: Corpus, length: int, count: int) -> list[str]:
     """Test text cut into ``count`` sources of ``length`` places, EOS included."""
     ids = [word for row in corpus.test.source_ids for word in row.tolist() if word >= SPECIALS]
-    wanted = count * (length - 1)
-    ids = (ids * (1 + wanted // len(ids)))[:wanted]
-    return [" ".join(map(str, ids[i : i + length - 1])) for i in range(0, wanted, length - 1)]
+    n_ids = count * (length - 1)
+    ids = (ids * (1 + n_ids // len(ids)))[:n_ids]
+    return [" ".join(map(str, ids[i : i + length - 1])) for i in range(0, n_ids, length - 1)]
 
 
 def _write(path: Path, split: Split) -> None:
@@ -53,8 +53,8 @@ def _write(path: Path, split: Split) -> None:
 def _weights(job: dict[str, Any], corpus: Corpus) -> int:
     """Our first weights, for a decoder that only reads trained models."""
     model = build_model(architecture(job).block, vocab=corpus.tokenizer.vocab_size, seed=1)
-    found = {name: weight.numpy() for name, weight in model.state_dict().items()}
+    weights = {name: weight.numpy() for name, weight in model.state_dict().items()}
     positions = sinusoidal_positions(torch.arange(512), job["width"], torch.float32).numpy()
-    table = found["embedding.source.table.weight"]
-    np.savez(Path(job["folder"], "weights.npz"), table=table, positions=positions, **found)
+    table = weights["embedding.source.table.weight"]
+    np.savez(Path(job["folder"], "weights.npz"), table=table, positions=positions, **weights)
     return sum(weight.numel() for weight in model.parameters())

@@ -1,4 +1,4 @@
-"""Training and decoding speed and memory, ours against the toolkits', in turns: the same pieces, sizes and batches.
+"""Training and decoding speed and memory, scalesearch against toolkits, in turns: the same pieces, sizes and batches.
 
     python benchmarks/peers/run.py --data FILE --peers-python PATH [--systems A,B] [--rounds 5]
     [--seconds 8] [--json]
@@ -7,7 +7,7 @@ Each system is a process of its own with one thread, and all wait while one work
 by the interpreter ``--peers-python`` through its own model, loss, optimizer, batching and search
 (``peer_*.py`` say what had to be done to make it start). Speeds are target tokens, or sentences, a
 CPU-second: the median of the rounds, after one to warm up. Ratios are to the fastest toolkit, which
-for training excludes nn.Transformer loops and for decoding CTranslate2, which is listed beside it.
+for training excludes nn.Transformer loops and for decoding CTranslate2, which is also listed.
 Decoding starts from first weights and is made to say exactly as many tokens as it has read.
 """
 
@@ -28,7 +28,7 @@ from rich.table import Table
 HERE = Path(__file__).parent
 # Name: module, precision, whether it trains. A toolkit without a choice of precision has fp32.
 SYSTEMS = {
-    "ours-fp32": ("ours", "fp32", True), "ours-bf16": ("ours", "bf16", True),
+    "scalesearch-fp32": ("scalesearch_system", "fp32", True), "scalesearch-bf16": ("scalesearch_system", "bf16", True),
     "fairseq": ("peer_fairseq", "fp32", True), "opennmt-py": ("peer_opennmt", "fp32", True),
     "joeynmt": ("peer_joeynmt", "fp32", True),
     "ctranslate2-fp32": ("peer_ctranslate2", "float32", False),
@@ -40,7 +40,7 @@ MEASURES = {"train": "training tokens", "greedy": "greedy sentences", "beam": "b
 
 @dataclass
 class System:
-    """A worker process and what it answered: speeds by measure, peaks in MiB by phase, or why it does not run."""
+    """A worker process and its replies: speeds by measure, peaks in MiB by phase, or why it does not run."""
 
     name: str
     process: Any
@@ -52,7 +52,7 @@ class System:
     @classmethod
     def start(cls, name: str, job: dict[str, Any], peers: str) -> "System":
         module, precision, _ = SYSTEMS[name]
-        python = sys.executable if module == "ours" else peers
+        python = sys.executable if module == "scalesearch_system" else peers
         job = json.dumps(job | {"precision": precision})
         environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
                                     "CUDA_VISIBLE_DEVICES": ""}
@@ -65,7 +65,7 @@ class System:
         return system
 
     def ask(self, **question: Any) -> dict[str, Any]:
-        """The worker's answer; nothing once it has failed."""
+        """Return the worker's reply; empty after a failure."""
         if self.error:
             return {}
         self.process.stdin.write(json.dumps(question) + "\n")
@@ -74,15 +74,15 @@ class System:
 
     def _read(self) -> dict[str, Any]:
         line = self.process.stdout.readline()
-        found: dict[str, Any] = json.loads(line) if line else {"error": "it ended; see its log"}
-        self.error = str(found.get("error", ""))
-        return {} if self.error else found
+        reply: dict[str, Any] = json.loads(line) if line else {"error": "it ended; see its log"}
+        self.error = str(reply.get("error", ""))
+        return {} if self.error else reply
 
     def train(self, seconds: float, warm: bool) -> None:
         """One round of updates."""
-        found = self.ask(do="train", seconds=seconds)
-        if found and warm:
-            self.speeds["train"].append(found["tokens"] / found["cpu"])
+        reply = self.ask(do="train", seconds=seconds)
+        if reply and warm:
+            self.speeds["train"].append(reply["tokens"] / reply["cpu"])
 
     def decode(self, beam: int, warm: bool, length: int) -> None:
         """One batch of translations.
@@ -90,31 +90,31 @@ class System:
         Raises:
             SystemExit: they are not of the length that was asked for.
         """
-        found = self.ask(do="decode", beam=beam)
-        if found and abs(found["tokens"] / found["sentences"] - length) > 1:
-            sys.exit(f"{self.name}: {found['tokens'] / found['sentences']:.1f} tokens a sentence, "
+        reply = self.ask(do="decode", beam=beam)
+        if reply and abs(reply["tokens"] / reply["sentences"] - length) > 1:
+            sys.exit(f"{self.name}: {reply['tokens'] / reply['sentences']:.1f} tokens per sentence, "
                      f"not {length}")
-        if found and warm:
-            self.speeds["greedy" if beam == 1 else "beam"].append(found["sentences"] / found["cpu"])
+        if reply and warm:
+            self.speeds["greedy" if beam == 1 else "beam"].append(reply["sentences"] / reply["cpu"])
 
     def speed(self, measure: str) -> float | None:
         """The median of the rounds."""
         return statistics.median(self.speeds[measure]) if self.speeds[measure] else None
 
 
-def measure(systems: list[System], given: argparse.Namespace) -> None:
+def measure(systems: list[System], options: argparse.Namespace) -> None:
     """All rounds, one system after the other in each; then the peaks of each phase."""
-    for turn in range(given.rounds + 1):
+    for turn in range(options.rounds + 1):
         for system in systems:
             if SYSTEMS[system.name][2]:
-                system.train(given.seconds if turn else 0.01, turn > 0)
+                system.train(options.seconds if turn else 0.01, turn > 0)
     for system in systems:
         system.peaks["train"] = system.ask(do="peak").get("mib", 0.0) if SYSTEMS[
             system.name][2] else 0.0
-    for turn in range(given.decode_rounds + 1):
+    for turn in range(options.decode_rounds + 1):
         for system in systems:
             for beam in (1, 5) if turn else (1,):
-                system.decode(beam, turn > 0, given.length)
+                system.decode(beam, turn > 0, options.length)
     for system in systems:
         system.peaks["decode"] = system.ask(do="peak").get("mib", 0.0)
 
@@ -160,7 +160,7 @@ def _cell(value: float | None, form: str) -> str:
     return format(value, form) if value else "-"
 
 
-def options() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -183,16 +183,16 @@ def options() -> argparse.Namespace:
 
 
 def main() -> None:
-    given = options()
+    options = parse_options()
     with tempfile.TemporaryDirectory() as folder:
-        job = vars(given) | {"folder": folder}
+        job = vars(options) | {"folder": folder}
         os.environ["OMP_NUM_THREADS"] = "1"
         from prepare import prepare
 
         params = prepare(job)
-        systems = [System.start(name, job, given.peers_python) for name in given.systems.split(",")]
+        systems = [System.start(name, job, options.peers_python) for name in options.systems.split(",")]
         try:
-            measure(systems, given)
+            measure(systems, options)
         finally:
             for system in systems:
                 system.process.stdin.close()
@@ -202,10 +202,10 @@ def main() -> None:
                 print(system.error, Path(folder, f"{system.name}.log").read_text()[-1500:],
                       file=sys.stderr)
     rows = summary(systems)
-    title = (f"{given.depth}-{given.depth} layers, width {given.width}, FFN {given.hidden}, "
-             f"{params / 1e6:.1f} M params; {given.max_tokens} tokens a batch, dropout "
-             f"{given.dropout:g}; {given.batch} x {given.length} tokens out")
-    print(json.dumps({"setting": title, "systems": rows})) if given.json else show(rows, title)
+    title = (f"{options.depth}-{options.depth} layers, width {options.width}, FFN {options.hidden}, "
+             f"{params / 1e6:.1f} M params; {options.max_tokens} tokens per batch, dropout "
+             f"{options.dropout:g}; {options.batch} x {options.length} tokens out")
+    print(json.dumps({"setting": title, "systems": rows})) if options.json else show(rows, title)
 
 
 if __name__ == "__main__":

@@ -18,13 +18,13 @@ def search(task: Task, seed: int) -> Done:
 
     logging.disable(logging.CRITICAL)
     # between: was not asked
-    halves = [[at / 2 for at in range(2 * int(count) - 1)] for count in task["options"]]
+    halves = [[index / 2 for index in range(2 * int(count) - 1)] for count in task["options"]]
     space = ConfigurationSpace(seed=seed)
-    names = [f"q{at}" for at in range(len(halves))]
+    names = [f"q{index}" for index in range(len(halves))]
     space.add([OrdinalHyperparameter(name, places) for name, places in zip(names, halves)])
     done: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
-        goals = [f"goal{at}" for at in range(task["y"].shape[1])]
+        goals = [f"goal{index}" for index in range(task["y"].shape[1])]
         scenario = Scenario(space, objectives=goals, deterministic=True, n_trials=10**6, seed=seed,
                             output_directory=folder)
         smac = Facade(scenario, lambda config, seed: 0, multi_objective_algorithm=ParEGO(scenario),
@@ -32,10 +32,10 @@ def search(task: Task, seed: int) -> Done:
                       initial_design=Facade.get_initial_design(scenario, n_configs=BEGIN),
                       logging_level=False)
         while len(done) < min(int(task["count"]), len(task["y"])):
-            asked = smac.ask()
-            row = nearest(task, [asked.config[name] for name in names], done)
+            suggestion = smac.ask()
+            row = nearest(task, [suggestion.config[name] for name in names], done)
             config = Configuration(space, values=dict(zip(names, map(float, task["codes"][row]))))
-            smac.tell(TrialInfo(config, seed=asked.seed),
+            smac.tell(TrialInfo(config, seed=suggestion.seed),
                       TrialValue(cost=(-task["y"][row]).tolist()), save=False)
             done.append(row)
     return [(row, len(task["shares"]) - 1) for row in done]

@@ -1,11 +1,11 @@
-"""One system in a process of its own: trains and decodes for ``run.py``, which asks in lines of JSON.
+"""One system in a process of its own: trains and decodes for ``run.py``, by requests in lines of JSON.
 
     python worker.py MODULE JOB
 
-``MODULE`` has a class ``System``, made from ``JOB`` (a JSON object). Asked ``{"do": "train",
-"seconds": s}`` it answers with the target tokens and the CPU-seconds of updates; ``{"do": "decode",
-"beam": k}`` with sentences, generated tokens and CPU-seconds; ``{"do": "peak"}`` with the most
-memory since the last such question, in MiB. Needs only the standard library, so that it runs in any
+``MODULE`` has a class ``System``, made from ``JOB`` (a JSON object). The request ``{"do": "train",
+"seconds": s}`` returns target tokens and the CPU-seconds of updates; ``{"do": "decode",
+"beam": k}`` sentences, generated tokens and CPU-seconds; ``{"do": "peak"}`` the most
+memory since the last such request, in MiB. Needs only the standard library, so that it runs in any
 toolkit's environment.
 """
 
@@ -41,13 +41,13 @@ def decode(system: Any, beam: int) -> dict[str, float]:
 def peak() -> dict[str, float]:
     """The high-water mark of resident memory, which is then set back to what is resident now (Linux)."""
     status = Path("/proc/self/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    match = re.search(r"VmHWM:\s+(\d+) kB", status)
     Path("/proc/self/clear_refs").write_text("5")
-    return {"mib": int(found.group(1)) / 1024 if found else 0.0}
+    return {"mib": int(match.group(1)) / 1024 if match else 0.0}
 
 
-def answer(system: Any, ask: dict[str, Any]) -> dict[str, Any]:
-    """What ``ask`` asks for; a fault as its traceback."""
+def reply(system: Any, ask: dict[str, Any]) -> dict[str, Any]:
+    """Return the reply to a request; errors as a traceback."""
     try:
         if ask["do"] == "train":
             return train(system, ask["seconds"])
@@ -57,14 +57,14 @@ def answer(system: Any, ask: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    # Toolkits write logs to standard output, which is for answers here.
+    # Toolkits write logs to standard output, which is for replies here.
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     sys.path.insert(0, str(Path(__file__).parent))
     system = importlib.import_module(sys.argv[1]).System(json.loads(sys.argv[2]))
     print(json.dumps({"ready": True}), file=out)
     for line in sys.stdin:
-        print(json.dumps(answer(system, json.loads(line))), file=out)
+        print(json.dumps(reply(system, json.loads(line))), file=out)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.load import evaluator, make
+from benchmarks.load import load_evaluator, make
 from scalesearch.cli.study.group import command
 
 SMALL = 100
@@ -17,7 +17,7 @@ MOST = {"status": 130, "front": 120}  # calls per additional trial, about one pe
 
 @pytest.fixture(scope="module")
 def studies(tmp_path_factory):
-    evaluate = evaluator()
+    evaluate = load_evaluator()
     rng = random.Random(0)
     trials = [evaluate.evaluate(evaluate.space.sample(rng).params) for _ in range(20)]
     folders = {count: tmp_path_factory.mktemp("load") / "load" for count in (SMALL, LARGE)}

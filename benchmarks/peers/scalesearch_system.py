@@ -48,9 +48,9 @@ class System:
         model = Forced(self.model.eval(), self.length)
         pieces = self.source.split(1) if self.sentence_by_sentence else [self.source]
         with self.hardware.autocast():
-            found = [beam_search(model, piece, beam, 1.0, self.length) if beam > 1 else
+            outputs = [beam_search(model, piece, beam, 1.0, self.length) if beam > 1 else
                      greedy_search(model, piece, self.length) for piece in pieces]
-        return [len(row) for piece in found for row in piece.best_ids()]
+        return [len(row) for piece in outputs for row in piece.best_ids()]
 
 
 class Forced:
