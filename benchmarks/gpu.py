@@ -1,10 +1,10 @@
-"""All that is to be seen on the day a GPU is there: correctness, speed, a study; in ten minutes (``make gpu``).
+"""Check and measure a GPU: correctness, speed, a study (``make gpu``).
 
     python benchmarks/gpu.py [--out runs/gpu] [--quick] [--only NAME …] [--minutes 10]
 
-Writes report.json and report.md. Without a GPU it says what it cannot run, and runs the rest on the
-CPU. Exit status 1 where something is wrong; each finding comes with the shortest command that shows
-it again.
+Writes report.json and report.md. Without a GPU it lists the checks that it cannot run, and runs
+the others on the CPU. The exit status is 1 if a check fails; each failure has the shortest command
+that repeats it.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from scalesearch.train.hardware import processor_name
 
 
 def machine() -> dict[str, Any]:
-    """What the figures are of."""
-    gpus = [torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())]
+    """Return versions and devices, to which the figures belong."""
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return {"scalesearch": __version__, "torch": torch.__version__, "cuda": torch.version.cuda,
             "gpus": gpus, "cpu": processor_name(), "python": platform.python_version()}
 
 
 def run(check: Check, kit: Kit, seconds_left: float = math.inf) -> dict[str, Any]:
-    """What came of one check; it is begun only while there are seconds left."""
-    told = {"name": check.name, "what": check.what, "device": str(kit.device)}
+    """Run a check, unless the time is over; return its result."""
+    record = {"name": check.name, "what": check.what, "device": str(kit.device)}
     if torch.cuda.device_count() < check.gpus:
-        return told | {"state": "skipped",
+        return record | {"state": "skipped",
                        "why": f"needs {check.gpus} "
                        f"GPU{'s' * (check.gpus > 1)}, and there are {torch.cuda.device_count()}"}
     if seconds_left <= 0:
-        return told | {"state": "skipped",
+        return record | {"state": "skipped",
                        "why": f"no time was left; run it by --only {check.name}, or give --minutes"}
     kit.figures = {}
     start = time.perf_counter()
@@ -55,15 +55,15 @@ def run(check: Check, kit: Kit, seconds_left: float = math.inf) -> dict[str, Any
     torch.set_float32_matmul_precision("highest")
     try:
         kit.figures |= check.run(kit)
-        found: dict[str, Any] = {"state": "passed"}
+        outcome: dict[str, Any] = {"state": "passed"}
     except Skipped as why:
-        found = {"state": "skipped", "why": str(why)}
+        outcome = {"state": "skipped", "why": str(why)}
     except Exception as error:
         why = str(error) if isinstance(error, Wrong) else "".join(
             traceback.format_exception_only(error)).strip()
-        found = {"state": "wrong", "why": why,
+        outcome = {"state": "wrong", "why": why,
                  "reproduce": f"python benchmarks/gpu.py --only {check.name}"}
-    return told | found | {"figures": kit.figures, "seconds": round(time.perf_counter() - start, 2)}
+    return record | outcome | {"figures": kit.figures, "seconds": round(time.perf_counter() - start, 2)}
 
 
 def broken(device: torch.device) -> bool:
@@ -78,16 +78,16 @@ def broken(device: torch.device) -> bool:
 def markdown(report: dict[str, Any]) -> str:
     """The report as a page."""
     facts = (f"- {name}: {value or 'none'}" for name, value in report["machine"].items())
-    lines = ["# What a GPU does", "", *facts, "", "| check | on | came to | seconds |",
+    lines = ["# Checks and timings of a GPU", "", *facts, "", "| check | device | result | seconds |",
              "|---|---|---|---:|"]
-    for one in report["checks"]:
-        came = one["state"] if one["state"] == "passed" else f"{one['state']}: {one['why'][:300]}"
-        lines.append(f"| {one['what']} (`{one['name']}`) | {one['device']} | "
-                     f"{' '.join(came.split())} | {one.get('seconds', '')} |")
-    for one in report["checks"]:
-        if one.get("figures"):
-            figures = (f"- {name}: {_said(value)}" for name, value in one["figures"].items())
-            lines += ["", f"## {one['name']}", "", *figures]
+    for item in report["checks"]:
+        came = item["state"] if item["state"] == "passed" else f"{item['state']}: {item['why'][:300]}"
+        lines.append(f"| {item['what']} (`{item['name']}`) | {item['device']} | "
+                     f"{' '.join(came.split())} | {item.get('seconds', '')} |")
+    for item in report["checks"]:
+        if item.get("figures"):
+            figures = (f"- {name}: {_said(value)}" for name, value in item["figures"].items())
+            lines += ["", f"## {item['name']}", "", *figures]
     return "\n".join(lines) + "\n"
 
 
@@ -107,34 +107,34 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true",
                         help="small sizes and few repeats: whether it runs at all")
     parser.add_argument("--only", nargs="+", choices=CHECKS, default=list(CHECKS), metavar="NAME")
-    parser.add_argument("--go-on", action="store_true",
+    parser.add_argument("--continue", action="store_true", dest="resumes",
                         help="after what the report in --out has already")
     parser.add_argument("--minutes", type=float, default=10,
-                        help="no check begins after so many (10)")
-    given = parser.parse_args()
+                        help="no check starts after this time (10)")
+    options = parser.parse_args()
     start = time.perf_counter()
-    given.out.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
     console = Console()
-    file = given.out / "report.json"
-    checks = json.loads(file.read_text("utf-8"))["checks"] if given.go_on and file.exists() else []
+    file = options.out / "report.json"
+    checks = json.loads(file.read_text("utf-8"))["checks"] if options.resumes and file.exists() else []
     with tempfile.TemporaryDirectory() as scratch:
-        kit = Kit(Path(scratch), given.quick)
-        for name in given.only[len(checks):]:
-            left = 60 * given.minutes + start - time.perf_counter()
+        kit = Kit(Path(scratch), options.quick)
+        for name in options.only[len(checks):]:
+            left = 60 * options.minutes + start - time.perf_counter()
             checks.append(run(CHECKS[name], kit, left))
             console.print(f"{checks[-1]['state']:8} {name}  {checks[-1].get('why', '')[:160]}",
                           highlight=False)
-            report = {"machine": machine(), "quick": given.quick, "checks": checks}
+            report = {"machine": machine(), "quick": options.quick, "checks": checks}
             file.write_text(json.dumps(report, indent=1), "utf-8")
-            (given.out / "report.md").write_text(markdown(report), "utf-8")
+            (options.out / "report.md").write_text(markdown(report), "utf-8")
             if checks[-1]["state"] == "wrong" and broken(kit.device):
                 break
-    if len(checks) < len(given.only):
+    if len(checks) < len(options.only):
         # This process has lost its device.
         os.execv(sys.executable,
-                 [sys.executable, *sys.argv, "--go-on", "--minutes", f"{left / 60:.2f}"])
-    console.print(f"{file}, {given.out / 'report.md'}")
-    sys.exit(any(one["state"] == "wrong" for one in checks))
+                 [sys.executable, *sys.argv, "--continue", "--minutes", f"{left / 60:.2f}"])
+    console.print(f"{file}, {options.out / 'report.md'}")
+    sys.exit(any(item["state"] == "wrong" for item in checks))
 
 
 if __name__ == "__main__":

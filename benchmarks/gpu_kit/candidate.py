@@ -12,7 +12,7 @@ COLUMNS = 32  # 2,048 tokens per side
 
 @dataclass(frozen=True)
 class Load:
-    """What a process trains, and for how long."""
+    """Model and batch that a process trains."""
 
     width: int = 128
     is_captured: bool = True
@@ -42,15 +42,15 @@ def count_updates(load: Load, seconds: float, environment: Mapping[str, str], co
     flops = estimate_update_flops(model.block, vocab, recipe)
     hardware = replace(Hardware.from_recipe(recipe, flops), has_fixed_shapes=load.is_captured)
     engine = build_engine(model.to(kit.device).train(), recipe, hardware)
-    given = batch(load.rows, COLUMNS, vocab)
+    sample = batch(load.rows, COLUMNS, vocab)
     for _ in range(5):
-        engine.update([given], 1e-4)
+        engine.update([sample], 1e-4)
     kit.wait()
     barrier.wait(120)
     start = time.perf_counter()
     count = 0
     while time.perf_counter() - start < seconds:
-        loss = engine.update([given], 1e-4)
+        loss = engine.update([sample], 1e-4)
         count += 1
         if count % 20 == 0:  # as the trainer does
             loss.item()

@@ -22,7 +22,7 @@ CASES += [("small/plain", changes) for changes in (
 
 @check()
 def captured_updates(kit: Kit) -> Figures:
-    """Weights after updates that were captured and replayed, beside eager ones: equal bits."""
+    """Weights after updates that were captured and replayed, against eager ones: equal bits."""
     wrong = []
     for name, changes in CASES[:2] if kit.quick else CASES:
         label = f"{name} {changes}"
@@ -54,7 +54,7 @@ def _train(kit: Kit, name: str, has_graphs: bool, changes: dict[str, Any]) -> Ca
 
 @check()
 def predicted_memory(kit: Kit) -> Figures:
-    """Predicted bytes of captured training beside the bytes that the process reserved."""
+    """Predicted bytes of captured training against the bytes that the process reserved."""
     from scalesearch.train.gpus import PROCESS_BYTES, predict_training_bytes
 
     for name in FAMILIES[:2] if kit.quick else (*FAMILIES, "transformer"):

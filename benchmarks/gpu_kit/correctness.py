@@ -1,4 +1,4 @@
-"""Whether a GPU computes what the CPU does, within stated tolerances, and goes on as exactly."""
+"""Whether a GPU computes what the CPU does, within stated tolerances, and resumes as exactly."""
 
 from __future__ import annotations
 
@@ -41,32 +41,32 @@ HALF = 2e-3  # of probabilities that are kept as halves
 
 
 def gradients(kit: Kit, subject: Any, device: torch.device, bf16: bool = False,
-              given: Batch | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+              sample: Batch | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """Loss of a batch, and all gradients in one vector."""
     engine = Engine(copy.deepcopy(subject).to(device).train(), kit.recipe(dropout=0),
                     kit.hardware(device, bf16))
-    loss = engine.loss_sum(given or batch(), 0.1)
+    loss = engine.loss_sum(sample or batch(), 0.1)
     loss.backward()
     return loss, torch.cat([p.grad.flatten() for p in engine.parameters if p.grad is not None])
 
 
 def _compared(kit: Kit, names: tuple[str, ...], limit: float, bf16: bool = False) -> dict[str, Any]:
-    found = kit.figures
+    figures = kit.figures
     wrong = []
     for name in names:
         subject = model(name)
         (loss, grads), (expected, true) = gradients(
             kit, subject, kit.device, bf16), gradients(kit, subject, CPU)
-        found[name] = {"loss": far(loss, expected), "gradients": far(grads, true)}
-        wrong += excess(f"{name}, loss", found[name]["loss"], limit)
-        wrong += excess(f"{name}, gradients", found[name]["gradients"], 10 * limit)
+        figures[name] = {"loss": far(loss, expected), "gradients": far(grads, true)}
+        wrong += excess(f"{name}, loss", figures[name]["loss"], limit)
+        wrong += excess(f"{name}, gradients", figures[name]["gradients"], 10 * limit)
     refuse(wrong)
-    return found
+    return figures
 
 
 @check()
 def forward_and_backward(kit: Kit) -> Figures:
-    """Losses and gradients of every family and second-tier block, fp32 beside the CPU's."""
+    """Losses and gradients of all families and other published blocks, against the CPU in fp32."""
     with kit.exact():
         return _compared(kit, FAMILIES + (OTHER_PUBLISHED[2:4] if kit.quick else OTHER_PUBLISHED), FP32)
 
@@ -90,63 +90,62 @@ def bf16(kit: Kit) -> Figures:
 
 @check()
 def attention_kernels(kit: Kit) -> Figures:
-    """Fused attention beside attention as products."""
-    found = kit.figures
+    """Compare fused attention with attention as products."""
+    figures = kit.figures
     for name in ("small/plain", "small/edgeformer"):
         subject = model(name).to(kit.device).eval()
         tensor = kit.hardware().to_device
-        given = batch()
-        seen = []
+        sample = batch()
+        outputs = []
         for kernel in ("fused", "products"):
             subject.set_attention(kernel)
             with torch.no_grad(), kit.exact():
-                seen.append(subject(tensor(given.source), tensor(given.target_in)))
-        found[name] = far(*seen)
-        hold(name, found[name], FP32)
-    return found
+                outputs.append(subject(tensor(sample.source), tensor(sample.target_in)))
+        figures[name] = far(*outputs)
+        hold(name, figures[name], FP32)
+    return figures
 
 
 @check()
 def soft_targets(kit: Kit) -> Figures:
-    """Probabilities of an ensemble, and what a student's update makes of them, beside the CPU's."""
+    """Compare an ensemble's probabilities, and a student's update, with the CPU."""
     members = [model("small/plain", seed=seed).eval() for seed in (1, 2)]
-    given = batch()
+    sample = batch()
     with kit.exact():
-        there, here = (top_k_records(Ensemble(copy.deepcopy(members)).to(device), given, 8,
+        on_device, on_cpu = (top_k_records(Ensemble(copy.deepcopy(members)).to(device), sample, 8,
                                      kit.hardware(device)) for device in (kit.device, CPU))
         student = model("small/plain", seed=3)
-        soft = replace(given, soft_targets=SoftTargetBatch.from_records(here, given.target_out != PAD))
+        soft = replace(sample, soft_targets=SoftTargetBatch.from_records(on_cpu, sample.target_out != PAD))
         (loss, grads), (expected, true) = (
-            gradients(kit, student, device, given=soft) for device in (kit.device, CPU))
-    shares = (torch.from_numpy(found["probabilities"].copy()) for found in (there, here))
-    found = {"probabilities": far(*shares), "loss": far(loss, expected),
+            gradients(kit, student, device, sample=soft) for device in (kit.device, CPU))
+    shares = (torch.from_numpy(figures["probabilities"].copy()) for figures in (on_device, on_cpu))
+    figures = {"probabilities": far(*shares), "loss": far(loss, expected),
              "gradients": far(grads, true)}
-    hold("probabilities", found["probabilities"], HALF)
-    hold("loss", found["loss"], FP32)
-    hold("gradients", found["gradients"], 10 * FP32)
-    return found
+    hold("probabilities", figures["probabilities"], HALF)
+    hold("loss", figures["loss"], FP32)
+    hold("gradients", figures["gradients"], 10 * FP32)
+    return figures
 
 
-# Distance of two ends over the way. On the CPU the same batches in another order came to at most
-# .0016; with SOAP
-# to .56: its eigenvectors are at first those of few gradients. So the length of the way is held
-# too.
+# Distance of two ends over the way. On the CPU the same batches in another order gave at most
+# 0.0016, and 0.56 with SOAP, whose first eigenvectors come from few gradients. So the length is
+# limited, too.
 WAY = {"adamw": 0.02, "muon": 0.02, "soap": 0.9}
 LENGTH = 0.05
 
 
 @check()
 def updates(kit: Kit) -> Figures:
-    """Weights after three updates of each optimizer, beside the CPU's."""
-    found = {}
+    """Compare weights after three updates of each optimizer with the CPU."""
+    figures = {}
     for optimizer in WAY:
         start = weights_of(model("small/partialformer"))
-        here, there = (_end(kit, optimizer, device) - start for device in (kit.device, CPU))
-        found[optimizer] = {"apart": float((here - there).norm() / there.norm()),
-                            "length": float(abs(here.norm() / there.norm() - 1))}
-        hold(f"{optimizer}, distance", found[optimizer]["apart"], WAY[optimizer])
-        hold(f"{optimizer}, length of the way", found[optimizer]["length"], LENGTH)
-    return found
+        on_device, on_cpu = (_end(kit, optimizer, device) - start for device in (kit.device, CPU))
+        figures[optimizer] = {"relative distance": float((on_device - on_cpu).norm() / on_cpu.norm()),
+                            "length": float(abs(on_device.norm() / on_cpu.norm() - 1))}
+        hold(f"{optimizer}, distance", figures[optimizer]["relative distance"], WAY[optimizer])
+        hold(f"{optimizer}, length of the way", figures[optimizer]["length"], LENGTH)
+    return figures
 
 
 def _end(kit: Kit, optimizer: str, device: torch.device) -> torch.Tensor:
@@ -166,38 +165,38 @@ def weights_of(subject: Any) -> torch.Tensor:
 @check()
 def decoding(kit: Kit) -> Figures:
     """Greedy and beam translations, those of the CPU."""
-    found = {}
+    figures = {}
     for name in FAMILIES:
         subject = model(name).eval()
         source = torch.from_numpy(batch(rows=32).source)
         same = []
         for search in (greedy_search, beam_search):
             with kit.exact():
-                here = search(copy.deepcopy(subject).to(kit.device),
+                on_device = search(copy.deepcopy(subject).to(kit.device),
                               source.to(kit.device)).best_ids()
-            there = search(subject, source).best_ids()
-            same.append(sum(a == b for a, b in zip(here, there)) / len(there))
-        found[name] = {"greedy": same[0], "beam": same[1]}
+            on_cpu = search(subject, source).best_ids()
+            same.append(sum(a == b for a, b in zip(on_device, on_cpu)) / len(on_cpu))
+        figures[name] = {"greedy": same[0], "beam": same[1]}
         hold(f"{name}, share of translations that differ", 1 - min(same), 0.07)
-    return found
+    return figures
 
 
 @check(gpus=0)
 def causality(kit: Kit) -> Figures:
     """No logit changes with a later target token, on the device."""
-    found = {}
+    figures = {}
     for name in FAMILIES:
         subject = model(name).to(kit.device).eval()
         tensor = kit.hardware().to_device
-        given = batch(rows=2)
-        source = tensor(given.source)
-        target = tensor(given.target_in)
+        sample = batch(rows=2)
+        source = tensor(sample.source)
+        target = tensor(sample.target_in)
         changed = target.clone()
         changed[:, 6:] = 5
         with torch.no_grad(), kit.exact():
-            found[name] = far(subject(source, target)[:, :6], subject(source, changed)[:, :6])
-        hold(name, found[name], 1e-5)
-    return found
+            figures[name] = far(subject(source, target)[:, :6], subject(source, changed)[:, :6])
+        hold(name, figures[name], 1e-5)
+    return figures
 
 
 @check(gpus=0)
@@ -212,12 +211,12 @@ def resuming(kit: Kit) -> Figures:
         train(architecture("small/plain"), kit.corpus, recipe, whole)
         train(architecture("small/plain"), kit.corpus, recipe, parts, until_share=0.5)
         kit.figures[precision] = train(architecture("small/plain"), kit.corpus, recipe, parts).dtype
-        one, other = (read_weights(folder / "model.safetensors") for folder in (whole, parts))
-        if apart := [name for name in one if not torch.equal(one[name], other[name])]:
+        whole_weights, part_weights = (read_weights(folder / "model.safetensors") for folder in (whole, parts))
+        if differing := [name for name in whole_weights if not torch.equal(whole_weights[name], part_weights[name])]:
             wrong.append(
-                f"{precision}: {len(apart)} of {len(one)} weights differ, {apart[0]} first")
+                f"{precision}: {len(differing)} of {len(whole_weights)} weights differ, {differing[0]} first")
     refuse(wrong)
-    return {"weights": len(one), "differ": 0}
+    return {"weights": len(whole_weights), "differ": 0}
 
 
 @check()
@@ -251,7 +250,7 @@ VOCAB_OF_MUCH = 8000
 
 @check(gpus=0)
 def divergence(kit: Kit) -> Figures:
-    """A loss that is no number ends a training with the reason, after one rollback."""
+    """A loss that is not finite ends a run with the reason, after one rollback."""
     recipe = kit.recipe(lr=1e9, clip_norm=0, steps=30)
     result = train(architecture("small/plain"), kit.corpus, recipe, kit.folder / "diverged")
     if result.state != "failed" or "diverged" not in result.reason:

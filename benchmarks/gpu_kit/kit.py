@@ -1,4 +1,4 @@
-"""What a check is, and what checks share: the device, a corpus, small models."""
+"""Checks, and the device, corpus and small models that they share."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CHECKS: dict[str, Check] = {}
 
 
 def check(gpus: int = 1) -> Callable[[Callable[[Kit], Figures]], Callable[[Kit], Figures]]:
-    """Registers a function as a check that needs so many GPUs."""
+    """Register a function as a check that needs ``gpus`` GPUs."""
     def registered(run: Callable[[Kit], Figures]) -> Callable[[Kit], Figures]:
         CHECKS[run.__name__] = Check(run.__name__, run, gpus)
         return run
@@ -78,9 +78,9 @@ class Kit:
 
     def recipe(self, **changes: Any) -> Recipe:
         """A short recipe for the device."""
-        known = {"steps": 20, "max_tokens": 512, "device": self.device.type, "precision": "fp32",
+        settings = {"steps": 20, "max_tokens": 512, "device": self.device.type, "precision": "fp32",
                  "beam": 1}
-        return Recipe(**(known | changes))
+        return Recipe(**(settings | changes))
 
     def hardware(self, device: torch.device | None = None, bf16: bool = False) -> Hardware:
         """Eager, on the device."""
@@ -110,16 +110,16 @@ OTHER_PUBLISHED = ("reference/subformer-waist", "reference/evolved", "reference/
 
 
 def architecture(name: str) -> Any:
-    """A shipped architecture, or one with other answers."""
+    """Return a shipped architecture, or one with other parameters."""
     file, _, changes = name.partition(" with ")
     space = read_space(find_file(file, "spaces"))
-    return (space.with_overrides(dict(one.split("=")
-                                      for one in changes.split(" and "))).single_architecture()
+    return (space.with_overrides(dict(first.split("=")
+                                      for first in changes.split(" and "))).single_architecture()
             if changes else space.single_architecture())
 
 
 def model(name: str, vocab: int = VOCAB, seed: int = 1, dropout: float = 0.0) -> Any:
-    """Its model, on the CPU; in training it drops so many residuals, attention weights and activations."""
+    """Build its model on the CPU; ``dropout`` applies to all three kinds of dropout."""
     return build_model(architecture(name).block, vocab=vocab, seed=seed,
                        dropout=DropoutRates(dropout, dropout, dropout))
 
@@ -140,21 +140,21 @@ def batch(rows: int = 8, length: int = 12, vocab: int = VOCAB, seed: int = 0) ->
     return Batch(ids[0], ids[1], ids[2], np.arange(rows))
 
 
-def far(one: torch.Tensor, other: torch.Tensor) -> float:
+def far(first: torch.Tensor, second: torch.Tensor) -> float:
     """Greatest difference, relative to the greatest entry."""
-    one = one.detach().double().cpu()
-    other = other.detach().double().cpu()
-    return float((one - other).abs().max() / other.abs().max().clamp(min=1e-12))
+    first = first.detach().double().cpu()
+    second = second.detach().double().cpu()
+    return float((first - second).abs().max() / second.abs().max().clamp(min=1e-12))
 
 
-def excess(name: str, found: float, limit: float) -> list[str]:
-    """Says where ``found`` is above ``limit``, or no number; nothing where it is within."""
-    return [] if found <= limit else [f"{name}: {found:.3g}, above {limit:.3g}"]
+def excess(name: str, value: float, limit: float) -> list[str]:
+    """Describe a value above ``limit`` or NaN; otherwise the list is empty."""
+    return [] if value <= limit else [f"{name}: {value:.3g}, above {limit:.3g}"]
 
 
-def hold(name: str, found: float, limit: float) -> None:
+def hold(name: str, value: float, limit: float) -> None:
     """Raises :class:`Wrong` where ``found`` is above ``limit``, or no number."""
-    refuse(excess(name, found, limit))
+    refuse(excess(name, value, limit))
 
 
 def refuse(wrong: list[str]) -> None:

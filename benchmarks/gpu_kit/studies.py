@@ -18,7 +18,7 @@ SHORT = ("--set", "trials=2", "--set", "recipe.steps=20", "--set", "data.pairs=2
 
 
 def study(kit: Kit, out: str, *changes: str) -> dict[str, Any]:
-    """Runs ``studies/gpu.yaml``, and says how it ended.
+    """Run ``studies/gpu.yaml``, and return how it ended.
 
     Raises :class:`Wrong` where any training failed.
     """
@@ -52,18 +52,18 @@ def study(kit: Kit, out: str, *changes: str) -> dict[str, Any]:
 
 
 def ended(folder: Path) -> dict[str, Any]:
-    """Devices and times of a study's trainings.
+    """Return devices and times of the training runs of a study.
 
     Raises :class:`Wrong` where one failed, or none was complete.
     """
     records = [json.loads(file.read_text()) for file in sorted(folder.glob("trials/*/record.json"))]
-    if failed := [one["reason"] for one in records if one["state"] != "complete"]:
+    if failed := [record["reason"] for record in records if record["state"] != "complete"]:
         raise Wrong(
-            f"{len(failed)} of {len(records)} trainings failed, the first with: {failed[0]}")
+            f"{len(failed)} of {len(records)} training runs failed, the first with: {failed[0]}")
     if not records:
         raise Wrong("nothing was trained")
-    return {"trained": len(records), "devices": sorted({one["device"] for one in records}),
-            "wall seconds": [round(one["seconds"], 1) for one in records]}
+    return {"trained": len(records), "devices": sorted({record["device"] for record in records}),
+            "wall seconds": [round(record["seconds"], 1) for record in records]}
 
 
 @check()

@@ -28,21 +28,21 @@ LENGTH = 32
 
 def timed(kit: Kit, run: Callable[[], Any], times: int) -> float:
     """Median of wall seconds, after two to warm up."""
-    found = []
+    figures = []
     for turn in range(times + 2):
         kit.wait()
         start = time.perf_counter()
         run()
         kit.wait()
         if turn > 1:
-            found.append(time.perf_counter() - start)
-    return statistics.median(found)
+            figures.append(time.perf_counter() - start)
+    return statistics.median(figures)
 
 
 def in_turns(kit: Kit, runs: Mapping[str, Callable[[], Any]], rounds: int,
              times: int = 1) -> dict[str, float]:
-    """Median over the rounds of a run's wall seconds, each round the mean of so many; one round before to warm up."""
-    found: dict[str, list[float]] = {name: [] for name in runs}
+    """Return the median seconds of a run over rounds of ``times``, after a warm-up round."""
+    figures: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(rounds + 1):
         for name, run in runs.items():
             kit.wait()
@@ -51,8 +51,8 @@ def in_turns(kit: Kit, runs: Mapping[str, Callable[[], Any]], rounds: int,
                 run()
             kit.wait()
             if turn:
-                found[name].append((time.perf_counter() - start) / times)
-    return {name: statistics.median(seconds) for name, seconds in found.items()}
+                figures[name].append((time.perf_counter() - start) / times)
+    return {name: statistics.median(seconds) for name, seconds in figures.items()}
 
 
 def peak(kit: Kit, dtype: torch.dtype) -> float:
@@ -63,31 +63,31 @@ def peak(kit: Kit, dtype: torch.dtype) -> float:
 
 
 def _engine(kit: Kit, size: str, compiled: bool, **how: Any) -> tuple[Engine, Any]:
-    known = {"precision": "auto" if kit.device.type == "cuda" else "fp32",
+    settings = {"precision": "auto" if kit.device.type == "cuda" else "fp32",
              "compile": "yes" if compiled else "no"}
-    recipe = kit.recipe(**(known | how))
+    recipe = kit.recipe(**(settings | how))
     tokens = TOKENS[size] // (16 if kit.quick else 1)
-    given = batch(rows=tokens // LENGTH, length=LENGTH)
+    sample = batch(rows=tokens // LENGTH, length=LENGTH)
     subject = model(SIZES[size], dropout=0.1).to(kit.device).train()
-    return Engine(subject, recipe, Hardware.from_recipe(recipe)), given
+    return Engine(subject, recipe, Hardware.from_recipe(recipe)), sample
 
 
 @check(gpus=0)
 def training(kit: Kit) -> Figures:
-    """Target tokens a second, and the share of one large product's speed: eager, compiled."""
-    found = kit.figures
+    """Target tokens per second, and the share of one large product's speed: eager, compiled."""
+    figures = kit.figures
     for size in ("small",) if kit.quick else SIZES:
         for compiled in (False,) if kit.device.type == "cpu" else (False, True):
-            engine, given = _engine(kit, size, compiled)
-            seconds = timed(kit, lambda: engine.update([given], 1e-4), 3 if kit.quick else 10)  # noqa: B023
-            price = evaluate_cost(engine.model.block,
+            engine, sample = _engine(kit, size, compiled)
+            seconds = timed(kit, lambda: engine.update([sample], 1e-4), 3 if kit.quick else 10)  # noqa: B023
+            costs = evaluate_cost(engine.model.block,
                                   find_protocol("forward", LENGTH, LENGTH, VOCAB))
             dtype = torch.bfloat16 if engine.hardware.uses_bf16 else torch.float32
-            flops = 3 * 2 * price["macs.total"] * len(given) / seconds
-            found[f"{size}, {'compiled' if compiled else 'eager'}"] = {
-                "target tokens / s": round(given.tokens / seconds),
+            flops = 3 * 2 * costs["macs.total"] * len(sample) / seconds
+            figures[f"{size}, {'compiled' if compiled else 'eager'}"] = {
+                "target tokens / s": round(sample.tokens / seconds),
                 "share of peak": round(flops / peak(kit, dtype), 4)}
-    return found
+    return figures
 
 
 @check(gpus=0)
@@ -96,43 +96,43 @@ def optimizers(kit: Kit) -> Figures:
     precisions = ("fp32", "bf16") if kit.device.type == "cuda" else ("fp32",)
 
     def update(**how: str) -> Callable[[], Any]:
-        engine, given = _engine(kit, "small", False, **how)
-        return lambda: engine.update([given], 1e-4)
+        engine, sample = _engine(kit, "small", False, **how)
+        return lambda: engine.update([sample], 1e-4)
 
     runs = {f"{optimizer}, {precision}": update(optimizer=optimizer, precision=precision)
             for optimizer in ("adamw", "muon", "soap") for precision in precisions}
-    found = in_turns(kit, runs, 3, 2 if kit.quick else 20)
-    return {name: round(1e3 * seconds, 2) for name, seconds in found.items()}
+    figures = in_turns(kit, runs, 3, 2 if kit.quick else 20)
+    return {name: round(1e3 * seconds, 2) for name, seconds in figures.items()}
 
 
 @check()
 def waiting_for_python(kit: Kit) -> Figures:
-    """Share of an update in which the device has nothing to do: wall time beside kernel time."""
+    """Share of an update in which the device has nothing to do: wall time against kernel time."""
     from torch.profiler import ProfilerActivity, profile
 
-    found = {}
+    figures = {}
     for size in SIZES:
-        engine, given = _engine(kit, size, False)
-        seconds = timed(kit, lambda: engine.update([given], 1e-4), 5)  # noqa: B023
-        with profile(activities=[ProfilerActivity.CUDA]) as seen:
-            engine.update([given], 1e-4)
+        engine, sample = _engine(kit, size, False)
+        seconds = timed(kit, lambda: engine.update([sample], 1e-4), 5)  # noqa: B023
+        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+            engine.update([sample], 1e-4)
             kit.wait()
-        busy = sum(event.self_device_time_total for event in seen.key_averages()) / 1e6
-        found[size] = {"idle share": round(max(0.0, 1 - busy / seconds), 3),
-                       "ms an update": round(1e3 * seconds, 2)}
-    return found
+        busy = sum(event.self_device_time_total for event in profiled.key_averages()) / 1e6
+        figures[size] = {"idle share": round(max(0.0, 1 - busy / seconds), 3),
+                       "ms per update": round(1e3 * seconds, 2)}
+    return figures
 
 
 @check()
 def cuda_graph(kit: Kit) -> Figures:
-    """A forward and backward pass of a small model as one CUDA graph, beside eager."""
+    """A forward and backward pass of a small model as one CUDA graph, against eager."""
     subject = model("small/plain").to(kit.device).train()
     for part in subject.modules():
-        part.training = False  # dropout draws anew in a graph only through its own generator
-    given = batch(rows=128, length=LENGTH)
+        part.training = False  # dropout draws again in a graph only through its own generator
+    sample = batch(rows=128, length=LENGTH)
     tensor = kit.hardware().to_device
-    source = tensor(given.source)
-    target = tensor(given.target_in)
+    source = tensor(sample.source)
+    target = tensor(sample.target_in)
 
     def step() -> None:
         subject.zero_grad(set_to_none=False)
@@ -147,9 +147,9 @@ def cuda_graph(kit: Kit) -> Figures:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    found = in_turns(kit, {"eager": step, "graph": graph.replay}, 5, 2)
+    figures = in_turns(kit, {"eager": step, "graph": graph.replay}, 5, 2)
     return {f"{name} ms": 1e3 * seconds
-            for name, seconds in found.items()} | {"ratio": found["eager"] / found["graph"]}
+            for name, seconds in figures.items()} | {"ratio": figures["eager"] / figures["graph"]}
 
 
 @check()
@@ -197,34 +197,34 @@ def _rate(count: int, load: Load, environment: Mapping[str, str], seconds: float
 
 @check(gpus=0)
 def several_in_one_process(kit: Kit) -> Figures:
-    """Small candidates of one structure as one, by ``torch.func``: forward and backward beside one after the other."""
+    """Small candidates of one structure as one, by ``torch.func``: forward and backward against one after the other."""
     count = 2 if kit.quick else 8
     several = [model("small/plain", seed=seed).to(kit.device).eval() for seed in range(count)]
     weights, buffers = torch.func.stack_module_state(several)
-    given = batch(rows=16, length=LENGTH)
+    sample = batch(rows=16, length=LENGTH)
     tensor = kit.hardware().to_device
-    source = tensor(given.source)
-    target = tensor(given.target_in)
+    source = tensor(sample.source)
+    target = tensor(sample.target_in)
 
     def loss(own: Any, kept: Any) -> torch.Tensor:
         return torch.func.functional_call(several[0], (own, kept),
                                           (source, target)).logsumexp(-1).mean()
 
-    def apart() -> None:
-        for one in several:
-            one.zero_grad()
-            one(source, target).logsumexp(-1).mean().backward()
+    def separate() -> None:
+        for candidate in several:
+            candidate.zero_grad()
+            candidate(source, target).logsumexp(-1).mean().backward()
 
     together = torch.func.vmap(torch.func.grad(loss))
-    one = timed(kit, apart, 3)
+    separate_seconds = timed(kit, separate, 3)
     other = timed(kit, lambda: together(weights, buffers), 3)
-    return {"candidates": count, "apart ms": 1e3 * one, "together ms": 1e3 * other,
-            "ratio": one / other}
+    return {"candidates": count, "separate ms": 1e3 * separate_seconds, "together ms": 1e3 * other,
+            "ratio": separate_seconds / other}
 
 
 @check(gpus=0)
 def decoding_speed(kit: Kit) -> Figures:
-    """Target tokens a second of greedy and beam decoding, with looks at who has ended at each step and seldom."""
+    """Target tokens per second of greedy and beam decoding, with checks for ended sentences at each step and rarely."""
     hardware = Hardware.from_recipe(kit.recipe(precision="auto"))
     subject = model("small/plain").to(kit.device).eval()
     subject.set_attention(hardware.attention_kernel)
@@ -239,15 +239,15 @@ def decoding_speed(kit: Kit) -> Figures:
 
 
 @check(gpus=0)
-def beside_a_plain_loop(kit: Kit) -> Figures:
-    """Target tokens a second beside ``torch.nn.Transformer`` in a plain loop, in turns, fp32."""
+def against_a_plain_loop(kit: Kit) -> Figures:
+    """Target tokens per second against ``torch.nn.Transformer`` in a plain loop, in turns, fp32."""
     core = torch.nn.Transformer(128, 4, 3, 3, 256, 0.1, batch_first=True).to(kit.device)
     table = torch.nn.Embedding(VOCAB, 128).to(kit.device)
     adam = torch.optim.Adam([*core.parameters(), *table.parameters()], 1e-4)
     rows = (512 if kit.quick else 4096) // LENGTH
-    given = batch(rows=rows, length=LENGTH)
+    sample = batch(rows=rows, length=LENGTH)
     tensor = kit.hardware().to_device
-    source, target, labels = map(tensor, (given.source, given.target_in, given.target_out))
+    source, target, labels = map(tensor, (sample.source, sample.target_in, sample.target_out))
     mask = torch.nn.Transformer.generate_square_subsequent_mask(LENGTH, device=kit.device)
 
     def plain() -> None:
@@ -260,7 +260,7 @@ def beside_a_plain_loop(kit: Kit) -> Figures:
 
     subject = model("small/plain", dropout=0.1).to(kit.device).train()
     engine = Engine(subject, kit.recipe(), kit.hardware())
-    found = in_turns(
-        kit, {"scalesearch": lambda: engine.update([given], 1e-4), "plain loop": plain}, 5, 2)
-    return {name: round(given.tokens / seconds) for name, seconds in found.items()} | {
-        "ratio": found["plain loop"] / found["scalesearch"]}
+    figures = in_turns(
+        kit, {"scalesearch": lambda: engine.update([sample], 1e-4), "plain loop": plain}, 5, 2)
+    return {name: round(sample.tokens / seconds) for name, seconds in figures.items()} | {
+        "ratio": figures["plain loop"] / figures["scalesearch"]}

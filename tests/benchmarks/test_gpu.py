@@ -108,7 +108,7 @@ def test_process_with_broken_device_is_replaced(kit, monkeypatch, tmp_path):
     with pytest.raises(Away) as again:
         gpu.main()
     *others, option, minutes = again.value.args[0][1:]
-    assert [*others, option] == [*arguments, "--go-on", "--minutes"] and 9 < float(minutes) <= 10
+    assert [*others, option] == [*arguments, "--continue", "--minutes"] and 9 < float(minutes) <= 10
     monkeypatch.setattr(sys, "argv", again.value.args[0][1:])
     with pytest.raises(SystemExit) as end:
         gpu.main()
