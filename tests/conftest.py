@@ -26,19 +26,20 @@ os.environ["SCALESEARCH_MEASURE"] = "0"
 
 
 FAST_INSTANCES = 4  # of each parametrized test in `make test`
+ONLY_IN_TEST_ALL = ("full", "ray", "browser")  # markers of tests that `make test` leaves out
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of `make test`."""
     parser.addoption("--fast", action="store_true",
-                     help=f"skip tests marked full, and run at most {FAST_INSTANCES} instances of "
-                          "each parametrized test")
+                     help=f"skip tests marked {', '.join(ONLY_IN_TEST_ALL)}, and run at most "
+                          f"{FAST_INSTANCES} instances of each parametrized test")
     parser.addoption("--instances-seed", default="0", metavar="SEED",
                      help="which instances --fast runs")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --fast, deselect tests marked full, and all but some instances of each test."""
+    """With --fast, deselect slow markers, and all but some instances of each test."""
     if not config.getoption("--fast"):
         return
     seed = config.getoption("--instances-seed")
@@ -50,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ordered = sorted(group, key=lambda item: hashlib.md5(
             f"{seed} {item.nodeid}".encode()).digest())
         selected.update(item for item in ordered[:FAST_INSTANCES]
-                        if item.get_closest_marker("full") is None)
+                        if not any(map(item.get_closest_marker, ONLY_IN_TEST_ALL)))
     config.hook.pytest_deselected(items=[item for item in items if item not in selected])
     items[:] = [item for item in items if item in selected]
 

@@ -175,7 +175,8 @@ def test_any_text_is_accepted_or_refused(place: Path, examples: int) -> None:
     check()
 
 
-@pytest.mark.parametrize("examples", [10, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [3, pytest.param(10, marks=pytest.mark.full),
+                                      pytest.param(300, marks=pytest.mark.slow)])
 def test_any_text_is_translated_or_refused(place: Path, examples: int) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(damages(), files)

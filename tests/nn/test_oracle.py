@@ -77,6 +77,7 @@ def test_covering_networks_pass_all_checks(quarter: int) -> None:
         check_model(architecture, seed)
 
 
+@pytest.mark.full
 def test_covering_networks_have_all_values() -> None:
     values = {word for architecture in covering_networks() for word in words(architecture.config)}
     for path, expected in WORDS.items():
@@ -90,7 +91,8 @@ def test_random_networks_pass_all_checks() -> None:
         check_model(random_architecture(rng), seed)
 
 
-@pytest.mark.parametrize("count", [5, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(5, marks=pytest.mark.full),
+                                   pytest.param(50, marks=pytest.mark.slow)])
 def test_costs_equal_fvcore_without_norms(count: int) -> None:
     rng = Random(7)
     for architecture in covering(rng, count, encoder__depth=1, decoder__depth=1):

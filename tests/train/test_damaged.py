@@ -157,7 +157,8 @@ def copy_models(trained: Path, folder: Path) -> tuple[Path, Path]:
         trained / "stopped", folder / "stopped")
 
 
-@pytest.mark.parametrize("models", [6, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("models", [2, pytest.param(6, marks=pytest.mark.full),
+                                    pytest.param(300, marks=pytest.mark.slow)])
 def test_damaged_models_work_or_raise_user_errors(trained: Path, tmp_path: Path,
                                                   models: int) -> None:
     for seed in range(models):

@@ -95,6 +95,7 @@ def legs():
     return file.read_text().split() if file.is_file() else []
 
 
+@pytest.mark.full
 def test_audit_finds_disadvantaged_group_and_resumes(call):
     before = len(legs())
     forecast = json.loads(call("audit", "found", "--dry-run", "--json"))

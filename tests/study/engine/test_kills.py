@@ -90,6 +90,7 @@ def test_killed_parallel_study_has_same_front(tmp_path):
     assert mine == other
 
 
+@pytest.mark.full
 def test_few_kills_with_rungs_lose_no_result(tmp_path):
     """The short version, with two workers and their driver."""
     killed = Killed(tmp_path / "study",

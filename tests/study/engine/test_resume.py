@@ -69,6 +69,7 @@ def undo(place: Path, steps):
             "".join(line + "\n" for line in (place / "paused").read_text().split()[:steps]))
 
 
+@pytest.mark.full
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_any_prefix_of_the_log_resumes_to_same_result(whole, tmp_path_factory, data):
