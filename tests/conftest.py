@@ -7,7 +7,6 @@ and ``noisy`` scores with noise.
 
 import hashlib
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,9 @@ from tests.corpora import write_text
 
 # before PyTorch is loaded, and for every process that tests start
 os.environ["OMP_NUM_THREADS"] = "1"
+# oneDNN keeps a compiled kernel for each shape of a product, by default 1,024: decoding, whose
+# shapes change with every step, filled half a gigabyte per worker
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 prepare_environment(None)  # before a test imports Ray
 # no forecast of studies, except in tests of forecasts
 os.environ["SCALESEARCH_MEASURE"] = "0"
@@ -58,9 +60,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def return_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Return freed memory to the system, unlike training, which keeps it for its next update."""
-    if hardware := sys.modules.get("scalesearch.train.hardware"):
-        monkeypatch.setattr(hardware, "_keep_freed_memory", lambda: None)
+    """Return freed memory to the system, unlike training, which keeps it for its next update.
+
+    Otherwise the heap of a worker grows with every test that decodes.
+    """
+    monkeypatch.setattr("scalesearch.train.hardware._keep_freed_memory", lambda: None)
 
 
 @pytest.fixture(scope="module")

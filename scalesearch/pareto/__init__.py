@@ -1,4 +1,4 @@
 """Non-dominated fronts, hypervolume and noise.
 
-Imports nothing of the package but errors.
+It imports nothing of the package except errors.
 """

@@ -221,7 +221,7 @@ def _find_finished(runs: Iterable[AuditRun], option: RecipeOption) -> AuditRun |
 def _compute_regret(runs: Sequence[AuditRun], study_option: RecipeOption, sign: float) -> Regret:
     """Regret of the architecture with these runs.
 
-    ``sign`` -1 if a larger score is better.
+    ``sign`` is -1 if a larger score is better.
     """
     study_run = _find_finished(runs, study_option)
     assert study_run is not None and study_run.loss is not None, "excluded by assess_fairness"

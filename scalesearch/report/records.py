@@ -26,7 +26,7 @@ def is_replicate(record: Record) -> bool:
 def labeled_records(records: Iterable[Record]) -> dict[str, Record]:
     """Label to record of each named architecture, in the order of ``records``.
 
-    No replicates.
+    Replicates are left out.
     """
     return {str(record["label"]): record
             for record in records if record.get("label") and not is_replicate(record)}

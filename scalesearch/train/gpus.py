@@ -25,7 +25,7 @@ USABLE_SHARE = 0.9  # of the memory; the rest is for fragments and other program
 # CUDA context, workspaces of cuBLAS, and the caches of decoding. 16 processes of a small model took
 # 1.3 GiB each.
 PROCESS_BYTES = GIB
-LOGIT_ROWS = 4096  # rows of the loss whose logits are held together
+LOGIT_ROWS = 4096  # rows of the loss whose logits are held together, as in updates/loss.py
 LOGIT_COPIES = 3  # logits, probabilities, and their gradient in bf16
 FLOAT_BYTES = 4
 # numbers per weight: weight, gradient, and the state of the optimizer. SOAP keeps two moments, and

@@ -141,7 +141,8 @@ def read_by(verb: str, model: Path, damage: dict[str, Any], data: dict[str, Any]
     folder = damaged(model.parent, damage)
     only = ["--set", "model=decoder-only"] * (data["task"] == "language-model")
     study = {"study": "s", "space": str(model / "architecture.yaml"), "data": data,
-             "recipe": {"steps": 1}, "trials": 1, "objectives": {"params.total": "min"}}
+             "recipe": {"steps": 1, "beam": 1, "score_splits": "validation"}, "trials": 1,
+             "objectives": {"params.total": "min"}}
     Path("data.yaml").write_text(json.dumps({"data": data}))
     Path("study.yaml").write_text(json.dumps(study))
     whole = (model / "tokenizer.model").read_bytes()

@@ -8,9 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalesearch.files import write_json
+from scalesearch.library import find_file
+from scalesearch.study.config.reader import read_study
 from scalesearch.train import gpus
 from scalesearch.train.gpus import Gpu, count_places, find_gpus, predict_memory
 from scalesearch.train.recipe import Recipe
+from scalesearch.train.updates.loss import CHUNK_ROWS_GPU
 from tests.train.conftest import recipe, tiny
 
 GIB = 2**30
@@ -75,6 +78,20 @@ def test_predicted_memory_grows_with_model_batch_and_optimizer(tmp_path: Path) -
             ("wide", recipe(), {"width": 64}), ("batch", recipe(max_tokens=2000), {}),
             ("soap", recipe(optimizer="soap"), {}), ("rdrop", recipe(rdrop=1.0), {})]:
         assert predict_memory(job_folder(tmp_path / name, how, **changes)) > base
+
+
+def test_predicted_logits_are_those_of_a_chunk_of_the_loss() -> None:
+    assert gpus.LOGIT_ROWS == CHUNK_ROWS_GPU
+
+
+@pytest.mark.parametrize(("device", "workers", "gpus_per_trial"), [("auto", 2, "auto"),
+                                                                  ("cpu", 1, 0.0)])
+def test_workers_share_gpus_unless_the_recipe_trains_on_the_cpu(
+        two_gpus, monkeypatch, device: str, workers: int, gpus_per_trial: float | str) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(gpus.os, "sched_getaffinity", lambda pid: {0, 1})
+    spec = read_study(find_file("quick", "studies"), (f"recipe.device={device}", "workers=auto"))
+    assert (spec.workers, spec.resources.gpus_per_trial) == (workers, gpus_per_trial)
 
 
 def test_teacher_needs_a_whole_gpu(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def figure_text(text: object) -> str:
 def y_axis_label(label: str, corpus: object, is_synthetic: bool = False) -> str:
     """Label of a vertical axis with the corpus, if any.
 
-    On two lines if one is too short.
+    It has two lines if one is too short.
     """
     if not corpus:
         return label

@@ -62,7 +62,7 @@ def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, 
 def _draw_lines(axes: Axes, built: pd.DataFrame, keys: Sequence[str], quantity: str) -> None:
     """Draw a line per value of the second key.
 
-    With a single key, per section of the cost.
+    With a single key, draw a line per section of the cost.
     """
     if len(keys) == 2:
         for index, (value, rows) in enumerate(built.groupby(keys[1], sort=False)):

@@ -65,14 +65,14 @@ def read_started_study(folder: Path, overrides: Sequence[str] = (),
                        out: Path | None = None) -> StudySpec:
     """Read the study in ``folder`` as it was last run, changed by ``overrides``.
 
-    Changes to the working folder of then.
+    This changes the working folder to the one in which the study was started. The original study
+    file is read if it has not changed, because the folder of a study keeps no passwords.
 
-    ``out`` is the folder of another study that this one is a beginning of.
-
-    A study file that is still what it was is read itself, since the folder keeps no passwords.
+    Args:
+        out: folder of another study that begins like this one.
 
     Raises:
-        UserError: anything wrong with it, such as a password that would have to be given again.
+        UserError: the study is invalid, or a password must be given again.
     """
     command_file = folder / COMMAND_FILE
     command = read_json(command_file, SavedCommand) if command_file.is_file() else SavedCommand(

@@ -68,6 +68,7 @@ from scalesearch.study.config.objectives import (
 from scalesearch.study.config.sections import (
     AUTO,
     CORPUS_WORD,
+    Resources,
     read_seeds,
     warm_start_problems,
 )
@@ -214,11 +215,11 @@ def limit_to_one_worker(spec: StudySpec, given_keys: Collection[str],
     return spec.replace(workers=1)
 
 
-def resolve_workers(file: StudyFile, backend: str) -> int:
+def resolve_workers(workers: int | str, backend: str, resources: Resources) -> int:
     """Return the number of workers; ``auto`` counts those that share the GPUs."""
-    if file.workers != AUTO:
-        return int(file.workers)
-    gpus = find_gpus() if backend == "pool" and file.resources.gpus_per_trial == AUTO else []
+    if workers != AUTO:
+        return int(workers)
+    gpus = find_gpus() if backend == "pool" and resources.gpus_per_trial == AUTO else []
     return count_places(gpus) if gpus else 1
 
 
@@ -291,13 +292,16 @@ class _StudyReader:
         synonyms = {key: self.positions[other] for key, other in RESOURCES_SYNONYMS
                     if other in self.positions}
         backend = "ray" if address and "backend" not in self.positions else file.backend
+        resources = file.resources.replace(address=address)
+        if recipe_space.base_recipe.device == "cpu" and resources.gpus_per_trial == AUTO:
+            resources = resources.replace(gpus_per_trial=0.0)
         values = dict(file) | {
             "name": name, "data": self.data, "out": folder, "space": space,
             "objectives": objectives, "architectures": architectures, "trials": trials,
             "seeds": seeds, "recipe": recipe_space.base_recipe, "budget": budget,
             "protocol": protocol, "sampler": sampler, "rungs": file.rungs or NO_RUNGS,
-            "backend": backend, "workers": resolve_workers(file, backend),
-            "resources": file.resources.replace(address=address)}
+            "backend": backend, "workers": resolve_workers(file.workers, backend, resources),
+            "resources": resources}
         return StudySpec.model_construct(file.model_fields_set, file=self.path, text=self.text,
                                          positions=synonyms | self.positions,
                                          recipe_space=recipe_space, **values)

@@ -66,7 +66,7 @@ def run_audit(results: Results, plan: AuditPlan, runner: Runner,
 
 
 class AuditLoop(JobLoop):
-    """Trains the runs of an audit that are due.
+    """Loop that trains the runs of an audit that are due.
 
     A job has the number of its architecture and option.
     """

@@ -286,9 +286,8 @@ def assign_devices(workers: int, gpus_per_worker: float) -> list[str | None]:
 def split_cores(workers: int) -> list[frozenset[int]]:
     """Return the cores of each worker, in equal parts.
 
-    The result is empty sets if there are too few.
-
-    Processes under MPS that share cores were slower than one process.
+    The sets are empty if there are too few cores. Processes under MPS that shared cores were
+    reported to be slower than one process.
     """
     cores = sorted(os.sched_getaffinity(0))
     size = len(cores) // workers

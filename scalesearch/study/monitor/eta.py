@@ -176,7 +176,7 @@ def full_run_seconds(state: ProgressState) -> float | None:
 def _share_and_seconds(trial: Trial) -> tuple[float, float]:
     """Full-budget runs and seconds of an ended or paused trial.
 
-    (0, 0) for an imported trial.
+    Both are 0 for an imported trial.
     """
     if trial.origin == Origin.IMPORTED:
         return 0.0, 0.0

@@ -68,7 +68,7 @@ class Owner:
 
 
 class Heartbeat:
-    """Writes ``owner.json`` of the study in ``folder``.
+    """Writer of ``owner.json`` of the study in ``folder``.
 
     The study continues if that fails.
 

@@ -83,7 +83,7 @@ def describe_teacher(teacher: RunningTeacher) -> str:
 def describe_hypervolume(volume: FrontHypervolume, now: float) -> str:
     """Describe the hypervolume and its latest change.
 
-    ``now`` in seconds since the epoch.
+    ``now`` is in seconds since the epoch.
     """
     before = volume.value - volume.gain
     growth = (f", {format_percent(volume.gain / before, 2, '+')}"

@@ -49,9 +49,9 @@ LIBPQ_TIMEOUTS = {"connect_timeout": 10, "tcp_user_timeout": 10_000, "keepalives
 
 
 class OptunaExport(Callback):
-    """Adds every finished trial of ``study`` to an Optuna storage.
+    """Exporter of every finished trial of ``study`` to an Optuna storage.
 
-    A callback of the driver.
+    It is a callback of the driver.
 
     Args:
         study: loaded.

@@ -36,7 +36,7 @@ def table_of(results: Results, metric: str, base: str | None = None,
 def records_of(results: Results) -> list[dict[str, Any]]:
     """Return the records of all trials.
 
-    Without a search, of the architectures in its file.
+    Without a search, return those of the architectures in its file.
     """
     labels = results.study.meta.architectures
     if labels is None:

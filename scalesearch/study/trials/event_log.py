@@ -83,7 +83,7 @@ class EventLog:
     def lines(self, start: int = 0) -> list[bytes]:
         """Return the complete lines from byte ``start``, with line ends.
 
-        Without a partial one.
+        A partial line at the end is left out.
         """
         return list(self.iterate_lines(start))
 

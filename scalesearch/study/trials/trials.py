@@ -132,7 +132,7 @@ def completed_full_runs(trial: Trial, rungs: Rungs) -> float:
 def full_run_cpu_seconds(trial: Trial) -> float | None:
     """Return the CPU-seconds of a full-budget run, extrapolated from the run so far.
 
-    Or None.
+    The result is None for an imported trial, and before its first rung.
     """
     share = 1.0 if trial.state == State.COMPLETE else trial.rungs[-1].share if trial.rungs else None
     cpu_seconds = sum(effort.cpu_seconds for effort in trial.efforts.values())
