@@ -96,7 +96,7 @@ class Buckets:
         """Pad a batch to the shape of its bucket, with PAD columns and rows."""
         longest = max(batch.source.shape[1], batch.target_out.shape[1])
         width = int(self.widths(np.array(longest)))
-        shape = (max(1, self.max_tokens // width, len(batch)), width)
+        shape = (max(1, self.max_tokens // width), width)
         soft_targets = batch.soft_targets and SoftTargetBatch(
             _pad_to(batch.soft_targets.ids, shape),
             _pad_to(batch.soft_targets.probabilities, shape))

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scalesearch.data import BOS, EOS, PAD, Split, eval_batches, restore_order, training_batches
+from scalesearch.data.batching import BUCKET_MULTIPLE, MAX_BUCKETS, Buckets
 from tests.errors import refuses
 
 lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=60)
@@ -43,6 +44,23 @@ def test_each_pair_is_in_one_batch_within_max_tokens(
         for batch in batches:
             assert len(batch) * max(batch.source.shape[1],
                                     batch.target_out.shape[1]) <= budget or len(batch) == 1
+
+
+@given(pairs=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), min_size=1, max_size=60),
+       budget=st.integers(1, 2000), seed=st.integers(0, 9))
+def test_buckets_have_few_shapes_within_max_tokens(
+        pairs: list[tuple[int, int]], budget: int, seed: int) -> None:
+    split = split_of(pairs)
+    buckets = Buckets.for_split(split, budget)
+    batches = list(training_batches(split, budget, seed, 0, buckets))
+    assert sorted(i for batch in batches for i in batch.indices) == list(range(len(pairs)))
+    assert sum(batch.tokens for batch in batches) == sum(target + 1 for _, target in pairs)
+    shapes = {batch.source.shape for batch in batches}
+    assert all(batch.source.shape == batch.target_in.shape == batch.target_out.shape
+               for batch in batches)
+    assert len(shapes) == len({width for _, width in shapes}) <= MAX_BUCKETS
+    assert all(width % BUCKET_MULTIPLE == 0 and (rows * width <= budget or rows == 1)
+               for rows, width in shapes)
 
 
 @given(pairs=lengths, budget=st.integers(1, 80))

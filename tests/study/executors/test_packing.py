@@ -44,10 +44,12 @@ def places(tmp_path: Path, monkeypatch):
                 (tmp_path / str(number)).mkdir()
                 runner.submit(TrainingJob(number, tmp_path / str(number), 1))
             events = []
-            while len(events) < len(needs):
+            deadline = time.monotonic() + 60
+            while len(events) < len(needs) and time.monotonic() < deadline:
                 events += runner.poll(20)
         finally:
             runner.stop()
+        assert len(events) == len(needs)
         assert all(isinstance(event, JobDone) for event in events)
         assert not any(gpu.reserved for gpu in gpus)
         return [json.loads((tmp_path / str(number) / "place.json").read_text())
@@ -69,6 +71,13 @@ def test_jobs_that_fit_share_a_gpu(places) -> None:
     first, second = places([20, 20], n_gpus=1)
     assert overlap(first, second)
     assert first["devices"] == second["devices"] == "GPU-0"
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_jobs_that_share_a_gpu_have_their_own_cores(places) -> None:
+    first, second = places([20, 20], n_gpus=1, workers=2)
+    assert first["cores"] and second["cores"]
+    assert not set(first["cores"]) & set(second["cores"])
 
 
 def test_jobs_are_spread_over_gpus(places) -> None:
