@@ -37,7 +37,8 @@ def violations(path: str, text: str) -> Iterator[Violation]:
     broken_rules = {rule for word in set(WORD.findall(lowered)) for rule in rules_of(word)}
     single = {rule: SINGLE_WORDS[rule] for rule in SINGLE_WORDS if rule in broken_rules}
     phrases = PHRASES if ANY_PHRASE.search(lowered) else {}
-    for rules, searched in ((single, lowered), (phrases, lowered), (PROSE, text)):
+    prose = PROSE if ANY_PROSE.search(text) else SENTENCE_OPENINGS
+    for rules, searched in ((single, lowered), (phrases, lowered), (prose, text)):
         for rule, pattern in rules.items():
             for match in pattern.finditer(searched):
                 number = searched.count("\n", 0, match.end()) + 1
@@ -114,9 +115,13 @@ WORD = re.compile(r"[a-z]+")
 WORDS = compiled("words")
 PHRASES = {rule: pattern for rule, pattern in WORDS.items() if " " in pattern.pattern}
 SINGLE_WORDS = {rule: pattern for rule, pattern in WORDS.items() if " " not in pattern.pattern}
-# One search instead of one per phrase; each of them starts at a word.
-ANY_PHRASE = re.compile(rf"\b(?:{'|'.join(rule.pattern for rule in PHRASES.values())})")
 PROSE = compiled("prose")
+SENTENCE_OPENINGS = {rule: pattern for rule, pattern in PROSE.items()
+                     if not pattern.pattern.startswith(r"\b")}
+# One search at the start of each word is faster than a search per rule.
+ANY_PHRASE = re.compile(rf"\b(?:{'|'.join(rule.pattern for rule in PHRASES.values())})")
+ANY_PROSE = re.compile(r"\b(?:" + "|".join(
+    rule.pattern for name, rule in PROSE.items() if name not in SENTENCE_OPENINGS) + ")")
 VARIABLES = frozenset(RULES["variables"]["names"])
 # A quick search for files that may assign one of the names: parsing takes most of the time.
 ASSIGNED_NAME = re.compile(rf"\b({'|'.join(VARIABLES)})\b\s*(=|:|,|\)|in\b)")
