@@ -24,7 +24,7 @@ test-blocks: $(VENV)/.installed
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
-	$(BIN)/mypy scalesearch/blocks scalesearch/space scalesearch/cost scalesearch/train scalesearch/config scalesearch/study
+	$(BIN)/mypy scalesearch/blocks scalesearch/spaces scalesearch/cost scalesearch/training scalesearch/config scalesearch/studies
 	$(BIN)/lint-imports
 	$(BIN)/python tools/language.py
 

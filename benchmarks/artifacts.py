@@ -26,7 +26,7 @@ from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.files import read_json
 from scalesearch.nn.decode import EOS, length_limits
 from scalesearch.tasks import TASKS
-from scalesearch.train.checkpoint import DATA_FILE, Checkpoint, read_checkpoint
+from scalesearch.training.checkpoint import DATA_FILE, Checkpoint, read_checkpoint
 
 ARTIFACTS = [("ctranslate2", "none"), ("ctranslate2", "int8"), ("onnx", "none"), ("onnx", "int8")]
 Rows = list[list[int]]

@@ -23,7 +23,7 @@ from scalesearch.cost import find_protocol
 from scalesearch.cost.population import evaluate_population_costs
 from scalesearch.nn import build_model
 from scalesearch.nn.verify import flop_counter_macs, fvcore_macs
-from scalesearch.space.assembly.architecture import assemble
+from scalesearch.spaces.assembly.architecture import assemble
 
 NAMES = ("params.total", "params.non_embedding", "params.encoder", "params.decoder",
          "params.embedding", "macs.total", "macs.encoder", "macs.decoder", "macs.output")

@@ -18,8 +18,8 @@ import torch
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.nn import build_model
 from scalesearch.nn.verify import flop_counter_macs, fvcore_macs
-from scalesearch.space import read_space
-from scalesearch.space.assembly.architecture import assemble
+from scalesearch.spaces import read_space
+from scalesearch.spaces.assembly.architecture import assemble
 
 S = 30
 T = 30

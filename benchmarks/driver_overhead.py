@@ -23,12 +23,12 @@ import numpy as np
 
 from scalesearch.files import write_json
 from scalesearch.schedule.rungs import NO_RUNGS, Rungs
-from scalesearch.study.config.reader import read_study
-from scalesearch.study.engine.driver import Driver
-from scalesearch.study.engine.setup import build_sampler, load_data, open_study, prepare_study
-from scalesearch.study.executors.base import JobDone, JobEvent, Runner, TrainingJob
-from scalesearch.study.optuna_sync.attributes import TrialExporter
-from scalesearch.study.optuna_sync.export import open_export
+from scalesearch.studies.config.reader import read_study
+from scalesearch.studies.engine.driver import Driver
+from scalesearch.studies.engine.setup import build_sampler, load_data, open_study, prepare_study
+from scalesearch.studies.executors.base import JobDone, JobEvent, Runner, TrainingJob
+from scalesearch.studies.optuna_sync.attributes import TrialExporter
+from scalesearch.studies.optuna_sync.export import open_export
 
 STUDY = """
 study: overhead

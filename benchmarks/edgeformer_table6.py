@@ -41,11 +41,11 @@ from scalesearch.export.latency import (
 from scalesearch.files import read_json
 from scalesearch.library import find_file
 from scalesearch.nn import build_model
-from scalesearch.space import read_space
-from scalesearch.train import Recipe
-from scalesearch.train.checkpoint import DATA_FILE, WEIGHTS_FILE, read_checkpoint
-from scalesearch.train.checkpoint import write_description as describe_training
-from scalesearch.train.updates.averaging import write_weights
+from scalesearch.spaces import read_space
+from scalesearch.training import Recipe
+from scalesearch.training.checkpoint import DATA_FILE, WEIGHTS_FILE, read_checkpoint
+from scalesearch.training.checkpoint import write_description as describe_training
+from scalesearch.training.updates.averaging import write_weights
 
 KINDS = [("ctranslate2", "none"), ("ctranslate2", "int8"), ("onnx", "none"), ("onnx", "int8")]
 MB = 1e6

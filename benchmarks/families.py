@@ -20,7 +20,7 @@ from rich.table import Table
 
 from scalesearch.cli.options import load_architecture
 from scalesearch.cost import evaluate_cost, find_protocol
-from scalesearch.train import Recipe, Result, train
+from scalesearch.training import Recipe, Result, train
 
 FAMILIES = ["small/plain", "small/partialformer", "small/anthe", "small/edgeformer"]
 HEADINGS = ("family", "layers' params", "params", "MMACs", "updates", "tokens / CPU s",

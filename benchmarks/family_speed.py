@@ -24,9 +24,9 @@ from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.data import BatchStream, Corpus
 from scalesearch.nn import DropoutRates, build_model
 from scalesearch.nn.decode import greedy_search
-from scalesearch.train import Recipe
-from scalesearch.train.hardware import Hardware
-from scalesearch.train.updates.engine import Engine
+from scalesearch.training import Recipe
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.updates.engine import Engine
 
 FAMILIES = ["small/partialformer", "small/anthe", "small/edgeformer"]
 

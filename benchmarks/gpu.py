@@ -29,7 +29,7 @@ from gpu_kit import captured, correctness, studies, timings  # noqa: F401, in or
 from gpu_kit.kit import CHECKS, Check, Kit, Skipped, Wrong
 
 from scalesearch import __version__
-from scalesearch.train.hardware import processor_name
+from scalesearch.training.hardware import processor_name
 
 
 def machine() -> dict[str, Any]:

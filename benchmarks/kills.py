@@ -17,7 +17,7 @@ import random
 import tempfile
 from pathlib import Path
 
-from tests.study.kills import (
+from tests.studies.kills import (
     ALL,
     CLUSTER,
     CONTROL,

@@ -26,7 +26,7 @@ from scipy.stats import ttest_ind
 
 from scalesearch.api.files import load_recipe
 from scalesearch.cli.options import load_architecture
-from scalesearch.train import Recipe, Result, train
+from scalesearch.training import Recipe, Result, train
 
 MEASURES = ("cpu_minutes", "steps", "tokens", "minutes")
 

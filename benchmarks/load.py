@@ -29,16 +29,16 @@ from scalesearch.cost import load_protocol
 from scalesearch.feasible.limits import collect_limits
 from scalesearch.library import find_file
 from scalesearch.samplers import SamplerSpec, make_sampler
-from scalesearch.space import read_space
-from scalesearch.study.config.objectives import parse_objective
-from scalesearch.study.optuna_sync.search_study import SearchStudy
-from scalesearch.study.trials.evaluator import Evaluator
-from scalesearch.study.trials.event_log import encode_event, utc_now
-from scalesearch.study.trials.record import make_record
-from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.study_meta import DataFacts, StudyMeta
-from scalesearch.study.trials.trial import State, Trial
-from scalesearch.train.result import Result
+from scalesearch.spaces import read_space
+from scalesearch.studies.config.objectives import parse_objective
+from scalesearch.studies.optuna_sync.search_study import SearchStudy
+from scalesearch.studies.trials.evaluator import Evaluator
+from scalesearch.studies.trials.event_log import encode_event, utc_now
+from scalesearch.studies.trials.record import make_record
+from scalesearch.studies.trials.study_dir import StudyDir
+from scalesearch.studies.trials.study_meta import DataFacts, StudyMeta
+from scalesearch.studies.trials.trial import State, Trial
+from scalesearch.training.result import Result
 
 OBJECTIVES = (parse_objective("bleu", "max"), parse_objective("params.total", "min"),
               parse_objective("macs.total", "min"))

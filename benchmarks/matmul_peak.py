@@ -25,9 +25,9 @@ from scalesearch.cli.options import load_architecture
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.data import Batch, BatchStream
 from scalesearch.nn import DropoutRates, build_model
-from scalesearch.train import Recipe
-from scalesearch.train.hardware import Hardware
-from scalesearch.train.updates.engine import Engine
+from scalesearch.training import Recipe
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.updates.engine import Engine
 
 SIDE = 2048
 # Groups of PyTorch's operators, by the first that matches an operator's name.

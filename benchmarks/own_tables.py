@@ -23,9 +23,9 @@ from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.library import find_file
 from scalesearch.pareto.objective import Objective
-from scalesearch.study.config.reader import read_study
-from scalesearch.study.results.results import Results, load_results
-from scalesearch.study.trials.trial import State
+from scalesearch.studies.config.reader import read_study
+from scalesearch.studies.results.results import Results, load_results
+from scalesearch.studies.trials.trial import State
 
 FOLDER = Path(__file__).parent / "tables"
 MARK = "# scalesearch table"

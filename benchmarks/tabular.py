@@ -31,7 +31,7 @@ from scalesearch.samplers.encoding import decode_params, encode_params, suggest_
 from scalesearch.samplers.sampler_state import SamplerState
 from scalesearch.samplers.trial_history import ARCHITECTURE, COMPUTE, COSTS, LOSS_UNIT, PAUSED, RUNGS, rung_losses
 from scalesearch.schedule.rungs import START_TRIAL, Rungs, Scheduler
-from scalesearch.space.syntax.parameters import Choice, Parameter
+from scalesearch.spaces.syntax.parameters import Choice, Parameter
 
 LISTED = "is in the table"
 NEVER_ENDS = 100_000

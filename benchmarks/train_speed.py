@@ -18,9 +18,9 @@ from rich.table import Table
 from scalesearch.cli.options import load_architecture
 from scalesearch.data import BatchStream, Corpus
 from scalesearch.nn import DropoutRates, build_model
-from scalesearch.train import Recipe
-from scalesearch.train.hardware import Hardware
-from scalesearch.train.updates.engine import Engine
+from scalesearch.training import Recipe
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.updates.engine import Engine
 
 
 class ScalesearchTrainer:

@@ -3,7 +3,7 @@
     python benchmarks/warm_start.py [--data FILE] [--rounds 3] [--max-tokens 1024] [ARCHITECTURE
     ...]
 
-One thread, CPU-seconds. The stages are those of ``scalesearch.train.train``: read the architecture,
+One thread, CPU-seconds. The stages are those of ``scalesearch.training.train``: read the architecture,
 build and initialize, causality check, engine and optimizer, plan and pad the first batch, first
 update; ``save`` is the first checkpoint, which comes before the update so that a divergence has
 something to go back to.
@@ -27,10 +27,10 @@ from scalesearch.cli.options import load_architecture
 from scalesearch.data import BatchStream, Corpus
 from scalesearch.nn import DropoutRates, build_model
 from scalesearch.nn.causality import check_causality
-from scalesearch.train import Recipe
-from scalesearch.train.checkpoint import save_state
-from scalesearch.train.hardware import Hardware
-from scalesearch.train.updates.engine import Engine
+from scalesearch.training import Recipe
+from scalesearch.training.checkpoint import save_state
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.updates.engine import Engine
 
 CANDIDATES = ["small/plain", "small/partialformer", "small/anthe", "small/edgeformer"]
 STAGES = ("read", "build", "causality", "engine", "save", "batch", "update")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scalesearch.space.assembly.architecture import ModelSpec, assemble
+from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
 
 
 def transformer_config(**changes: Any) -> dict[str, Any]:

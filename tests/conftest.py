@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from scalesearch.study.executors.ray_environment import prepare_environment
+from scalesearch.studies.executors.ray_environment import prepare_environment
 from tests.corpora import write_text
 
 # before PyTorch is loaded, and for every process that tests start
@@ -64,7 +64,7 @@ def return_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Otherwise the heap of a worker grows with every test that decodes.
     """
-    monkeypatch.setattr("scalesearch.train.hardware._keep_freed_memory", lambda: None)
+    monkeypatch.setattr("scalesearch.training.hardware._keep_freed_memory", lambda: None)
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,6 @@ def text_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def event_study(tmp_path: Path) -> Any:
     """A study whose events the test writes."""
-    from tests.study.event_study import EventStudy
+    from tests.studies.event_study import EventStudy
 
     return EventStudy(tmp_path / "study")

@@ -1,6 +1,6 @@
 """Instructions of this machine's processor, on which the accuracy of int8 products depends."""
 
-from scalesearch.train.hardware import read_cpuinfo
+from scalesearch.training.hardware import read_cpuinfo
 
 FLAGS = set(read_cpuinfo().get("flags", "").split())  # of an x86 processor; others have none
 # Without these instructions, pairs of 8-bit products are added in 16 bits, which saturate.

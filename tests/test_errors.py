@@ -10,7 +10,7 @@ import pytest
 
 import scalesearch
 from scalesearch.errors import UserError
-from scalesearch.space.syntax.diagnostics import (
+from scalesearch.spaces.syntax.diagnostics import (
     ConfigError,
     Problem,
     SourcePosition,

@@ -43,10 +43,10 @@ from scalesearch.blocks.core import canonical_config
 from scalesearch.cost import PROTOCOLS, evaluate_cost, find_protocol, load_protocol
 from scalesearch.nn.build import build_model
 from scalesearch.nn.init import INIT_SCHEMES
-from scalesearch.space import UnbuildableError, read_space
-from scalesearch.space.assembly.architecture import assemble
+from scalesearch.spaces import UnbuildableError, read_space
+from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
-from scalesearch.train.hardware import read_cpuinfo
+from scalesearch.training.hardware import read_cpuinfo
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "tests" / "golden"

@@ -16,7 +16,7 @@ import click
 from scalesearch.cli.main import app
 from scalesearch.errors import UserError
 from scalesearch.reference import PAPERS, RecomputedCost, load_reported_costs, recompute
-from scalesearch.space import read_space
+from scalesearch.spaces import read_space
 
 ERRORS = Path(__file__).with_name("troubleshooting.toml")
 DOCS = Path(__file__).parents[1] / "docs"

@@ -11,12 +11,12 @@ from pathlib import Path
 from scalesearch.cli.schema import FILE_TYPES, json_schema
 from scalesearch.config.model import schema_of
 from scalesearch.data.spec import DataSpec
-from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES
-from scalesearch.space.schema.type_check import describe_field
-from scalesearch.space.schema.types import SchemaField, SchemaGroup
-from scalesearch.space.space import default_schema
-from scalesearch.study.config.spec import StudyFile
-from scalesearch.train.recipe import PRESETS, Recipe
+from scalesearch.spaces.schema.cost_names import COST_NAMES, PROTOCOL_NAMES
+from scalesearch.spaces.schema.type_check import describe_field
+from scalesearch.spaces.schema.types import SchemaField, SchemaGroup
+from scalesearch.spaces.space import default_schema
+from scalesearch.studies.config.spec import StudyFile
+from scalesearch.training.recipe import PRESETS, Recipe
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 SCHEMA_FOLDER = FOLDER.parent / "schemas"  # JSON Schema, for editors

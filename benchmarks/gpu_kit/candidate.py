@@ -30,8 +30,8 @@ def count_updates(load: Load, seconds: float, environment: Mapping[str, str], co
     import torch
 
     from gpu_kit.kit import Kit, batch, plain_transformer
-    from scalesearch.train.hardware import Hardware, estimate_update_flops
-    from scalesearch.train.updates.captured import build_engine
+    from scalesearch.training.hardware import Hardware, estimate_update_flops
+    from scalesearch.training.updates.captured import build_engine
 
     torch.set_num_threads(1)
     kit = Kit(folder=None)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from gpu_kit.kit import FAMILIES, OTHER_PUBLISHED, VOCAB, Figures, Kit, batch, check, model, refuse
-from scalesearch.train.hardware import Hardware
-from scalesearch.train.updates.captured import CapturedEngine
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.updates.captured import CapturedEngine
 
 SHAPES = ((16, 8), (8, 16), (4, 24))
 CASES = [(name, {"optimizer": "adamw"}) for name in (*FAMILIES, *OTHER_PUBLISHED)]
@@ -55,7 +55,7 @@ def _train(kit: Kit, name: str, has_graphs: bool, changes: dict[str, Any]) -> Ca
 @check()
 def predicted_memory(kit: Kit) -> Figures:
     """Predicted bytes of captured training against the bytes that the process reserved."""
-    from scalesearch.train.gpus import PROCESS_BYTES, predict_training_bytes
+    from scalesearch.training.gpus import PROCESS_BYTES, predict_training_bytes
 
     for name in FAMILIES[:2] if kit.quick else (*FAMILIES, "transformer"):
         for optimizer in ("adamw", "soap"):

@@ -28,10 +28,10 @@ from scalesearch.data.soft_targets import SoftTargetBatch
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy_search
 from scalesearch.nn.ensemble import Ensemble
-from scalesearch.train import train
-from scalesearch.train.scoring.soft_targets import top_k_records
-from scalesearch.train.updates.averaging import read_weights
-from scalesearch.train.updates.engine import Engine
+from scalesearch.training import train
+from scalesearch.training.scoring.soft_targets import top_k_records
+from scalesearch.training.updates.averaging import read_weights
+from scalesearch.training.updates.engine import Engine
 
 CPU = torch.device("cpu")
 FP32 = 2e-4

@@ -15,9 +15,9 @@ import torch
 from scalesearch.data import Batch, Corpus, DataSpec, load_corpus
 from scalesearch.library import find_file
 from scalesearch.nn import DropoutRates, build_model
-from scalesearch.space.space import read_space
-from scalesearch.train import Recipe
-from scalesearch.train.hardware import Hardware
+from scalesearch.spaces.space import read_space
+from scalesearch.training import Recipe
+from scalesearch.training.hardware import Hardware
 
 VOCAB = 1000
 Figures = Mapping[str, Any]

@@ -16,10 +16,10 @@ from gpu_kit.kit import VOCAB, Figures, Kit, Wrong, batch, check, model
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy_search
-from scalesearch.study.executors.local import split_cores
-from scalesearch.train.gpus import multi_process_service
-from scalesearch.train.hardware import Hardware
-from scalesearch.train.updates.engine import Engine
+from scalesearch.studies.executors.local import split_cores
+from scalesearch.training.gpus import multi_process_service
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.updates.engine import Engine
 
 SIZES = {"small": "small/plain", "base": "transformer"}
 TOKENS = {"small": 4096, "base": 16384}
@@ -177,7 +177,7 @@ def updates_per_second(kit: Kit) -> Figures:
 def _rate(count: int, load: Load, environment: Mapping[str, str], seconds: float = 3.0) -> float:
     """Measure the updates per second of ``count`` processes that train at the same time."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch._dynamo", "scalesearch.train", "gpu_kit.kit"])
+    context.set_forkserver_preload(["torch", "torch._dynamo", "scalesearch.training", "gpu_kit.kit"])
     barrier = context.Barrier(count)
     rates = context.Queue()
     processes = [context.Process(target=count_updates, args=(load, seconds, environment, cores,

@@ -12,9 +12,9 @@ from scalesearch.data import EOS, BatchStream
 from scalesearch.nn import DropoutRates, build_model
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy_search
-from scalesearch.train import Recipe
-from scalesearch.train.hardware import Hardware
-from scalesearch.train.updates.engine import Engine
+from scalesearch.training import Recipe
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.updates.engine import Engine
 
 
 class System:

@@ -29,7 +29,7 @@ from scalesearch.blocks.core import Block
 from scalesearch.cost.load import load_balance, weight_groups
 from scalesearch.data import Split, eval_batches
 from scalesearch.nn import Seq2SeqModel
-from scalesearch.train.updates.engine import Engine
+from scalesearch.training.updates.engine import Engine
 
 
 @dataclass(frozen=True)

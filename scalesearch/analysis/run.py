@@ -18,10 +18,10 @@ from scalesearch.analysis.tokens import TokenProbe, TokenRow, token_probes
 from scalesearch.blocks.core import Block
 from scalesearch.data import Split, eval_batches
 from scalesearch.nn import Seq2SeqModel
-from scalesearch.train import Recipe
-from scalesearch.train.hardware import Hardware
-from scalesearch.train.scoring.evaluate import retry_with_smaller_batches
-from scalesearch.train.updates.engine import Engine
+from scalesearch.training import Recipe
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.scoring.evaluate import retry_with_smaller_batches
+from scalesearch.training.updates.engine import Engine
 
 BATCH_TOKENS = 4096  # tokens of the longer side of a batch, with padding
 

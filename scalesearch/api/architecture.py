@@ -11,8 +11,8 @@ from scalesearch.api.error_messages import python_error_messages
 from scalesearch.cost import CostBreakdown, Protocol, evaluate_cost, load_protocol
 from scalesearch.cost.tables import make_cost_tables, memory_line
 from scalesearch.errors import UserError
-from scalesearch.space.assembly import architecture as assembly
-from scalesearch.space.syntax.diagnostics import suggest_match
+from scalesearch.spaces.assembly import architecture as assembly
+from scalesearch.spaces.syntax.diagnostics import suggest_match
 
 if TYPE_CHECKING:
     import torch

@@ -16,9 +16,9 @@ from scalesearch.errors import UserError
 if TYPE_CHECKING:
     from scalesearch.config.model import Config
     from scalesearch.data import Corpus, DataSpec
-    from scalesearch.space.syntax.diagnostics import SourcePosition
-    from scalesearch.space.syntax.nodes import Node
-    from scalesearch.train import Recipe
+    from scalesearch.spaces.syntax.diagnostics import SourcePosition
+    from scalesearch.spaces.syntax.nodes import Node
+    from scalesearch.training import Recipe
 
 ConfigSource = str | Path | Mapping[str, Any]  # a file, a name, or keys
 
@@ -47,9 +47,9 @@ class ConfigSection:
         """
         from scalesearch.config.model import schema_of
         from scalesearch.config.reader import ConfigReader, apply_override
-        from scalesearch.space.schema.types import SchemaGroup
-        from scalesearch.space.syntax.diagnostics import ConfigError
-        from scalesearch.space.syntax.nodes import MappingNode, ScalarNode
+        from scalesearch.spaces.schema.types import SchemaGroup
+        from scalesearch.spaces.syntax.diagnostics import ConfigError
+        from scalesearch.spaces.syntax.nodes import MappingNode, ScalarNode
 
         file = MappingNode(self.node.position,
                            ((ScalarNode(self.node.position, self.name), self.node),))
@@ -85,8 +85,8 @@ def read_section(file: Path, name: str, hint: str) -> ConfigSection:
     Raises:
         UserError: the file is missing, empty, not a text or not YAML.
     """
-    from scalesearch.space.syntax.diagnostics import ConfigError, SourceText
-    from scalesearch.space.syntax.yaml_reader import parse_yaml, read_text
+    from scalesearch.spaces.syntax.diagnostics import ConfigError, SourceText
+    from scalesearch.spaces.syntax.yaml_reader import parse_yaml, read_text
 
     try:
         text = read_text(file)
@@ -115,7 +115,7 @@ def load_recipe(source: ConfigSource | Recipe, settings: tuple[str, ...] = ()) -
         500
     """
     from scalesearch.config.reader import to_node
-    from scalesearch.train.recipe import PRESETS, Recipe
+    from scalesearch.training.recipe import PRESETS, Recipe
 
     if isinstance(source, Recipe):
         return source
@@ -140,7 +140,7 @@ def read_data_spec(source: ConfigSource | DataSpec) -> tuple[DataSpec, ConfigSec
     """
     from scalesearch.config.reader import to_node
     from scalesearch.data.spec import DataSpec
-    from scalesearch.space.syntax.nodes import MappingNode
+    from scalesearch.spaces.syntax.nodes import MappingNode
 
     if source == "builtin":
         source = {"builtin": "grammar"}
@@ -174,7 +174,7 @@ def load_data(source: ConfigSource | DataSpec, recipe: Recipe | None = None,
         UserError: file, data or recipe are invalid.
     """
     from scalesearch.data import load_corpus
-    from scalesearch.train.recipe import check_compatible
+    from scalesearch.training.recipe import check_compatible
 
     spec, section = read_data_spec(source)
     with section.locate_errors():

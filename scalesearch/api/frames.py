@@ -12,7 +12,7 @@ from rich.table import Table
 from scalesearch.api.display import frame_to_table, to_html, to_text
 from scalesearch.report.labels import column_unit
 from scalesearch.report.table import architecture_lines, drop_empty_columns, format_trials
-from scalesearch.study.results.results import Results
+from scalesearch.studies.results.results import Results
 
 
 class FrontFrame(pd.DataFrame):  # type: ignore[misc]

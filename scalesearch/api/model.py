@@ -15,8 +15,8 @@ from scalesearch.api.files import ConfigSource, load_data, load_data_spec, load_
 from scalesearch.api.space import space
 from scalesearch.errors import UserError
 from scalesearch.files import read_json
-from scalesearch.space import read_space
-from scalesearch.space.assembly.architecture import ModelSpec
+from scalesearch.spaces import read_space
+from scalesearch.spaces.assembly.architecture import ModelSpec
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scalesearch.export.export import Artifact
     from scalesearch.export.translator import Translator
     from scalesearch.nn import Seq2SeqModel as Module
-    from scalesearch.train import Recipe, Result
+    from scalesearch.training import Recipe, Result
 
 TextSource = str | Path | Sequence[str]
 ARTIFACT_FILE = "artifact.json"
@@ -55,7 +55,7 @@ def train(architecture: str | Path | ModelSpec, data: ConfigSource | DataSpec = 
     from scalesearch.api.progress import training_bar
     from scalesearch.export.scoring import artifact_decoder, check_decoder
     from scalesearch.terminal import open_console
-    from scalesearch.train.training import train as run
+    from scalesearch.training.run import train as run
 
     if not isinstance(architecture, ModelSpec):
         architecture = space(architecture).architecture()
@@ -114,7 +114,7 @@ class Model(Displayable):
     @cached_property
     def result(self) -> Result | None:
         """Result of the training run; None for an exported model."""
-        from scalesearch.train import Result
+        from scalesearch.training import Result
 
         return Result.read(self.folder)
 
@@ -135,7 +135,7 @@ class Model(Displayable):
 
     def module(self) -> Module:
         """Load the trained ``nn.Module``, in eval mode on the CPU."""
-        from scalesearch.train import read_checkpoint
+        from scalesearch.training import read_checkpoint
 
         model: Module = read_checkpoint(self.folder).model
         return model
@@ -218,7 +218,7 @@ class Model(Displayable):
         return [best for _, ((best, _), *_) in translator(lines)]
 
     def _display_parts(self) -> Iterator[Table | str]:
-        from scalesearch.train.score_tables import protocol_lines, score_table
+        from scalesearch.training.score_tables import protocol_lines, score_table
 
         reason = f": {self.selection_reason}" if self.selection_reason else ""
         yield f"architecture {self.architecture.id} in {self.folder}{reason}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.api.display import Displayable
 from scalesearch.cost import Protocol
 from scalesearch.errors import UserError
-from scalesearch.space import Space
+from scalesearch.spaces import Space
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,9 +13,9 @@ from scalesearch.api.error_messages import python_error_messages
 from scalesearch.api.queries import FeasibilityResult, SolveResult
 from scalesearch.files import flatten
 from scalesearch.library import find_file
-from scalesearch.space import Space, read_space
-from scalesearch.space.parameters.count import UncountableSpaceError
-from scalesearch.space.python_api import format_value
+from scalesearch.spaces import Space, read_space
+from scalesearch.spaces.parameters.count import UncountableSpaceError
+from scalesearch.spaces.python_api import format_value
 from scalesearch.terminal import make_table
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class SearchSpace(Displayable):
     """A search space: the architectures that may be proposed.
 
     Attributes:
-        definition: the parsed :class:`scalesearch.space.Space`.
+        definition: the parsed :class:`scalesearch.spaces.Space`.
     """
 
     definition: Space

@@ -17,16 +17,16 @@ from scalesearch.api.model import Model
 from scalesearch.api.space import SearchSpace, flatten_values
 from scalesearch.errors import UserError
 from scalesearch.library import find_file, require_packages
-from scalesearch.space import Space
+from scalesearch.spaces import Space
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
     from rich.table import Table
 
-    from scalesearch.study.config.spec import StudySpec
-    from scalesearch.study.results.results import Results
-    from scalesearch.study.trials.callback import Callback
+    from scalesearch.studies.config.spec import StudySpec
+    from scalesearch.studies.results.results import Results
+    from scalesearch.studies.trials.callback import Callback
 
 
 @python_error_messages()
@@ -50,7 +50,7 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
     """
     if not isinstance(source, Mapping) and (Path(source) / "study.json").is_file():
         return Study(Path(source))
-    from scalesearch.study.config.reader import limit_to_one_worker, parse_study, read_study
+    from scalesearch.studies.config.reader import limit_to_one_worker, parse_study, read_study
 
     changes = dict(flatten_values({**(settings or {}), **more_settings}))
     overrides = [f"{key}={value}" for key, value in changes.items()]
@@ -103,7 +103,7 @@ class Study(Displayable):
         """Run the study to its end; the same call resumes an interrupted study.
 
         Args:
-            callbacks: called for each trial; see :class:`scalesearch.study.trials.callback.Callback`.
+            callbacks: called for each trial; see :class:`scalesearch.studies.trials.callback.Callback`.
             resume: False refuses a study that was started before.
             measure: seconds in which the speed of models is measured, for the forecast.
             quiet: print nothing.
@@ -116,7 +116,7 @@ class Study(Displayable):
             KeyboardInterrupt: after the workers have saved their runs.
         """
         if self.spec is None:
-            from scalesearch.study.config.command import read_started_study
+            from scalesearch.studies.config.command import read_started_study
 
             with chdir("."):  # reading changes to the folder in which the study was started
                 started = Study(self.folder.absolute(), read_started_study(self.folder))
@@ -124,8 +124,8 @@ class Study(Displayable):
         spec = self.spec
         require_packages("optuna", "pandas", "matplotlib",
                          *(["ray"] if spec.backend == "ray" else []))
-        from scalesearch.study.config.reader import with_position
-        from scalesearch.study.engine.run import launch
+        from scalesearch.studies.config.reader import with_position
+        from scalesearch.studies.engine.run import launch
         from scalesearch.terminal import open_console
 
         try:
@@ -138,7 +138,7 @@ class Study(Displayable):
     @property
     def results(self) -> Results:
         """Results so far, read again at each access."""
-        from scalesearch.study.results.results import load_results
+        from scalesearch.studies.results.results import load_results
 
         return load_results(self.folder)
 
@@ -173,7 +173,7 @@ class Study(Displayable):
         """
         require_packages("pandas", "matplotlib")
         from scalesearch.report.figures.plot import plot_tradeoff
-        from scalesearch.study.results.publish import plotted_costs
+        from scalesearch.studies.results.publish import plotted_costs
 
         results = self.results
         x = x or plotted_costs(results)[0]
@@ -201,7 +201,7 @@ class Study(Displayable):
         Raises:
             UserError: no finished trial meets the condition, or it uses test scores.
         """
-        from scalesearch.study.results.selection import select_trial
+        from scalesearch.studies.results.selection import select_trial
 
         results = self.results
         number, reason = select_trial(results, objective, None, constraint)
@@ -210,7 +210,7 @@ class Study(Displayable):
 
     def model(self, trial: int) -> Model:
         """Return the model of a finished trial, by its number."""
-        from scalesearch.study.results.selection import select_trial
+        from scalesearch.studies.results.selection import select_trial
 
         results = self.results
         select_trial(results, None, trial)
@@ -225,7 +225,7 @@ class Study(Displayable):
             standalone: write a page without links to the files of the study, to send it.
         """
         require_packages("optuna", "pandas", "matplotlib")
-        from scalesearch.study.results.page.render import write_page
+        from scalesearch.studies.results.page.render import write_page
 
         return write_page(self.results, Path(to) if to else self.folder / "report.html", standalone)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from scalesearch.analysis import Analysis
     from scalesearch.data import Corpus
-    from scalesearch.train.checkpoint import Checkpoint
+    from scalesearch.training.checkpoint import Checkpoint
 
 SPLITS = ("train", "validation", "test")
 HEAD_COLUMNS = {"stack": "", "layer": "d", "part": "", "heads": "d", "diversity": ".4f",
@@ -66,7 +66,7 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
         require_packages("matplotlib")
 
     from scalesearch.analysis import analyze_model, take_sentences
-    from scalesearch.train import read_checkpoint
+    from scalesearch.training import read_checkpoint
 
     trained = read_checkpoint(checkpoint)
     corpus = _load_corpus(data, trained, checkpoint)
@@ -101,7 +101,7 @@ def _load_corpus(name: str, trained: Checkpoint, folder: Path) -> Corpus:
         UserError: the corpus does not exist, or is for another task.
     """
     from scalesearch.data import load_corpus
-    from scalesearch.train.checkpoint import TOKENIZER_FILE
+    from scalesearch.training.checkpoint import TOKENIZER_FILE
 
     spec, section = read_data_spec(name)
     if spec.task != trained.task:

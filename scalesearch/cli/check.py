@@ -16,8 +16,8 @@ from scalesearch.terminal import make_table, print_text
 
 if TYPE_CHECKING:
     from scalesearch.feasible.costed_candidates import CostedCandidate
-    from scalesearch.space import Constraint, Space, UnbuildableError
-    from scalesearch.space.syntax.diagnostics import Problem
+    from scalesearch.spaces import Constraint, Space, UnbuildableError
+    from scalesearch.spaces.syntax.diagnostics import Problem
 
 
 CTRANSLATE2_REFUSALS = "refusals.ctranslate2"  # a cost; all other formats support everything
@@ -96,7 +96,7 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, expor
     """
     from rich.console import Console
 
-    from scalesearch.space import ConfigError
+    from scalesearch.spaces import ConfigError
 
     try:
         with Console(stderr=True).status("counting configurations, testing candidates …"):
@@ -180,7 +180,7 @@ def _is_satisfied(constraint: Constraint, candidate: CostedCandidate) -> bool | 
 
 def _build_error(space: Space, config: Any) -> UnbuildableError:
     """Return the reason why the network of a configuration cannot be built."""
-    from scalesearch.space import UnbuildableError
+    from scalesearch.spaces import UnbuildableError
 
     try:
         space.architecture(config)
@@ -204,7 +204,7 @@ def _never_built(space: Space, errors: Sequence[UnbuildableError]) -> Problem:
 
 def _never_satisfied(constraint: Constraint, candidates: Sequence[CostedCandidate]) -> Problem:
     """Report that no candidate meets a constraint, with the distance of the nearest."""
-    from scalesearch.space.syntax.diagnostics import Problem
+    from scalesearch.spaces.syntax.diagnostics import Problem
 
     subject = "the only candidate does not satisfy"
     if len(candidates) > 1:
@@ -216,8 +216,8 @@ def _never_satisfied(constraint: Constraint, candidates: Sequence[CostedCandidat
 
 def _distance_to_limit(constraint: Constraint, candidate: CostedCandidate) -> str | None:
     """Describe the distance to the limit of a comparison of a value with a number."""
-    from scalesearch.space.syntax.evaluator import EvaluationError, evaluate
-    from scalesearch.space.syntax.expressions import Compare, format_expr, keys_of
+    from scalesearch.spaces.syntax.evaluator import EvaluationError, evaluate
+    from scalesearch.spaces.syntax.expressions import Compare, format_expr, keys_of
 
     match constraint.expression:
         case Compare(first, ((_, other),)) if bool(keys_of(first)) != bool(keys_of(other)):

@@ -55,7 +55,7 @@ def command(teachers: tuple[str, ...], data: str, out: Path, targets: str, top_k
         _write_soft_targets(teachers, data, out, top_k, as_json)
         return
     from scalesearch.export.translator import Translator
-    from scalesearch.train.scoring.distill import write_distilled_data
+    from scalesearch.training.scoring.distill import write_distilled_data
 
     spec = load_data_spec(data)
     student_file = student_data_file(spec, out, distilled=str(out.resolve()))
@@ -86,7 +86,7 @@ def soften(teachers: tuple[str, ...], data: str, out: Path, top_k: int, as_json:
 def _write_soft_targets(teachers: tuple[str, ...], data: str, out: Path, top_k: int,
                         as_json: bool) -> None:
     """Write soft targets to ``out``, and a data file that uses them to ``out``.yaml."""
-    from scalesearch.train.scoring.soft_targets import write_soft_targets
+    from scalesearch.training.scoring.soft_targets import write_soft_targets
 
     spec = load_data_spec(data)
     student_file = student_data_file(spec, out, soft_targets=str(out.resolve()))

@@ -78,7 +78,7 @@ def command(model: str, trial: int | None, best: str | None, constraint: str | N
 def _select_training(model: str, trial: int | None, best: str | None,
                      constraint: str | None) -> tuple[Path, str, str]:
     """Return the folder of the training, its label and the reason of its selection."""
-    from scalesearch.train.checkpoint import ARCHITECTURE_FILE
+    from scalesearch.training.checkpoint import ARCHITECTURE_FILE
 
     if (Path(model) / ARCHITECTURE_FILE).is_file():
         if (trial, best, constraint) != (None, None, None):
@@ -87,7 +87,7 @@ def _select_training(model: str, trial: int | None, best: str | None,
         return Path(model), Path(model).resolve().name, model
     require_packages("optuna", "pandas")
     from scalesearch.cli.study.shared import load_study
-    from scalesearch.study.results.selection import select_trial
+    from scalesearch.studies.results.selection import select_trial
 
     if trial is not None and (best, constraint) != (None, None):
         raise UserError("use only one of TRIAL, --best and --constraint",

@@ -155,7 +155,7 @@ def _artifact_folder(folder: Path, name: str, quantize: str | None) -> Iterator[
     """Yield the artifact in ``folder``, or a temporary export of the training in it."""
     from scalesearch.export.base import check_exportable, get_format, resolve_quantization
     from scalesearch.export.export import ARTIFACT_FILE, write_description
-    from scalesearch.train import read_checkpoint
+    from scalesearch.training import read_checkpoint
 
     if (folder / ARTIFACT_FILE).is_file():
         yield folder

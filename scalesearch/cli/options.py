@@ -17,8 +17,8 @@ from scalesearch.terminal import CONTROL_CHARACTERS, open_console
 
 if TYPE_CHECKING:
     from scalesearch.cost import CostBreakdown, Protocol
-    from scalesearch.space import Space
-    from scalesearch.space.assembly.architecture import ModelSpec
+    from scalesearch.spaces import Space
+    from scalesearch.spaces.assembly.architecture import ModelSpec
 
 THREAD_COUNT = click.IntRange(1, 1024)
 PROTOCOL_OPTIONS = ("protocol", "source", "target", "vocab", "artifact", "latency")
@@ -122,7 +122,7 @@ def load_architecture(file: str, settings: tuple[str, ...] = ()) -> tuple[Space,
     Raises:
         UserError: the file has free parameters, or the network cannot be built.
     """
-    from scalesearch.space import ConfigError, UnbuildableError
+    from scalesearch.spaces import ConfigError, UnbuildableError
 
     space = load_space(file, settings)
     try:

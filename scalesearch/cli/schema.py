@@ -35,11 +35,11 @@ def json_schema(file_type: str) -> dict[str, Any]:
     if file_type == "space":
         return title | _share_parts(space_schema())
     if file_type == "study":
-        from scalesearch.study.config.spec import StudyFile
+        from scalesearch.studies.config.spec import StudyFile
 
         return title | StudyFile.model_json_schema()
     from scalesearch.data.spec import DataSpec
-    from scalesearch.train.recipe import Recipe
+    from scalesearch.training.recipe import Recipe
 
     schema = (Recipe if file_type == "recipe" else DataSpec).model_json_schema()
     definitions = schema.pop("$defs", {})
@@ -51,8 +51,8 @@ def json_schema(file_type: str) -> dict[str, Any]:
 
 def space_schema() -> dict[str, Any]:
     """The JSON Schema of space files."""
-    from scalesearch.space.schema.cost_names import PROTOCOL_CHOICES, PROTOCOL_SIZES
-    from scalesearch.space.space import default_schema
+    from scalesearch.spaces.schema.cost_names import PROTOCOL_CHOICES, PROTOCOL_SIZES
+    from scalesearch.spaces.space import default_schema
 
     schema = _group_schema(default_schema())["anyOf"][0]
     protocol: dict[str, Any] = {name: {"enum": list(names)}
@@ -94,8 +94,8 @@ def _share_parts(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _group_schema(group: Any) -> dict[str, Any]:
     """A mapping with the keys and variants of a group, or a text."""
-    from scalesearch.space.binding.binder import ONE_OF_KEY
-    from scalesearch.space.schema.types import SchemaGroup
+    from scalesearch.spaces.binding.binder import ONE_OF_KEY
+    from scalesearch.spaces.schema.types import SchemaGroup
 
     variants = {name: _group_schema(variant) for name, variant in group.variants.items()}
     keys = {name: _group_schema(child) if isinstance(child, SchemaGroup) else _field_schema(child)
@@ -112,7 +112,7 @@ def _group_schema(group: Any) -> dict[str, Any]:
 
 def _field_schema(field: Any) -> dict[str, Any]:
     """A constant, or a text of the space language."""
-    from scalesearch.space.schema.type_check import describe_field
+    from scalesearch.spaces.schema.type_check import describe_field
 
     words = [*field.words, *field.special_values, *(field.calls if field.type == "schedule" else ())]
     types = {"size": ["integer"], "number": ["number"], "flag": ["boolean"], "list": ["array"],

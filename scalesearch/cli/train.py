@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from scalesearch.data import Corpus
-    from scalesearch.space.assembly.architecture import ModelSpec
-    from scalesearch.train import Recipe, Result
+    from scalesearch.spaces.assembly.architecture import ModelSpec
+    from scalesearch.training import Recipe, Result
 
 TRAINING_FILES = ("result.json", "checkpoint.pt")  # identify the folder of a training run
 # Files that a training run writes before its first checkpoint.
@@ -66,7 +66,7 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
         architecture, tuple(setting for setting in settings if setting not in recipe_settings))
     _check_folder(out, resume)
     from scalesearch.export.scoring import artifact_decoder, check_decoder
-    from scalesearch.train import train
+    from scalesearch.training import train
 
     check_decoder(training_recipe, model_spec.block)
     console = open_console(stderr=as_json)
@@ -109,7 +109,7 @@ def _check_folder(out: Path, resume: bool) -> None:
 def _check_same_run(model_spec: ModelSpec, corpus: Corpus, recipe: Recipe, seed: int,
                     out: Path) -> None:
     """Raise a UserError if the training run in ``out`` has other settings."""
-    from scalesearch.train import Result, checkpoint
+    from scalesearch.training import Result, checkpoint
 
     result = Result.read(out)
     if result is not None and result.state == "complete":
@@ -137,7 +137,7 @@ def _show(console: Console, result: Result) -> None:
     if result.state != "complete":
         print_text(f"failed: {result.reason}", console, "bold red")
         return
-    from scalesearch.train.score_tables import protocol_lines, score_table
+    from scalesearch.training.score_tables import protocol_lines, score_table
 
     print_text(score_table(result.metrics), console)
     for line in protocol_lines(result):

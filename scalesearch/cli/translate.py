@@ -17,7 +17,7 @@ from scalesearch.terminal import open_console, print_text
 
 if TYPE_CHECKING:
     from scalesearch.export.translator import Translator
-    from scalesearch.train.scoring.evaluate import Translations
+    from scalesearch.training.scoring.evaluate import Translations
 
 
 def search_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -33,13 +33,13 @@ from pydantic_core import CoreSchema, PydanticUndefined, core_schema
 
 from scalesearch.errors import UserError
 from scalesearch.files import is_valid_file_name
-from scalesearch.space.schema.types import SchemaField, SchemaGroup
-from scalesearch.space.syntax.diagnostics import warn_deprecated
-from scalesearch.space.syntax.domains import ConstantDomain
-from scalesearch.space.syntax.lexer import ValueSyntaxError
-from scalesearch.space.syntax.nodes import ScalarNode
-from scalesearch.space.syntax.parameters import format_constant
-from scalesearch.space.syntax.value_parser import parse_value
+from scalesearch.spaces.schema.types import SchemaField, SchemaGroup
+from scalesearch.spaces.syntax.diagnostics import warn_deprecated
+from scalesearch.spaces.syntax.domains import ConstantDomain
+from scalesearch.spaces.syntax.lexer import ValueSyntaxError
+from scalesearch.spaces.syntax.nodes import ScalarNode
+from scalesearch.spaces.syntax.parameters import format_constant
+from scalesearch.spaces.syntax.value_parser import parse_value
 
 NONE_TEXT = "none"
 NONE_TEXTS = (NONE_TEXT, "null", "~", "")

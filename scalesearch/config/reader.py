@@ -26,12 +26,12 @@ from scalesearch.config.model import (
     schema_of,
 )
 from scalesearch.errors import UserError, option
-from scalesearch.space.binding.binder import rename_deprecated_keys
-from scalesearch.space.binding.unknown_keys import suggest_key
-from scalesearch.space.schema.bound_tree import build_index
-from scalesearch.space.schema.type_check import describe_field
-from scalesearch.space.schema.types import SchemaField, SchemaGroup
-from scalesearch.space.syntax.diagnostics import (
+from scalesearch.spaces.binding.binder import rename_deprecated_keys
+from scalesearch.spaces.binding.unknown_keys import suggest_key
+from scalesearch.spaces.schema.bound_tree import build_index
+from scalesearch.spaces.schema.type_check import describe_field
+from scalesearch.spaces.schema.types import SchemaField, SchemaGroup
+from scalesearch.spaces.syntax.diagnostics import (
     MAX_PROBLEMS_SHOWN,
     ConfigError,
     Problem,
@@ -40,7 +40,7 @@ from scalesearch.space.syntax.diagnostics import (
     format_alternatives,
     suggest_match,
 )
-from scalesearch.space.syntax.nodes import (
+from scalesearch.spaces.syntax.nodes import (
     MappingNode,
     Node,
     ScalarNode,
@@ -48,8 +48,8 @@ from scalesearch.space.syntax.nodes import (
     scalar_from_text,
     unfold_dotted_keys,
 )
-from scalesearch.space.syntax.parameters import format_constant
-from scalesearch.space.syntax.yaml_reader import parse_yaml
+from scalesearch.spaces.syntax.parameters import format_constant
+from scalesearch.spaces.syntax.yaml_reader import parse_yaml
 
 Model = TypeVar("Model", bound=Config)
 

@@ -19,7 +19,7 @@ from scalesearch.blocks.sizes import map_values, select_where
 from scalesearch.cost.protocol import Protocol, weight_numel
 from scalesearch.lowering.ctranslate2 import plan_variables
 from scalesearch.lowering.unsupported import find_unsupported_parts
-from scalesearch.space.syntax.diagnostics import UnbuildableError
+from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 
 FLOAT32_BYTES = 4
 # Mean length of a vocabulary entry. Fitted to sentencepiece BPE models with 1,000 to 8,000 pieces

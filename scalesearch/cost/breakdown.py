@@ -20,7 +20,7 @@ from scalesearch.cost.load import load_balance
 from scalesearch.cost.protocol import ELEMENTWISE_WORK, Protocol, training_protocol, weight_numel
 from scalesearch.errors import UserError
 from scalesearch.lowering.unsupported import find_unsupported_parts
-from scalesearch.space.schema.cost_names import ARTIFACT_FORMATS, COST_PARTS
+from scalesearch.spaces.schema.cost_names import ARTIFACT_FORMATS, COST_PARTS
 
 QUANTITIES = ("params", "macs", "flops")
 FLOAT32_BYTES = 4  # memory is stated for float32

@@ -32,7 +32,7 @@ from scalesearch.cost.latency_model import DecodingSetup, LatencyModel, load_lat
 from scalesearch.cost.protocol import Protocol, find_protocol, weight_numel
 from scalesearch.lowering.ctranslate2 import plan_variables
 from scalesearch.lowering.unsupported import find_unsupported_parts
-from scalesearch.space.syntax.diagnostics import UnbuildableError
+from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 
 CONSTANT = "constant"
 PRODUCT_FEATURES = ("products", "macs", "numbers")

@@ -22,8 +22,8 @@ from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.blocks.sizes import PopulationSplitError
 from scalesearch.cost.breakdown import evaluate_cost
 from scalesearch.cost.protocol import Protocol
-from scalesearch.space.assembly.architecture import build_blocks
-from scalesearch.space.syntax.diagnostics import UnbuildableError
+from scalesearch.spaces.assembly.architecture import build_blocks
+from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 
 DEFAULT_COSTS = ("params.total", "params.non_embedding", "macs.total")
 MAX_CANDIDATES_PER_BATCH = 1 << 18  # limits the memory of intermediate polynomials

@@ -32,7 +32,7 @@ from scalesearch.blocks.sizes import require_single_value
 from scalesearch.cost.latency_model import load_latency_model
 from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
-from scalesearch.space.schema.cost_names import ARTIFACT_FORMATS, OWN_VOCABULARY
+from scalesearch.spaces.schema.cost_names import ARTIFACT_FORMATS, OWN_VOCABULARY
 
 Pass = Mapping[Axis, int]  # missing axes are 0: that part of the model does not run
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scalesearch.cost.breakdown import QUANTITIES, CostBreakdown, module_costs
 from scalesearch.cost.latency import latency_interval
-from scalesearch.space.schema.cost_names import COST_PARTS
+from scalesearch.spaces.schema.cost_names import COST_PARTS
 from scalesearch.terminal import make_table
 
 if TYPE_CHECKING:

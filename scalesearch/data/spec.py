@@ -29,7 +29,7 @@ from scalesearch.data.split_files import (
 )
 from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
-from scalesearch.space.syntax.diagnostics import format_alternatives
+from scalesearch.spaces.syntax.diagnostics import format_alternatives
 from scalesearch.tasks import TASKS
 
 SPLIT_NAMES = ("train", "validation", "test")

@@ -15,8 +15,8 @@ from scalesearch.library import install_command
 
 if TYPE_CHECKING:
     from scalesearch.blocks.core import Block
-    from scalesearch.train.checkpoint import Checkpoint
-    from scalesearch.train.scoring.evaluate import DecodingOptions, Translations
+    from scalesearch.training.checkpoint import Checkpoint
+    from scalesearch.training.scoring.evaluate import DecodingOptions, Translations
 
 # Hypotheses of one sentence, best first: token ids, and a score if the decoder computes one.
 RankedHypotheses = list[tuple[list[int], float | None]]

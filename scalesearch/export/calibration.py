@@ -35,10 +35,10 @@ from scalesearch.export.latency import (
 from scalesearch.files import try_read_json, write_json
 from scalesearch.nn import build_model
 from scalesearch.pareto.spread import euclidean_distances, farthest_points
-from scalesearch.space import Space
-from scalesearch.space.schema.cost_names import COST_NAMES
-from scalesearch.train.checkpoint import Checkpoint
-from scalesearch.train.recipe import Recipe
+from scalesearch.spaces import Space
+from scalesearch.spaces.schema.cost_names import COST_NAMES
+from scalesearch.training.checkpoint import Checkpoint
+from scalesearch.training.recipe import Recipe
 
 SAMPLES_PER_MEASUREMENT = 20  # random candidates per measured one
 FloatArray = NDArray[np.float64]

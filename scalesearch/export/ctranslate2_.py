@@ -22,11 +22,11 @@ from scalesearch.files import read_json
 from scalesearch.lowering.ctranslate2 import plan_variables
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.lowering.variable_plan import VariablePlan
-from scalesearch.train.hardware import read_cpuinfo
+from scalesearch.training.hardware import read_cpuinfo
 
 if TYPE_CHECKING:
-    from scalesearch.train.checkpoint import Checkpoint
-    from scalesearch.train.scoring.evaluate import DecodingOptions
+    from scalesearch.training.checkpoint import Checkpoint
+    from scalesearch.training.scoring.evaluate import DecodingOptions
 
 COMPUTE_TYPES = {"int8": "int8_float32", "int16": "int16", "bf16": "bfloat16", "none": "float32"}
 VOCABULARY_FILE = "shared_vocabulary.json"

@@ -32,9 +32,9 @@ from scalesearch.export.base import (
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.files import disk_full_guard, read_json, sync_folder, write_json
 from scalesearch.tasks import TASKS, Texts
-from scalesearch.train.checkpoint import DATA_FILE, DESCRIPTION_FILES, Checkpoint, read_checkpoint
-from scalesearch.train.result import Result, package_versions
-from scalesearch.train.scoring.evaluate import DecodingOptions
+from scalesearch.training.checkpoint import DATA_FILE, DESCRIPTION_FILES, Checkpoint, read_checkpoint
+from scalesearch.training.result import Result, package_versions
+from scalesearch.training.scoring.evaluate import DecodingOptions
 
 ARTIFACT_FILE = "artifact.json"
 # Largest share of sentences that may differ in float32. Rounding decides near ties in a few

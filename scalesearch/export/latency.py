@@ -135,7 +135,7 @@ def measure_rounds(decoders: Mapping[str, ArtifactDecoder], vocab_sizes: Mapping
 
 def describe_device(threads: int) -> dict[str, Any]:
     """Describe the machine: processor, instruction sets and cores."""
-    from scalesearch.train.hardware import processor_name, read_cpuinfo
+    from scalesearch.training.hardware import processor_name, read_cpuinfo
 
     facts = read_cpuinfo()
     flags = facts.get("flags", facts.get("Features", "")).split()
@@ -168,7 +168,7 @@ def main() -> None:
     from scalesearch.export.base import get_format
     from scalesearch.export.export import ARTIFACT_FILE, Artifact, open_artifact
     from scalesearch.files import read_json
-    from scalesearch.train.scoring.measure import read_peak_resident, reset_peak_memory
+    from scalesearch.training.scoring.measure import read_peak_resident, reset_peak_memory
 
     folder = Path(sys.argv[1])
     setup = DecodingSetup(**json.loads(sys.argv[2]))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
 from scalesearch.export.base import ExportFormat, check_exportable, get_format
-from scalesearch.train.recipe import DECODE_WITH_MODEL, Recipe
+from scalesearch.training.recipe import DECODE_WITH_MODEL, Recipe
 
 if TYPE_CHECKING:
-    from scalesearch.train.scoring.evaluate import DecodeFunction
+    from scalesearch.training.scoring.evaluate import DecodeFunction
 
 
 def resolve_decoder_format(recipe: Recipe) -> tuple[ExportFormat, str] | None:
@@ -49,7 +49,7 @@ def artifact_decoder(folder: Path, name: str) -> Iterator[DecodeFunction]:
     """
     import torch
 
-    from scalesearch.train.checkpoint import read_checkpoint
+    from scalesearch.training.checkpoint import read_checkpoint
 
     trained = read_checkpoint(folder)
     format_name, _, quantization = name.partition("-")

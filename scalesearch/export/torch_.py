@@ -12,8 +12,8 @@ from scalesearch.data.split import BOS
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy_search
-from scalesearch.train.checkpoint import Checkpoint, read_checkpoint
-from scalesearch.train.scoring.evaluate import DecodingOptions
+from scalesearch.training.checkpoint import Checkpoint, read_checkpoint
+from scalesearch.training.scoring.evaluate import DecodingOptions
 
 
 class TorchFormat(ExportFormat):

@@ -9,10 +9,10 @@ from typing import Any
 from scalesearch.data import DataSpec, Split
 from scalesearch.errors import UserError, option
 from scalesearch.tasks import TASKS, Texts
-from scalesearch.train import Recipe
-from scalesearch.train.checkpoint import Checkpoint, read_ensemble
-from scalesearch.train.hardware import Hardware
-from scalesearch.train.scoring.evaluate import (
+from scalesearch.training import Recipe
+from scalesearch.training.checkpoint import Checkpoint, read_ensemble
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.scoring.evaluate import (
     DECODE_BATCH_TOKENS,
     DecodingOptions,
     Translations,

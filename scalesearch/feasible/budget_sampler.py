@@ -23,8 +23,8 @@ from scalesearch.feasible.dominance import DominanceIndex
 from scalesearch.feasible.enumeration import TooManyCandidatesError
 from scalesearch.feasible.limits import CostBound
 from scalesearch.feasible.pieces import SectionCandidates
-from scalesearch.space import Space
-from scalesearch.space.syntax.parameters import IntRange, Parameter
+from scalesearch.spaces import Space
+from scalesearch.spaces.syntax.parameters import IntRange, Parameter
 
 Probabilities = NDArray[np.float64]
 

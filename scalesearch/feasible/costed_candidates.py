@@ -11,8 +11,8 @@ import numpy as np
 from scalesearch.blocks.polynomial import CostOverflowError
 from scalesearch.cost import Protocol, evaluate_cost
 from scalesearch.cost.population import evaluate_population_costs
-from scalesearch.space import Constraint, ParamValues, Space, UnbuildableError
-from scalesearch.space.assembly.architecture import build_blocks
+from scalesearch.spaces import Constraint, ParamValues, Space, UnbuildableError
+from scalesearch.spaces.assembly.architecture import build_blocks
 
 Costs = dict[str, Any]
 

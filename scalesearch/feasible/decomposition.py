@@ -41,10 +41,10 @@ from scalesearch.feasible.pieces import (
     shared_parameters,
     trace_keys_read,
 )
-from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import SECTION_NAMES
-from scalesearch.space.parameters.constraints import Constraint
-from scalesearch.space.schema.bound_tree import ParameterNode
+from scalesearch.spaces import Space
+from scalesearch.spaces.assembly.architecture import SECTION_NAMES
+from scalesearch.spaces.parameters.constraints import Constraint
+from scalesearch.spaces.schema.bound_tree import ParameterNode
 
 MAX_ROWS = 6_000_000
 # Random configurations that are built to find the keys that a section reads. Keys that they do not

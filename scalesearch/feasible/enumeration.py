@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from scalesearch.blocks.sizes import PopulationSplitError, is_number, require_single_value
 from scalesearch.errors import UserError
-from scalesearch.space.parameters.param_values import (
+from scalesearch.spaces.parameters.param_values import (
     ParamAssignment,
     ParameterSpace,
     validate_schedule,
 )
-from scalesearch.space.syntax.domains import ScheduleCall
-from scalesearch.space.syntax.evaluator import ABSENT
-from scalesearch.space.syntax.parameters import Choice, Parameter
+from scalesearch.spaces.syntax.domains import ScheduleCall
+from scalesearch.spaces.syntax.evaluator import ABSENT
+from scalesearch.spaces.syntax.parameters import Choice, Parameter
 
 ValueIndices = dict[str, NDArray[np.int32]]  # parameter to the index of each candidate's value
 NOT_SAMPLED = -1  # index of a parameter that a candidate does not have

@@ -12,9 +12,9 @@ import pandas as pd
 
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
-from scalesearch.space import ParamValues, Space
-from scalesearch.space.parameters.constraints import Constraint
-from scalesearch.space.syntax.parameters import Parameter, format_constant
+from scalesearch.spaces import ParamValues, Space
+from scalesearch.spaces.parameters.constraints import Constraint
+from scalesearch.spaces.syntax.parameters import Parameter, format_constant
 
 N_STRATA = 8
 Z_95 = 1.959963984540054

@@ -9,14 +9,14 @@ from typing import Any
 
 from scalesearch.blocks.sizes import is_number
 from scalesearch.errors import UserError, option, option_prefix
-from scalesearch.space import Constraint, Space
-from scalesearch.space.binding.bind import rename_deprecated_costs
-from scalesearch.space.binding.name_resolution import NameResolver
-from scalesearch.space.schema.bound_tree import build_index
-from scalesearch.space.schema.cost_names import COST_NAMES
-from scalesearch.space.syntax.diagnostics import ConfigError, Problem, suggest_match
-from scalesearch.space.syntax.evaluator import EvaluationError, Lookup, evaluate
-from scalesearch.space.syntax.expressions import (
+from scalesearch.spaces import Constraint, Space
+from scalesearch.spaces.binding.bind import rename_deprecated_costs
+from scalesearch.spaces.binding.name_resolution import NameResolver
+from scalesearch.spaces.schema.bound_tree import build_index
+from scalesearch.spaces.schema.cost_names import COST_NAMES
+from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, suggest_match
+from scalesearch.spaces.syntax.evaluator import EvaluationError, Lookup, evaluate
+from scalesearch.spaces.syntax.expressions import (
     Compare,
     Expr,
     KeyRef,
@@ -24,9 +24,9 @@ from scalesearch.space.syntax.expressions import (
     format_expr,
     keys_of,
 )
-from scalesearch.space.syntax.lexer import PATH, ValueSyntaxError
-from scalesearch.space.syntax.nodes import ScalarNode, scalar_from_text
-from scalesearch.space.syntax.value_parser import parse_expression
+from scalesearch.spaces.syntax.lexer import PATH, ValueSyntaxError
+from scalesearch.spaces.syntax.nodes import ScalarNode, scalar_from_text
+from scalesearch.spaces.syntax.value_parser import parse_expression
 
 EXAMPLE_BUDGET = "'params.non_embedding <= 10M and macs.total <= 2G'"
 ADDITIVE_COSTS = tuple(

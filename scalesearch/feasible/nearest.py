@@ -16,9 +16,9 @@ from scalesearch.cost.protocol import Protocol
 from scalesearch.errors import UserError
 from scalesearch.feasible.costed_candidates import CostedCandidate, Costs, evaluate_costs
 from scalesearch.feasible.limits import cost_names
-from scalesearch.space import ParamValues, Space
-from scalesearch.space.parameters.constraints import Constraint
-from scalesearch.space.syntax.parameters import Parameter
+from scalesearch.spaces import ParamValues, Space
+from scalesearch.spaces.parameters.constraints import Constraint
+from scalesearch.spaces.syntax.parameters import Parameter
 
 BEAM_SIZE = 24  # candidates kept for each number of changes
 MAX_CHANGES = 4

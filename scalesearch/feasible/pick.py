@@ -14,7 +14,7 @@ from scalesearch.feasible.decomposition import Decomposition
 from scalesearch.feasible.enumeration import ContinuousRangeError, TooManyCandidatesError
 from scalesearch.feasible.extremes import Extremes, NoExtremeError
 from scalesearch.feasible.limits import as_cost_bounds, cost_names
-from scalesearch.space import ParamValues, Space
+from scalesearch.spaces import ParamValues, Space
 
 N_SAMPLES = 2_000
 MAX_LISTED = 3_000_000  # candidates of a section, about ten seconds

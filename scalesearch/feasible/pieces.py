@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from scalesearch.feasible.enumeration import TooManyCandidatesError
 from scalesearch.feasible.identity import number_rows
-from scalesearch.space import ParamValues, UnbuildableError
-from scalesearch.space.assembly.architecture import build_section
-from scalesearch.space.parameters.param_values import ParameterSpace
-from scalesearch.space.schema.bound_tree import ParameterNode
-from scalesearch.space.syntax.composite_domains import iter_expressions
-from scalesearch.space.syntax.expressions import keys_of
+from scalesearch.spaces import ParamValues, UnbuildableError
+from scalesearch.spaces.assembly.architecture import build_section
+from scalesearch.spaces.parameters.param_values import ParameterSpace
+from scalesearch.spaces.schema.bound_tree import ParameterNode
+from scalesearch.spaces.syntax.composite_domains import iter_expressions
+from scalesearch.spaces.syntax.expressions import keys_of
 
 Config = Mapping[str, Any]
 # The smallest mixer: attention with one head of one feature.

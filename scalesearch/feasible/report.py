@@ -15,10 +15,10 @@ from scalesearch.feasible.enumeration import ContinuousRangeError, TooManyCandid
 from scalesearch.feasible.estimate import Estimate, estimate_feasibility
 from scalesearch.feasible.extremes import Extremes, NoExtremeError
 from scalesearch.feasible.limits import as_cost_bounds
-from scalesearch.space import Space
-from scalesearch.space.parameters.constraints import Constraint
-from scalesearch.space.parameters.count import UncountableSpaceError, count_configurations
-from scalesearch.space.syntax.parameters import format_constant
+from scalesearch.spaces import Space
+from scalesearch.spaces.parameters.constraints import Constraint
+from scalesearch.spaces.parameters.count import UncountableSpaceError, count_configurations
+from scalesearch.spaces.syntax.parameters import format_constant
 
 DEFAULT_FRONT_COSTS = ("params.non_embedding", "macs.total")
 MAX_LISTED_COMBINATIONS = 20_000  # to count configurations, about two seconds

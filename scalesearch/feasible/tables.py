@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.cost import Protocol
 from scalesearch.feasible.costed_candidates import CostedCandidate, IndexedCandidate, evaluate_costs
 from scalesearch.feasible.report import FeasibilityReport, bin_values
-from scalesearch.space.syntax.parameters import format_constant
+from scalesearch.spaces.syntax.parameters import format_constant
 from scalesearch.terminal import make_table
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from scalesearch.blocks.core import Block
 from scalesearch.cost import CostBreakdown, evaluate_cost, find_protocol
 from scalesearch.library import library_folder
 from scalesearch.reference.reported_costs import ReportedCost
-from scalesearch.space import Space, read_space
-from scalesearch.space.assembly.architecture import ModelSpec
+from scalesearch.spaces import Space, read_space
+from scalesearch.spaces.assembly.architecture import ModelSpec
 
 UNITS = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
 ROUNDINGS = {"nearest": ROUND_HALF_UP, "floor": ROUND_FLOOR, "ceil": ROUND_CEILING}

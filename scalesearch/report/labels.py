@@ -6,7 +6,7 @@ from typing import Any
 
 from scalesearch.cost import Protocol as Convention
 from scalesearch.cost import load_protocol
-from scalesearch.space.schema.cost_names import OWN_VOCABULARY
+from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS
 
 ProtocolDict = Mapping[str, Any]

@@ -7,12 +7,12 @@ from typing import Any
 import pandas as pd
 
 from scalesearch.report.table import PARAM_PREFIX
-from scalesearch.space.syntax.diagnostics import ConfigError, Problem, closest_match
-from scalesearch.space.syntax.evaluator import ABSENT, EvaluationError, evaluate
-from scalesearch.space.syntax.expressions import Expr, Name, iter_subexpressions
-from scalesearch.space.syntax.lexer import ValueSyntaxError
-from scalesearch.space.syntax.nodes import scalar_from_text
-from scalesearch.space.syntax.value_parser import parse_expression
+from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, closest_match
+from scalesearch.spaces.syntax.evaluator import ABSENT, EvaluationError, evaluate
+from scalesearch.spaces.syntax.expressions import Expr, Name, iter_subexpressions
+from scalesearch.spaces.syntax.lexer import ValueSyntaxError
+from scalesearch.spaces.syntax.nodes import scalar_from_text
+from scalesearch.spaces.syntax.value_parser import parse_expression
 
 
 def filter_trials(trials: pd.DataFrame, condition: str) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from optuna.distributions import (
 
 from scalesearch.blocks.sizes import is_number
 from scalesearch.samplers import candidate
-from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange, Parameter
+from scalesearch.spaces.syntax.parameters import Choice, FloatRange, IntRange, Parameter
 
 Encoded = tuple[Parameter, str, BaseDistribution]
 

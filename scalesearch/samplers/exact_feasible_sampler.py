@@ -11,8 +11,8 @@ from scalesearch.feasible.budget_sampler import BudgetSampler
 from scalesearch.feasible.enumeration import ContinuousRangeError, TooManyCandidatesError
 from scalesearch.feasible.limits import as_cost_bounds
 from scalesearch.samplers.encoding import encode_params
-from scalesearch.space import Space
-from scalesearch.space.parameters.constraints import Constraint
+from scalesearch.spaces import Space
+from scalesearch.spaces.parameters.constraints import Constraint
 
 
 class ExactFeasibleSampler:

@@ -28,11 +28,11 @@ from scalesearch.feasible.enumeration import (
 )
 from scalesearch.samplers.candidate import Candidate
 from scalesearch.samplers.encoding import decode_params, encode_parameter, to_param
-from scalesearch.space import Space
-from scalesearch.space.parameters.constraints import Constraint
-from scalesearch.space.parameters.param_values import ParameterSpace
-from scalesearch.space.syntax.evaluator import ABSENT
-from scalesearch.space.syntax.parameters import Parameter
+from scalesearch.spaces import Space
+from scalesearch.spaces.parameters.constraints import Constraint
+from scalesearch.spaces.parameters.param_values import ParameterSpace
+from scalesearch.spaces.syntax.evaluator import ABSENT
+from scalesearch.spaces.syntax.parameters import Parameter
 
 CHANGE_PROBABILITY = 0.3  # probability that a number changes
 STEP_SHARE = 0.15  # standard deviation of a step in a list of numbers, as a share of the list

@@ -26,7 +26,7 @@ from scalesearch.nn.build import build_model, build_module
 from scalesearch.nn.causality import check_causality
 from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.nn.module import Module
-from scalesearch.space.assembly.architecture import ModelSpec
+from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.testing.block_sample import LENGTH, BlockSample
 
 S = 5

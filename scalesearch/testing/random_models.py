@@ -10,8 +10,8 @@ from typing import Any
 from scalesearch.blocks.multi_path import MERGE_METHODS, PATH_TARGETS
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.library import find_file
-from scalesearch.space import Space, UnbuildableError, read_space
-from scalesearch.space.assembly.architecture import ModelSpec, assemble
+from scalesearch.spaces import Space, UnbuildableError, read_space
+from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
 
 SHARED_PARTS = ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross", "decoder.ffn",
           *(f"{stack}.{word}" for stack in ("encoder", "decoder") for word in SUBLAYERS))

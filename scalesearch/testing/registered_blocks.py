@@ -15,7 +15,7 @@ from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.feasible.counter import FeasibleCounter
 from scalesearch.feasible.decomposition import Decomposition
-from scalesearch.space import Space, UnbuildableError
+from scalesearch.spaces import Space, UnbuildableError
 from scalesearch.testing.block_sample import (
     MAX_OPTION_SIZES,
     BlockSample,

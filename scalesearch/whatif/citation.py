@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.cost import evaluate_cost
 from scalesearch.cost.breakdown import module_costs
 from scalesearch.cost.protocol import Protocol
-from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import build_blocks
-from scalesearch.space.schema.cost_names import COST_PARTS
-from scalesearch.space.syntax.composite_domains import ComputedDomain, ConditionalDomain
-from scalesearch.space.syntax.domains import Domain
-from scalesearch.space.syntax.evaluator import evaluate
-from scalesearch.space.syntax.expressions import KeyRef
+from scalesearch.spaces import Space
+from scalesearch.spaces.assembly.architecture import build_blocks
+from scalesearch.spaces.schema.cost_names import COST_PARTS
+from scalesearch.spaces.syntax.composite_domains import ComputedDomain, ConditionalDomain
+from scalesearch.spaces.syntax.domains import Domain
+from scalesearch.spaces.syntax.evaluator import evaluate
+from scalesearch.spaces.syntax.expressions import KeyRef
 from scalesearch.whatif.formulas import (
     Formula,
     SymbolicProtocol,

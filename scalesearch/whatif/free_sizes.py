@@ -11,11 +11,11 @@ from scalesearch.blocks.sizes import PopulationSplitError
 from scalesearch.cost import Protocol
 from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_table_costs
-from scalesearch.space import Parameter, Space
-from scalesearch.space.parameters.param_values import ParamAssignment
-from scalesearch.space.schema.bound_tree import ParameterNode
-from scalesearch.space.syntax.diagnostics import closest_match
-from scalesearch.space.syntax.domains import schedule_to_json
+from scalesearch.spaces import Parameter, Space
+from scalesearch.spaces.parameters.param_values import ParamAssignment
+from scalesearch.spaces.schema.bound_tree import ParameterNode
+from scalesearch.spaces.syntax.diagnostics import closest_match
+from scalesearch.spaces.syntax.domains import schedule_to_json
 
 
 class CandidateView(Mapping[str, Any]):

@@ -24,7 +24,7 @@ from scalesearch.feasible.limits import (
     is_lower_bound,
     read_budgets,
 )
-from scalesearch.space import Constraint, Space
+from scalesearch.spaces import Constraint, Space
 from scalesearch.whatif.free_sizes import FreeSizes, config_keys, offered_sizes, written_size
 
 if TYPE_CHECKING:

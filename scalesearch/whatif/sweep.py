@@ -12,12 +12,12 @@ from msgspec import to_builtins
 from scalesearch.cost import Protocol, load_protocol
 from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
-from scalesearch.space import ParamValues, Space
-from scalesearch.space.assembly.architecture import build_blocks
-from scalesearch.space.schema.cost_names import PROTOCOL_KEY_OF_COST
-from scalesearch.space.syntax.composite_domains import whole_numbers
-from scalesearch.space.syntax.lexer import ValueSyntaxError
-from scalesearch.space.syntax.value_parser import parse_value
+from scalesearch.spaces import ParamValues, Space
+from scalesearch.spaces.assembly.architecture import build_blocks
+from scalesearch.spaces.schema.cost_names import PROTOCOL_KEY_OF_COST
+from scalesearch.spaces.syntax.composite_domains import whole_numbers
+from scalesearch.spaces.syntax.lexer import ValueSyntaxError
+from scalesearch.spaces.syntax.value_parser import parse_value
 from scalesearch.whatif.crossings import (
     LENGTH_SYMBOLS,
     CostCrossings,

@@ -12,9 +12,9 @@ from scalesearch.cost import Protocol, load_protocol
 from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
 from scalesearch.feasible.limits import collect_limits, cost_names, read_budgets
-from scalesearch.space import Constraint, Space
-from scalesearch.space.schema.cost_names import COST_NAMES
-from scalesearch.space.syntax.diagnostics import suggest_match
+from scalesearch.spaces import Constraint, Space
+from scalesearch.spaces.schema.cost_names import COST_NAMES
+from scalesearch.spaces.syntax.diagnostics import suggest_match
 from scalesearch.whatif.free_sizes import FreeSizes, config_keys, offered_sizes, written_size
 from scalesearch.whatif.solve import COSTS_SHOWN, MAX_SEARCH_STEPS, WEIGHT_WORK_COST
 

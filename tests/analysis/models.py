@@ -5,11 +5,11 @@ from random import Random
 from scalesearch.data import Split
 from scalesearch.library import find_file
 from scalesearch.nn import Seq2SeqModel, build_model
-from scalesearch.space import read_space
-from scalesearch.space.assembly.architecture import ModelSpec
-from scalesearch.train import Recipe
-from scalesearch.train.hardware import Hardware
-from scalesearch.train.updates.engine import Engine
+from scalesearch.spaces import read_space
+from scalesearch.spaces.assembly.architecture import ModelSpec
+from scalesearch.training import Recipe
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.updates.engine import Engine
 
 VOCAB = 40
 FAMILIES = ("plain", "partialformer", "anthe", "edgeformer")

@@ -38,24 +38,9 @@ def test_every_name_exists_in_a_new_process(name):
     assert output == ["True", str(name not in ("__version__", "samplers"))]
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", ["space", "study", "train"])
-def test_packages_are_callable_and_stay_packages(name):
-    """In any order of importing the package, importing a submodule, and calling."""
-    code = ("import scalesearch as ss, types, inspect\n{first}\n"
-            f"front = ss.{name}\nprint(callable(front), isinstance(front, types.ModuleType), "
-            "len(inspect.signature(front).parameters) > 0)")
-    for first in ("", f"import scalesearch.{name}",
-                  "import scalesearch.study.config, scalesearch.train.training"):
-        assert fresh(code.format(first=first)) == "True True True"
-
-
-def test_callable_package_has_the_signature_of_its_function():
+def test_functions_keep_their_signatures():
     assert list(
         inspect.signature(ss.train).parameters)[:4] == ["architecture", "data", "recipe", "out"]
-    from scalesearch.space import Space
-
-    assert ss.space.Space is Space
 
 
 def test_public_names_are_at_most_fourteen():

@@ -1,7 +1,7 @@
 """Self-attentive embeddings: counts, causality, cache and unbuildable configurations."""
 
 from scalesearch.cost import evaluate_cost, find_protocol
-from scalesearch.space import Space
+from scalesearch.spaces import Space
 from scalesearch.testing import check_count, check_model
 from tests.errors import refuses
 

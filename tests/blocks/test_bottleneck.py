@@ -5,7 +5,7 @@ import pytest
 from scalesearch.blocks.core import Tie
 from scalesearch.blocks.weight_sharing import FullSharing
 from scalesearch.cost import evaluate_cost, find_protocol
-from scalesearch.space import Space
+from scalesearch.spaces import Space
 from scalesearch.testing import check_count, check_model
 from tests.errors import refuses
 

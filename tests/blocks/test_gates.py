@@ -8,7 +8,7 @@ import torch
 from scalesearch.blocks.mixers.gates import GATES, Gating
 from scalesearch.nn import build_model
 from scalesearch.nn.causality import check_causality
-from scalesearch.space.assembly.architecture import assemble
+from scalesearch.spaces.assembly.architecture import assemble
 from tests.architectures import transformer_config
 from tests.errors import refuses
 

@@ -8,7 +8,7 @@ from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.library import find_file
 from scalesearch.nn.build import build_module
-from scalesearch.space import read_space
+from scalesearch.spaces import read_space
 
 
 def attention(mask: int) -> Attention:

@@ -16,8 +16,8 @@ from scalesearch.nn import build_model
 from scalesearch.nn.build import build_module
 from scalesearch.nn.causality import CausalityError, check_causality
 from scalesearch.nn.model import DecodingCache, SourceGroups
-from scalesearch.space import Space, UnbuildableError
-from scalesearch.space.assembly.architecture import ModelSpec
+from scalesearch.spaces import Space, UnbuildableError
+from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.testing import check_mixer
 from scalesearch.testing.registered_blocks import check_count, tiny_space
 from tests.errors import refuses

@@ -8,11 +8,11 @@ import torch
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn import build_model
-from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import ModelSpec, assemble
+from scalesearch.spaces import Space
+from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
 from scalesearch.testing.registered_blocks import check_count, tiny_space
-from scalesearch.train import Recipe
-from scalesearch.train.updates.parametrization import weight_scales
+from scalesearch.training import Recipe
+from scalesearch.training.updates.parametrization import weight_scales
 from tests.architectures import transformer_config
 
 

@@ -12,8 +12,8 @@ from scalesearch.blocks.ffn import FFN, FFNS, register_ffn
 from scalesearch.blocks.leaves import Linear
 from scalesearch.blocks.options import option_field
 from scalesearch.nn.build import build_module
-from scalesearch.space import ConfigError, Space, UnbuildableError
-from scalesearch.space.schema import builtin
+from scalesearch.spaces import ConfigError, Space, UnbuildableError
+from scalesearch.spaces.schema import builtin
 from scalesearch.testing import check_ffn
 
 

@@ -11,7 +11,7 @@ from scalesearch.blocks.core import Block, LoopNest, Shape, Size, Use, block
 from scalesearch.blocks.leaves import StateCache
 from scalesearch.blocks.mixers import MIXERS, Mixer, register_mixer
 from scalesearch.blocks.options import option_field
-from scalesearch.space import Space, UnbuildableError
+from scalesearch.spaces import Space, UnbuildableError
 from scalesearch.testing import check_mixer
 
 

@@ -14,8 +14,8 @@ from scalesearch.library import find_file
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn import build_model
 from scalesearch.nn.build import build_module
-from scalesearch.space import Space, UnbuildableError, read_space
-from scalesearch.space.assembly.architecture import ModelSpec, assemble
+from scalesearch.spaces import Space, UnbuildableError, read_space
+from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
 from scalesearch.testing import check_sublayer
 from scalesearch.testing.registered_blocks import check_count, tiny_space
 from tests.architectures import transformer_config

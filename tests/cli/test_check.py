@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.check import command
-from scalesearch.space import ConfigError
+from scalesearch.spaces import ConfigError
 from tests.errors import refuses
 
 FILE = """

@@ -10,13 +10,13 @@ from click.testing import CliRunner
 from scalesearch.cli.distill import command
 from scalesearch.cli.main import app
 from tests.errors import refuses
-from tests.train.conftest import recipe, sentences, tiny
+from tests.training.conftest import recipe, sentences, tiny
 
 
 @pytest.mark.full
 def test_student_trains_on_translations_of_teacher(tmp_path: Path) -> None:
     from scalesearch.api.files import load_data
-    from scalesearch.train import train
+    from scalesearch.training import train
 
     for split, count, seed in (("train", 60, 1), ("val", 10, 2), ("test", 10, 3)):
         for side, column in (("en", 0), ("de", 1)):

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from scalesearch.cli.main import app
 from scalesearch.signals import SignalInterrupt
-from scalesearch.train import train
+from scalesearch.training import train
 from tests.errors import refuses
-from tests.train.conftest import recipe, sentences, tiny
+from tests.training.conftest import recipe, sentences, tiny
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_ctrl_c_explains_how_to_resume(data: Path, tmp_path: Path, monkeypatch: 
     def interrupt(*arguments: object) -> None:
         raise SignalInterrupt("SIGINT")
 
-    monkeypatch.setattr(f"scalesearch.train.scoring.{function}", interrupt)
+    monkeypatch.setattr(f"scalesearch.training.scoring.{function}", interrupt)
     result = CliRunner().invoke(app, ["distill", "--targets", targets, str(data.parent / "teacher"),
                                       "--data", str(data), "--out", str(tmp_path / "out")],
                                 standalone_mode=False)

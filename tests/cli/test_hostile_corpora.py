@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from scalesearch.api.files import load_data
 from scalesearch.data.files import MAX_LINE_BYTES, UNCHECKED_BYTES
-from scalesearch.train import train
+from scalesearch.training import train
 from tests.bounds import invoke_bounded
 from tests.corpora import write_text
-from tests.train.conftest import recipe, tiny
+from tests.training.conftest import recipe, tiny
 
 VERBS = ("train", "distill", "soften", "analyze", "study", "run")
 SIDES = [f"{split}.{side}" for split in ("train", "val", "test") for side in ("en", "de")]

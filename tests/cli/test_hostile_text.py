@@ -20,17 +20,17 @@ from scalesearch.cli.main import app
 from scalesearch.errors import UserError
 from scalesearch.report.figures.style import figure_text, new_figure, save_figure
 from scalesearch.report.text_tables import to_csv, to_latex, to_markdown
-from scalesearch.study.config.sections import Seeds
-from scalesearch.study.executors.worker import finish_job
-from scalesearch.study.trials.plan import FixedArchitecture
+from scalesearch.studies.config.sections import Seeds
+from scalesearch.studies.executors.worker import finish_job
+from scalesearch.studies.trials.plan import FixedArchitecture
 from scalesearch.terminal import (
     CONTROL_CHARACTERS,
     escape_control_characters,
     open_console,
     print_text,
 )
-from tests.study.fakes import META, architecture_of, fake_result, make_driver, make_plan
-from tests.study.pages import Page, revise
+from tests.studies.fakes import META, architecture_of, fake_result, make_driver, make_plan
+from tests.studies.pages import Page, revise
 
 PARTS = ("$", "$\\frac{", "_", "[/bold]", "[red]", "[link=file:///x]", ":smile:", "\x1b[31m",
          "\x1b]0;title\x07", "\x9b2J", "\r", "\n", "\t", "\x00", "\u202e", "\ud800",

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from scalesearch.api.files import load_recipe, read_data_spec
 from scalesearch.errors import UserError
-from scalesearch.space import Space, read_space
-from scalesearch.study.config.reader import read_study
+from scalesearch.spaces import Space, read_space
+from scalesearch.studies.config.reader import read_study
 from tests.mutated import mutated
 
 ROOT = Path(__file__).parents[2]

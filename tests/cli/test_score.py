@@ -11,12 +11,12 @@ from scalesearch.cli import score as score_verb
 from scalesearch.cli import translate as translate_verb
 from scalesearch.export import translator
 from scalesearch.tasks import TASKS
-from scalesearch.train import train
+from scalesearch.training import train
 from tests.cli.test_train import run
 from tests.corpora import write_text
 from tests.errors import refuses
 from tests.tasks.small import corpus_of
-from tests.train.conftest import recipe, tiny
+from tests.training.conftest import recipe, tiny
 
 
 @pytest.fixture(scope="module")

@@ -113,7 +113,7 @@ def test_folder_with_other_files_is_refused(
 
 def test_changed_setting_is_refused_before_writing(
         data: Path, tmp_path: Path) -> None:
-    from scalesearch.train import checkpoint
+    from scalesearch.training import checkpoint
 
     out = tmp_path / "out"
     out.mkdir()

@@ -6,9 +6,9 @@ import pytest
 
 from scalesearch.config.model import Config, Size, schema_of, setting, words
 from scalesearch.config.reader import apply_override, read_config
-from scalesearch.space import ConfigError, Space
-from scalesearch.space.syntax.diagnostics import SourceText
-from scalesearch.space.syntax.yaml_reader import parse_yaml
+from scalesearch.spaces import ConfigError, Space
+from scalesearch.spaces.syntax.diagnostics import SourceText
+from scalesearch.spaces.syntax.yaml_reader import parse_yaml
 
 
 class Stopping(Config):

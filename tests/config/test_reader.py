@@ -7,11 +7,11 @@ import pytest
 from scalesearch.config.model import NONE_TEXT, Config, schema_of
 from scalesearch.config.reader import ConfigReader, apply_override
 from scalesearch.data.spec import DataSpec
-from scalesearch.space.schema.types import SchemaGroup
-from scalesearch.space.syntax.diagnostics import SourcePosition, SourceText
-from scalesearch.space.syntax.nodes import MappingNode
-from scalesearch.study.config.spec import StudyFile
-from scalesearch.train.recipe import Recipe
+from scalesearch.spaces.schema.types import SchemaGroup
+from scalesearch.spaces.syntax.diagnostics import SourcePosition, SourceText
+from scalesearch.spaces.syntax.nodes import MappingNode
+from scalesearch.studies.config.spec import StudyFile
+from scalesearch.training.recipe import Recipe
 
 EMPTY = MappingNode(SourcePosition(SourceText("a test", ""), 1, 1, 1), ())
 

@@ -12,7 +12,7 @@ from scalesearch.blocks.core import Block
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.cost.breakdown import FLOAT32_BYTES
 from scalesearch.nn.build import build_model
-from scalesearch.space import Space
+from scalesearch.spaces import Space
 from scalesearch.testing import random_architecture
 from scalesearch.testing.random_models import small_space
 

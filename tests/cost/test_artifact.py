@@ -8,9 +8,9 @@ from scalesearch.cost.artifact import artifact_bytes
 from scalesearch.cost.population import evaluate_population_costs
 from scalesearch.library import find_file
 from scalesearch.nn import build_model
-from scalesearch.space import read_space
-from scalesearch.space.assembly.architecture import assemble
-from scalesearch.train.updates.averaging import write_weights
+from scalesearch.spaces import read_space
+from scalesearch.spaces.assembly.architecture import assemble
+from scalesearch.training.updates.averaging import write_weights
 from tests.errors import refuses
 
 SMALL = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer")

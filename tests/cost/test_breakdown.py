@@ -7,8 +7,8 @@ import pytest
 
 from scalesearch.cost import PROTOCOLS, evaluate_cost, find_protocol, load_protocol
 from scalesearch.cost.breakdown import module_costs
-from scalesearch.space.assembly.architecture import assemble
-from scalesearch.space.schema.cost_names import COST_NAMES, COST_PARTS
+from scalesearch.spaces.assembly.architecture import assemble
+from scalesearch.spaces.schema.cost_names import COST_NAMES, COST_PARTS
 from scalesearch.testing import random_architecture
 from tests.architectures import transformer_config
 from tests.cost.fits import fit_file

@@ -14,9 +14,9 @@ from scalesearch.cost.latency_model import (
 )
 from scalesearch.cost.population import evaluate_population_costs
 from scalesearch.library import find_file
-from scalesearch.space import Space, read_space
-from scalesearch.space.assembly.architecture import assemble
-from scalesearch.study.trials.evaluator import Evaluator
+from scalesearch.spaces import Space, read_space
+from scalesearch.spaces.assembly.architecture import assemble
+from scalesearch.studies.trials.evaluator import Evaluator
 from tests.cost.fits import fit_file, fit_of
 from tests.errors import refuses
 

@@ -18,7 +18,7 @@ def pre_norm(width: int, encoder: int, decoder: int, **changes):
 
 
 def no_ffn(width: int, encoder: int, decoder: int):
-    from scalesearch.space.assembly.architecture import assemble
+    from scalesearch.spaces.assembly.architecture import assemble
 
     config = dict(pre_norm(width, encoder, decoder).config)
     for stack in ("encoder", "decoder"):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.cost import PROTOCOLS, evaluate_cost, find_protocol
 from scalesearch.cost.population import UNBUILDABLE_COST, evaluate_population_costs
-from scalesearch.space.assembly.architecture import UnbuildableError, assemble
-from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.spaces.assembly.architecture import UnbuildableError, assemble
+from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.testing import random_architecture
 from tests.architectures import transformer_config
 from tests.cost.fits import fit_file
@@ -96,7 +96,7 @@ def test_polynomial_arithmetic_equals_integers(rows: list[tuple[int, int, int]],
 def test_costs_have_a_closed_form() -> None:
     columns = PopulationColumns(2)
     width, hidden = (columns.variable(np.array([8, 16]), name) for name in ("width", "hidden"))
-    from scalesearch.space.assembly.architecture import build_blocks
+    from scalesearch.spaces.assembly.architecture import build_blocks
 
     _, block = build_blocks(
         transformer_config() | {"width": width, "encoder.ffn.hidden": hidden,

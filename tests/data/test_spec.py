@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from scalesearch.data import DataSpec, FilePair
-from scalesearch.space import ConfigError
+from scalesearch.spaces import ConfigError
 from tests.errors import refuses
 
 FILES = {"source": "en", "target": "de", "train": "d/train", "validation": "d/val",

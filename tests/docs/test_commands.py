@@ -10,10 +10,10 @@ import pytest
 from scalesearch.cli.main import app
 from scalesearch.errors import UserError
 from scalesearch.library import find_file
-from scalesearch.space.schema.builtin import architecture_schema
-from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
-from scalesearch.space.schema.types import SchemaField, SchemaGroup
-from scalesearch.space.syntax.expressions import FUNCTIONS
+from scalesearch.spaces.schema.builtin import architecture_schema
+from scalesearch.spaces.schema.cost_names import PROTOCOL_NAMES
+from scalesearch.spaces.schema.types import SchemaField, SchemaGroup
+from scalesearch.spaces.syntax.expressions import FUNCTIONS
 from tests.docs.blocks import DOCUMENTS, REST, ROOT, WALK, blocks, commands
 
 GENERATED = "docs/reference/command-line.md"  # by the commands themselves

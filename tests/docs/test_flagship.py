@@ -6,7 +6,7 @@ import re
 import pytest
 
 from scalesearch.library import find_file
-from scalesearch.space.space import read_space
+from scalesearch.spaces.space import read_space
 from tests.docs.blocks import ROOT
 
 FOLDER = ROOT / "docs" / "flagship-int8"

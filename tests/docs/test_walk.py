@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from scalesearch.data import DataSpec
-from scalesearch.study.config.reader import read_study
+from scalesearch.studies.config.reader import read_study
 from tests.docs.blocks import DOCUMENTS, ROOT, WALK, Block, blocks, commands, missing, same
 from tests.processes import within
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from scalesearch.data import Corpus
-from scalesearch.train import train
-from tests.train.conftest import corpus, recipe, tiny
+from scalesearch.training import train
+from tests.training.conftest import corpus, recipe, tiny
 
 __all__ = ["corpus", "trained_folder"]
 

@@ -7,8 +7,8 @@ import torch
 
 from scalesearch.nn import build_model
 from scalesearch.nn.decode import EOS, length_limits
-from scalesearch.space.assembly.architecture import ModelSpec, assemble
-from scalesearch.train.checkpoint import Checkpoint
+from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
+from scalesearch.training.checkpoint import Checkpoint
 from tests.architectures import transformer_config
 
 VOCAB = 60

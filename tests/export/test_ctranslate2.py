@@ -19,9 +19,9 @@ from scalesearch.library import find_file
 from scalesearch.lowering import MAX_SOURCE_TOKENS as LENGTH
 from scalesearch.lowering.ctranslate2 import plan_variables
 from scalesearch.lowering.unsupported import find_unsupported_parts
-from scalesearch.space import read_space
-from scalesearch.train.checkpoint import Checkpoint
-from scalesearch.train.scoring.evaluate import DecodingOptions
+from scalesearch.spaces import read_space
+from scalesearch.training.checkpoint import Checkpoint
+from scalesearch.training.scoring.evaluate import DecodingOptions
 from tests.errors import refuses
 from tests.export.models import LONGEST, VOCAB, architecture, most, sentences, untrained
 from tests.processor import WIDE_SUMS

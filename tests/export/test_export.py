@@ -17,14 +17,14 @@ from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypothe
 from scalesearch.export.export import Artifact, VerificationSample, export_model, strip_paths
 from scalesearch.export.torch_ import TorchDecoder, TorchFormat
 from scalesearch.tasks import TASKS
-from scalesearch.train import read_checkpoint, train
-from scalesearch.train.scoring.evaluate import DecodingOptions, translate_lines
+from scalesearch.training import read_checkpoint, train
+from scalesearch.training.scoring.evaluate import DecodingOptions, translate_lines
 from tests.cli.test_train import run
 from tests.corpora import write_text
 from tests.errors import refuses
-from tests.study.fakes import make_driver, make_plan
+from tests.studies.fakes import make_driver, make_plan
 from tests.tasks.small import corpus_of, model_for, spec_of
-from tests.train.conftest import recipe, tiny
+from tests.training.conftest import recipe, tiny
 
 LINES = "the red dog sees the house\n\none old cat runs\n"
 

@@ -36,11 +36,11 @@ from scalesearch.export.latency import (
 )
 from scalesearch.export.torch_ import TorchDecoder, TorchFormat
 from scalesearch.library import find_file
-from scalesearch.space import read_space
-from scalesearch.train import read_checkpoint, train
+from scalesearch.spaces import read_space
+from scalesearch.training import read_checkpoint, train
 from tests.errors import refuses
 from tests.export.models import VOCAB, architecture, sentences, untrained
-from tests.train.conftest import recipe, tiny
+from tests.training.conftest import recipe, tiny
 
 SETUP = DecodingSetup(source=6, target=4)
 

@@ -17,10 +17,10 @@ from scalesearch.library import find_file, library_folder
 from scalesearch.nn import build_model
 from scalesearch.nn.decode import EOS
 from scalesearch.nn.model import Seq2SeqModel
-from scalesearch.space import UnbuildableError, read_space
-from scalesearch.space.assembly.architecture import ModelSpec, assemble
+from scalesearch.spaces import UnbuildableError, read_space
+from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
 from scalesearch.testing import random_architecture
-from scalesearch.train.scoring.evaluate import DecodingOptions
+from scalesearch.training.scoring.evaluate import DecodingOptions
 from tests.architectures import transformer_config
 from tests.errors import refuses
 from tests.processor import WIDE_SUMS

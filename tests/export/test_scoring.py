@@ -6,10 +6,10 @@ import pytest
 from scalesearch.data import Corpus
 from scalesearch.export import scoring
 from scalesearch.export.scoring import artifact_decoder, check_decoder, resolve_decoder_format
-from scalesearch.train import train
-from scalesearch.train.scoring.evaluate import DecodingOptions
+from scalesearch.training import train
+from scalesearch.training.scoring.evaluate import DecodingOptions
 from tests.errors import refuses
-from tests.train.conftest import recipe, tiny
+from tests.training.conftest import recipe, tiny
 
 
 @pytest.fixture(scope="module")

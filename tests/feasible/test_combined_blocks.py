@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalesearch.space import Space
+from scalesearch.spaces import Space
 from scalesearch.testing import check_count
 
 SPACES = {

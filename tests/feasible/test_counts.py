@@ -14,8 +14,8 @@ from scalesearch.feasible.enumeration import TooManyCandidatesError
 from scalesearch.feasible.extremes import Extremes
 from scalesearch.feasible.limits import CostBound, parse_budget
 from scalesearch.feasible.report import analyze_feasibility
-from scalesearch.space import Space, UnbuildableError
-from scalesearch.space.syntax.nodes import scalar_from_text
+from scalesearch.spaces import Space, UnbuildableError
+from scalesearch.spaces.syntax.nodes import scalar_from_text
 
 PROTOCOL = find_protocol("forward", 16, 16, 2000)
 PARAMS = "params.non_embedding"

@@ -4,8 +4,8 @@ import pytest
 
 from scalesearch.feasible import decomposition
 from scalesearch.feasible.pieces import TracingConfig, UndeclaredReadError
-from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import build_section
+from scalesearch.spaces import Space
+from scalesearch.spaces.assembly.architecture import build_section
 from scalesearch.testing import check_count
 
 DEPENDENT = """

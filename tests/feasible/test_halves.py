@@ -9,8 +9,8 @@ from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.feasible.identity import network_signature
 from scalesearch.feasible.pieces import NetworkPiece
 from scalesearch.library import find_file
-from scalesearch.space import UnbuildableError, read_space
-from scalesearch.space.assembly.architecture import build_section
+from scalesearch.spaces import UnbuildableError, read_space
+from scalesearch.spaces.assembly.architecture import build_section
 
 PROTOCOL = find_protocol("edgeformer", 12, 9, 1000)
 NAMES = ("params.total", "params.encoder", "params.decoder", "params.non_embedding", "macs.total",

@@ -13,8 +13,8 @@ from scalesearch.feasible.limits import read_budgets
 from scalesearch.feasible.report import analyze_feasibility
 from scalesearch.lowering.ctranslate2 import plan_variables
 from scalesearch.lowering.unsupported import find_unsupported_parts
-from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import SECTION_NAMES, build_blocks, build_section
+from scalesearch.spaces import Space
+from scalesearch.spaces.assembly.architecture import SECTION_NAMES, build_blocks, build_section
 from tests.architectures import transformer_config
 
 SIZES = {"width": [8, 16, 24], "encoder.ffn.hidden": [16, 32, 40], "encoder.head_dim": [4, 4, 8]}

@@ -7,7 +7,7 @@ from typing import Any
 
 from scalesearch.blocks.core import iterate_cost_lines
 from scalesearch.blocks.sublayers import SUBLAYERS
-from scalesearch.space.assembly.architecture import ENCODER_ONLY_PREFIXES, ModelSpec
+from scalesearch.spaces.assembly.architecture import ENCODER_ONLY_PREFIXES, ModelSpec
 from scalesearch.testing import random_architecture
 
 POOL = 8  # sampled networks per chosen network

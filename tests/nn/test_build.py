@@ -13,7 +13,7 @@ from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.build import build_module
 from scalesearch.nn.decode import greedy_search
 from scalesearch.nn.init import INIT_SCHEMES, initialize
-from scalesearch.space.assembly.architecture import assemble
+from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from tests.architectures import transformer_config
 from tests.blocks.catalog import CATALOG

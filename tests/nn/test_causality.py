@@ -9,8 +9,8 @@ from torch import nn
 from scalesearch.blocks.leaves import Convolution
 from scalesearch.nn import build_model
 from scalesearch.nn.causality import CausalityError, check_causality
-from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import assemble
+from scalesearch.spaces import Space
+from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from tests.architectures import transformer_config
 from tests.errors import refuses

@@ -17,7 +17,7 @@ from scalesearch.nn.decode import (
     greedy_search,
     log_partition,
 )
-from scalesearch.space.assembly.architecture import assemble
+from scalesearch.spaces.assembly.architecture import assemble
 from tests.architectures import transformer_config
 
 V = 6  # PAD, UNK, BOS, EOS and two words

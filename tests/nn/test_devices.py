@@ -20,11 +20,11 @@ from scalesearch.nn import Seq2SeqModel, build_model, decode
 from scalesearch.nn.beam_search import _BeamSearchState as BeamSearchState
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy_search
-from scalesearch.space.assembly.architecture import assemble
-from scalesearch.space.space import read_space
-from scalesearch.train.hardware import Hardware
-from scalesearch.train.recipe import Recipe
-from scalesearch.train.updates.engine import Engine
+from scalesearch.spaces.assembly.architecture import assemble
+from scalesearch.spaces.space import read_space
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.recipe import Recipe
+from scalesearch.training.updates.engine import Engine
 from tests.architectures import transformer_config
 from tests.devices import DEVICE, CountSynchronizations, OnDevice, to_device
 from tests.nn.covering import covering
@@ -66,7 +66,7 @@ def results(network, hardware, optimizer, batch, kernel="products"):
     The default kernel is ``products``: fused attention is rounded differently on the CPU and on the
     device, on which PyTorch composes it.
     """
-    with patch("scalesearch.train.updates.optimizers.build_adamw", build_sgd):
+    with patch("scalesearch.training.updates.optimizers.build_adamw", build_sgd):
         engine = Engine(network.train(), Recipe(steps=10, optimizer=optimizer, clip_norm=0),
                         hardware)
     network.set_attention(kernel)

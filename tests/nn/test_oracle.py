@@ -14,7 +14,7 @@ from scalesearch.blocks.stacks import SOLVERS
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.cost import breakdown
 from scalesearch.nn.verify import verify_costs
-from scalesearch.space.assembly.architecture import ModelSpec
+from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.testing import (
     check_costs,
     check_model,

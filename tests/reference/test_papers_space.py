@@ -3,7 +3,7 @@
 import pytest
 
 from scalesearch.library import find_file
-from scalesearch.space import read_space
+from scalesearch.spaces import read_space
 
 
 @pytest.mark.parametrize("name",

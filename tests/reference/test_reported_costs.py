@@ -24,9 +24,9 @@ from scalesearch.reference.recompute import (
     round_like,
 )
 from scalesearch.reference.reported_costs import read_paper
-from scalesearch.space import Space, read_space
-from scalesearch.space.assembly.architecture import ModelSpec
-from scalesearch.space.parameters.param_values import ParamValues
+from scalesearch.spaces import Space, read_space
+from scalesearch.spaces.assembly.architecture import ModelSpec
+from scalesearch.spaces.parameters.param_values import ParamValues
 from tests.errors import refuses
 
 ROWS = [row for paper in PAPERS for row in load_reported_costs(paper)]

@@ -15,8 +15,8 @@ from scalesearch.samplers.encoding import decode_params, suggest_params
 from scalesearch.samplers.exact_feasible_sampler import ExactFeasibleSampler
 from scalesearch.samplers.feasible_region import FeasibleRegion
 from scalesearch.samplers.trial_history import ARCHITECTURE, COSTS, RUNGS, is_infeasible
-from scalesearch.space import Space
-from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.spaces import Space
+from scalesearch.spaces.schema.cost_names import COST_NAMES
 
 OBJECTIVES = (Objective("bleu", "max", True), Objective("params.total", "min", False))
 FORWARD = find_protocol("forward", 10, 10, 100)

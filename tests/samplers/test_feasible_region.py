@@ -17,8 +17,8 @@ from scalesearch.samplers.encoding import decode_params, encode_params, suggest_
 from scalesearch.samplers.exact_feasible_sampler import ExactFeasibleSampler
 from scalesearch.samplers.feasible_region import MAX_EVALUATIONS
 from scalesearch.samplers.trial_history import is_infeasible
-from scalesearch.space import Space
-from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange
+from scalesearch.spaces import Space
+from scalesearch.spaces.syntax.parameters import Choice, FloatRange, IntRange
 from tests.samplers.pools import FORWARD, Searched, known_of, region_of
 from tests.samplers.pools import SPACE as SMALL
 from tests.samplers.test_samplers import GP_MARKS

@@ -12,9 +12,9 @@ from scalesearch.library import find_file
 from scalesearch.samplers.candidate import Candidate, contains
 from scalesearch.samplers.encoding import decode_params
 from scalesearch.samplers.neighbor_batch import NeighborBatchSampler
-from scalesearch.space import read_space
-from scalesearch.study.trials.evaluator import Evaluator
-from scalesearch.train.recipe_space import EMPTY_RECIPE_SPACE
+from scalesearch.spaces import read_space
+from scalesearch.studies.trials.evaluator import Evaluator
+from scalesearch.training.recipe_space import EMPTY_RECIPE_SPACE
 
 NAMES = ("params.total", "macs.total")
 BUDGET = {"slim": "params.total <= 40M", "papers": "macs.total <= 2G",

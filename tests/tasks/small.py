@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from scalesearch.data import Corpus, DataSpec, load_corpus
-from scalesearch.space.assembly.architecture import ModelSpec, assemble
+from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
 from scalesearch.tasks import Task
 from tests.architectures import transformer_config
 

@@ -7,7 +7,7 @@ import pytest
 
 from scalesearch.data import DataSpec, load_corpus
 from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS, FILE_FORMATS, METRICS, TASKS
-from scalesearch.train import Recipe, train
+from scalesearch.training import Recipe, train
 from tests.tasks.small import corpus_of, model_for, spec_of
 
 TASK = pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))

@@ -11,10 +11,10 @@ from scalesearch.data import BOS, EOS, PAD, eval_batches
 from scalesearch.nn import build_model
 from scalesearch.tasks import TASKS
 from scalesearch.tasks.language_model import count_words
-from scalesearch.train import Recipe, train
-from scalesearch.train.hardware import Hardware
-from scalesearch.train.scoring.evaluate import DecodingOptions, evaluate_loss, score_split
-from scalesearch.train.updates.engine import Engine
+from scalesearch.training import Recipe, train
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.scoring.evaluate import DecodingOptions, evaluate_loss, score_split
+from scalesearch.training.updates.engine import Engine
 from tests.errors import refuses
 from tests.tasks.small import corpus_of, lines, model_for
 

@@ -3,7 +3,7 @@
 from tools.figures import measure
 
 FILES = {
-    "scalesearch/study/loop.py": """from typing import Any
+    "scalesearch/studies/loop.py": """from typing import Any
 
 # A comment.
 
@@ -18,7 +18,7 @@ def run(plan: dict[str, Any], callback: Any) -> None:
 def _step(plan):
     pass
 """,
-    "scalesearch/study/config/reader.py": """def read(text):
+    "scalesearch/studies/config/reader.py": """def read(text):
     values: Mapping[str, Any] = {}
     return values
 """,

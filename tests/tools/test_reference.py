@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalesearch.space.schema.bound_tree import build_index
+from scalesearch.spaces.schema.bound_tree import build_index
 from tools.reference import ELSEWHERE, PAGES, rows, stale
 
 

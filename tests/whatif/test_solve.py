@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.library import find_file
-from scalesearch.space import Space, UnbuildableError, read_space
+from scalesearch.spaces import Space, UnbuildableError, read_space
 from scalesearch.whatif import find_trade_offs, solve, sweep_costs
 from scalesearch.whatif.free_sizes import parse_sizes
 from tests.errors import refuses

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from scalesearch.cost import PROTOCOLS, CostBreakdown, evaluate_cost, find_protocol, load_protocol
 from scalesearch.library import find_file
-from scalesearch.space import Space, UnbuildableError, read_space
-from scalesearch.space.assembly.architecture import assemble
-from scalesearch.space.syntax.diagnostics import ConfigError
+from scalesearch.spaces import Space, UnbuildableError, read_space
+from scalesearch.spaces.assembly.architecture import assemble
+from scalesearch.spaces.syntax.diagnostics import ConfigError
 from scalesearch.testing import random_architecture
 from scalesearch.whatif import cite, compare_costs, find_crossings, sweep_costs
 from scalesearch.whatif.crossings import positive_ranges

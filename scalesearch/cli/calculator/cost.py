@@ -18,7 +18,7 @@ from scalesearch.cli.options import (
     weight_only_macs_lines,
 )
 from scalesearch.errors import UserError
-from scalesearch.space.syntax.parameters import format_constant as as_text
+from scalesearch.spaces.syntax.parameters import format_constant as as_text
 from scalesearch.terminal import make_table, print_text
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from scalesearch.cost import CostBreakdown
     from scalesearch.nn.verify import CostCheck
-    from scalesearch.space import Space
-    from scalesearch.space.assembly.architecture import ModelSpec
+    from scalesearch.spaces import Space
+    from scalesearch.spaces.assembly.architecture import ModelSpec
 
 
 @click.command(name="cost")

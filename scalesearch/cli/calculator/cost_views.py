@@ -15,8 +15,8 @@ from scalesearch.cli.options import (
 )
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
-from scalesearch.space.schema.cost_names import OWN_VOCABULARY
-from scalesearch.space.syntax.parameters import format_constant as as_text
+from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
+from scalesearch.spaces.syntax.parameters import format_constant as as_text
 from scalesearch.terminal import make_table, print_text, wide_console
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from scalesearch.terminal import open_console, print_text, to_rich_text, wide_co
 if TYPE_CHECKING:
     from scalesearch.cost import Protocol
     from scalesearch.feasible.report import FeasibilityReport
-    from scalesearch.space import Constraint
+    from scalesearch.spaces import Constraint
 
 
 @click.command(name="feasible")
@@ -68,7 +68,7 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
     from scalesearch.feasible.limits import select_budgets
     from scalesearch.feasible.nearest import ProjectedCandidate, find_nearest
     from scalesearch.feasible.report import DEFAULT_FRONT_COSTS, analyze_feasibility
-    from scalesearch.space.syntax.parameters import format_constant
+    from scalesearch.spaces.syntax.parameters import format_constant
 
     space = load_space(file, settings)
     protocol = load_protocol(space.protocol, **protocol_overrides)

@@ -15,8 +15,8 @@ from scalesearch.terminal import make_table, open_console, print_text
 
 if TYPE_CHECKING:
     from scalesearch.report.fairness import Fairness
-    from scalesearch.study.results.audit import AuditPlan
-    from scalesearch.study.results.results import Results
+    from scalesearch.studies.results.audit import AuditPlan
+    from scalesearch.studies.results.results import Results
 
 
 @click.command()
@@ -50,10 +50,10 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
     Example: scalesearch study audit runs/my-study --architectures 8
     """
     from scalesearch.signals import interrupt_on_signal
-    from scalesearch.study.config.sections import Resources
-    from scalesearch.study.engine import audit as engine
-    from scalesearch.study.executors.local import make_runner
-    from scalesearch.study.results.audit import AuditSettings, study_job
+    from scalesearch.studies.config.sections import Resources
+    from scalesearch.studies.engine import audit as engine
+    from scalesearch.studies.executors.local import make_runner
+    from scalesearch.studies.results.audit import AuditSettings, study_job
 
     console = open_console(stderr=as_json)
     plan = engine.load_or_make_plan(

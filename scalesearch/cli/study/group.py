@@ -27,7 +27,7 @@ from scalesearch.library import require_packages
 from scalesearch.terminal import open_console, print_text
 
 if TYPE_CHECKING:
-    from scalesearch.study.results.results import Results
+    from scalesearch.studies.results.results import Results
 
 
 class StudyGroup(click.Group):
@@ -62,10 +62,10 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
     \b
     Example: scalesearch study status runs/my-study
     """
-    from scalesearch.study.monitor.render import render_snapshot
-    from scalesearch.study.monitor.snapshot import StudyWatcher
-    from scalesearch.study.results.results import load_results, make_results
-    from scalesearch.study.trials.trial import State
+    from scalesearch.studies.monitor.render import render_snapshot
+    from scalesearch.studies.monitor.snapshot import StudyWatcher
+    from scalesearch.studies.results.results import load_results, make_results
+    from scalesearch.studies.trials.trial import State
 
     watcher = StudyWatcher(find_study_folder(study, out))
     snapshot = watcher.snapshot()
@@ -150,7 +150,7 @@ def plot(results: Results, to: Path | None, as_json: bool) -> None:
     \b
     Example: scalesearch study plot runs/my-study
     """
-    from scalesearch.study.results.publish import write_figures
+    from scalesearch.studies.results.publish import write_figures
 
     files = write_figures(results, to or results.study.folder)
     if not files:
@@ -175,7 +175,7 @@ def report(results: Results, to: Path | None, standalone: bool, as_json: bool) -
     \b
     Example: scalesearch study report runs/my-study --to report.html
     """
-    from scalesearch.study.results.page.render import write_page
+    from scalesearch.studies.results.page.render import write_page
 
     file = write_page(results, to or results.study.folder / "report.html", standalone)
     if as_json:
@@ -199,7 +199,7 @@ def repair(study: str, out: Path | None, to: Path | None, as_json: bool) -> None
     """
     import msgspec
 
-    from scalesearch.study.results.repair import repair as repair_study
+    from scalesearch.studies.results.repair import repair as repair_study
 
     folder = find_study_folder(study, out)
     repaired = repair_study(folder, to or folder.with_name(f"{folder.resolve().name}-repaired"))

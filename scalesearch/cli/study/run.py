@@ -26,8 +26,8 @@ from scalesearch.terminal import open_console, print_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from scalesearch.study.config.spec import StudySpec
-    from scalesearch.study.results.results import Results
+    from scalesearch.studies.config.spec import StudySpec
+    from scalesearch.studies.results.results import Results
 
 
 @click.command()
@@ -62,8 +62,8 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool
     Example: scalesearch study run quick --trials 20
     """
     from scalesearch.library import find_file
-    from scalesearch.study.config.command import read_started_study, started_study_folder
-    from scalesearch.study.config.reader import limit_to_one_worker, read_study, with_position
+    from scalesearch.studies.config.command import read_started_study, started_study_folder
+    from scalesearch.studies.config.reader import limit_to_one_worker, read_study, with_position
 
     console = open_console(stderr=as_json)
     names = {"address": "ray.address"}
@@ -82,7 +82,7 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool
     spec = limit_to_one_worker(spec, changed_keys, partial(print_text, console=console))
     try:
         if dry_run:
-            from scalesearch.study.engine.dry_run import dry_run as plan_study
+            from scalesearch.studies.engine.dry_run import dry_run as plan_study
 
             plan = plan_study(spec, measure)
             if as_json:
@@ -93,15 +93,15 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool
         _run(spec, resume, console, measure)
     except UserError as error:
         raise with_position(error, spec) from None
-    from scalesearch.study.trials.study_dir import resumable
+    from scalesearch.studies.trials.study_dir import resumable
 
     with resumable(spec.out):
         _report(spec.out, console, as_json)
 
 
 def _run(spec: StudySpec, resume: bool, console: Console, measure: float) -> None:
-    from scalesearch.study.config.command import started_study_folder
-    from scalesearch.study.engine.run import launch
+    from scalesearch.studies.config.command import started_study_folder
+    from scalesearch.studies.engine.run import launch
 
     try:
         with interrupt_on_signal():
@@ -117,8 +117,8 @@ def _run(spec: StudySpec, resume: bool, console: Console, measure: float) -> Non
 
 
 def _report(folder: Path, console: Console, as_json: bool) -> None:
-    from scalesearch.study.results.publish import write_outputs
-    from scalesearch.study.results.results import load_results
+    from scalesearch.studies.results.publish import write_outputs
+    from scalesearch.studies.results.results import load_results
 
     results = load_results(folder)
     files = write_outputs(results)
@@ -145,13 +145,13 @@ def _report_architectures(results: Results, console: Console | None) -> tuple[
     """
     if results.study.meta.type == "scaling":
         from scalesearch.report.scaling.tables import to_json
-        from scalesearch.study.results.tables import scaling_of, write_scaling
+        from scalesearch.studies.results.tables import scaling_of, write_scaling
 
         study = scaling_of(results)
         if console is not None:
             print_scaling(study, console)
         return write_scaling(study, results.study.folder), {"scaling": to_json(study)}
-    from scalesearch.study.results.tables import table_of, write_table
+    from scalesearch.studies.results.tables import table_of, write_table
 
     table = table_of(results, results.main_metric)
     if console is not None:

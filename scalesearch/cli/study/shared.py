@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from scalesearch.report.ablation import Ablation
     from scalesearch.report.scaling.study import ScalingStudy
-    from scalesearch.study.results.results import Results
-    from scalesearch.study.trials.trial import Trial
+    from scalesearch.studies.results.results import Results
+    from scalesearch.studies.trials.trial import Trial
 
 MAX_TRIALS_FOR_PROXIES = 2000  # with more finished trials, status does not correlate proxies
 
@@ -51,7 +51,7 @@ def study_argument(command_function: Any) -> Any:
 
 def load_study(study: str, out: Path | None = None) -> Results:
     """Load the results of a study folder, or of the study of a file."""
-    from scalesearch.study.results.results import load_results
+    from scalesearch.studies.results.results import load_results
 
     return load_results(find_study_folder(study, out))
 
@@ -66,7 +66,7 @@ def find_study_folder(study: str, out: Path | None) -> Path:
     if folder.exists() and not folder.is_file():
         return folder
     from scalesearch.library import find_file
-    from scalesearch.study.config.reader import read_study
+    from scalesearch.studies.config.reader import read_study
 
     try:
         file = find_file(study, "studies")

@@ -27,7 +27,7 @@ from scalesearch.terminal import print_text
 
 if TYPE_CHECKING:
     from scalesearch.report.compare import ComparedStudy, StudyComparison
-    from scalesearch.study.results.results import Results
+    from scalesearch.studies.results.results import Results
 
 
 @click.command()
@@ -48,7 +48,7 @@ def table(results: Results, base: str | None, metric: str | None, confidence: fl
     \b
     Example: scalesearch study table runs/my-ablation --base transformer
     """
-    from scalesearch.study.results.tables import table_of, write_table
+    from scalesearch.studies.results.tables import table_of, write_table
 
     ablation = table_of(results, metric or results.main_metric, base, confidence)
     files = write_table(ablation, to or results.study.folder)
@@ -80,7 +80,7 @@ def scaling(results: Results, metric: str | None, ranking_sizes: tuple[str, ...]
     Example: scalesearch study scaling runs/my-scaling --at params.total=2M
     """
     from scalesearch.report.scaling.tables import to_json
-    from scalesearch.study.results.tables import scaling_of, write_scaling
+    from scalesearch.studies.results.tables import scaling_of, write_scaling
 
     sizes = [parse_cost_size(text) for text in ranking_sizes]
     study = scaling_of(results, metric, sizes, confidence)
@@ -98,9 +98,9 @@ def parse_cost_size(text: str) -> tuple[str, float]:
     Raises:
         UserError: the text is not a cost and a size.
     """
-    from scalesearch.space.syntax.domains import ConstantDomain
-    from scalesearch.space.syntax.lexer import ValueSyntaxError
-    from scalesearch.space.syntax.value_parser import parse_value
+    from scalesearch.spaces.syntax.domains import ConstantDomain
+    from scalesearch.spaces.syntax.lexer import ValueSyntaxError
+    from scalesearch.spaces.syntax.value_parser import parse_value
 
     cost, _, number = (part.strip() for part in text.partition("="))
     try:
@@ -159,7 +159,7 @@ def _distinct_names(first: Results, second: Results) -> tuple[str, str]:
 
 def _compared_study(results: Results, name: str) -> ComparedStudy:
     from scalesearch.report.compare import ComparedStudy
-    from scalesearch.study.trials.record import describe_teacher_facts
+    from scalesearch.studies.trials.record import describe_teacher_facts
 
     meta = results.study.meta
     return ComparedStudy(name, results.table, results.objectives, meta.protocol, meta.data.hash,

@@ -15,8 +15,8 @@ from scalesearch.terminal import open_console, print_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from scalesearch.study.monitor.heartbeat import Owner
-    from scalesearch.study.monitor.snapshot import StudyWatcher
+    from scalesearch.studies.monitor.heartbeat import Owner
+    from scalesearch.studies.monitor.snapshot import StudyWatcher
 
 
 @click.command()
@@ -40,14 +40,14 @@ def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | N
     \b
     Example: scalesearch study watch runs/my-study
     """
-    from scalesearch.study.monitor.snapshot import StudyWatcher
+    from scalesearch.studies.monitor.snapshot import StudyWatcher
 
     watcher = StudyWatcher(find_study_folder(study, out))
     if as_json:
         print_json(watcher.snapshot().to_json())
         return
     if once:
-        from scalesearch.study.monitor.render import render_snapshot
+        from scalesearch.studies.monitor.render import render_snapshot
 
         console = snapshot_console()
         console.print(render_snapshot(watcher.snapshot(), console.width))
@@ -65,7 +65,7 @@ def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | N
 
 def _is_over(owner: Owner, wait: bool) -> bool:
     """Return True if the study is over. With ``wait``, a stopped study is not over."""
-    from scalesearch.study.monitor.heartbeat import STOPPED
+    from scalesearch.studies.monitor.heartbeat import STOPPED
 
     return owner.is_over and not (wait and owner.state == STOPPED)
 
@@ -74,7 +74,7 @@ def _redraw(watcher: StudyWatcher, console: Console, every: float, wait: bool) -
     """Update the screen until the study is over; the last screen stays visible."""
     from rich.live import Live
 
-    from scalesearch.study.monitor.render import render_snapshot
+    from scalesearch.studies.monitor.render import render_snapshot
 
     snapshot = watcher.snapshot()
     with Live(console=console, auto_refresh=False) as live:
@@ -88,7 +88,7 @@ def _redraw(watcher: StudyWatcher, console: Console, every: float, wait: bool) -
 
 def _print_changes(watcher: StudyWatcher, every: float, wait: bool) -> None:
     """Print the progress, one line per change, and finally the front."""
-    from scalesearch.study.monitor.render import ChangePrinter
+    from scalesearch.studies.monitor.render import ChangePrinter
 
     printer = ChangePrinter()
     while True:

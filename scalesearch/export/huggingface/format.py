@@ -20,8 +20,8 @@ from scalesearch.export.huggingface.tokenizer import check_tokenizer, tokenizer_
 from scalesearch.files import write_json, write_text
 from scalesearch.nn.decode import default_max_lengths
 from scalesearch.tasks import TASKS
-from scalesearch.train.checkpoint import WEIGHTS_FILE, Checkpoint
-from scalesearch.train.scoring.evaluate import DecodingOptions
+from scalesearch.training.checkpoint import WEIGHTS_FILE, Checkpoint
+from scalesearch.training.scoring.evaluate import DecodingOptions
 
 MODELING_MODULE = "modeling_scalesearch"
 # Beam search of transformers keeps the scores of every step in memory.

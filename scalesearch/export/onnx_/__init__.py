@@ -13,7 +13,7 @@ from scalesearch.export.base import ArtifactDecoder, ExportFormat
 
 if TYPE_CHECKING:
     from scalesearch.blocks.core import Block
-    from scalesearch.train.checkpoint import Checkpoint
+    from scalesearch.training.checkpoint import Checkpoint
 
 WEIGHTS_FILE = "weights.bin"
 MAX_INLINE_BYTES = 256  # larger tensors go to the weights file; scalars and shapes stay inline

@@ -8,7 +8,7 @@ import torch
 from scalesearch.blocks.core import SRC
 from scalesearch.blocks.maps.dextra import DExTra
 from scalesearch.nn.build import build_module
-from scalesearch.space import Space, UnbuildableError
+from scalesearch.spaces import Space, UnbuildableError
 from scalesearch.testing.checks import check_model
 from scalesearch.testing.random_models import random_architecture, small_space
 

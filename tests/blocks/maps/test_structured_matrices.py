@@ -12,7 +12,7 @@ from scalesearch.blocks.maps.structured_matrices import (
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn.build import build_model
-from scalesearch.space import Space
+from scalesearch.spaces import Space
 from scalesearch.testing.checks import build_module
 from tests.architectures import transformer
 from tests.errors import refuses

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scalesearch.blocks.maps.chain_cores import ChainCores, prime_factors, split_factors
 from scalesearch.blocks.maps.tensor_chains import ChainEmbedding, ChainLinear
 from scalesearch.nn.build import build_model, build_module
-from scalesearch.space.assembly.architecture import assemble
+from scalesearch.spaces.assembly.architecture import assemble
 from tests.architectures import transformer_config
 from tests.errors import refuses
 

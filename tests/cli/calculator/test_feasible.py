@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from scalesearch.cli.calculator.feasible import command
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.feasible.tables import MAX_FRONT_ROWS, select_spread_points
-from scalesearch.space import read_space
+from scalesearch.spaces import read_space
 from tests.errors import refuses
 from tests.feasible.test_counts import SPACES, enumerated
 

@@ -155,7 +155,7 @@ def test_error_in_option_names_the_option(refused):
 
 
 def test_unreachable_storage_is_reported_before_data_are_read(refused, monkeypatch):
-    monkeypatch.setattr("scalesearch.study.engine.corpora.load_corpus",
+    monkeypatch.setattr("scalesearch.studies.engine.corpora.load_corpus",
                         lambda *_: pytest.fail("read"))
     assert "cannot be used" in refused({"storage": "sqlite:////nowhere/at/all.db"})
     assert "no cluster responds" in refused({"ray": "{ address: 127.0.0.1:1 }"})

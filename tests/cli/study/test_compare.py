@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from scalesearch.cli.study.group import command
 from tests.errors import refuses
-from tests.study.fakes import make_driver, make_plan
+from tests.studies.fakes import make_driver, make_plan
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from scalesearch.cli.study.group import command
 from scalesearch.report.labels import format_value
 from tests.errors import refuses
-from tests.study.fakes import make_driver, make_plan
-from tests.study.noisy import noisy_work, seeded_plan
+from tests.studies.fakes import make_driver, make_plan
+from tests.studies.noisy import noisy_work, seeded_plan
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_folder_without_study_is_a_user_error(tmp_path):
 
 
 def test_locked_folder_is_refused_before_data_are_loaded(folder, monkeypatch):
-    monkeypatch.setattr("scalesearch.study.engine.corpora.load_corpus",
+    monkeypatch.setattr("scalesearch.studies.engine.corpora.load_corpus",
                         lambda *_: pytest.fail("loaded"))
     with refuses("study-exists", "--resume"):
         call("run", "quick", "--out", folder, "--backend", "inprocess")

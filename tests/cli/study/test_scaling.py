@@ -9,14 +9,14 @@ from click.testing import CliRunner
 from scalesearch.cli.study.group import command
 from scalesearch.cli.study.tables import parse_cost_size
 from scalesearch.errors import UserError
-from scalesearch.study.config.fixed_architectures import FixedArchitecture
-from scalesearch.study.config.sections import Seeds
-from scalesearch.study.results.page.render import study_figures
-from scalesearch.study.results.results import load_results
-from scalesearch.study.results.tables import scaling_of, write_scaling
+from scalesearch.studies.config.fixed_architectures import FixedArchitecture
+from scalesearch.studies.config.sections import Seeds
+from scalesearch.studies.results.page.render import study_figures
+from scalesearch.studies.results.results import load_results
+from scalesearch.studies.results.tables import scaling_of, write_scaling
 from tests.errors import refuses
-from tests.study.fakes import architecture_of, make_driver, make_plan
-from tests.study.noisy import noisy_work
+from tests.studies.fakes import architecture_of, make_driver, make_plan
+from tests.studies.noisy import noisy_work
 
 DEPTHS = (2, 4, 8)
 WIDTHS = (24, 32, 40)

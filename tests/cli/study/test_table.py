@@ -6,8 +6,8 @@ import pandas as pd
 from click.testing import CliRunner
 
 from scalesearch.cli.study.group import command
-from scalesearch.study.config.fixed_architectures import FixedArchitecture
-from tests.study.fakes import architecture_of, make_driver, make_plan
+from scalesearch.studies.config.fixed_architectures import FixedArchitecture
+from tests.studies.fakes import architecture_of, make_driver, make_plan
 
 
 def test_table_of_references(tmp_path):

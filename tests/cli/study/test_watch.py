@@ -15,11 +15,11 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.study.group import command
-from scalesearch.study.monitor.heartbeat import FINISHED, STOPPED
+from scalesearch.studies.monitor.heartbeat import FINISHED, STOPPED
 from tests.errors import refuses
 from tests.processes import HANG, in_the_background, wait_until
-from tests.study.event_study import EventStudy
-from tests.study.fakes import make_driver, make_plan
+from tests.studies.event_study import EventStudy
+from tests.studies.fakes import make_driver, make_plan
 
 WATCH = (sys.executable, "-m", "scalesearch", "study", "watch")
 

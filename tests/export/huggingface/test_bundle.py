@@ -19,7 +19,7 @@ from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.export.huggingface import bundle as bundling
 from scalesearch.export.huggingface.bundle import bundle_source, format_block
 from scalesearch.nn import build_model
-from scalesearch.space.assembly.architecture import assemble
+from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from tests.architectures import transformer_config
 from tests.blocks.test_own_ffn import Grouped

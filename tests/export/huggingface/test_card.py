@@ -8,8 +8,8 @@ from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.data import DataSpec
 from scalesearch.export.huggingface.format import model_card
 from scalesearch.files import read_json
-from scalesearch.train import read_checkpoint
-from scalesearch.train.result import Result
+from scalesearch.training import read_checkpoint
+from scalesearch.training.result import Result
 
 
 def test_card_has_costs_scores_data_and_seed_and_no_local_path(trained_folder):

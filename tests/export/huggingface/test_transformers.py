@@ -21,11 +21,11 @@ from scalesearch.export.huggingface.tokenizer import check_tokenizer, tokenizer_
 from scalesearch.nn import build_model
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy_search, length_limits
-from scalesearch.space.assembly.architecture import assemble
+from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
-from scalesearch.train import read_checkpoint
-from scalesearch.train.checkpoint import Checkpoint
-from scalesearch.train.scoring.evaluate import DecodingOptions
+from scalesearch.training import read_checkpoint
+from scalesearch.training.checkpoint import Checkpoint
+from scalesearch.training.scoring.evaluate import DecodingOptions
 from tests.architectures import transformer_config
 from tests.cli.test_train import run
 from tests.errors import refuses

@@ -1,0 +1,379 @@
+"""From a configuration to a network: its blocks and their identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import ChainMap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from scalesearch.blocks.core import (
+    CROSS_MEMORY,
+    SEQ,
+    SEQ_KEYS,
+    SRC,
+    SRC_KEYS,
+    TGT,
+    TGT_KEYS,
+    Axis,
+    Block,
+    Repeat,
+    Use,
+    canonical_config,
+)
+from scalesearch.blocks.ffn.networks import NoFFN
+from scalesearch.blocks.layers import SECOND_FFN, DecoderLayer, EncoderLayer, Layer, SublayerOrder
+from scalesearch.blocks.maps.linear_factories import DENSE
+from scalesearch.blocks.mixers import Mixer
+from scalesearch.blocks.mixers.composites import ProjectedCrossAttention
+from scalesearch.blocks.mixers.scores import GlobalScores
+from scalesearch.blocks.multi_path import MultiPathConfig
+from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, ModelSection
+from scalesearch.blocks.sizes import decide, require_single_value
+from scalesearch.blocks.stacks import BottleneckStack, Stack
+from scalesearch.blocks.sublayers import SUBLAYERS
+from scalesearch.spaces.assembly.components import (
+    Config,
+    build_cross_attention,
+    build_ffn,
+    build_mixer,
+    build_parallel_mixer,
+    build_sublayer,
+    optional_value,
+)
+from scalesearch.spaces.assembly.embeddings import build_embedding, build_output
+from scalesearch.spaces.assembly.layer_config import LayerConfig, LayerFactory, build_layers
+from scalesearch.spaces.assembly.weight_sharing import build_ties
+from scalesearch.spaces.syntax.diagnostics import UnbuildableError
+
+ENCODER_ONLY_PREFIXES = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt",
+                         "decoder.cross")
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """One network.
+
+    Attributes:
+        config: a value per key, only the keys that the network depends on.
+        block: the root of its blocks.
+        id: digest of the blocks; equal networks have equal ids.
+        protocol: settings of the costs, as a space has them; empty if unknown.
+    """
+
+    config: Mapping[str, Any]
+    block: Block
+    id: str
+    protocol: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def vocab(self) -> int | None:
+        """Size of its own vocabulary; None if the protocol or the corpus determines it."""
+        return self.config.get("vocab")
+
+    def to_json(self) -> dict[str, Any]:
+        """Id and configuration."""
+        return {"id": self.id, "config": dict(self.config)}
+
+    def to_yaml(self, name: str | None = None) -> str:
+        """The text of an architecture file: a space without open parameters."""
+        from scalesearch.spaces.schema.yaml_writer import config_to_yaml
+
+        text: str = config_to_yaml(self.config, name or self.id, protocol=self.protocol)
+        return text
+
+
+def assemble(config: Config) -> ModelSpec:
+    """Build the network that ``config`` (dotted path to JSON value) describes.
+
+    Missing keys have their plain values.
+
+    Raises:
+        UnbuildableError: a schedule does not fit its depth, the number of heads does not divide the
+            width, parts cannot be tied, or sizes do not allow a gate or a tensor chain.
+    """
+    own_config, block = build_blocks(config)
+    digest = hashlib.sha256(json.dumps(canonical_config(block),
+                                       sort_keys=True).encode()).hexdigest()
+    return ModelSpec(own_config, block, digest[:12])
+
+
+def build_blocks(config: Config) -> tuple[Config, Block]:
+    """The keys that the network depends on, and its blocks.
+
+    Sizes may be arrays, one value per candidate (see :mod:`scalesearch.blocks.sizes`).
+
+    Raises:
+        UnbuildableError: see :func:`assemble`.
+        PopulationSplitError: candidates of a population have different blocks.
+    """
+    if config["model"] == "decoder-only":
+        own_config = {path: value for path, value in config.items()
+                      if not path.startswith(ENCODER_ONLY_PREFIXES)}
+        return own_config, DecoderOnly(build_embedding(own_config, SEQ), _decoder(own_config, None),
+                                       build_output(own_config, "embedding.table"))
+    return dict(config), _encoder_decoder(config)
+
+
+LayerT = TypeVar("LayerT", bound=Layer)
+# Arguments: the configuration; for a middle layer, also that of the outer layers.
+BottleneckLayerFactory = Callable[..., Layer]
+SECTION_NAMES = ("embedding", "encoder", "decoder", "output")
+
+
+def build_section(config: Config, name: str) -> ModelSection:
+    """One section of a network.
+
+    The costs of all sections add up to those of the network.
+    """
+    only = config["model"] == "decoder-only"
+    section: Block | Use | None
+    if name == "embedding":
+        section = build_embedding(config, SEQ) if only else Embeddings(
+            build_embedding(config, SRC), build_embedding(config, TGT, _shared_table(config)))
+    elif name == "output":
+        table_path = _shared_table(config) or "embedding.target.table"
+        section = build_output(config, "embedding.table" if only else table_path)
+    elif name == "encoder":
+        section = None if only else _encoder(config)
+    else:
+        section = _decoder(config, None) if only else _decoder(config, _tied_encoder_layers(config))
+    return ModelSection(name, section)
+
+
+def _tied_encoder_layers(a: Config) -> Repeat | None:
+    """The encoder's layers if decoder layers are tied to them, else None.
+
+    The layers have feed-forward networks only if these are tied, too.
+    """
+    schedules = " ".join(str(a.get(f"share.decoder.{slot}", "own"))
+                         for slot in ("self", "cross", "ffn"))
+    if "encoder." not in schedules:
+        return None
+    if optional_value(a, "encoder.middle_width") is not None:
+        return None
+    if "encoder.ffn" in schedules:
+        return _build_stack(a, "encoder", _encoder_layer, None).layers
+
+    def build_layer(config: Config) -> EncoderLayer:
+        no_ffn = NoFFN(config["width"], (SRC,), DENSE)
+        layer = EncoderLayer(build_mixer(config, "encoder", (SRC, SRC, SRC)), no_ffn,
+                             config["norm"], norm_kind=_norm_type(config))
+        return _with_sublayer_order(config, "encoder", layer)
+
+    layers = build_layers(a, "encoder", build_layer)
+    return replace(layers, ties=build_ties(a, "encoder", layers, None))
+
+
+def _shared_table(a: Config) -> str | None:
+    """The path of the table that source, target and output share, if they do."""
+    return "embedding.source.table" if a["embedding.tie"] == "all" else None
+
+
+def _encoder_decoder(a: Config) -> EncoderDecoder:
+    encoder = _encoder(a)
+    shared_table = _shared_table(a)
+    decoder = _decoder(a, encoder.layers if isinstance(encoder, Stack) else None)
+    tables = Embeddings(build_embedding(a, SRC), build_embedding(a, TGT, shared_table))
+    return EncoderDecoder(tables, encoder, decoder,
+                          build_output(a, shared_table or "embedding.target.table"))
+
+
+def _decoder(a: Config, encoder_layers: Repeat | None) -> Stack | BottleneckStack:
+    if optional_value(a, "decoder.middle_width") is None:
+        return _build_stack(a, "decoder", _decoder_layer, encoder_layers)
+    return _build_bottleneck_stack(a, "decoder", _decoder_layer)
+
+
+def _decoder_layer(a: Config, outer: Config | None = None) -> DecoderLayer:
+    """One decoder layer; ``outer`` configures the wider outer layers of a bottleneck."""
+    only = a["model"] == "decoder-only"
+    mixer = build_mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, TGT_KEYS))
+    cross_attention = None if only else build_cross_attention(
+        a if outer is None else outer, (TGT, CROSS_MEMORY, SRC_KEYS))
+    if outer is not None and cross_attention is not None:
+        cross_attention = ProjectedCrossAttention(a["width"], TGT, True, DENSE,
+                                                  main=cross_attention, norm_kind=_norm_type(a))
+    ffn = build_ffn(a, "decoder", SEQ if only else TGT)
+    # Only a feed-forward network can be interleaved.
+    interleaved = bool(a["decoder.interleaved"]) and not ffn.is_absent
+    layer = DecoderLayer(mixer, ffn, a["norm"], cross_attention=cross_attention,
+                         interleaved=interleaved, norm_kind=_norm_type(a))
+    return _with_sublayer_order(a, "decoder", layer)
+
+
+def _encoder(a: Config) -> Stack | BottleneckStack:
+    if optional_value(a, "encoder.middle_width") is None:
+        return _build_stack(a, "encoder", _encoder_layer, None)
+    return _build_bottleneck_stack(a, "encoder", _encoder_layer)
+
+
+def _encoder_layer(a: Config, outer: Config | None = None) -> EncoderLayer:
+    mixer = build_mixer(a, "encoder", (SRC, SRC, SRC))
+    ffn = build_ffn(a, "encoder", SRC)
+    layer = EncoderLayer(mixer, ffn, a["norm"], norm_kind=_norm_type(a))
+    return _with_sublayer_order(a, "encoder", layer)
+
+
+def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
+    """``layer`` with the further sub-layers, their order and paths of a stack."""
+    key = f"{stack}.sublayers"
+    order = tuple((step,) if isinstance(step, str) else tuple(step)
+                  for step in a.get(key, layer.default_order))
+    words = [word for step in order for word in step]
+    axis = layer.mixer.queries
+    layer = replace(layer, extra_sublayers=tuple((word, build_sublayer(a, stack, word, axis))
+                                                 for word in sorted(SUBLAYERS) if word in words))
+    if missing := [word for word in layer.sublayers if word not in words]:
+        raise UnbuildableError(key, f"{missing[0]} is not in the list, and the layers have it")
+    if SECOND_FFN in words and "ffn" not in words[: words.index(SECOND_FFN)]:
+        raise UnbuildableError(
+            key, f"{SECOND_FFN} repeats a feed-forward network, and the list has none before it")
+    order = _present_sublayers(layer, order)
+    main_word = next(iter(layer.sublayers))
+    has_parallel_mixer = any(len(step) > 1 and main_word in step for step in order)
+    multi_path = _multi_path_config(a, f"{stack}.paths", layer)
+    parallel_mixer = (build_parallel_mixer(a, stack, _axes(layer.mixer), layer.mixer)
+                      if has_parallel_mixer else None)
+    return replace(layer, multi_path=multi_path, parallel_mixer=parallel_mixer,
+                   **_canonical_order(layer, order, key))
+
+
+def _canonical_order(layer: Layer, order: SublayerOrder, key: str) -> dict[str, Any]:
+    """The fields of ``layer`` for ``order``.
+
+    Equal orders have equal fields, and therefore equal identities.
+    """
+    if order == _present_sublayers(layer, layer.default_order):
+        return {}
+    if isinstance(layer, DecoderLayer):
+        if layer.interleaved:
+            raise UnbuildableError("decoder.interleaved",
+                                   f"is short for a value of {key}: set only one of the two")
+        if order == _present_sublayers(layer, layer.interleaved_order):
+            return {"interleaved": True}
+    return {"sublayer_order": order}
+
+
+def _axes(main: Mixer) -> tuple[Axis, Axis, Axis]:
+    """The axes of a layer's mixer, as arguments of :func:`build_mixer`."""
+    return main.queries, main.queries, {SEQ: SEQ_KEYS, TGT: TGT_KEYS}.get(main.queries, SRC)
+
+
+def _multi_path_config(a: Config, key: str, layer: Layer) -> MultiPathConfig | None:
+    """The parallel paths of a layer's parts; None for a single path."""
+    count = require_single_value(a.get(f"{key}.count", 1))
+    if count == 1:
+        return None
+    paths = MultiPathConfig(a[f"{key}.of"], count, a[f"{key}.merge"], bool(a[f"{key}.norm"]))
+    has_sublayer_paths = layer.extra_sublayers and paths.target == "sublayer"
+    return paths.without_ffn() if layer.ffn.is_absent and not has_sublayer_paths else paths
+
+
+def _present_sublayers(layer: Layer, order: SublayerOrder) -> SublayerOrder:
+    """``order`` without missing sub-layers.
+
+    Parallel sub-layers are in the order of the layer's blocks.
+    """
+    ranks = {word: rank for rank, word in enumerate(layer.sublayers)}
+    if "ffn" in ranks:
+        ranks[SECOND_FFN] = ranks["ffn"]
+    steps = (tuple(sorted((word for word in step if word in ranks), key=ranks.__getitem__))
+             for step in order)
+    return tuple(step for step in steps if step)
+
+
+def _norm_type(a: Config) -> str:
+    return str(a.get("norm_kind", "layer"))
+
+
+def _build_stack(a: Config, stack: str, build_layer: LayerFactory,
+                 encoder_layers: Repeat | None) -> Stack:
+    """The layers of a stack, with ties between them and to ``encoder_layers``."""
+    layers = build_layers(a, stack, build_layer)
+    tied_layers = replace(layers, ties=build_ties(a, stack, layers, encoder_layers))
+    solver = a.get(f"{stack}.solver", "euler") if stack == "encoder" else "euler"
+    has_step_signals = bool(a.get(f"{stack}.step_embedding", False))
+    return Stack(tied_layers, _global_scores(a, stack, layers), has_step_signals, solver,
+                 bool(a.get("last_norm", True)))
+
+
+def _build_bottleneck_stack(a: Config, stack: str,
+                           build_layer: BottleneckLayerFactory) -> BottleneckStack:
+    """A Subformer stack: the layers between the first and the last have another width.
+
+    Per-layer sizes of the middle layers must be equal.
+
+    Raises:
+        UnbuildableError: the stack has fewer than 3 layers, middle layers that differ, or global
+            scores or a solver.
+    """
+    depth = a[f"{stack}.depth"]
+    key = f"{stack}.middle_width"
+    if decide(depth < 3):
+        raise UnbuildableError(key,
+                               f"a middle needs at least 3 layers, and {stack}.depth is {depth}")
+    whole_solver = stack == "encoder" and a.get("encoder.solver", "euler") != "euler"
+    if a.get(f"{stack}.residual_scores", "none") not in ("none", "previous") or whole_solver:
+        raise UnbuildableError(key,
+                               f"cannot be combined with {stack}.residual_scores: global "
+                               "or with a solver")
+    first, last = (LayerConfig(a, stack, number) for number in (0, -1))
+    inner_config = ChainMap({"width": a[key]}, a)  # type: ignore[arg-type]  # only read
+    inside = LayerConfig(inner_config, stack, 1)
+    middle = build_layer(inside, first)
+    for size_key, sizes in inside.per_layer_values.items():
+        if any(decide(size != sizes[1]) for size in sizes[2:-1]):
+            raise UnbuildableError(
+                size_key,
+                f"has different sizes for the middle layers, and {key} needs equal ones")
+    repeated = Repeat(middle, depth - 2)
+    shared = replace(repeated,
+                     ties=build_ties(_middle_config(a, stack, middle), stack, repeated, None))
+    has_step_signals = bool(a.get(f"{stack}.step_embedding", False))
+    last_norm = bool(a.get("last_norm", True))
+    return BottleneckStack(Repeat(build_layer(first), 1), shared, Repeat(build_layer(last), 1),
+                           has_step_signals, last_norm)
+
+
+def _middle_config(a: Config, stack: str, middle: Layer) -> Config:
+    """The configuration of the middle layers: ``sandwich`` schedules tie all of them."""
+    schedules = {f"share.{stack}.{slot}": a.get(f"share.{stack}.{slot}", "own")
+                 for slot in middle.part_names}
+    # A list would refer to layers by number, and the middle layers have no numbers of their own.
+    if any(schedule not in ("own", "sandwich") for schedule in schedules.values()):
+        raise UnbuildableError(f"{stack}.middle_width",
+                               "the middle layers are equal: set "
+                               f"share.{stack}.{next(iter(middle.part_names))} and the other "
+                               "schedules to sandwich or own")
+    tied = {path: "one" for path, schedule in schedules.items() if schedule == "sandwich"}
+    return ChainMap(tied, a)  # type: ignore[arg-type]  # only read
+
+
+def _global_scores(a: Config, stack: str, layers: Repeat) -> GlobalScores | None:
+    """Global attention scores A^G, shaped as the layers' scores.
+
+    Source: PartialFormer, section 3.4.
+    """
+    key = f"{stack}.residual_scores"
+    score_type = a.get(key, "none")
+    if score_type == "none":
+        return None
+    layer: Any = layers.layer
+    distinct_layers: Any = layers.distinct_layers
+    shapes = [layer.mixer.score_shape for layer in distinct_layers]
+    n_heads = [shape and shape.heads for shape in shapes]
+    if any(decide(n != n_heads[0]) for n in n_heads):
+        raise UnbuildableError(key,
+                               f"{score_type} scores need the same number of heads in all layers")
+    if score_type == "previous":
+        return None
+    mixer = layer.mixer
+    shape = mixer.score_shape
+    if shape is None:
+        raise UnbuildableError(key, f"{score_type} scores need layers that have scores")
+    clip = a[f"{stack}.relative_clip"] if score_type == "relative" else 0
+    return GlobalScores(mixer.d, shape.heads, shape.head_dim, mixer.queries, shape.keys, clip,
+                        mixer.decoder, norm_kind=layer.norm_kind)

@@ -1,0 +1,208 @@
+"""Weight tying: parts that layers share, within a stack or across stacks.
+
+A schedule such as ``cycle(2)`` ties layers of one stack. A reference such as ``encoder.ffn[i]``
+ties decoder layers to encoder layers: the encoder's part is the tied source, the decoder's the
+target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scalesearch.blocks.core import Block, Repeat, Tie, Use, iterate_cost_lines
+from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.mixers import MIXERS
+from scalesearch.blocks.multi_path import MultiPath
+from scalesearch.blocks.options import option_fields
+from scalesearch.blocks.sizes import decide, map_values, require_single_value
+from scalesearch.blocks.weight_sharing import (
+    SCHEDULES,
+    CrossStackTie,
+    ExplicitSharing,
+    NoSharing,
+    SharingSchedule,
+    make_schedule,
+)
+from scalesearch.spaces.assembly.components import Config
+from scalesearch.spaces.syntax.diagnostics import UnbuildableError
+from scalesearch.spaces.syntax.domains import LayerReference, ScheduleCall
+from scalesearch.spaces.syntax.value_parser import parse_schedule
+
+# Keys of a stack that determine the shapes of its mixer's weights.
+MULTI_PATH_KEYS = ("paths.of", "paths.count", "paths.merge", "paths.norm")
+MIXER_SHAPE_KEYS = ("mixer", "local", "local.join", "local.channels", "heads", "head_dim",
+                    "score_heads", "key_value_heads", "projections", "projection_bias",
+                    "parallel_heads", "head_scaling", "gate", "mask", "mask.clip", "lift", "cross",
+                    "cross.head_dim", "cross.clip", "relative_positions", "relative_clip", "pg",
+                    "pg.on", "pg.ratio", "pg.per_head", *MULTI_PATH_KEYS)
+
+
+def build_ties(a: Config, stack: str, layers: Repeat, encoder: Repeat | None) -> tuple[Tie, ...]:
+    """The ties between the layers of a stack, and from its layers to the encoder's.
+
+    Norms follow the part that they belong to if ``share.norms`` is ``follow``. Biases (if
+    ``share.biases`` is ``own``) and adapters are excluded from the ties.
+    """
+    ties: list[Tie] = []
+    parts = layers.layer.parts()
+    part_names: Mapping[str, list[str]] = layers.layer.part_names  # type: ignore[attr-defined]
+    for slot, number, part in ((slot, *pair) for slot, names in part_names.items()
+                               for pair in enumerate(names)):
+        schedule = _sharing_schedule(a, f"share.{stack}.{slot}", layers, part, number, encoder)
+        if isinstance(schedule, NoSharing):
+            continue
+        # Adapters of the encoder's layers differ, so a tie across stacks excludes them, too.
+        adapters = (adapter_names(a) if stack == "encoder" or isinstance(schedule, CrossStackTie)
+                    else ())
+        excluded = (*("bias",) * (a["share.biases"] == "own"), *adapters,
+                    *path_norms(a, parts[part]))
+        ties.append(Tie(part, schedule, tuple(dict.fromkeys(excluded))))
+        if a["share.norms"] == "follow" and f"{part}_norm" in parts:
+            if isinstance(schedule, SharingSchedule):
+                ties.append(Tie(f"{part}_norm", schedule))
+            elif encoder is not None and not _shapes_differ(
+                    _weight_shapes(layers.layer, f"{part}_norm"),
+                    _weight_shapes(encoder.layer, f"{schedule.part}_norm")):
+                norm_tie = CrossStackTie(schedule.path, f"{schedule.part}_norm", schedule.layers)
+                ties.append(Tie(f"{part}_norm", norm_tie))
+    return tuple(ties)
+
+
+def path_norms(a: Config, part: Any) -> list[str]:
+    """Names of the norms at the end of a part's paths, if layers have their own norms."""
+    if a["share.norms"] != "own" or not isinstance(part.block, MultiPath):
+        return []
+    merge = part.block.merge
+    return [] if merge is None else merge.path_norms
+
+
+def adapter_names(a: Config) -> tuple[str, ...]:
+    """Names of the weights that layer adaptation adds to each encoder layer."""
+    adaptation = a.get("adapt", "nothing")
+    if adaptation == "lora":
+        return tuple(f"{name}_adapter" for name in dict.fromkeys(a["adapt.on"]))
+    return {"bias": ("bias",), "prompt": ("prompt",)}.get(adaptation, ())
+
+
+def _sharing_schedule(a: Config, path: str, layers: Repeat, part: str, number: int,
+                      encoder: Repeat | None) -> SharingSchedule | CrossStackTie:
+    """The validated schedule or cross-stack tie at ``path``.
+
+    It is checked against the depth and the shapes.
+    """
+    text = a.get(path, "own")
+    value = parse_schedule(text) if isinstance(text, str) else tuple(text)
+    if isinstance(value, LayerReference):
+        return _cross_stack_tie(a, path, value, layers, part, number, encoder)
+    if isinstance(value, ScheduleCall) and value.name not in SCHEDULES:
+        raise UnbuildableError(path, f"{text}: no such schedule; there are {', '.join(SCHEDULES)}")
+    schedule = (make_schedule(value.name, value.arguments) if isinstance(value, ScheduleCall)
+                else ExplicitSharing(value))
+    if isinstance(schedule, NoSharing):
+        return schedule
+    if decide(map_values(layers.depth, lambda depth: schedule.validate(depth) is not None)):
+        reason = schedule.validate(require_single_value(layers.depth))
+        raise UnbuildableError(path, f"{text} {reason}")
+    if layers.distinct_layers:
+        for layer, owner in enumerate(schedule.owners(len(layers.distinct_layers))):
+            if _shapes_differ(_weight_shapes(layers.layer_at(layer), part),
+                              _weight_shapes(layers.layer_at(owner), part)):
+                raise UnbuildableError(
+                    path, f"{text} ties layers {owner} and {layer}, whose sizes differ")
+    return schedule
+
+
+def _cross_stack_tie(a: Config, path: str, reference: LayerReference, layers: Repeat, part: str,
+                     number: int, encoder: Repeat | None) -> CrossStackTie:
+    """The tie of ``encoder.attention[2*i + 1]``.
+
+    Layer i uses the weights of this encoder layer.
+
+    Args:
+        number: position of ``part`` among the parts of the same slot; it is tied to the encoder's
+            part at this position.
+    """
+    stack, _, slot = reference.path.partition(".")
+    if encoder is None or stack != "encoder" or slot not in ("attention", "ffn"):
+        raise UnbuildableError(path,
+                               f"{reference}: only decoder layers can be tied to another stack, "
+                               "and "
+                               "only to encoder.attention or encoder.ffn")
+    sources = encoder.layer.part_names.get(slot, [""])  # type: ignore[attr-defined]
+    if number >= len(sources):
+        raise UnbuildableError(path,
+                               f"{reference}: a decoder layer has more of these parts than an "
+                               f"encoder layer, which has {len(sources)}")
+    source = sources[number]
+    depth = require_single_value(encoder.depth)
+    indices = [reference.layer_index(i) for i in range(require_single_value(layers.depth))]
+    invalid = [index for index in indices if index is None or not 0 <= index < depth]
+    if invalid:
+        raise UnbuildableError(
+            path, f"{reference} refers to encoder layer {invalid[0]}; there are 0 to {depth - 1}")
+    pairs = [(layers.layer_at(i), encoder.layer_at(index))
+             for i, index in enumerate(indices) if index is not None]
+    pairs = pairs if layers.distinct_layers or encoder.distinct_layers else pairs[:1]
+    if any(_shapes_differ(_weight_shapes(layer, part), _weight_shapes(encoder_layer, source))
+           for layer, encoder_layer in pairs):
+        target = path.removeprefix("share.")
+        raise UnbuildableError(path,
+                               f"{reference}: {reference.path} and {target} differ in shape, so "
+                               f"they cannot be tied: "
+                               f"{_describe_difference(a, reference.path, target)}")
+    schedules = {tie.part: tie.schedule for tie in encoder.ties}
+    owners = schedules[source].owners(depth) if source in schedules else list(range(depth))
+    return CrossStackTie("encoder.layers", source,
+                         tuple(owners[index] for index in indices if index is not None))
+
+
+def _describe_difference(a: Config, source: str, target: str) -> str:
+    """The keys in which two parts differ: ``encoder.heads is 4, decoder.heads is 8``."""
+    is_ffn = target.endswith(".ffn")
+    if source.endswith(".ffn") != is_ffn:
+        return "only one of them is a feed-forward network"
+    classes: Mapping[str, type[Block]] = FFNS if is_ffn else MIXERS
+    options = [f"{key}.{name}" for key in (("ffn",) if is_ffn else ("mixer", "local"))
+               for block_class in classes.values() for name in option_fields(block_class)]
+    names = {"ffn", *MULTI_PATH_KEYS, *options} if is_ffn else {*MIXER_SHAPE_KEYS, *options}
+    # Test each name: the configuration of a whole population cannot be iterated.
+    keys = sorted(key for key in names if f"encoder.{key}" in a or f"decoder.{key}" in a)
+    cross_keys = {"gate": "cross_gate"} if target.endswith(".cross") else {}
+    differences = []
+    for key in keys:
+        encoder_key = f"encoder.{key}"
+        decoder_key = f"decoder.{cross_keys.get(key, key)}"
+        if encoder_key.count(".") > 1 and not (encoder_key in a and decoder_key in a):
+            continue  # an option that only one of them has: the key above it differs, too
+        encoder_value = require_single_value(a.get(encoder_key, "none"))
+        decoder_value = require_single_value(a.get(decoder_key, "none"))
+        if encoder_value != decoder_value:
+            differences.append(
+                f"{encoder_key} is {encoder_value}, {decoder_key} is {decoder_value}")
+    return "; ".join(differences) or "adapters, or gates, that only one of them has"
+
+
+def _shapes_differ(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    """Whether two results of :func:`_weight_shapes` differ."""
+    if first.keys() != second.keys():
+        return True
+    if any(first[path].keys() != second[path].keys() for path in first):
+        return True
+    pairs = [pair for path in first for name in first[path]
+             for pair in zip(first[path][name], second[path][name])]
+    return any(decide(a != b) for a, b in pairs)
+
+
+def _weight_shapes(layer: Block, part: str) -> dict[str, Any]:
+    """Weight shapes below one part of a layer, by path.
+
+    Adapters are left out, because they are never tied.
+    """
+    use = layer.parts().get(part)
+    block = use.block if isinstance(use, Use) else use
+    if block is None:
+        return {}
+    return {line.path: dict(line.weights) for line in iterate_cost_lines(block) if line.weights
+            and not any(name == "prompt" or name.endswith("_adapter")
+                        for name in line.path.split("."))}

@@ -1,0 +1,251 @@
+"""Checks of a space: cycles, schedules that never fit, and constraints."""
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+from typing import Any
+
+from scalesearch.spaces.parameters.constraints import Constraint
+from scalesearch.spaces.parameters.param_values import (
+    InfiniteSpaceError,
+    ParamAssignment,
+    ParameterSpace,
+    SuggestFunction,
+    enumerate_runs,
+    validate_schedule,
+)
+from scalesearch.spaces.schema.bound_tree import ParameterNode
+from scalesearch.spaces.syntax.composite_domains import (
+    ComputedDomain,
+    iter_expressions,
+    iter_options,
+)
+from scalesearch.spaces.syntax.diagnostics import Problem
+from scalesearch.spaces.syntax.domains import (
+    ConstantDomain,
+    Domain,
+    InvalidDomain,
+    LayerReferenceDomain,
+)
+from scalesearch.spaces.syntax.expressions import keys_of
+from scalesearch.spaces.syntax.lexer import Span
+from scalesearch.spaces.syntax.nodes import Node
+
+MAX_SCHEDULE_CHECKS = 5_000  # pairs of depth and schedule that are tried, at most
+MAX_COMBINATIONS_TRIED = 20_000  # combinations of values that are enumerated, at most
+N_RANDOM_TRIES = 50  # random combinations tried first; these usually suffice
+
+
+# -- cycles
+
+
+def find_cycles(nodes: list[ParameterNode]) -> list[Problem]:
+    """Problems of keys that depend on themselves.
+
+    Each cycle is reported once, at its first key.
+    """
+    dependencies = _dependencies(nodes)
+    computed_nodes = {node.key: node
+                      for node in reversed(nodes)
+                      if any(True for _ in iter_expressions(node.domain))}
+    problems = []
+    reported = set[frozenset[str]]()
+    for node in nodes:
+        cycle = _cycle(node.key, dependencies)
+        if cycle and node.key in computed_nodes and frozenset(cycle) not in reported:
+            reported.add(frozenset(cycle))
+            first = computed_nodes[node.key]
+            message = f"`{first.key}` depends on itself: {' -> '.join([*cycle, cycle[0]])}"
+            position = first.position_of(next(iter_expressions(first.domain)).span)
+            problems.append(Problem(position, message,
+                                    "set one of these keys to a value that is not computed",
+                                    code="depends-on-itself"))
+    return problems
+
+
+def _dependencies(nodes: list[ParameterNode]) -> dict[str, set[str]]:
+    """For each key, the keys that its value depends on."""
+    dependencies: dict[str, set[str]] = {}
+    for node in nodes:
+        keys = dependencies.setdefault(node.key, set())
+        keys |= {key for expr in iter_expressions(node.domain) for key in keys_of(expr)}
+        keys |= {group for group, _ in node.guards if group != node.key}
+    return dependencies
+
+
+def _cycle(start: str, dependencies: dict[str, set[str]]) -> list[str]:
+    """The shortest path from ``start`` back to itself, without its end; empty if none."""
+    paths = [[start]]
+    visited: set[str] = set()
+    while paths:
+        path = paths.pop(0)
+        for key in sorted(dependencies.get(path[-1], ())):
+            if key == start:
+                return path
+            if key not in visited:
+                visited.add(key)
+                paths.append([*path, key])
+    return []
+
+
+# -- invalid keys
+
+
+def replace_invalid(nodes: list[ParameterNode],
+                    problems: list[Problem]) -> tuple[list[ParameterNode], set[str]]:
+    """Replace invalid keys and their dependents by a constant.
+
+    The valid keys are also returned.
+    """
+    dependencies = _dependencies(nodes)
+    if not problems:
+        return nodes, set(dependencies)
+    invalid = {node.key for node in nodes if _is_invalid(node, problems)}
+    invalid |= {key for key in dependencies if _cycle(key, dependencies)}
+    dependent = invalid
+    while dependent:
+        dependent = {key for key, others in dependencies.items()
+                     if key not in invalid and others & invalid}
+        invalid |= dependent
+    replaced = [replace(node, domain=ConstantDomain(1)) if node.key in invalid else node
+                for node in nodes]
+    return replaced, set(dependencies) - invalid
+
+
+def _is_invalid(node: ParameterNode, problems: list[Problem]) -> bool:
+    if any(isinstance(option, InvalidDomain) for option in iter_options(node.domain)):
+        return True
+    position = node.origin.display_position if isinstance(node.origin, Node) else None
+    return node.is_given and position is not None and any(
+        (problem.position.source, problem.position.line) == (position.source, position.line)
+        and position.column <= problem.position.column <= position.end for problem in problems)
+
+
+# -- schedules that fit no depth
+
+
+def find_unfitting_schedules(parameter_space: ParameterSpace,
+                             valid_keys: Set[str]) -> list[Problem]:
+    """Problems of schedules among ``valid_keys`` that fit no possible depth."""
+    scheduled = [node for node in parameter_space.nodes
+                 if node.field.depth_key and {node.key, node.field.depth_key} <= valid_keys]
+    return [Problem(node.position_of(span), f"`{text}` fits no possible depth", reason,
+                    code="no-depth-fits") for node in scheduled
+            for span, text, reason in _never_fits(parameter_space, node, valid_keys)]
+
+
+def _never_fits(parameter_space: ParameterSpace, node: ParameterNode,
+                valid_keys: Set[str]) -> Iterator[tuple[Span, str, str]]:
+    """Yield (span, text, reason) of each alternative of ``node`` that fits no depth."""
+    depths = _depths(parameter_space, node.field.depth_key or "")
+    if not depths:
+        return
+    for option in iter_options(node.domain):
+        schedules = [schedule
+                     for schedule in _values(parameter_space, option)
+                     if not isinstance(schedule, str)]
+        other_depths = _referenced_depths(parameter_space, node, option, valid_keys)
+        n_checks = len(schedules) * len(depths) * len(other_depths)
+        if not schedules or n_checks > MAX_SCHEDULE_CHECKS:
+            continue
+        reasons = [validate_schedule(schedule, node.field, depth, other_depth)
+                   for schedule, depth, other_depth
+                   in itertools.product(schedules, depths, other_depths)]
+        if all(reasons):
+            shown = " or ".join(
+                map(str, depths)) if len(depths) <= 3 else f"{min(depths)} to {max(depths)}"
+            reason = f"{node.field.depth_key} is {shown}" + f"; with {depths[0]}" * (
+                len(depths) > 1)
+            yield option.span, str(option), f"{reason}: {reasons[0]}"
+
+
+def _referenced_depths(parameter_space: ParameterSpace, node: ParameterNode, option: Domain,
+                       valid_keys: Set[str]) -> Sequence[int | None]:
+    """Possible depths of the referenced stack, in decreasing order; [None] if unknown."""
+    if not isinstance(option, LayerReferenceDomain):
+        return [None]
+    target = parameter_space.referenced_schedule(node, option.path)
+    depth_key = target.field.depth_key if target else None
+    if depth_key is None or depth_key not in valid_keys:
+        return [None]
+    return sorted(_depths(parameter_space, depth_key), reverse=True) or [None]
+
+
+def _depths(parameter_space: ParameterSpace, key: str) -> list[int]:
+    """Every possible depth; empty if they cannot be listed."""
+    nodes = parameter_space.nodes_by_key.get(key, ())
+    values_of_options = [_values(parameter_space, option) for node in nodes
+                         for option in iter_options(node.domain)]
+    if not all(values_of_options):
+        return []
+    return sorted({depth for values in values_of_options
+                   for depth in values if isinstance(depth, int)})
+
+
+def _values(parameter_space: ParameterSpace, option: Domain) -> list[Any]:
+    """Every value of an alternative; empty if they are computed or too many."""
+    if isinstance(option, ComputedDomain | InvalidDomain):
+        return []
+    named_option = option.with_parameter_name(option.parameter_name)
+    values = enumerate_runs(
+        lambda suggest: named_option.resolve(ParamAssignment(parameter_space, suggest)))
+    listed = list(itertools.islice(values, MAX_SCHEDULE_CHECKS + 1))
+    return listed if len(listed) <= MAX_SCHEDULE_CHECKS else []
+
+
+# -- constraints that never hold
+
+
+def find_unsatisfiable(parameter_space: ParameterSpace,
+                       where: tuple[Constraint, ...]) -> list[Problem]:
+    """Problems of constraints that no candidate satisfies, by enumeration.
+
+    Constraints are checked one by one and together.
+
+    Constraints over costs are not checked. Only the keys that a constraint names are enumerated. If
+    these have too many combinations, no problem is reported; ``scalesearch check`` samples such
+    spaces.
+    """
+    checked = [constraint for constraint in where if not constraint.costs]
+    unsatisfiable = [constraint for constraint in checked
+                     if _never_hold(parameter_space, [constraint])]
+    problems = []
+    for constraint in unsatisfiable:
+        keys = ", ".join(f"`{key}`" for key in sorted(constraint.referenced_names()))
+        help = f"no legal value of {keys} makes it true" if keys else "it is never true"
+        problems.append(Problem(constraint.position, "no candidate can satisfy this constraint",
+                                help, code="never-true"))
+    if not unsatisfiable and len(checked) > 1 and _never_hold(parameter_space, checked):
+        others = ", ".join(f"`{constraint.text}`" for constraint in checked[:-1])
+        message = "no candidate can satisfy this constraint together with the others"
+        problems.append(Problem(checked[-1].position, message, f"the others are {others}",
+                                code="never-true"))
+    return problems
+
+
+def _never_hold(parameter_space: ParameterSpace, constraints: list[Constraint]) -> bool:
+    """Whether no combination of the named keys satisfies all constraints.
+
+    False if not all combinations were tried.
+    """
+    rng = random.Random(0)
+    if any(_all_hold(parameter_space, constraints, lambda name, parameter: parameter.sample(rng))
+           for _ in range(N_RANDOM_TRIES)):
+        return False
+    results = enumerate_runs(lambda suggest: _all_hold(parameter_space, constraints, suggest))
+    try:
+        for _ in range(MAX_COMBINATIONS_TRIED):
+            if next(results):
+                return False
+    except StopIteration:
+        return True
+    except InfiniteSpaceError:
+        pass
+    return False
+
+
+def _all_hold(parameter_space: ParameterSpace, constraints: list[Constraint],
+              suggest: SuggestFunction) -> bool:
+    assignment = ParamAssignment(parameter_space, suggest)
+    return all(constraint.is_satisfied(assignment.value_of) for constraint in constraints)

@@ -1,0 +1,109 @@
+"""Help for unknown keys: the key that was probably meant, and the legal keys.
+
+A file of another type is recognized by its keys: one error instead of one per key.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from scalesearch.spaces.schema.bound_tree import SchemaIndex
+from scalesearch.spaces.schema.types import SchemaGroup
+from scalesearch.spaces.syntax.diagnostics import (
+    ConfigError,
+    Problem,
+    SourcePosition,
+    closest_match,
+    format_alternatives,
+)
+from scalesearch.spaces.syntax.nodes import MappingNode
+
+MAX_LISTED_KEYS = 12  # legal keys that are listed next to a suggestion, at most
+MIN_SIMILARITY = 0.66  # ratio of difflib that a suggested key of another group needs
+STUDY_KEYS = ("study", "data", "recipe", "objectives", "architectures", "sampler", "trials")
+SPACE_KEYS = ("width", "encoder", "decoder")
+
+
+def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], index: SchemaIndex,
+                suggests_other_groups: bool = True) -> str:
+    """A help line for the unknown key ``name`` of the group at ``path``.
+
+    Args:
+        legal: the keys of the group.
+        suggests_other_groups: whether a similar key of another group may be suggested.
+    """
+    owners = [variant for variant, fields in group.variants.items() if name in fields.fields]
+    if owners:
+        return f"it belongs to {format_alternatives(owners)}: write `{owners[0]}: {{ {name}: … }}`"
+    if name in group.unsupported:
+        return group.unsupported[name]
+    synonym = index.describe_synonym(name, path)
+    if synonym:
+        return synonym
+    paths = [other for other in (*index.groups, *index.entries) if other]
+    same_name = _nearest((other for other in paths if _last(other) == name), path)
+    if same_name and "." not in same_name:
+        return f"`{name}` is a key of the top level"
+    match = None if same_name else closest_match(name, legal)
+    if match:
+        return f"did you mean `{match}`?"
+    if not same_name and any(bracket in name for bracket in "()[]"):
+        return "inside { } and [ ], quote a value that contains a comma"
+    keys = f"the keys {f'in `{path}`' if path else 'here'} are {format_alternatives(legal)}"
+    suggestion = same_name
+    if not suggestion and suggests_other_groups:  # the key with the most similar spelling
+        match = closest_match(name, {_last(other) for other in paths}, MIN_SIMILARITY)
+        suggestion = (_nearest((other for other in paths if _last(other) == match), path)
+                      or closest_match(name, paths, MIN_SIMILARITY))
+    if not suggestion:
+        return keys
+    question = f"did you mean `{suggestion}`?"
+    return f"{question} Otherwise, {keys}" if len(legal) <= MAX_LISTED_KEYS else question
+
+
+def _nearest(paths: Iterable[str], path: str) -> str | None:
+    """The path with the longest common prefix with ``path``.
+
+    Of equal ones, the shortest is returned.
+    """
+    return min(paths, key=lambda other: (-_n_shared(other, path), other.count(".")), default=None)
+
+
+def _n_shared(first: str, second: str) -> int:
+    """The number of names that two paths have in common at the start."""
+    matches = [a == b for a, b in zip(first.split("."), second.split("."))]
+    return (*matches, False).index(False)
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def check_not_study(document: MappingNode) -> None:
+    """Raise ConfigError if a file that is read as a space is a study."""
+    position = _first_key(document, STUDY_KEYS, SPACE_KEYS)
+    if position is not None:
+        raise ConfigError([Problem(position, "this is a study file, and a space is expected",
+                                   "`scalesearch study run FILE --dry-run` checks a study; its "
+                                   "space is under the key `space`", code="wrong-type")])
+
+
+def check_not_space(document: MappingNode) -> None:
+    """Raise ConfigError if a file that is read as a study is a space."""
+    position = _first_key(document, SPACE_KEYS, STUDY_KEYS)
+    if position is not None:
+        raise ConfigError([Problem(position, "this is a space, and a study file is expected",
+                                   "`scalesearch check FILE` checks a space; a study names it "
+                                   "under `space`, next to `data` and `objectives`",
+                                   code="wrong-type")])
+
+
+def _first_key(document: MappingNode, other_keys: tuple[str, ...],
+               expected_keys: tuple[str, ...]) -> SourcePosition | None:
+    """The position of the first of ``other_keys``, or None.
+
+    At least two of them must be present, and no expected key.
+    """
+    names = [name for name, _ in document.entries]
+    positions = [name.position for name in names if name.text in other_keys]
+    if len(positions) < 2 or any(name.text in expected_keys for name in names):
+        return None
+    return positions[0]

@@ -1,0 +1,151 @@
+"""Count the configurations of a space exactly, without enumerating them.
+
+Counts of independent keys multiply. A condition or a variant ties keys to those that it depends on.
+For each group of tied keys, only combinations of the deciding keys are enumerated.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from random import Random
+from typing import Any
+
+from scalesearch.errors import UserError
+from scalesearch.spaces.parameters.param_values import (
+    ParamAssignment,
+    ParameterSpace,
+    SuggestFunction,
+    enumerate_runs,
+)
+from scalesearch.spaces.schema.bound_tree import ParameterNode
+from scalesearch.spaces.syntax.composite_domains import (
+    ConditionalDomain,
+    PerLayerDomain,
+    iter_expressions,
+    iter_options,
+)
+from scalesearch.spaces.syntax.expressions import keys_of
+from scalesearch.spaces.syntax.parameters import FloatRange, Parameter
+
+# combinations of deciding keys; this many are enumerated in about ten seconds
+MAX_ENUMERATED = 60_000
+N_SIZE_PROBES = 100  # random combinations that estimate their number
+# Estimates above this multiple of the limit are rejected without enumeration. By Markov's
+# inequality this affects at most one in five spaces that could be enumerated.
+HOPELESS_FACTOR = 5
+
+
+class UncountableSpaceError(UserError):
+    """Counting the space would need the enumeration of too many combinations."""
+
+    code = "too-many-dependencies"
+
+
+def count_configurations(parameter_space: ParameterSpace,
+                         max_enumerated: int | None = None) -> int | None:
+    """The number of configurations; ``None`` if a continuous range makes it infinite.
+
+    Raises:
+        UncountableSpaceError: conditions depend on more than ``max_enumerated`` (by default
+            ``MAX_ENUMERATED``) combinations of values.
+    """
+    if any(isinstance(parameter, FloatRange) and parameter.step is None
+           for _, parameter in parameter_space.parameters()):
+        return None
+    runs = [partial(_count_component, parameter_space, *component)
+            for component in _tied_components(parameter_space)]
+    max_enumerated = max_enumerated or MAX_ENUMERATED
+    if any(_estimate_combinations(run) > HOPELESS_FACTOR * max_enumerated for run in runs):
+        raise _uncountable_error(max_enumerated)
+    return math.prod(_total(enumerate_runs(run), max_enumerated) for run in runs)
+
+
+def _estimate_combinations(run: Callable[[SuggestFunction], int]) -> float:
+    """Estimate the number of combinations that ``run`` requests, without bias.
+
+    Source: Knuth (1975).
+    """
+    rng = Random(0)
+    sizes: list[int] = []
+
+    def suggest(name: str, parameter: Parameter) -> Any:
+        sizes[-1] *= parameter.count() or 1
+        return rng.choice(parameter.values() or ())
+
+    for _ in range(N_SIZE_PROBES):
+        sizes.append(1)
+        run(suggest)
+    return sum(sizes) / N_SIZE_PROBES
+
+
+def _uncountable_error(max_enumerated: int) -> UncountableSpaceError:
+    return UncountableSpaceError(f"conditions depend on more than {max_enumerated:,} "
+                                 "combinations of values")
+
+
+def _total(counts: Iterator[int], max_enumerated: int) -> int:
+    total = 0
+    for n_enumerated, count in enumerate(counts):
+        if n_enumerated >= max_enumerated:
+            raise _uncountable_error(max_enumerated)
+        total += count
+    return total
+
+
+def _count_component(parameter_space: ParameterSpace, nodes: list[ParameterNode],
+                     drivers: list[str], suggest: SuggestFunction) -> int:
+    """The number of configurations of ``nodes`` for given deciding keys."""
+    assignment = ParamAssignment(parameter_space, suggest)
+    for key in drivers:
+        assignment.value_of(key)
+    active = [node for node in nodes if node.key not in assignment.typed_values
+              and all(assignment.value_of(key) == variant for key, variant in node.guards)]
+    return math.prod(parameter_space.domains[node.path].count_values(assignment) for node in active)
+
+
+def _tied_components(
+        parameter_space: ParameterSpace) -> Iterator[tuple[list[ParameterNode], list[str]]]:
+    """Yield groups of dependent nodes, with their deciding keys.
+
+    Conditions and variants make nodes dependent.
+    """
+    drivers = [_deciding_keys(parameter_space, node) for node in parameter_space.nodes]
+    index_of_key = {node.key: index for index, node in enumerate(parameter_space.nodes)}
+    labels = list(range(len(parameter_space.nodes)))  # nodes with equal labels are one group
+    for index, keys in enumerate(drivers):
+        for key in keys:
+            if key in index_of_key:
+                old_label = labels[index_of_key[key]]
+                new_label = labels[index]
+                labels = [new_label if label == old_label else label for label in labels]
+    for group in dict.fromkeys(labels):
+        members = [index for index, label in enumerate(labels) if label == group]
+        group_drivers = list(dict.fromkeys(key for index in members for key in drivers[index]))
+        yield [parameter_space.nodes[index] for index in members], group_drivers
+
+
+def _deciding_keys(parameter_space: ParameterSpace, node: ParameterNode) -> list[str]:
+    """The keys that decide whether ``node`` exists, and which branch is active.
+
+    This includes the keys of its number of layers.
+
+    Keys that these keys depend on are included.
+    """
+    drivers = {key: None
+               for key, _ in node.guards
+               if len(parameter_space.nodes_by_key[key][0].domain.constants or (1, 2)) > 1}
+    if isinstance(node.domain, ConditionalDomain) or any(
+            isinstance(option, PerLayerDomain) for option in iter_options(node.domain)):
+        drivers |= dict.fromkeys(key for expr in iter_expressions(node.domain)
+                                 for key in sorted(keys_of(expr)))
+    queue = list(drivers)
+    while queue:
+        for other in parameter_space.nodes_by_key.get(queue.pop(), ()):
+            needed = [key for expr in iter_expressions(other.domain)
+                      for key in sorted(keys_of(expr))]
+            fresh = [key
+                     for key in (*needed, *(group for group, _ in other.guards))
+                     if key not in drivers]
+            drivers |= dict.fromkeys(fresh)
+            queue += fresh
+    return list(drivers)

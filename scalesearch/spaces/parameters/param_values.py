@@ -1,0 +1,250 @@
+"""Values of all keys of a space, by define-by-run.
+
+Only the parameters that are needed are requested.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from scalesearch.errors import UserError
+from scalesearch.spaces.schema.bound_tree import ParameterNode
+from scalesearch.spaces.schema.types import SchemaField
+from scalesearch.spaces.syntax.domains import (
+    Domain,
+    InfeasibleValueError,
+    LayerReference,
+    ScheduleCall,
+    ScheduleValue,
+    schedule_to_json,
+)
+from scalesearch.spaces.syntax.evaluator import ABSENT
+from scalesearch.spaces.syntax.parameters import Parameter
+
+T = TypeVar("T")
+SuggestFunction = Callable[[str, Parameter], Any]
+
+
+class ParamValues(Mapping[str, Any]):
+    """The values of all keys: key to JSON value, constants included, in schema order.
+
+    Attributes:
+        params: the values of the requested parameters, by name.
+        infeasible_values: (key, reason) of values that no network can have; empty for a
+            feasible candidate.
+    """
+
+    def __init__(self, typed_values: dict[str, Any], params: dict[str, Any],
+                 infeasible_values: tuple[tuple[str, str], ...]) -> None:
+        self._typed_values = typed_values
+        self._values = {key: schedule_to_json(value) for key, value in typed_values.items()}
+        self.params: Mapping[str, Any] = dict(params)
+        self.infeasible_values = infeasible_values
+
+    def typed_value(self, key: str) -> Any:
+        """The value; a schedule is a ScheduleCall, a LayerReference or a tuple."""
+        return self._typed_values[key]
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(tuple((key, str(value)) for key, value in self._values.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and self._values == dict(other)
+
+    def __repr__(self) -> str:
+        return f"ParamValues({self._values})"
+
+
+class ParameterSpace:
+    """The parameter nodes of a space, in schema order."""
+
+    def __init__(self, nodes: list[ParameterNode]) -> None:
+        self.nodes = nodes
+        self.domains: dict[str, Domain] = {
+            node.path: node.domain.with_parameter_name(node.path) for node in self.nodes}
+        self.nodes_by_key: dict[str, list[ParameterNode]] = {}
+        for node in self.nodes:
+            self.nodes_by_key.setdefault(node.key, []).append(node)
+
+    def parameters(self) -> list[tuple[str, Parameter]]:
+        """Every parameter that may be requested, with its name, in schema order."""
+        return [parameter for domain in self.domains.values() for parameter in domain.parameters()]
+
+    def resolve(self, suggest: SuggestFunction) -> ParamValues:
+        """The values of all keys.
+
+        ``suggest(name, parameter)`` returns the value of a parameter.
+        """
+        assignment = ParamAssignment(self, suggest)
+        for node in self.active_nodes(assignment):
+            assignment.resolve(node)
+        infeasible_values = tuple(self.find_infeasible(assignment))
+        return ParamValues(assignment.typed_values, assignment.params, infeasible_values)
+
+    def active_nodes(self, assignment: "ParamAssignment") -> Iterator[ParameterNode]:
+        """The nodes of keys that exist under the selected variants."""
+        for node in self.nodes:
+            if all(assignment.value_of(group) == variant for group, variant in node.guards):
+                yield node
+
+    def find_infeasible(self, assignment: "ParamAssignment") -> Iterator[tuple[str, str]]:
+        """Yield (key, reason) of infeasible values and schedules.
+
+        A schedule is infeasible if it does not fit its depth.
+        """
+        yield from assignment.infeasible.items()
+        for node in self.nodes:
+            if node.field.depth_key is None or node.key not in assignment.typed_values:
+                continue
+            if node.key in assignment.infeasible:
+                continue
+            reason = self.validate_schedule(node, assignment)
+            if reason:
+                value = schedule_to_json(assignment.typed_values[node.key])
+                yield node.key, f"{value} does not fit: {reason}"
+
+    def validate_schedule(self, node: ParameterNode, assignment: "ParamAssignment") -> str | None:
+        """The reason why the schedule of ``node`` does not fit its depth, or ``None``."""
+        depth = assignment.value_of(node.field.depth_key or "")
+        value = assignment.typed_values[node.key]
+        if not isinstance(depth, int) or isinstance(value, list | str):
+            return None
+        other_depth = None
+        if isinstance(value, LayerReference):
+            target = self.referenced_schedule(node, value.path)
+            if target and target.field.depth_key:
+                other_depth = assignment.value_of(target.field.depth_key)
+        return validate_schedule(value, node.field, depth,
+                                 other_depth if isinstance(other_depth, int) else None)
+
+    def referenced_schedule(self, node: ParameterNode, path: str) -> ParameterNode | None:
+        """The schedule that the reference ``path`` inside ``node`` points to."""
+        scope = node.path.rpartition(".")[0]
+        while True:
+            nodes = self.nodes_by_key.get(f"{scope}.{path}" if scope else path)
+            if nodes or not scope:
+                return nodes[0] if nodes else None
+            scope = scope.rpartition(".")[0]
+
+
+class ParamAssignment:
+    """Values of one candidate while they are determined.
+
+    Attributes:
+        params: the values of the requested parameters so far.
+        typed_values: the values of keys so far.
+        infeasible: key to the reason why its value cannot exist.
+    """
+
+    def __init__(self, parameter_space: ParameterSpace, suggest: SuggestFunction) -> None:
+        self.parameter_space = parameter_space
+        self.suggest = suggest
+        self.params: dict[str, Any] = {}
+        self.typed_values: dict[str, Any] = {}
+        self.infeasible: dict[str, str] = {}
+
+    def request(self, name: str, parameter: Parameter) -> Any:
+        """The value that ``suggest`` returns for a parameter.
+
+        Raises UserError if it is not legal.
+        """
+        value = self.suggest(name, parameter)
+        try:
+            self.params[name] = parameter.coerce(value)
+        except (UserError, ValueError, TypeError):
+            raise UserError(f"{name}: {value!r} is not a legal value; expected {parameter}",
+                            code="illegal-value") from None
+        return self.params[name]
+
+    def resolve(self, node: ParameterNode) -> Any:
+        """The value of an active node; its parameters are requested at most once."""
+        if node.key not in self.typed_values:
+            try:
+                self.typed_values[node.key] = self.parameter_space.domains[node.path].resolve(self)
+            except InfeasibleValueError as error:
+                self.typed_values[node.key] = None
+                self.infeasible[node.key] = str(error)
+        return self.typed_values[node.key]
+
+    def value_of(self, key: str) -> Any:
+        """The value of ``key`` as JSON; ABSENT if it does not exist or has no legal value."""
+        if key not in self.typed_values:
+            active = (node for node in self.parameter_space.nodes_by_key.get(key, ())
+                      if all(self.value_of(group) == variant for group, variant in node.guards))
+            node = next(active, None)
+            if node is None:
+                return ABSENT
+            self.resolve(node)
+        value = schedule_to_json(self.typed_values[key])
+        return ABSENT if value is None else value
+
+
+def validate_schedule(schedule: ScheduleValue, field: SchemaField, depth: int,
+                      other_depth: int | None) -> str | None:
+    """The reason why ``schedule`` does not fit ``depth`` layers, or None.
+
+    Args:
+        other_depth: for a LayerReference, the depth of the stack that it points to, if known.
+    """
+    if isinstance(schedule, ScheduleCall):
+        return field.calls[schedule.name].validate(schedule.arguments, depth)
+    if isinstance(schedule, LayerReference):
+        return _validate_layer_reference(schedule, depth, other_depth)
+    if len(schedule) != depth:
+        return f"the list names {len(schedule)} layers, and the stack has {depth}"
+    return None
+
+
+def _validate_layer_reference(schedule: LayerReference, depth: int,
+                              other_depth: int | None) -> str | None:
+    for layer in range(depth):
+        index = schedule.layer_index(layer)
+        if index is None:
+            return f"layer {layer} has no whole number as its index"
+        if index < 0 or (other_depth is not None and index >= other_depth):
+            layers = f"0 to {other_depth - 1}" if other_depth is not None else "from 0"
+            return (f"layer {layer} points to layer {index} of {schedule.path}, which has layers "
+                    f"{layers}")
+    return None
+
+
+class InfiniteSpaceError(Exception):
+    """Raised if a continuous parameter is requested during an enumeration."""
+
+
+def enumerate_runs(evaluate: Callable[[SuggestFunction], T]) -> Iterator[T]:
+    """Yield ``evaluate(suggest)`` for every combination of requested values.
+
+    The requested parameters may depend on the values of earlier ones.
+
+    Raises:
+        InfiniteSpaceError: a continuous range is requested.
+    """
+    script: list[int] = []  # index of the value of the first, second, ... parameter
+    while True:
+        sizes: list[int] = []
+
+        def suggest(name: str, parameter: Parameter, script: list[int] = script,
+                    sizes: list[int] = sizes) -> Any:
+            values = parameter.values()
+            if values is None:
+                raise InfiniteSpaceError(name)
+            if len(sizes) == len(script):
+                script.append(0)
+            sizes.append(parameter.count() or 0)
+            return values[script[len(sizes) - 1]]
+
+        yield evaluate(suggest)
+        while script and script[-1] + 1 == sizes[len(script) - 1]:
+            script.pop()
+        if not script:
+            return
+        script[-1] += 1

@@ -1,0 +1,175 @@
+"""A space bound to its schema: groups and parameters with their domains."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Union
+
+from scalesearch.blocks.core import join_path
+from scalesearch.spaces.schema.types import SchemaField, SchemaGroup
+from scalesearch.spaces.syntax.diagnostics import SourcePosition, format_alternatives
+from scalesearch.spaces.syntax.domains import Domain
+from scalesearch.spaces.syntax.lexer import Span
+from scalesearch.spaces.syntax.nodes import Node, ScalarNode, SequenceNode
+
+Guards = tuple[tuple[str, str], ...]  # (key of a variant group, variant that must be selected)
+
+
+@dataclass(frozen=True)
+class ParameterNode:
+    """One key with its domain.
+
+    Args:
+        key: the name in a configuration, ``encoder.ffn.hidden``.
+        path: the name with variants, ``encoder.ffn.relu.hidden``; unique.
+        guards: the variants under which the key exists.
+        origin: the text that it was read from, or the position of the group that lacks it.
+        is_given: whether the file sets it.
+    """
+
+    key: str
+    path: str
+    field: SchemaField
+    domain: Domain
+    guards: Guards
+    origin: Node | SourcePosition = dataclasses.field(compare=False, repr=False)
+    is_given: bool = dataclasses.field(default=True, compare=False)
+
+    def position_of(self, span: Span) -> SourcePosition:
+        """The position of the characters ``span``, or of item ``span[0]`` of a list."""
+        origin = self.origin
+        if isinstance(origin, ScalarNode):
+            return origin.position_of(span)
+        if isinstance(origin, SequenceNode):
+            return (origin.items[span[0]] if span[1] else origin).display_position
+        return origin.position if isinstance(origin, Node) else origin
+
+
+@dataclass(frozen=True)
+class GroupNode:
+    """A group of keys; ``variant_node`` selects one of ``variants``."""
+
+    key: str
+    path: str
+    variant_node: ParameterNode | None = None
+    fields: tuple[tuple[str, Union["GroupNode", ParameterNode]], ...] = ()
+    variants: tuple[tuple[str, "GroupNode"], ...] = ()
+
+    def parameter_nodes(self) -> Iterator[ParameterNode]:
+        """Yield all parameters, in the order of the schema."""
+        if self.variant_node:
+            yield self.variant_node
+        for _, child in (*self.fields, *self.variants):
+            if isinstance(child, ParameterNode):
+                yield child
+            else:
+                yield from child.parameter_nodes()
+
+
+@dataclass(frozen=True)
+class SchemaEntry:
+    """The entry of a dotted path in the schema."""
+
+    key: str
+    guards: Guards
+    field: SchemaField
+
+
+@dataclass(frozen=True)
+class SchemaIndex:
+    """All paths of a schema, with and without the names of variants.
+
+    Attributes:
+        entries: path to the entry of its key.
+        groups: path to its group.
+        spellings: other spellings of paths to their canonical ones.
+    """
+
+    entries: dict[str, SchemaEntry]
+    groups: dict[str, SchemaGroup]
+    spellings: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def find(self, name: str, scope: str) -> SchemaEntry | None:
+        """The key that ``name`` refers to in the group ``scope``: the innermost match."""
+        while True:
+            path = f"{scope}.{name}" if scope else name
+            entry = self.entries.get(self.spellings.get(path, path))
+            if entry or not scope:
+                return entry
+            scope = scope.rpartition(".")[0]
+
+    def describe_synonym(self, name: str, scope: str = "") -> str | None:
+        """A help line with the key of the synonym ``name``.
+
+        The group ``scope`` comes first.
+        """
+        fields: dict[str, SchemaField | SchemaGroup] = {
+            path: entry.field for path, entry in self.entries.items()}
+        last_name = name.rpartition(".")[2]
+        matches = [path for path, child in {**fields, **self.groups}.items()
+                   if path and last_name in child.synonyms]
+        if not matches:
+            return None
+        in_scope = [path for path in matches if path.startswith(f"{scope}.")]
+        shortest: dict[tuple[str, str], str] = {}  # one path for all variants of a group
+        for path in sorted(in_scope or matches, key=len):
+            shortest.setdefault((path.partition(".")[0], path.rpartition(".")[2]), path)
+        return f"the name is {format_alternatives(list(shortest.values())[:3])} here"
+
+
+def variant_field(group: SchemaGroup) -> SchemaField:
+    """The selection of a variant as a field."""
+    return SchemaField("word", words=tuple(group.variants), default=group.default_variant,
+                       doc=group.doc)
+
+
+def build_index(schema: SchemaGroup) -> SchemaIndex:
+    """Create the index of ``schema``."""
+    index = SchemaIndex({}, {})
+    _collect(schema, "", "", (), index)
+    return index
+
+
+def _collect(group: SchemaGroup, key: str, path: str, guards: Guards, index: SchemaIndex) -> None:
+    index.groups[path] = group
+    if group.variants:
+        index.entries[path] = SchemaEntry(key, guards, variant_field(group))
+        index.entries.setdefault(key, index.entries[path])
+    _collect_fields(group, key, path, guards, index)
+    for name, variant in group.variants.items():
+        variant_path = join_path(path, name)
+        index.groups[variant_path] = variant
+        _collect_fields(variant, key, variant_path, (*guards, (key, name)), index)
+
+
+def _collect_fields(group: SchemaGroup, key: str, path: str, guards: Guards,
+                    index: SchemaIndex) -> None:
+    for name, child in group.fields.items():
+        child_guards = (*guards, *guards_of(group, name, key))
+        if isinstance(child, SchemaGroup):
+            _collect(child, join_path(key, name), join_path(path, name), child_guards, index)
+        else:
+            child_key = join_path(key, name)
+            index.entries[join_path(path, name)] = SchemaEntry(child_key, child_guards, child)
+            index.entries.setdefault(child_key, SchemaEntry(child_key, (), child))
+    index.spellings.update({join_path(path, other): join_path(path, name)
+                            for other, name in group.spellings.items()})
+    if group.inlined_variant:
+        variant_path = join_path(join_path(path, group.inlined_variant.group),
+                                 group.inlined_variant.variant)
+        index.spellings.update({join_path(variant_path, name): join_path(path, name)
+                                for name in group.inlined_variant.inlined_keys})
+
+
+def guards_of(group: SchemaGroup, name: str, key: str) -> Guards:
+    """The guard of the field ``name`` of ``group``.
+
+    It is empty unless only an inlined variant has the field.
+
+    Args:
+        key: the key of the group.
+    """
+    inlined = group.inlined_variant
+    if not inlined or name not in inlined.exclusive_keys:
+        return ()
+    return ((join_path(key, inlined.group), inlined.variant),)

@@ -1,0 +1,261 @@
+"""The keys of a space file.
+
+Keys of registered blocks are read from the block catalog.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache, partial
+from importlib.metadata import entry_points
+from typing import TypeVar
+
+from scalesearch.blocks.embedding import POSITION_TYPES
+from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.layers import NORM_POSITIONS
+from scalesearch.blocks.maps.linear_factories import Dense
+from scalesearch.blocks.maps.structured_matrices import MATRIX_STRUCTURES, TableLinearFactory
+from scalesearch.blocks.maps.tensor_chains import APPLY_MODES, BOND_RULES
+from scalesearch.blocks.mixers import MIXERS
+from scalesearch.blocks.mixers.attention_extras import ADAPTABLE_PARTS
+from scalesearch.blocks.mixers.gates import GATES
+from scalesearch.blocks.norms import NORM_CLASSES
+from scalesearch.blocks.seq2seq import TYING_MODES
+from scalesearch.blocks.stacks import SOLVERS
+from scalesearch.blocks.sublayers import SUBLAYERS
+from scalesearch.blocks.weight_sharing import SCHEDULES, make_schedule
+from scalesearch.spaces.schema.stack import (
+    OFF_VALUES,
+    cross_attention_schema,
+    dextra_schema,
+    flag_field,
+    optional_size_field,
+    schema_of_block,
+    size_field,
+    stack_schema,
+    sublayer_order_field,
+    word_field,
+)
+from scalesearch.spaces.schema.types import ScheduleSignature, SchemaField, SchemaGroup
+
+MODELS = ("encoder-decoder", "decoder-only")
+FieldT = TypeVar("FieldT", bound=SchemaField | SchemaGroup)
+# Names in other tools and papers by the last name of a key. Errors suggest the key instead.
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "width": ("d_model", "hidden_size", "model_dim", "embed_dim", "n_embd", "embedding_dim", "dim",
+              "emb_dim"), "vocab": ("vocab_size", "vocabulary", "vocabulary_size", "n_vocab"),
+    "mixer": ("token_mixer", "attention_type", "attn_type", "sequence_mixer"),
+    "depth": ("layers", "num_layers", "n_layers", "n_layer", "num_hidden_layers", "encoder_layers",
+              "decoder_layers", "num_encoder_layers", "num_decoder_layers", "blocks"),
+    "heads": ("num_heads", "n_head", "n_heads", "nhead", "attention_heads", "num_attention_heads",
+              "encoder_attention_heads", "decoder_attention_heads"),
+    "head_dim": ("d_head", "d_k", "d_kv", "head_size", "dim_head"),
+    "key_value_heads": ("num_key_value_heads", "n_kv_heads", "kv_heads", "num_kv_heads",
+                        "multi_query"),
+    "hidden": ("d_ff", "ffn_dim", "d_inner", "intermediate_size", "dim_feedforward", "hidden_dim",
+               "ff_size", "encoder_ffn_embed_dim", "decoder_ffn_embed_dim", "mlp_dim", "n_inner"),
+    "norm": ("normalize_before", "pre_norm", "prenorm", "layer_norm", "norm_first",
+             "normalisation"),
+    "ffn": ("feed_forward", "feedforward", "mlp", "activation", "activation_fn", "ff"),
+    "pg": ("partial", "partial_ffn", "partial_gated_ffn", "partialformer", "head_ffn"),
+    "model": ("architecture", "arch", "model_type", "type"),
+    "tie": ("tie_weights", "tie_embeddings", "share_all_embeddings", "tied", "tie_word_embeddings",
+            "tied_embeddings", "share_decoder_input_output_embed", "tied_softmax"),
+    "positions": ("positional_encoding", "position_embedding", "pos_encoding", "learned_pos",
+                  "position_embeddings"),
+    "max_length": ("max_position_embeddings", "max_positions", "max_len", "n_positions",
+                   "block_size"),
+    "relative_positions": ("relative_position", "rpr", "relative_attention"),
+    "rotary": ("rope", "rotary_positions", "rotary_embeddings", "rotary_embedding", "use_rope"),
+    "norm_kind": ("norm_type", "rms_norm", "rmsnorm", "use_rmsnorm", "normalization_type"),
+    "relative_clip": ("max_relative_position", "max_relative_positions", "clip_distance"),
+    "share": ("sharing", "weight_sharing", "share_layers", "parameter_sharing", "tie_layers"),
+    "adapt": ("adapter", "adapters", "lora", "layer_adaptation"),
+    "low_rank": ("lowrank", "factorized", "factorised_matrices"),
+    "tensor_chain": ("tensor_train", "mpo", "tensor_network")}
+
+
+def _validate_schedule(name: str, arguments: tuple[int, ...], depth: int) -> str | None:
+    return make_schedule(name, arguments).validate(depth)
+
+
+def _shared(depth: str, what: str) -> SchemaField:
+    calls = {name: ScheduleSignature(*schedule.argument_counts, partial(_validate_schedule, name))
+             for name, schedule in SCHEDULES.items()}
+    return SchemaField("schedule", default="own", calls=calls, depth_key=depth,
+                       doc=f"which layers share their {what}")
+
+
+def _share() -> SchemaGroup:
+    encoder = {"attention": _shared("encoder.depth", "mixer; also called `mixing`"),
+               "ffn": _shared("encoder.depth", "feed-forward")}
+    decoder = {"self": _shared("decoder.depth", "mixer"),
+               "cross": _shared("decoder.depth", "cross-attention"),
+               "ffn": _shared("decoder.depth", "feed-forward")}
+    for depth, keys in (("encoder.depth", encoder), ("decoder.depth", decoder)):
+        keys |= {word: _shared(depth, f"sub-layers {word}") for word in SUBLAYERS}
+    fields: dict[str, SchemaField | SchemaGroup] = {
+        "encoder": SchemaGroup(encoder, none_means_defaults=True, spellings={"mixing": "attention"},
+                               doc="of the encoder's layers"),
+        "decoder": SchemaGroup(decoder, none_means_defaults=True, doc="of the decoder's layers"),
+        "norms": word_field(("own", "follow"), "own", "norms of layers that share the rest"),
+        "biases": word_field(("follow", "own"), "follow", "biases of matrices that are shared")}
+    return SchemaGroup(fields, none_means_defaults=True,
+                       doc="parameter sharing: which layers use the same weights")
+
+
+def _embedding() -> SchemaGroup:
+    fields: dict[str, SchemaField | SchemaGroup] = {
+        "tie": word_field(TYING_MODES, "all", "which of source table, target table and output "
+                          "share weights"),
+        "output_bias": flag_field("yes", "a bias on an output matrix that is not tied"),
+        "positions": word_field(POSITION_TYPES, "sinusoidal", "how positions are encoded"),
+        "max_length": size_field("1024", "number of learned positions")}
+    per_level = "= width // (2 * embedding.levels)"
+    soft: dict[str, SchemaField | SchemaGroup] = {
+        "levels": size_field("2", "scales"),
+        "level_width": size_field(per_level, "features of a role or of a convolution"),
+        "roles": size_field("= embedding.level_width", "soft roles")}
+    adaptive: dict[str, SchemaField | SchemaGroup] = {
+        "cutoffs": SchemaField("list", low=1, default="[20000, 60000]",
+                               doc="tokens at which bands end"),
+        "factor": size_field("4", "by how much each band is narrower", low=2)}
+    variants = {
+        "plain": SchemaGroup(doc="a table as wide as the model"),
+        "factorised": SchemaGroup({"rank": size_field("= width // 4", "width of the table")},
+                                  doc="a narrower table, and a map to the model's width"),
+        "dextra": SchemaGroup({"rank": size_field("= width // 4", "width of the table"),
+                               **dextra_schema("rank").fields},
+                              doc="a narrower table, and DeLighT's unit for each side"),
+        "attentive": SchemaGroup({"rank": size_field("= width // 4", "width of the table"),
+                                  "heads": size_field("1", "of its attention; they divide rank")},
+                                 doc="a narrower table, and an attention layer over its rows "
+                                 "(Subformer)"),
+        "h-softpos": SchemaGroup(soft, doc="Anthe's embedding with soft roles"),
+        "adaptive": SchemaGroup(adaptive, doc="bands of rarer tokens are narrower")}
+    return SchemaGroup(fields, variants, default_variant="plain", doc="embeddings and output")
+
+
+def _adapt() -> SchemaGroup:
+    """Layer adaptation, of encoder layers."""
+    lora: dict[str, SchemaField | SchemaGroup] = {
+        "rank": size_field("32", "of the low-rank paths"),
+        "on": SchemaField("list", words=ADAPTABLE_PARTS, default="[query, value]",
+                          doc="matrices that have one")}
+    variants = {"nothing": SchemaGroup(doc="layers that share weights are equal"),
+                "bias": SchemaGroup(doc="biases are each layer's own"),
+                "lora": SchemaGroup(lora, doc="low-rank paths next to shared matrices"),
+                "prompt": SchemaGroup({"length": size_field("8", "vectors per layer")},
+                                      doc="learned vectors before each layer's input")}
+    doc = "weights that encoder layers with shared weights do not share"
+    return SchemaGroup({}, variants, default_variant="nothing", doc=doc)
+
+
+def _ratio(default: str, doc: str) -> SchemaField:
+    return SchemaField("number", default=default, low=0, high=1, special_values=OFF_VALUES, doc=doc)
+
+
+def _chain() -> SchemaGroup:
+    fields: dict[str, SchemaField | SchemaGroup] = {
+        "length": size_field("2", "cores in a chain", low=2, high=4),
+        "layer": _ratio("off", "ratio of weights kept in all matrices of layers"),
+        "attention": _ratio("= tensor_chain.layer", "in the maps of query, key and value"),
+        "ffn": _ratio("= tensor_chain.layer", "in feed-forward networks"),
+        "embedding": _ratio("off", "in embedding tables"),
+        "output": _ratio("off", "in an untied output matrix"),
+        "apply": word_field(APPLY_MODES, "auto", "core by core, as a matrix, or the cheaper"),
+        "bond": word_field(BOND_RULES, "solved", "published: the code's, far smaller at length 4")}
+    return SchemaGroup(fields, none_means_defaults=True,
+                       doc="matrices as chains of small cores (Anthe)")
+
+
+def _low_rank() -> SchemaGroup:
+    fields: dict[str, SchemaField | SchemaGroup] = {
+        "attention": optional_size_field("rank of the maps of query, key and value"),
+        "ffn": optional_size_field("rank of feed-forward matrices")}
+    return SchemaGroup(fields, none_means_defaults=True, doc="matrices as two of low rank")
+
+
+def _matrices() -> SchemaGroup:
+    places = {"attention": "the maps of query, key and value", "out": "attention's output map",
+              "ffn": "the maps of feed-forward networks"}
+    kinds = {name: schema_of_block(kind) for name, kind in MATRIX_STRUCTURES.items()}
+    places |= {"embedding": "tables, and outputs that are one of them",
+               "output": "an output that is not tied"}
+    of_tables = {name: group
+                 for name, group in kinds.items()
+                 if issubclass(MATRIX_STRUCTURES[name], TableLinearFactory | Dense)}
+    unsupported = {"phm": "it divides the rows, and a vocabulary is rarely divisible; "
+                          "kronecker adds rows instead",
+                   "group": "equal groups would keep most features from most tokens"}
+    offered = {where: (of_tables, unsupported) if where in ("embedding", "output") else (kinds, {})
+               for where in places}
+    return SchemaGroup({where: SchemaGroup({}, offered[where][0], default_variant="dense",
+                                           unsupported=offered[where][1],
+                                           doc=f"structure of {what}")
+                        for where, what in places.items()}, none_means_defaults=True,
+                       doc="structures of matrices")
+
+
+def with_synonyms(child: FieldT, name: str = "") -> FieldT:
+    """A field or group with the synonyms of ``name`` and of each key beneath it."""
+    synonyms = (*child.synonyms, *SYNONYMS.get(name, ()))
+    if isinstance(child, SchemaField):
+        return replace(child, synonyms=synonyms)
+    fields = {key: with_synonyms(inner, key) for key, inner in child.fields.items()}
+    variants = {key: with_synonyms(inner) for key, inner in child.variants.items()}
+    return replace(child, fields=fields, variants=variants, synonyms=synonyms)
+
+
+def architecture_schema() -> SchemaGroup:
+    """The keys of a space file, with those of installed packages."""
+    _load_installed()
+    return _cached_schema(tuple(FFNS.items()), tuple(MIXERS.items()), tuple(SUBLAYERS.items()))
+
+
+@cache
+def _load_installed() -> None:
+    """Import the modules that installed packages register.
+
+    Their entry points are in the group ``scalesearch.blocks``.
+    """
+    for point in entry_points(group="scalesearch.blocks"):
+        point.load()
+
+
+@cache
+def _cached_schema(*registered: object) -> SchemaGroup:
+    return with_synonyms(
+        SchemaGroup({"model": word_field(MODELS, "encoder-decoder", "with an encoder, or a "
+                                         "language model"),
+                     "width": SchemaField("size", low=1,
+                                          doc="d_model: features of a position between layers"),
+                     "vocab": SchemaField("size", low=5, optional=True,
+                                          doc="entries of the vocabulary, one tokenizer per size; "
+                                              "by default that of the protocol or the data"),
+                     "norm": word_field(NORM_POSITIONS, "pre", "normalize before each sub-layer, "
+                                        "or after"),
+                     "norm_kind": word_field(tuple(NORM_CLASSES), "layer",
+                                             "with mean, deviation, gain and bias; or root mean "
+                                             "square and gain"),
+                     "last_norm": flag_field("yes", "a norm after a pre-norm stack"),
+                     "embedding": _embedding(),
+                     "encoder": stack_schema("encoder", "6",
+                                             {"solver": word_field(tuple(SOLVERS), "euler",
+                                                                   "order of a layer's step (ODE "
+                                                                   "Transformer)"),
+                                              "sublayers": sublayer_order_field("attention",
+                                                                                "ffn")}),
+                     "decoder": stack_schema("decoder", "6",
+                                             {"sublayers": sublayer_order_field("self", "cross",
+                                                                                "ffn"),
+                                              "interleaved": flag_field("no",
+                                                                        "short for sublayers: "
+                                                                        "[self, ffn, cross, "
+                                                                        "ffn_again] (EdgeFormer)"),
+                                              "cross": cross_attention_schema(),
+                                              "cross_gate": word_field(GATES, "none",
+                                                                       "Anthe's gate in "
+                                                                       "cross-attention")}),
+                     "share": _share(), "adapt": _adapt(), "tensor_chain": _chain(),
+                     "low_rank": _low_rank(), "matrices": _matrices()}))

@@ -1,0 +1,229 @@
+"""The keys of a stack: registered mixers and FFNs, and attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from scalesearch.blocks.core import Block, LinearFactory
+from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.layers import SECOND_FFN
+from scalesearch.blocks.mixers import MIXERS
+from scalesearch.blocks.mixers.attention_extras import HEAD_GATES
+from scalesearch.blocks.mixers.composites import JOIN_MODES
+from scalesearch.blocks.mixers.gates import GATES
+from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
+from scalesearch.blocks.multi_path import MERGE_METHODS, PATH_TARGETS
+from scalesearch.blocks.options import Option, option_fields
+from scalesearch.blocks.sublayers import SUBLAYERS
+from scalesearch.spaces.schema.types import InlinedVariant, SchemaField, SchemaGroup
+
+OFF_VALUES = ("off",)
+# keys with the same value for all layers
+STACK_LEVEL_KEYS = ("depth", "middle_width", "relative_clip", "paths")
+MAX_DEPTH = 10_000  # each layer takes time and memory, even if all share their weights
+# Keys of attention, written next to `mixer`; the first are only for self-attention.
+SELF_ATTENTION_KEYS = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores",
+                                 "gate", "mask", "lift", "parallel_heads"})
+ATTENTION_KEYS = SELF_ATTENTION_KEYS | {"heads", "head_dim", "score_heads", "head_scaling",
+                                        "key_value_heads", "projections", "projection_bias", "pg"}
+
+
+def flag_field(default: str, doc: str) -> SchemaField:
+    """Yes or no."""
+    return SchemaField("flag", default=default, doc=doc)
+
+
+def size_field(default: str, doc: str, *, low: int = 1, high: int | None = None) -> SchemaField:
+    """A whole number."""
+    return SchemaField("size", default=default, low=low, high=high, doc=doc)
+
+
+def word_field(words: tuple[str, ...], default: str, doc: str) -> SchemaField:
+    """One of several words."""
+    return SchemaField("word", words, default=default, doc=doc)
+
+
+def optional_size_field(doc: str) -> SchemaField:
+    """A whole number, or off."""
+    return SchemaField("size", default="off", low=1, special_values=OFF_VALUES, doc=doc)
+
+
+def sublayer_order_field(*words: str) -> SchemaField:
+    """The order of sub-layers; each may be repeated."""
+    return SchemaField("list", (*words, SECOND_FFN, *SUBLAYERS), default=f"[{', '.join(words)}]",
+                       allows_nested=True,
+                       doc="sub-layers in their order, each with separate weights; an inner "
+                       "list is in parallel")
+
+
+def stack_schema(name: str, depth: str,
+                 extra: Mapping[str, SchemaField | SchemaGroup]) -> SchemaGroup:
+    """The keys of the encoder or decoder, with ``extra`` keys."""
+    ffn = SchemaGroup({}, {kind: schema_of_block(block) for kind, block in FFNS.items()},
+                      default_variant="relu", doc="the feed-forward network of each layer")
+    mixers = SchemaGroup({}, {word: schema_of_block(block) for word, block in MIXERS.items()},
+                         default_variant="attention", doc="how positions of a sequence meet")
+    fields: dict[str, SchemaField | SchemaGroup] = {
+        "depth": size_field(depth, "layers", high=MAX_DEPTH),
+        "mixer": mixers, "local": _local(),
+        "heads": size_field("8", "value heads"),
+        "head_dim": size_field(f"= width // {name}.heads", "width of a head"),
+        "score_heads": size_field(f"= {name}.heads", "sets of attention scores"),
+        "head_scaling": word_field(("none", "mlp"), "none", "score heads expanded to value heads"),
+        "key_value_heads": optional_size_field("heads of keys and values, each serving several"),
+        "relative_positions": flag_field("no", "relative keys in self-attention (Shaw et al. "
+                                         "2018)"),
+        "relative_clip": size_field("8", "distance from which positions are equal"),
+        "rotary": flag_field("no", "queries and keys of self-attention turned by their places "
+                             "(Su et al. 2021)"), "mask": _mask(),
+        "lift": SchemaGroup({},
+                            {"none": SchemaGroup(doc="attention reads the layer's input"),
+                             "dextra": dextra_schema("width")}, default_variant="none",
+                            doc="a unit before self-attention, which then reads fewer "
+                            "features"),
+        "residual_scores": word_field(RESIDUAL_SCORES, "none", "A^G of a stack, or RealFormer's"),
+        "gate": word_field(GATES, "none", "Anthe's gate between query, key and value"),
+        "projections": word_field(("matrices", "identity"), "matrices", "of query, key and value"),
+        "projection_bias": flag_field("yes", "biases on the maps of query, key, value and output"),
+        "parallel_heads": optional_size_field("heads of self-attention in steps of parallel "
+                                              "sub-layers, of the same total width"),
+        "step_embedding": flag_field("no", "a sinusoid of the layer's number before each layer "
+                                     "(Universal Transformer)"),
+        "middle_width": optional_size_field("width of all layers but the first and last "
+                                            "(Subformer)"), **extra,
+        **{word: schema_of_block(kind) for word, kind in SUBLAYERS.items() if option_fields(kind)},
+        "paths": _paths(), "pg": _partial(name == "decoder"), "ffn": ffn,
+        "ffn_norm": flag_field("no", "a norm of its hidden units (Evolved Transformer)")}
+    # In the decoder, cross-attention has the others, too.
+    exclusive_keys = SELF_ATTENTION_KEYS if name == "decoder" else ATTENTION_KEYS
+    children = {key: child if key in STACK_LEVEL_KEYS else _per_layer_schema(child, f"{name}.depth")
+                for key, child in fields.items()}
+    return SchemaGroup(children,
+                       inlined_variant=InlinedVariant("mixer", "attention", ATTENTION_KEYS,
+                                                      exclusive_keys),
+                       doc=f"the {name}'s layers")
+
+
+def _per_layer_schema(child: SchemaField | SchemaGroup, depth: str) -> SchemaField | SchemaGroup:
+    """A key or a group of keys with sizes that may be set per layer."""
+    if isinstance(child, SchemaField):
+        return replace(child, layer_depth_key=depth) if child.type in ("size", "number") else child
+    inner = {name: _per_layer_schema(field, depth) for name, field in child.fields.items()}
+    kinds = {name: _per_layer_schema(group, depth) for name, group in child.variants.items()}
+    return replace(child, fields=inner, variants=kinds)  # type: ignore[arg-type]
+
+
+def dextra_schema(of: str) -> SchemaGroup:
+    """The keys of a DExTra unit (DeLighT).
+
+    ``of`` is the size that the multiplier refers to.
+    """
+    return SchemaGroup(
+        {"depth": size_field("4", "grouped maps", high=64),
+         "multiplier": SchemaField("number", default="2", low=1, high=64,
+                                   doc=f"widest of them, in multiples of {of}"),
+         "groups": size_field("16", "of the map in the middle, at most; a power of two")},
+        doc="grouped maps that grow and shrink again (DeLighT, Mehta et al. 2021)")
+
+
+def _mask() -> SchemaGroup:
+    clip = size_field("16", "distance from which positions are equal")
+    kinds = {"none": SchemaGroup(doc="of padding and later positions alone"),
+             "dynamic": SchemaGroup({"clip": clip},
+                                    doc="of content, distance and head, in a "
+                                    "layer's first self-attention")}
+    return SchemaGroup({}, kinds, default_variant="none",
+                       doc="a learned mask added to scores (DMAN, Fan et al. 2021)")
+
+
+def cross_attention_schema() -> SchemaGroup:
+    """The types of cross-attention."""
+    gated = {"head_dim": size_field("= max(1, width // 4)", "features of queries and keys"),
+             "clip": size_field("1024", "distance from which positions are equal")}
+    kinds = {"attention": SchemaGroup(doc="with the decoder's heads"),
+             "gated": SchemaGroup(gated, doc="one head, gated (Mega)")}
+    return SchemaGroup({}, kinds, default_variant="attention", doc="how targets meet sources")
+
+
+def _local() -> SchemaGroup:
+    """The mixers that can be combined with another one: all without attention scores."""
+    fields: dict[str, SchemaField | SchemaGroup] = {
+        "join": word_field(JOIN_MODES, "split", "channels of its own, added up, or the mixer "
+                           "reads it"),
+        "channels": size_field("= width // 2", "of a split: how many; the mixer has the others",
+                               low=0)}
+    kinds = {kind: SchemaGroup(_with(fields, block, f"mixer {kind}"),
+                               argument_order=(*_keys(block), *fields), doc=_first_line(block))
+             for kind, block in MIXERS.items() if not block.has_scores}
+    none = SchemaGroup(doc="the mixer alone")
+    return SchemaGroup({}, {"none": none, **kinds}, default_variant="none",
+                       doc="a second mixer, combined with the first")
+
+
+def _paths() -> SchemaGroup:
+    fields: dict[str, SchemaField | SchemaGroup] = {
+        "of": word_field(PATH_TARGETS, "sublayer", "what there are several of: attention is any "
+                         "mixer"),
+        "count": size_field("1", "paths, each with separate weights"),
+        "merge": word_field(MERGE_METHODS, "mean", "how they meet; gated: by weights of each "
+                            "position"),
+        "norm": flag_field("no", "a norm at the end of each path")}
+    return SchemaGroup(fields, none_means_defaults=True,
+                       doc="several paths in the place of one (MAT, MUTE, Multi-Path)")
+
+
+def _partial(decoder: bool) -> SchemaGroup:
+    """The feed-forward networks inside heads, by type."""
+    fields: dict[str, SchemaField | SchemaGroup] = {
+        "ratio": size_field("2" if decoder else "4", "hidden units, in multiples of head_dim"),
+        "gate": word_field(HEAD_GATES, "relu", "what the head-specific gate goes through"),
+        "residual": flag_field("yes", "add what the network was given (as released, not in "
+                               "equation 5)"),
+        "per_head": flag_field("no", "a network for each head, not one for all")}
+    if decoder:
+        fields["on"] = word_field(("both", "self", "cross"), "both", "in which attention")
+    kinds = {}
+    for kind, block in FFNS.items():
+        if "hidden" in option_fields(block):  # which `ratio` determines
+            more = _with(fields, block, f"ffn {kind}", "on")
+            del more["hidden"]
+            kinds[kind] = SchemaGroup(more, doc=_first_line(block))
+    off = SchemaGroup(doc="no network inside heads")
+    return SchemaGroup({}, {"none": off, **kinds}, default_variant="none",
+                       doc="PartialFormer's FFNs inside heads")
+
+
+def schema_of_block(block: type[Block] | type[LinearFactory]) -> SchemaGroup:
+    """The options of a block or linear factory as keys."""
+    return SchemaGroup(_keys(block), doc=_first_line(block))
+
+
+def _keys(block: type[Block] | type[LinearFactory]) -> dict[str, SchemaField | SchemaGroup]:
+    return {name: _key(meta) for name, meta in option_fields(block).items()}
+
+
+def _with(fields: Mapping[str, SchemaField | SchemaGroup], block: type[Block], what: str,
+          *others: str) -> dict[str, SchemaField | SchemaGroup]:
+    """``fields`` and the options of a block.
+
+    Raises:
+        ValueError: an option has the name of a field or of ``others``.
+    """
+    options = _keys(block)
+    duplicates = sorted({*fields, *others} & set(options))
+    if duplicates:
+        raise ValueError(f"{what}: the key {duplicates[0]} exists already; rename that option")
+    return {**fields, **options}
+
+
+def _key(meta: Option) -> SchemaField:
+    """An option as a key."""
+    if meta.type == "word":
+        return word_field(meta.choices, meta.default, meta.doc)
+    return SchemaField(meta.type, default=meta.default, low=meta.minimum, high=meta.maximum,
+                       allowed_sizes=meta.choices, doc=meta.doc)
+
+
+def _first_line(block: type[Block] | type[LinearFactory]) -> str:
+    return (block.__doc__ or "").split("\n")[0]

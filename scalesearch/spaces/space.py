@@ -1,0 +1,340 @@
+"""Search spaces: parameters, constraints, budgets and a cost protocol."""
+
+import hashlib
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalesearch.errors import UserError, option
+from scalesearch.spaces.binding.bind import BoundSpace, bind_space
+from scalesearch.spaces.binding.overrides import override_space
+from scalesearch.spaces.binding.unknown_keys import check_not_study
+from scalesearch.spaces.parameters.constraints import Constraint
+from scalesearch.spaces.parameters.count import count_configurations
+from scalesearch.spaces.parameters.param_values import (
+    InfiniteSpaceError,
+    ParamValues,
+    SuggestFunction,
+    enumerate_runs,
+)
+from scalesearch.spaces.schema.types import SchemaField, SchemaGroup
+from scalesearch.spaces.schema.yaml_writer import (
+    canonical_tree,
+    format_lines,
+    format_protocol,
+    format_scalar,
+)
+from scalesearch.spaces.syntax.composite_domains import whole_numbers
+from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, SourceText, UnbuildableError
+from scalesearch.spaces.syntax.lexer import ValueSyntaxError
+from scalesearch.spaces.syntax.nodes import MappingNode
+from scalesearch.spaces.syntax.parameters import Parameter
+from scalesearch.spaces.syntax.value_parser import parse_schedule
+from scalesearch.spaces.syntax.yaml_reader import parse_yaml, read_text
+
+if TYPE_CHECKING:
+    from scalesearch.spaces.assembly.architecture import ModelSpec
+
+
+class Space:
+    """A search space of architectures.
+
+    Immutable. Use ``read_space``, ``Space.parse`` or ``Space.from_python`` to create one.
+
+    Attributes:
+        name: the name in the file, or an empty text.
+        notes: free text.
+        constraints: conditions over values and costs, from ``where:``.
+        budgets: named constraints.
+        protocol: settings of the costs, ``name`` and those that the file sets.
+        parameter_space: the parameters.
+        root: the bound tree.
+    """
+
+    def __init__(self, document: MappingNode, schema: SchemaGroup, problems: list[Problem],
+                 bound: BoundSpace | None = None) -> None:
+        """Bind ``document``, unless ``bound`` is given.
+
+        Raises:
+            ConfigError: with every problem, including ``problems``.
+        """
+        bound = bound or bind_space(document, schema, problems)
+        self.document = document
+        self.schema = schema
+        self._bound = bound
+        self.name = bound.name
+        self.notes = bound.notes
+        self.parameter_space = bound.parameter_space
+        self.root = bound.root
+        self.constraints = bound.constraints
+        self.budgets = dict(bound.budgets)
+        self.protocol = dict(bound.protocol)
+
+    @classmethod
+    def parse(cls, text: str, name: str = "<string>", schema: SchemaGroup | None = None) -> "Space":
+        """Read a space from YAML text. Raises ConfigError."""
+        document, problems = parse_yaml(SourceText(name, text))
+        return cls(document, schema or default_schema(), problems)
+
+    @classmethod
+    def from_python(cls, values: Mapping[str, Any], schema: SchemaGroup | None = None) -> "Space":
+        """Create a space from nested mappings.
+
+        Values are constants, lists, texts, ``Range``, ``OneOf`` and the like.
+
+        Raises:
+            ConfigError: with lines of the YAML that is equivalent to ``values``.
+        """
+        from scalesearch.spaces.python_api import to_yaml
+
+        return cls.parse(to_yaml(values), "<python>", schema)
+
+    def with_overrides(self, overrides: Mapping[str, str], option_name: str = "set") -> "Space":
+        """This space with some keys replaced, as by the option ``option_name``.
+
+        Raises:
+            ConfigError: an override is invalid; the message names the option.
+        """
+        return Space(self.document, self.schema, [],
+                     override_space(self._bound, self.schema, overrides, option_name))
+
+    def parameters(self) -> list[tuple[str, Parameter]]:
+        """Every parameter that may be requested, with its name."""
+        return self.parameter_space.parameters()
+
+    def vocabularies(self, max_sizes: int) -> tuple[int, ...]:
+        """The possible values of ``vocab`` in increasing order; empty without it.
+
+        Raises:
+            UserError: they are computed, or more than ``max_sizes``.
+        """
+        nodes = self.parameter_space.nodes_by_key.get("vocab", [])
+        try:
+            sizes = sorted({size for node in nodes
+                            for size in islice(whole_numbers(node.domain), max_sizes + 1)})
+        except TypeError:
+            sizes = []
+        if len(sizes) > max_sizes or (nodes and not sizes):
+            raise UserError(f"vocab: {nodes[0].domain} is not a list of at most {max_sizes} "
+                            "sizes; each size needs a tokenizer",
+                            help="write the sizes out, as in 1k | 2k | 4k", key="space",
+                            code="too-many-vocabularies")
+        return tuple(sizes)
+
+    def resolve(self, suggest: SuggestFunction) -> ParamValues:
+        """Determine the values of all keys.
+
+        Args:
+            suggest: called with the name and the parameter, returns a legal value of it. It is
+                called only for parameters that exist under the values so far.
+
+        Raises:
+            UserError: a value is not legal.
+        """
+        return self.parameter_space.resolve(suggest)
+
+    def sample(self, rng: random.Random) -> ParamValues:
+        """Sample a configuration: uniform per parameter, log-uniform for log ranges."""
+        return self.resolve(lambda name, parameter: parameter.sample(rng))
+
+    def enumerate(self) -> Iterator[ParamValues]:
+        """Yield every configuration, in a fixed order.
+
+        Raises:
+            UserError: the space has a continuous range.
+        """
+        try:
+            yield from enumerate_runs(self.resolve)
+        except InfiniteSpaceError as error:
+            raise UserError(f"{error}: a continuous range cannot be enumerated; give it a step",
+                            code="continuous-range") from None
+
+    def n_configurations(self) -> int | None:
+        """The exact number of configurations; None if it is infinite.
+
+        A continuous range makes it infinite.
+
+        Raises:
+            UncountableSpaceError: counting would need too many combinations.
+        """
+        return count_configurations(self.parameter_space)
+
+    def replay_values(self, values: Mapping[str, Any]) -> SuggestFunction:
+        """A ``suggest`` function for :meth:`resolve` with the params of ``values``.
+
+        Args:
+            values: values of keys, also as JSON or from another space.
+
+        Returns:
+            A function that raises UserError for a parameter without a legal value in ``values``.
+        """
+        params: dict[str, Any] = {}
+        for node in self.parameter_space.nodes:
+            if node.key in values:
+                value = _parse_json_value(node.field, values[node.key])
+                params.update(
+                    self.parameter_space.domains[node.path].infer_params(value, values.__getitem__)
+                    or {})
+        if isinstance(values, ParamValues):
+            params.update(values.params)
+
+        def suggest(name: str, parameter: Parameter) -> Any:
+            if name not in params:
+                raise UserError(f"{name}: no legal value is given; expected {parameter}",
+                                code="value-missing")
+            return params[name]
+
+        return suggest
+
+    def contains(self, values: ParamValues) -> bool:
+        """Whether this space contains the network of ``values``.
+
+        The values may be those of another space.
+        """
+        architecture_id = self.architecture(values).id
+        try:
+            own_values = self.resolve(self.replay_values(values))
+            return (self.architecture(own_values).id == architecture_id
+                    and not self.violated_constraints(own_values))
+        except UserError:
+            return False
+
+    def violated_constraints(self, values: Mapping[str, Any]) -> list[Constraint]:
+        """The constraints without costs that ``values`` violate."""
+        return [constraint for constraint in self.constraints
+                if not constraint.costs and not constraint.is_satisfied(values.__getitem__)]
+
+    def architecture(self, values: ParamValues) -> "ModelSpec":
+        """The network that ``values`` describe.
+
+        Raises UnbuildableError if it cannot be built.
+        """
+        from scalesearch.spaces.assembly import architecture
+
+        for path, reason in values.infeasible_values:
+            raise UnbuildableError(path, reason)
+        return architecture.assemble(values)
+
+    def single_architecture(self, name: str | None = None) -> "ModelSpec":
+        """The network of a space without open parameters.
+
+        Args:
+            name: name of the space in errors; by default that of its file.
+
+        Raises:
+            UserError: parameters are open, or the network cannot be built.
+        """
+        names = [name for name, _ in self.parameters()]
+        if names:
+            shown = ", ".join(names[:6]) + f" and {len(names) - 6} more" * (len(names) > 6)
+            raise UserError(f"{name or self.document.position.source.name} leaves {shown} open; "
+                            f"set one value for each ({option('set', 'key=value')}, in a study file "
+                            "under set:)", code="open-parameters")
+        return replace(self.architecture(self.resolve(self.replay_values({}))),
+                       protocol=self.protocol)
+
+    def problem_of(self, error: UnbuildableError, message: str = "") -> Problem:
+        """``error`` at the position of its key; ``message`` is put before the reason."""
+        node = next(iter(self.parameter_space.nodes_by_key.get(error.key, ())), None)
+        position = node.position_of((0, 0)) if node else self.document.position
+        return Problem(position, f"{message}{error}", code=error.code)
+
+    def to_yaml(self) -> str:
+        """The canonical YAML, with defaults and full names.
+
+        The space that is read from it is equal.
+        """
+        head = {key: format_scalar(text)
+                for key, text in (("space", self.name), ("notes", self.notes)) if text}
+        where = {"where": [format_scalar(constraint.text)
+                           for constraint in self.constraints]} if self.constraints else {}
+        return "\n".join(format_lines({**head, **canonical_tree(self.root, self.schema), **where,
+                                       **self._cost()})) + "\n"
+
+    def _cost(self) -> dict[str, Any]:
+        cost: dict[str, Any] = {"protocol": format_protocol(self.protocol)}
+        if self.budgets:
+            cost["budgets"] = {name: format_scalar(constraint.text)
+                               for name, constraint in self.budgets.items()}
+        return {"cost": cost}
+
+    @cached_property
+    def hash(self) -> str:
+        """Digest of the canonical text, without name and notes.
+
+        Equal spaces have equal hashes.
+
+        Keys with default values are left out, so that a new key does not change the hash of spaces
+        that do not use it.
+        """
+        differences = format_lines(_differences(canonical_tree(self.root), self._default_tree()))
+        constraints = sorted(constraint.text for constraint in self.constraints)
+        parts = [*differences, *constraints, *format_lines(self._cost())]
+        text = "\n".join(parts)
+        # Digest the first spelling of these two names, so that hashes never change.
+        text = text.replace("artifact: ", "artefact: ").replace("artifact.bytes", "artefact.bytes")
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _default_tree(self) -> dict[str, Any]:
+        """The canonical tree of a space with only ``width``.
+
+        It is empty if more keys are required.
+        """
+        try:
+            return canonical_tree(Space.parse("width: 1", "<plain>", self.schema).root)
+        except ConfigError:
+            return {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Space) and self.to_yaml() == other.to_yaml()
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __repr__(self) -> str:
+        return f"<Space {self.name or 'without a name'}, {len(self.parameters())} parameters>"
+
+
+def _differences(tree: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of ``tree`` that differ from ``default`` or are missing there."""
+    differences: dict[str, Any] = {}
+    for name, value in tree.items():
+        other = default.get(name)
+        if value != other:
+            if isinstance(value, Mapping) and isinstance(other, Mapping):
+                differences[name] = _differences(value, other)
+            else:
+                differences[name] = value
+    return differences
+
+
+def _parse_json_value(field: SchemaField, value: Any) -> Any:
+    """The typed value of a JSON value; a text that is not a schedule stays a text."""
+    try:
+        is_schedule = field.type == "schedule" and isinstance(value, str)
+        return parse_schedule(value) if is_schedule else value
+    except (ValueError, ValueSyntaxError):
+        return value
+
+
+def default_schema() -> SchemaGroup:
+    """The built-in keys."""
+    from scalesearch.spaces.schema.builtin import architecture_schema
+
+    return architecture_schema()
+
+
+def read_space(path: Path | str, schema: SchemaGroup | None = None) -> Space:
+    """Read a space file; ``schema`` defaults to the built-in keys.
+
+    Raises:
+        ConfigError: all problems of the file, each with file, line, column, the text underlined and
+            a suggestion.
+    """
+    document, problems = parse_yaml(SourceText(str(path), read_text(Path(path))))
+    check_not_study(document)
+    return Space(document, schema or default_schema(), problems)

@@ -1,0 +1,138 @@
+"""Rows: the named architectures that a study without a search trains.
+
+A *grid* is a list of them or every combination of a space, an *ablation* a base and what is changed
+of it, a *scaling* study a base and the rules by which it grows. All are trained in the same way; they differ
+in what is made of them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from scalesearch.errors import UserError
+from scalesearch.spaces import Space
+from scalesearch.spaces.assembly.architecture import ModelSpec
+
+SEARCH = "search"
+GRID = "grid"
+ABLATION = "ablation"
+SCALING = "scaling"
+STUDY_TYPES = (SEARCH, GRID, ABLATION, SCALING)
+HOLD_OUT_LARGEST = "largest"
+NONE_WORD = "none"
+MAX_ARCHITECTURES = 10_000  # rows: each is a training
+
+
+@dataclass(frozen=True)
+class FixedArchitecture:
+    """Named architecture: a reference of a search, or a row.
+
+    ``params`` are its parameters where the study's space could have proposed it, else None.
+    ``recipe_params`` are the values of the searched keys of the recipe.
+    """
+
+    label: str
+    architecture: ModelSpec
+    params: Mapping[str, Any] | None = None
+    recipe_params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ArchitectureSet:
+    """Rows of a study, in the order of its file.
+
+    Attributes:
+        base: the row that others are compared with.
+        space: what the rows begin with; that of the first one where they are files.
+        rules: of a scaling study, rule to its steps, the smallest first and the base not among
+            them.
+        held_out: of each rule, which size its fit is checked by: ``largest`` or ``none``.
+        excluded: rows that miss a limit of the study, and the reason; they are not trained.
+    """
+
+    type: str
+    architectures: tuple[FixedArchitecture, ...]
+    base: str
+    space: Space | None = None
+    rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    held_out: str = HOLD_OUT_LARGEST
+    excluded: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, object]:
+        """JSON for ``study.json``."""
+        data: dict[str, Any] = {"type": self.type, "architectures": [row.label for row in self.architectures],
+                                "base": self.base}
+        if self.type == SCALING:
+            rules = {rule: list(steps) for rule, steps in self.rules.items()}
+            data["scaling"] = {"base": self.base, "rules": rules, "held_out": self.held_out}
+        return data | ({"excluded": dict(self.excluded)} if self.excluded else {})
+
+    def filter_by_limits(self, violations_of: Callable[[ModelSpec], str]) -> "ArchitectureSet":
+        """Rows that are trained under limits.
+
+        ``violations_of`` returns the limits that an architecture violates, or an empty text.
+
+        Raises:
+            UserError: nothing is left.
+        """
+        if not self.architectures:
+            assert self.space is not None, "every combination of a space"
+            fitting = enumerate_architectures(
+                self.space, lambda architecture: not violations_of(architecture))
+            return replace(self, architectures=fitting, base=fitting[0].label)
+        reasons = {row.label: violations_of(row.architecture) for row in self.architectures}
+        rows = tuple(row for row in self.architectures if not reasons[row.label])
+        if not rows:
+            first, reason = next(iter(reasons.items()))
+            raise UserError(f"budget: none of the {len(self.architectures)} rows meets it; "
+                            f"{first}: {reason}", key="budget", code="budget-unmet")
+        if self.type != GRID and reasons[self.base]:
+            raise UserError(f"budget: the base misses it: {reasons[self.base]}; every row is "
+                            "compared with the base", key="budget", code="base-exceeds-budget")
+        base = rows[0].label if reasons[self.base] else self.base
+        return replace(self, architectures=rows, base=base,
+                       excluded={name: why for name, why in reasons.items() if why})
+
+
+def enumerate_architectures(space: Space,
+                            fits: Callable[[ModelSpec], bool]) -> tuple[FixedArchitecture, ...]:
+    """Make a row per distinct network of ``space`` that can be built and ``fits``.
+
+    It is named by the values that differ.
+
+    Raises:
+        UserError: the number of architectures is infinite, too large, or zero.
+    """
+    size = space.n_configurations()
+    if size is None or size > MAX_ARCHITECTURES:
+        count = "without end, since it holds a continuous range" if size is None else f"{size:,}"
+        raise UserError(f"space: a grid trains every combination, and this space's are {count}; a "
+                        f"grid of at most {MAX_ARCHITECTURES:,} is trained. Close some parameters, "
+                        "or search it (type: search)", key="space", code="grid-too-large")
+    names = shorten_paths([path for path, _ in space.parameters()])
+    rows: dict[str, FixedArchitecture] = {}
+    for values in space.enumerate():
+        try:
+            architecture = space.architecture(values)
+        except UserError:
+            continue
+        if architecture.id not in rows and fits(architecture):
+            label = ", ".join(f"{names[path]} {value}" for path, value in values.params.items())
+            rows[architecture.id] = FixedArchitecture(
+                label or space.name, architecture, dict(values.params))
+    if not rows:
+        raise UserError(f"budget: none of the space's {size:,} combinations can be built and meets "
+                        "it", key="budget", code="budget-unmet")
+    return tuple(rows.values())
+
+
+def shorten_paths(paths: list[str]) -> dict[str, str]:
+    """Each path by as many of its last words as tell it from the others."""
+    names = {}
+    for path in paths:
+        words = path.split(".")
+        ends = [".".join(words[-length:]) for length in range(1, len(words) + 1)]
+        names[path] = next((end
+                            for end in ends
+                            if sum(f".{other}".endswith(f".{end}") for other in paths) == 1), path)
+    return names

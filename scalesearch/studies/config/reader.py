@@ -1,0 +1,548 @@
+"""Read a study file.
+
+All problems are reported together, each with file, line and column.
+
+::
+
+    study: edge                    # its name, and its folder: runs/edge
+    space: transformer             # shipped, a path, or the space itself; or {file: …, set: {…}}
+    data: {builtin: grammar}       # or `builtin`, which is the same; or a file: data.yaml
+    recipe: {steps: 2000}          # or the name of a preset
+    objectives: {bleu: max, params.total: min, macs.total: min}
+    budget: params.total <= 2M and macs.total <= 40M    # or the name of a budget of the space
+    sampler: bayes                 # or {class_name: TPESampler, multivariate: yes}
+    trials: 12
+
+:mod:`scalesearch.studies.config.spec` defines every key.
+"""
+
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from random import Random
+
+from scalesearch.config.model import REQUIRED, Config, Text, schema_of, setting
+from scalesearch.config.reader import ConfigReader, apply_override, read_config
+from scalesearch.config.reader import with_position as with_position_of_key
+from scalesearch.data.spec import DataSpec
+from scalesearch.errors import UserError, option
+from scalesearch.export.scoring import resolve_decoder_format
+from scalesearch.feasible.limits import parse_budget
+from scalesearch.files import is_valid_file_name, resolve_relative
+from scalesearch.library import find_file
+from scalesearch.pareto.objective import Objective
+from scalesearch.schedule.rungs import NO_RUNGS
+from scalesearch.spaces import ConfigError, Constraint, Space, read_space
+from scalesearch.spaces.binding.binder import rename_deprecated_keys
+from scalesearch.spaces.binding.unknown_keys import check_not_space
+from scalesearch.spaces.schema.cost_names import (
+    LATENCY_KEY,
+    OWN_VOCABULARY,
+    PROTOCOL_KEY_OF_COST,
+)
+from scalesearch.spaces.space import default_schema
+from scalesearch.spaces.syntax.diagnostics import (
+    Problem,
+    SourcePosition,
+    SourceText,
+    warn_deprecated,
+)
+from scalesearch.spaces.syntax.expressions import Operation
+from scalesearch.spaces.syntax.nodes import (
+    MappingNode,
+    Node,
+    ScalarNode,
+    scalar_from_text,
+    unfold_dotted_keys,
+)
+from scalesearch.spaces.syntax.yaml_reader import parse_yaml, read_text
+from scalesearch.studies.config.designs import check_keys_of_type, read_architectures, space_key
+from scalesearch.studies.config.fixed_architectures import NONE_WORD, SEARCH
+from scalesearch.studies.config.objectives import (
+    DEPRECATED_OBJECTIVES,
+    check_objective_of_task,
+    parse_objective,
+    required_measurements,
+)
+from scalesearch.studies.config.sections import (
+    AUTO,
+    CORPUS_WORD,
+    Resources,
+    read_seeds,
+    warm_start_problems,
+)
+from scalesearch.studies.config.spec import (
+    BUDGET_FORM,
+    DEFAULT_MAX_TRIALS,
+    EXPORTABLE_WORDS,
+    OBJECTIVES_FORM,
+    SPACE_FORM,
+    StudyFile,
+    StudySpec,
+)
+from scalesearch.studies.config.storage_url import mask_passwords
+from scalesearch.studies.config.values import PARAMS_FORM, Params, node_text
+from scalesearch.tasks import PER_TOKEN_METRICS, TASKS
+from scalesearch.training.gpus import count_places, find_gpus
+from scalesearch.training.recipe import check_compatible, check_model_type
+from scalesearch.training.recipe_space import RecipeSpace, build_recipe_space, extract_parameters
+
+BUILTIN_DATA_WORDS = ("builtin", "grammar", "none")
+# both may hold the address of a cluster
+RESOURCES_SYNONYMS = (("ray", "resources"), ("resources", "ray"))
+# overrides in the space language: space.width=64 | 128
+SPACE_PREFIXES = ("space.", "base.")
+GAIN_FORECASTER = "bayes"
+
+
+class FileAndParams(Config):
+    """A space file, and params that replace some of its parameters."""
+
+    file: Text = setting(REQUIRED, "a space file, or the name of a shipped one")
+    set: Params = setting({}, "params, or narrower domains", expected=PARAMS_FORM)
+
+
+def read_study(path: Path, overrides: Sequence[str] = (), out: Path | None = None) -> StudySpec:
+    """Read the study in ``path`` with overrides such as ``recipe.steps=500``.
+
+    Raises:
+        UserError: all problems, in the order of the file.
+    """
+    text = read_text(path)
+    if not text.strip():
+        raise UserError(f"{path}: the file is empty; a study names at least space, data and "
+                        "objectives", code="empty-file")
+    return parse_study(text, path, overrides, out)
+
+
+def parse_study(text: str, path: Path, overrides: Sequence[str] = (),
+                out: Path | None = None) -> StudySpec:
+    """Read the study in ``text``, as if it were the text of ``path``.
+
+    See :func:`read_study`.
+    """
+    table, problems = parse_yaml(SourceText(str(path), text), "a study file", "study: edge")
+    check_not_space(table)
+    reader = ConfigReader(StudyFile)
+    reader.problems += problems
+    table, data_folder = resolve_data_file(table, path, reader)
+    space_overrides: dict[str, str] = {}
+    for assignment in overrides:
+        if assignment.strip().startswith(SPACE_PREFIXES):
+            key, _, value = assignment.strip().partition(".")[2].partition("=")
+            space_overrides[key.strip()] = value.strip()
+            continue
+        table = apply_override(table, schema_of(StudyFile), assignment)
+        table, folder = resolve_data_file(table, path, reader)
+        data_folder = folder or data_folder
+    study = _StudyReader(path, text, table, reader, space_overrides, data_folder).read(out)
+    if study is None:
+        raise to_space_errors(reader.problems)
+    return study.replace(overrides=tuple(overrides))
+
+
+def resolve_data_file(table: MappingNode, study: Path,
+                      reader: ConfigReader) -> tuple[MappingNode, Path | None]:
+    """``table`` with the keys of the file that ``data:`` names, and the file's folder.
+
+    The file is next to the ``study``, or in the working folder. Its paths are relative to its
+    folder. Problems go to ``reader``.
+    """
+    node = table.get("data")
+    if not isinstance(node, ScalarNode) or node.text.startswith("$") or not node.text:
+        return table, None
+
+    def with_data(data: Node) -> MappingNode:
+        return replace(table, entries=tuple((key, data if value is node else value)
+                                            for key, value in table))
+
+    builtin = replace(node, text="grammar")
+    if node.text in BUILTIN_DATA_WORDS:
+        return with_data(builtin if node.text == "builtin" else node), None
+    file = study.parent / node.text
+    file = file if file.is_file() else Path(node.text)
+    if not file.is_file():
+        reader.report_problem(node, f"data: the file {node.text} does not exist",
+                              "give `builtin`, a file such as data.yaml, or its keys",
+                              code="no-such-file")
+        return with_data(builtin), None
+    try:
+        document, problems = parse_yaml(SourceText(str(file), read_text(file)), "a data file",
+                                        "source: en")
+    except ConfigError as error:
+        document = MappingNode(node.position, ())
+        problems = list(error.problems)
+    reader.problems += problems
+    return with_data(document.get("data") or document), file.parent.resolve()
+
+
+def with_position(error: UserError, spec: StudySpec) -> UserError:
+    """``error`` with file, line and column if its key is set in the file."""
+    located = with_position_of_key(error, spec.positions)
+    return to_space_errors(located.problems) if isinstance(
+        located, ConfigError) and located is not error else error
+
+
+def to_space_errors(problems: Sequence[Problem]) -> ConfigError:
+    """The error with all problems, without passwords in texts and option names."""
+    sources = {problem.position.source: replace(
+        problem.position.source, name=mask_passwords(problem.position.source.name))
+        for problem in problems}
+    masked = [replace(problem, position=replace(problem.position,
+                                                source=sources[problem.position.source]))
+              for problem in problems]
+    return ConfigError(masked, mask_passwords(str(ConfigError(masked))))
+
+
+def limit_to_one_worker(spec: StudySpec, given_keys: Collection[str],
+                        report: Callable[[str], object]) -> StudySpec:
+    """``spec`` with one worker if it trains in this process.
+
+    Args:
+        given_keys: keys that options set.
+
+    Raises:
+        UserError: an option sets several workers, or the file sets them next to this backend.
+    """
+    if spec.backend != "inprocess" or spec.workers == 1:
+        return spec
+    if "workers" in given_keys or "backend" not in given_keys:
+        raise UserError(f"workers: {spec.workers} with the backend inprocess, which trains one "
+                        f"candidate at a time; use the default backend ({option('backend', 'pool')}), "
+                        f"or one worker ({option('workers', 1)})", code="one-worker-only")
+    report(f"The backend inprocess trains one candidate at a time, not the file's {spec.workers}.")
+    return spec.replace(workers=1)
+
+
+def resolve_workers(workers: int | str, backend: str, resources: Resources) -> int:
+    """Return the number of workers; ``auto`` counts those that share the GPUs."""
+    if workers != AUTO:
+        return int(workers)
+    gpus = find_gpus() if backend == "pool" and resources.gpus_per_trial == AUTO else []
+    return count_places(gpus) if gpus else 1
+
+
+class _StudyReader:
+    """Makes a study from the values of its file; all problems are added to the reader.
+
+    Attributes:
+        file: the valid values of the file.
+        table: its nodes; a recipe has constants instead of parameters.
+        positions: the position of the value of each key, by dotted path.
+        data_folder: folder of a data file, to which its paths are relative.
+    """
+
+    def __init__(self, path: Path, text: str, table: MappingNode, reader: ConfigReader,
+                 space_overrides: Mapping[str, str], data_folder: Path | None) -> None:
+        self.path = path
+        self.text = text
+        self.reader = reader
+        self.report_problem = reader.report_problem
+        self.positions = reader.positions
+        self.space_overrides = space_overrides
+        self.data_folder = data_folder
+        table = rename_deprecated_keys(table, schema_of(StudyFile))
+        table = replace(table, entries=tuple(unfold_dotted_keys(table, reader.problems)))
+        recipe, self.recipe_parameters = extract_parameters(table.get("recipe"), reader)
+        self.table = replace(table, entries=tuple(
+            (key, recipe or node) if key.text == "recipe" else (key, node)
+            for key, node in table))
+        values = reader.read_valid_keys(self.table)
+        self.file = StudyFile.model_construct(
+            set(values), **{"data": None, "recipe": None, "objectives": None, **values})
+
+    def read(self, out: Path | None) -> StudySpec | None:
+        """The study; None if there are problems."""
+        file = self.file
+        name = file.name or self.path.stem
+        is_search = file.type == SEARCH
+        check_keys_of_type(file.type, self.table, self.reader)
+        space = self.read_space()
+        objectives = self.read_objectives()
+        architectures = read_architectures(file, space, self.open_space, self.reader)
+        space = space or (architectures.space if architectures else None)
+        self.check_combinations(space, objectives)
+        trials = file.trials if is_search else 0
+        if is_search and file.compute is not None and "trials" not in self.positions:
+            trials = DEFAULT_MAX_TRIALS
+        seed_problems: list[tuple[str, str, str]] = []
+        seeds = read_seeds(file.seeds, self.table.get("seeds"), min(trials, file.trials),
+                           objectives, not is_search, seed_problems)
+        for key, message, help in seed_problems:
+            self.report_problem(self.positions.get(key) or self.positions["seeds"], message, help)
+        if file.name is None and not is_valid_file_name(name):
+            self.report_problem(self.table.position,
+                                f"the file's name `{name}` cannot name a study's folder",
+                                "give `study: NAME`", code="not-a-name")
+        folder = out or Path(file.out or f"runs/{name}")
+        self.check_folders(folder)
+        address = self.read_address()
+        budget = self.read_limit(space)
+        if space is not None:
+            self.check_protocol(space, objectives, budget)
+        recipe_space = self.read_recipe_space(objectives)
+        if self.reader.problems or space is None or self.data is None or recipe_space is None:
+            return None
+        sampler = replace(file.sampler,
+                          name=file.sampler.name or ("bayes" if is_search else "random"),
+                          seed=file.seed if file.sampler.seed is None else file.sampler.seed)
+        protocol = {key: resolve_relative(self.path, str(value)) if key == LATENCY_KEY else value
+                    for key, value in file.protocol.items() if value is not None}
+        synonyms = {key: self.positions[other] for key, other in RESOURCES_SYNONYMS
+                    if other in self.positions}
+        backend = "ray" if address and "backend" not in self.positions else file.backend
+        resources = file.resources.replace(address=address)
+        if recipe_space.base_recipe.device == "cpu" and resources.gpus_per_trial == AUTO:
+            resources = resources.replace(gpus_per_trial=0.0)
+        values = dict(file) | {
+            "name": name, "data": self.data, "out": folder, "space": space,
+            "objectives": objectives, "architectures": architectures, "trials": trials,
+            "seeds": seeds, "recipe": recipe_space.base_recipe, "budget": budget,
+            "protocol": protocol, "sampler": sampler, "rungs": file.rungs or NO_RUNGS,
+            "backend": backend, "workers": resolve_workers(file.workers, backend, resources),
+            "resources": resources}
+        return StudySpec.model_construct(file.model_fields_set, file=self.path, text=self.text,
+                                         positions=synonyms | self.positions,
+                                         recipe_space=recipe_space, **values)
+
+    def report_error(self, error: UserError, fallback_position: Node | SourcePosition) -> None:
+        """Report the problems of ``error``, or its message at its key or the fallback."""
+        problems = getattr(error, "problems", ())
+        self.reader.problems += problems
+        if not problems:
+            self.report_problem(self.positions.get(error.key or "") or fallback_position,
+                                error.message, error.help, code=error.code)
+
+    @cached_property
+    def data(self) -> DataSpec | None:
+        """The data; paths of a data file are absolute."""
+        data: DataSpec | None = self.file.data
+        try:
+            return data.with_absolute_paths(self.data_folder) if data and self.data_folder else data
+        except UserError as error:
+            self.report_error(error, self.positions["data"])
+            return None
+
+    def read_space(self) -> Space | None:
+        """The space or the base; None if it is invalid, or if each row is a file."""
+        key = space_key(self.file.type, self.positions)
+        node = self.file.base if key == "base" else self.file.space
+        if node is None:
+            if key not in self.positions and "architectures" not in self.positions:
+                self.report_problem(self.table.position,
+                                    f"`{key}` is missing: {schema_of(StudyFile).fields[key].doc}",
+                                    f"such as `{key}: transformer`", code="missing-key")
+            return None
+        try:
+            if isinstance(node, ScalarNode) and node.text:
+                space = self.open_space(node.text)
+            elif not isinstance(node, MappingNode):
+                raise UserError(f"expected {SPACE_FORM}", code="bad-value")
+            elif node.get("file"):
+                source = read_config(FileAndParams, node)
+                space = self.open_space(source.file).with_overrides(source.set)
+            else:
+                space = Space(node, default_schema(), [])
+            return space.with_overrides(self.space_overrides) if self.space_overrides else space
+        except UserError as error:
+            self.report_error(error, node)
+            return None
+
+    def open_space(self, name: str) -> Space:
+        """The space in a file next to the study, or the shipped space ``name``.
+
+        Raises:
+            UserError: the file does not exist, or is invalid.
+        """
+        file = self.path.parent / name
+        return read_space(file if file.is_file() else find_file(name, "spaces"))
+
+    def read_recipe_space(self, objectives: tuple[Objective, ...]) -> RecipeSpace | None:
+        """The recipe and its parameters; None if there are problems."""
+        for parameter in self.recipe_parameters if self.file.type != SEARCH else ():
+            self.report_problem(parameter.position_of((0, 0)),
+                                f"`{parameter.key}` has several values, and a study of type "
+                                f"{self.file.type} does not search",
+                                "give one value, or search (type: search)", code="open-parameters")
+        recipe = self.file.recipe
+        if self.reader.problems or recipe is None:
+            return None
+        try:
+            space = build_recipe_space(
+                recipe.replace(measure=required_measurements(objectives, recipe.measure)),
+                self.recipe_parameters)
+        except UserError as error:
+            self.report_error(error, self.positions["recipe"])
+            return None
+        self.reader.problems += space.find_problems()
+        return space
+
+    def read_objectives(self) -> tuple[Objective, ...]:
+        """The valid objectives."""
+        node = self.file.objectives
+        objectives: dict[str, Objective] = {}
+        if not isinstance(node, MappingNode) or not node.entries:
+            if node is not None:
+                self.report_problem(node, f"objectives: expected {OBJECTIVES_FORM}")
+            return ()
+        for key, value in node:
+            name = DEPRECATED_OBJECTIVES.get(key.text, key.text)
+            if name != key.text:
+                warn_deprecated(key.position, f"the objective `{key.text}` is now `{name}`")
+            try:
+                objective = parse_objective(name, node_text(value))
+            except UserError as error:
+                self.report_error(error, value if error.code == "bad-direction" else key)
+                continue
+            if name in objectives:
+                self.report_problem(key, f"the objective {name} is given twice",
+                                    "keep one of them", code="given-twice")
+            objectives[name] = objective
+        return tuple(objectives.values())
+
+    def read_limit(self, space: Space | None) -> Constraint | None:
+        """The budget, and the condition that an export format supports all candidates."""
+        node = self.file.budget
+        budget = None
+        if node is not None and space is not None:
+            if not isinstance(node, ScalarNode):
+                self.report_problem(node, f"budget: expected {BUDGET_FORM}")
+            else:
+                try:
+                    budget = parse_budget(space, node)
+                except ConfigError as errors:
+                    self.report_error(errors, node)
+        export_format = self.file.exportable
+        runtime = self.file.recipe.decode_with.partition("-")[0] if self.file.recipe else ""
+        if export_format == NONE_WORD and runtime in EXPORTABLE_WORDS:
+            export_format = runtime
+        if export_format == NONE_WORD or space is None:
+            return budget
+        supported = parse_budget(
+            space, scalar_from_text("exportable", "", f"refusals.{export_format} <= 0"))
+        return supported if budget is None else replace(
+            budget, expression=Operation("and", (budget.expression, supported.expression)))
+
+    def read_address(self) -> str | None:
+        """The address of a Ray cluster, of ``ray`` or ``resources``."""
+        resources_address = self.file.resources.address
+        address = self.file.ray.get("address")
+        if address and resources_address and address != resources_address:
+            self.report_problem(self.positions["resources.address"],
+                                f"the cluster is at `{resources_address}` here and at `{address}` "
+                                "under `ray:`", "keep one", code="given-twice")
+        return address or resources_address
+
+    def check_folders(self, out: Path) -> None:
+        """Report invalid folders of a warm start, and references with the same name."""
+        warm_start = self.file.warm_start
+        for message, help in warm_start_problems(warm_start, out) if warm_start else ():
+            self.report_problem(self.positions.get("warm_start.from")
+                                or self.positions["warm_start"], message, help,
+                                code="folder-misplaced")
+        names = [reference.name for reference in self.file.references]
+        if len(set(names)) < len(names):
+            self.report_problem(self.positions["reference"], "two references have the same name",
+                                "give each a `name` of its own", code="name-taken")
+
+    def check_combinations(self, space: Space | None, objectives: Iterable[Objective]) -> None:
+        """Report keys that are valid separately but not together."""
+        file = self.file
+        data = self.data
+        recipes = [("recipe", file.recipe),
+                   ("teacher.recipe", file.teacher.recipe if file.teacher else None)]
+        for key, recipe in recipes:
+            if recipe is not None and recipe.score_splits == "test":
+                self.report_problem(
+                    self.positions.get(f"{key}.score_splits") or self.positions[key],
+                    "a study selects by validation scores",
+                    "set score_splits to `both` or `validation`", code="selection-on-test")
+        if data is None:
+            return
+        if file.teacher is not None and (data.distilled or data.soft_targets):
+            self.report_problem(self.positions["teacher"],
+                                "teacher: the data are already the output of a teacher "
+                                "(`distilled`, `soft_targets`)", "remove one of the two",
+                                code="given-twice")
+        checks: list[tuple[Callable[[], object], Node | SourcePosition]] = []
+        if file.recipe is not None:
+            checks.append((partial(check_compatible, data, file.recipe), self.positions["data"]))
+        if space is not None:
+            for key, message, help in find_conflicts(file, space, objectives, self.positions):
+                position = (self.objective_key(key.partition(".")[2])
+                            if key.startswith("objectives.") else self.positions[key])
+                self.report_problem(position, message, help, code="given-twice")
+            position = (self.positions.get(space_key(file.type, self.positions))
+                        or self.table.position)
+            checks += [(partial(check_model_type, data.task, model_type), position)
+                       for model_type in _model_types(space)]
+        checks += [(partial(check_objective_of_task, objective, data),
+                    self.objective_key(objective.name)) for objective in objectives]
+        if file.recipe is not None:
+            checks.append((partial(resolve_decoder_format, file.recipe), self.positions["recipe"]))
+        for check, check_position in checks:
+            try:
+                check()
+            except UserError as error:
+                self.report_error(error, check_position)
+
+    def check_protocol(self, space: Space, objectives: Iterable[Objective],
+                       limit: Constraint | None) -> None:
+        """Report costs that need a key of the protocol which is not set."""
+        protocol = {**space.protocol, **self.file.protocol}
+        positions: dict[str, Node | SourcePosition] = {
+            objective.name: self.objective_key(objective.name) for objective in objectives}
+        for cost in limit.costs if limit else ():
+            if cost not in positions and cost in PROTOCOL_KEY_OF_COST:
+                positions[cost] = self.positions["budget"]
+        for cost, position in positions.items():
+            key = PROTOCOL_KEY_OF_COST.get(cost)
+            if key is not None and protocol.get(key) is None:
+                self.report_problem(position, f"`{cost}`: the protocol names no {key}",
+                                    f"add `protocol: {{ {key}: … }}`", code="protocol-incomplete")
+
+    def objective_key(self, name: str) -> ScalarNode:
+        """The key of an objective in the file, which may be its deprecated name."""
+        key: ScalarNode = next(key for key, _ in self.file.objectives
+                               if DEPRECATED_OBJECTIVES.get(key.text, key.text) == name)
+        return key
+
+
+def _model_types(space: Space) -> list[str]:
+    """The types of model in a space."""
+    for path, parameter in space.parameters():
+        if path == "model":
+            return [str(option) for option in getattr(parameter, "options", ())]
+    return [str(dict(space.sample(Random(0)))["model"])]
+
+
+def find_conflicts(file: StudyFile, space: Space, objectives: Iterable[Objective],
+                   given_keys: Container[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield key, problem and help of keys that do not fit together."""
+    if space.protocol.get("vocab") == OWN_VOCABULARY:
+        reason = "each architecture of the space has its own vocabulary, under `vocab`"
+        for key in ("data.vocab", "data.tokenizer", "protocol.vocab"):
+            is_corpus = key == "protocol.vocab" and file.protocol.get("vocab") == CORPUS_WORD
+            if key in given_keys and not is_corpus:
+                yield key, reason, "remove it here, or there"
+        if file.teacher:
+            yield ("teacher", f"{reason}, and a teacher has one vocabulary",
+                   "translate with `scalesearch distill`, and name its output under data: "
+                   "distilled")
+        for objective in objectives:
+            if objective.name in PER_TOKEN_METRICS:
+                yield (f"objectives.{objective.name}",
+                       f"`{objective.name}` is a mean over tokens, and {reason}",
+                       "use `loss_per_char`")
+    if file.stop and file.sampler.name not in ("", GAIN_FORECASTER):
+        yield ("stop", f"`{file.sampler.name}` does not predict a gain",
+               f"remove one of the two, or use `{GAIN_FORECASTER}`")
+    if file.protocol.get("lengths") == CORPUS_WORD:
+        for key in ("source", "target"):
+            if f"protocol.{key}" in given_keys:
+                yield (f"protocol.{key}", "`lengths: corpus` sets the lengths of the sentences",
+                       "remove one of the two")
+        if file.data and TASKS[file.data.task].file_format == "text":
+            yield ("protocol.lengths", f"{file.data.task} has windows, not sentences",
+                   "give `source` and `target`")

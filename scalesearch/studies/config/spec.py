@@ -1,0 +1,237 @@
+"""Study files: their keys, and the values that the reader makes of them.
+
+Each key is defined once: type, unit, default, meaning, synonyms.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from scalesearch.config import MAX_SEED
+from scalesearch.config.model import (
+    NAME_DESCRIPTION,
+    REQUIRED,
+    Config,
+    Flag,
+    MadeFrom,
+    Name,
+    NodeValue,
+    Size,
+    setting,
+    size,
+    words,
+)
+from scalesearch.data.spec import DataSpec
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers import SamplerSpec
+from scalesearch.schedule.rungs import NO_RUNGS, Rungs
+from scalesearch.spaces import Constraint, Space
+from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
+from scalesearch.spaces.syntax.diagnostics import SourcePosition
+from scalesearch.studies.config.fixed_architectures import (
+    HOLD_OUT_LARGEST,
+    NONE_WORD,
+    SEARCH,
+    STUDY_TYPES,
+    ArchitectureSet,
+)
+from scalesearch.studies.config.sections import (
+    AUTO,
+    CORPUS_WORD,
+    ArchitectureSpec,
+    ProtocolConfig,
+    RayConfig,
+    ReferenceSpec,
+    Resources,
+    RungsConfig,
+    SamplerConfig,
+    Seeds,
+    SeedsConfig,
+    StopSpec,
+    TeacherSpec,
+    WarmStartConfig,
+    WarmStartSpec,
+)
+from scalesearch.studies.config.values import (
+    LOGGERS_FORM,
+    Duration,
+    FolderPath,
+    Loggers,
+    StorageUrl,
+)
+from scalesearch.training.recipe import Recipe
+from scalesearch.training.recipe_space import EMPTY_RECIPE_SPACE, RecipeSpace
+
+DEFAULT_MAX_TRIALS = 1000  # of a search that is only limited by its compute
+BACKENDS = ("pool", "ray", "inprocess")
+SPACE_FORM = "a file, `{file: …, set: {…}}`, or the space itself"
+OBJECTIVES_FORM = ("a mapping of metrics and costs to `min` or `max`, such as "
+                   "`{bleu: max, params.total: min}`")
+OBJECTIVES_JSON_SCHEMA = {"type": "object", "additionalProperties": {"enum": ["min", "max"]}}
+BUDGET_FORM = ("the name of one of the space's budgets, or a condition such as "
+               "`params.total <= 2M and macs.total <= 40M`")
+EXPORTABLE_WORDS = (NONE_WORD, "ctranslate2")  # the other formats support all architectures
+
+
+class StudyFile(Config):
+    """Keys of a study file; the reader resolves the values that are nodes."""
+
+    name: Name | None = setting(
+        None, "its name", expected=NAME_DESCRIPTION, default_text="the file's name",
+        synonyms=("name", "study_name"), name="study")
+    type: Annotated[str, words(*STUDY_TYPES)] = setting(
+        SEARCH, "a search, or named architectures in place of one", deprecated=("kind",))
+    space: Annotated[Any, NodeValue()] = setting(
+        None, "what may be proposed", expected=SPACE_FORM,
+        default_text="must be given, unless each row is a file",
+        synonyms=("search_space", "model", "architecture"))
+    base: Annotated[Any, NodeValue()] = setting(
+        None, "of rows: the architecture that they change", expected=SPACE_FORM,
+        default_text="the space", synonyms=("baseline",))
+    data: DataSpec = setting(
+        REQUIRED, "training data: keys, `builtin` for the built-in corpus, or a data file, whose paths "
+        "are relative to its folder", synonyms=("dataset", "corpus"))
+    recipe: Recipe = setting(
+        REQUIRED, "how each candidate is trained: a preset, or keys; keys with alternatives or a range "
+        "are searched",
+        synonyms=("training", "train", "trainer", "hyperparameters"))
+    objectives: Annotated[Any, NodeValue(OBJECTIVES_JSON_SCHEMA)] = setting(
+        REQUIRED, "what the front is of",
+        expected=OBJECTIVES_FORM,
+        synonyms=("metrics", "objective", "metric", "directions", "goals"))
+    protocol: Annotated[Mapping[str, str | int], MadeFrom(ProtocolConfig)] = setting(
+        {}, "lengths and vocabulary of which costs are", synonyms=("cost", "costs"))
+    budget: Annotated[Any, NodeValue({"type": "string"})] = setting(
+        None, "what every candidate meets",
+        expected=BUDGET_FORM,
+        synonyms=("constraints", "constraint", "limits", "limit", "where", "budgets"))
+    exportable: Annotated[str, words(*EXPORTABLE_WORDS)] = setting(
+        NONE_WORD, "a format of `scalesearch export` that must take every candidate")
+    sampler: Annotated[SamplerSpec, MadeFrom(SamplerConfig)] = setting(
+        # without a seed of its own, it gets that of the study
+        SamplerSpec("", seed=None),  # type: ignore[arg-type]
+        "proposes candidates", deprecated=("proposer",),
+        synonyms=("algorithm", "optimizer", "optimiser", "searcher", "search_alg"))
+    trials: Annotated[int, size(high=10**6)] = setting(
+        20, "full-budget runs, or the same compute in a study with rungs", unit="runs",
+        default_text=f"20; {DEFAULT_MAX_TRIALS} if `compute` is given",
+        synonyms=("n_trials", "num_trials", "num_samples", "max_trials", "samples"))
+    compute: Duration | None = setting(
+        None, "of the search: what training, validating and translating take, restarts included; "
+        "nothing is begun that would go beyond it by the mean so far",
+        expected="a length of time such as `20h` or `90m`", unit="CPU time",
+        synonyms=("time", "timeout", "max_time", "cpu_hours", "wall_time"))
+    rungs: Annotated[Rungs, MadeFrom(RungsConfig, True)] = setting(
+        NO_RUNGS, "where training pauses until a candidate is promoted",
+        synonyms=("pruner", "pruning", "asha", "successive_halving", "hyperband"))
+    seeds: Annotated[Any, MadeFrom(SeedsConfig, True)] = setting(
+        None, "further seeds for those of the front, or of each row",
+        synonyms=("replicates", "repeats", "replications", "num_seeds"))
+    stop: StopSpec | None = setting(
+        None, "when a search ends before all its trials; needs `bayes`",
+        synonyms=("early_stopping", "terminator", "termination"))
+    references: tuple[ReferenceSpec, ...] = setting(
+        (), "architectures to train first, for comparison",
+        expected="a file, a mapping, or a list of these",
+        synonyms=("references", "baselines", "enqueue"), name="reference")
+    architectures: tuple[ArchitectureSpec, ...] = setting(
+        (), "of a grid: the architectures to train", deprecated=("rows",),
+        expected="a list of files and mappings")
+    changes: Annotated[Any, NodeValue()] = setting(
+        None, "of an ablation: what is changed of the base, one by one",
+        expected="a list such as `[share: none, {name: alone, set: {…}}]`",
+        synonyms=("ablations", "variants"))
+    rules: Annotated[Any, NodeValue()] = setting(
+        None, "of a scaling study: how the base grows",
+        expected="a mapping such as `{deeper: 2 | 4 | 6, wider: 96 | 128}`",
+        synonyms=("growth", "scaling"))
+    held_out: Annotated[str, words(HOLD_OUT_LARGEST, NONE_WORD)] = setting(
+        HOLD_OUT_LARGEST, "of a scaling study: the size that each rule's fit is checked by",
+        synonyms=("holdout",))
+    teacher: TeacherSpec | None = setting(
+        None, "from whose translations every candidate learns",
+        synonyms=("distillation", "distill"))
+    warm_start: Annotated[
+        WarmStartSpec | None, MadeFrom(WarmStartConfig, True)] = setting(
+        None, "other studies to begin with",
+        synonyms=("warmstart", "points_to_evaluate", "init_from"))
+    proxies: Flag = setting(
+        True, "zero-cost scores of every candidate before its training",
+        synonyms=("zero_cost", "zero_cost_proxies"))
+    workers: Annotated[int | str, size(special_values=(AUTO,))] = setting(
+        AUTO, "candidates trained at a time", unit="workers",
+        default_text="1; with a GPU, the number that share it",
+        synonyms=("n_jobs", "max_concurrent", "parallel", "num_workers", "jobs"))
+    backend: Annotated[str, words(*BACKENDS)] = setting(
+        "pool", "what trains: a pool of processes on this machine, Ray, or this process (one "
+        "candidate at a time, for debugging)",
+        default_text="ray if an address is given, else pool",
+        synonyms=("executor", "launcher"))
+    resources: Resources = setting(
+        Resources(), "what each worker gets", synonyms=("resources_per_trial",))
+    ray: Annotated[Mapping[str, str], MadeFrom(RayConfig)] = setting(
+        {}, "the cluster to train on", synonyms=("cluster",))
+    storage: StorageUrl = setting(
+        None, "a database that gets a copy of the study, in Optuna's form",
+        expected="`embedded`, or a URL such as postgresql://user@host/database",
+        default_text="embedded", synonyms=("database", "db", "storage_url"))
+    loggers: Loggers = setting(
+        (), "tools that get a copy of every trial as it ends", expected=LOGGERS_FORM,
+        synonyms=("logger", "callbacks", "report_to"))
+    out: FolderPath | None = setting(
+        None, "the study's folder", default_text="runs/NAME",
+        synonyms=("output", "output_dir", "folder", "directory", "save_dir"))
+    seed: Annotated[int, size(0, MAX_SEED)] = setting(
+        1, "of every training, and of what is proposed", synonyms=("random_seed", "random_state"))
+    attempts: Size = setting(
+        3, "of a training that fails", unit="attempts",
+        synonyms=("max_failures", "retries", "max_retries"))
+
+
+class StudySpec(StudyFile):
+    """Study file that was read and checked.
+
+    Data, storage and workers are not used yet.
+
+    Defaults that follow from other keys are filled in. ``base``, ``changes``, ``rules`` and
+    ``held_out`` are as in the file.
+
+    Attributes:
+        architectures: the fixed architectures; None in a search.
+        file, text: the study file.
+        positions: the position of the value of each key of the file, by dotted path.
+        overrides: changes by options, in the form of ``--set``.
+        recipe_space: the parameters of the recipe; ``recipe`` has their defaults.
+    """
+
+    name: str
+    space: Space
+    objectives: tuple[Objective, ...]
+    budget: Constraint | None
+    architectures: ArchitectureSet | None  # type: ignore[assignment]
+    seeds: Seeds
+    workers: int
+    out: Path
+    file: Path
+    text: str
+    positions: Mapping[str, SourcePosition]
+    overrides: tuple[str, ...] = ()
+    recipe_space: RecipeSpace = EMPTY_RECIPE_SPACE
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with other values, which are not validated."""
+        return self.model_copy(update=changes)
+
+    @property
+    def trials_text(self) -> str:
+        """Limit of the training runs of a search, in words."""
+        if self.compute is None:
+            return f"{self.trials} candidates"
+        return f"at most {self.trials} candidates in {timedelta(seconds=self.compute)} of CPU time"
+
+    @property
+    def vocab(self) -> int | str:
+        """Vocabulary of the costs: ``own``, a size, or ``corpus`` if none is set."""
+        is_own = self.space.protocol.get("vocab") == OWN_VOCABULARY
+        return OWN_VOCABULARY if is_own else self.protocol.get("vocab", CORPUS_WORD)

@@ -1,0 +1,179 @@
+"""Types of values of study files: params, lists, durations, resources."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, PlainValidator
+
+from scalesearch.blocks.sizes import is_number
+from scalesearch.config.model import (
+    Constant,
+    SettingError,
+    SettingProblem,
+    parse_constant,
+    plain_value,
+)
+from scalesearch.errors import UserError
+from scalesearch.spaces.syntax.diagnostics import suggest_match
+from scalesearch.spaces.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from scalesearch.spaces.syntax.parameters import format_constant
+from scalesearch.studies.config.storage_url import parse_storage_url
+
+MIN_RAY_AMOUNT = 1e-4  # Ray counts resources in such steps
+PARAMS_FORM = "a mapping of keys to values of the space language, such as `{encoder.depth: 6}`"
+MAX_SECONDS = 10**9  # about thirty years
+DURATION_PATTERN = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+LOGGER_NAMES = ("tensorboard", "mlflow")
+LOGGERS_FORM = "`tensorboard`, `mlflow`, or a list of both"
+RAY_RESOURCE_NAMES = ("CPU", "GPU", "memory", "object_store_memory")
+
+
+@dataclass(frozen=True)
+class ComputeAmount:
+    """Amount of compute: ``full_runs``, or wall-clock ``seconds``."""
+
+    full_runs: int = 0
+    seconds: float = 0.0
+
+
+def node_text(node: Node) -> str:
+    """The text of a value, on one line."""
+    if isinstance(node, MappingNode):
+        return "{" + ", ".join(f"{key.text}: {node_text(value)}" for key, value in node) + "}"
+    if isinstance(node, SequenceNode):
+        return "[" + ", ".join(map(node_text, node.items)) + "]"
+    return node.text if isinstance(node, ScalarNode) else ""
+
+
+def _value_text(value: Any) -> str:
+    """A value of the space language as a text."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_value_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value_text, value)) + "]"
+    return value if isinstance(value, str) else format_constant(value)
+
+
+def _parse_params(value: Any) -> dict[str, str]:
+    if isinstance(value, Mapping):
+        return {key: str(_value_text(item)) for key, item in value.items()}
+    if isinstance(value, str) and not value:
+        return {}
+    raise _value_error(f"expected {PARAMS_FORM}")
+
+
+def _parse_folders(value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, list | tuple) else (value,)
+    texts = tuple(str(item) for item in items if isinstance(item, str) and item)
+    if not texts or len(texts) < len(items):
+        raise _value_error("expected a folder, or a list of folders", "such as `runs/edge`")
+    return texts
+
+
+def _parse_logger(value: Any) -> str:
+    if value not in LOGGER_NAMES:
+        raise _value_error(f"expected {LOGGERS_FORM}",
+                           suggest_match(_value_text(value), LOGGER_NAMES))
+    return str(value)
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _parse_shares(value: Any) -> tuple[float, ...]:
+    numbers = plain_value(value)
+    if not numbers or not isinstance(numbers, list) or not all(map(is_number, numbers)):
+        raise _value_error("expected a list of numbers below 1", "such as `[0.1, 0.4]`")
+    return tuple(map(float, numbers))
+
+
+def _parse_gain(value: Any) -> float:
+    text = str(value).strip() if isinstance(value, str) else ""
+    share = plain_value(value)
+    if text.endswith("%"):
+        share = parse_constant(text.removesuffix("%").strip())
+        share = share / 100 if is_number(share) else share
+    if not is_number(share) or not 0 < share < math.inf:
+        raise _value_error("expected a share above 0", "such as `1%` or 0.01")
+    return float(share)
+
+
+def _seconds(value: Any) -> float | None:
+    """Seconds of a duration such as ``1h30m``.
+
+    The result is None if it is not one of at most thirty years.
+    """
+    match = DURATION_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        return None
+    seconds = sum(unit * int(count or 0)
+                  for unit, count in zip((3600.0, 60.0, 1.0), match.groups()))
+    return seconds if 0 < seconds <= MAX_SECONDS else None
+
+
+def _parse_duration(value: Any) -> float:
+    seconds = _seconds(value)
+    if seconds is None:
+        raise _value_error("expected a duration of at most thirty years",
+                           "such as `20h`, `90m` or `1h30m`")
+    return seconds
+
+
+def _parse_amount(value: Any) -> ComputeAmount:
+    if isinstance(value, ComputeAmount):
+        return value
+    text = _value_text(value).strip()
+    if text.isdigit() and 0 < int(text) <= MAX_SECONDS:
+        return ComputeAmount(full_runs=int(text))
+    seconds = _seconds(text)
+    if seconds is None:
+        raise _value_error("expected a number of training runs, or a duration",
+                           "such as `10`, `2h`, `90m` or `1h30m`")
+    return ComputeAmount(seconds=seconds)
+
+
+def _parse_storage(value: Any) -> str | None:
+    try:
+        return parse_storage_url(_value_text(value))
+    except UserError as error:
+        raise _value_error(f"storage: {error}") from None
+
+
+def _parse_custom(value: Any) -> dict[str, float]:
+    if not isinstance(value, Mapping):
+        raise _value_error("custom resources are a mapping of their names to numbers",
+                           'such as `{"accelerator_type:H100": 0.001}`')
+    amounts = {name: plain_value(amount) for name, amount in value.items()}
+    problems = [SettingProblem(name, f"`{name}` is not a custom resource",
+                               "use `cpus_per_trial` and `gpus_per_trial`", at_key=True)
+                for name in amounts if name in RAY_RESOURCE_NAMES]
+    problems += [SettingProblem(name, f"{name}: expected a number of at least {MIN_RAY_AMOUNT:g}")
+                 for name, amount in amounts.items() if name not in RAY_RESOURCE_NAMES
+                 and not (is_number(amount) and amount >= MIN_RAY_AMOUNT)]
+    if problems:
+        raise SettingError(*problems)
+    return {name: float(amount) for name, amount in amounts.items()}
+
+
+def _value_error(message: str, help: str | None = None) -> SettingError:
+    return SettingError(SettingProblem("", message, help))
+
+
+Params = Annotated[dict[str, str], BeforeValidator(_parse_params,
+                                                  json_schema_input_type=dict[str, Any])]
+Folders = Annotated[tuple[str, ...], BeforeValidator(_parse_folders,
+                                                     json_schema_input_type=str | list[str])]
+Loggers = Annotated[tuple[Annotated[str, PlainValidator(_parse_logger)], ...],
+                    BeforeValidator(_as_list, json_schema_input_type=str | list[str])]
+Shares = Annotated[tuple[float, ...], BeforeValidator(_parse_shares)]
+Gain = Annotated[float, BeforeValidator(_parse_gain, json_schema_input_type=str | float)]
+Duration = Annotated[float, BeforeValidator(_parse_duration, json_schema_input_type=str)]
+Amount = Annotated[ComputeAmount, PlainValidator(_parse_amount, json_schema_input_type=int | str)]
+StorageUrl = Annotated[Any, PlainValidator(_parse_storage, json_schema_input_type=str)]
+FolderPath = Annotated[Path, Constant("text"), AfterValidator(lambda text: Path(text))]
+CustomResources = Annotated[dict[str, float], BeforeValidator(_parse_custom)]

@@ -1,0 +1,124 @@
+"""Corpora of a study: its text in one or every vocabulary of the search space."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from scalesearch.cost import Protocol, load_protocol
+from scalesearch.data import Corpus, default_cache, load_corpus
+from scalesearch.data.corpus import hash_text
+from scalesearch.errors import UserError, error_context
+from scalesearch.studies.config.fixed_architectures import FixedArchitecture
+from scalesearch.studies.config.sections import CORPUS_WORD
+from scalesearch.studies.config.spec import StudySpec
+from scalesearch.studies.trials.study_meta import DataFacts
+
+MAX_VOCABULARIES = 16  # each one needs a tokenizer and a tokenized copy of the text
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """Corpora of a study by vocabulary size, in ascending order.
+
+    The key is ``None`` if the space does not set vocabulary sizes; the corpus then defines the
+    vocabulary. The files are memory-mapped from the cache: only the parts that are read take
+    memory, and workers open the same files.
+    """
+
+    by_vocab: Mapping[int | None, Corpus]
+
+    @property
+    def first(self) -> Corpus:
+        """The corpus with the smallest vocabulary. All corpora hold the same text."""
+        return next(iter(self.by_vocab.values()))
+
+    @property
+    def data_facts(self) -> DataFacts:
+        """Facts about the text for ``study.json``.
+
+        A record holds those of its trial's corpus.
+        """
+        corpus = self.by_vocab.get(None)
+        if corpus is not None:
+            return msgspec.convert(corpus.to_json(), DataFacts)
+        spec = self.first.spec.replace(vocab=None)
+        hashes = {str(size): corpus.content_hash for size, corpus in self.by_vocab.items()}
+        return DataFacts(self.first.name, hash_text(spec.with_absolute_paths(Path.cwd())),
+                         self.first.is_synthetic, spec.to_json(), corpora=hashes)
+
+    def protocol(self, spec: StudySpec) -> Protocol:
+        """Return the cost protocol of the study.
+
+        The vocabulary is the one that is trained. With ``lengths: corpus``, the sentence lengths
+        are the mean lengths of the training text.
+        """
+        uses_lengths = "lengths" in spec.protocol
+        corpus = self.by_vocab.get(None)
+        settings: dict[str, object] = {}
+        if corpus is not None:
+            if spec.vocab == CORPUS_WORD:
+                settings["vocab"] = corpus.tokenizer.vocab_size
+            if uses_lengths:
+                settings |= dict(zip(("source", "target"), corpus.mean_lengths))
+        elif uses_lengths:
+            settings["lengths"] = {size: corpus.mean_lengths
+                                   for size, corpus in self.by_vocab.items()}
+        return load_protocol({**protocol_settings(spec), **settings})
+
+
+def protocol_settings(spec: StudySpec) -> dict[str, str | int]:
+    """Settings of the cost protocol that do not depend on a corpus."""
+    settings = {key: value for key, value in spec.protocol.items() if value != CORPUS_WORD}
+    return {**spec.space.protocol, **settings, "longest": spec.data.max_length}
+
+
+def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...],
+                 report: Callable[[str], object] = str) -> Corpora:
+    """Build or load the corpora of a study.
+
+    They are cached, so workers only open them.
+
+    Args:
+        spec: the study.
+        references: architectures with vocabularies that need a corpus, too.
+        report: receives each note of the corpora once.
+
+    Raises:
+        UserError: a file is invalid, a vocabulary does not fit the text, or a reference sets a
+            vocabulary and the space does not, or the reverse.
+    """
+    notes: dict[str, None] = {}
+    corpora: dict[int | None, Corpus] = {}
+    for size in vocabulary_sizes(spec, references) or (None,):
+        with error_context("data"):
+            corpora[size] = load_corpus(spec.data.with_vocab(size), default_cache(), Path.cwd())
+        notes |= dict.fromkeys(f"vocab {size}: {note}" if size and "token" in note else note
+                               for note in corpora[size].notes)
+    for note in notes:
+        report(note)
+    return Corpora(corpora)
+
+
+def vocabulary_sizes(spec: StudySpec, references: tuple[FixedArchitecture, ...]) -> tuple[int, ...]:
+    """Vocabulary sizes of a study's architectures, in ascending order.
+
+    Empty if the space does not set ``vocab``.
+
+    Raises:
+        UserError: the sizes are computed, or too many, or a reference sets ``vocab`` and the space
+            does not, or the reverse.
+    """
+    sizes = set(spec.space.vocabularies(MAX_VOCABULARIES))
+    for reference in references:
+        vocab = reference.architecture.vocab
+        if bool(vocab) != bool(sizes):
+            difference = ("does not set `vocab`, but the space does" if sizes
+                          else "sets `vocab`, but the space does not")
+            raise UserError(f"reference: {reference.label} {difference}",
+                            help="set it for all, with set: {vocab: 8k}, or for none",
+                            key="reference", code="vocab-missing" if sizes else "vocab-mismatch")
+        if vocab:
+            sizes.add(vocab)
+    return tuple(sorted(sizes))

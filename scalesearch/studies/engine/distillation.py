@@ -1,0 +1,291 @@
+"""Distillation in studies: find or train a teacher, and translate the text.
+
+::
+
+    runs/edge/teacher/          the teacher's training run, unless the user names a finished one
+    runs/edge/teacher/corpus/   train.en  train.de  train.json: its translations and their settings
+    runs/edge/teacher/soft/     train  train.json: its soft targets per target token (``top_k``)
+
+These are jobs of the study's runner, like its trials: they run on the same machines, resume after
+an interruption, and are not repeated. Only the process that owns the study starts them.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+
+from scalesearch.data import Corpus, DataSpec, Tokenizer, default_cache
+from scalesearch.data.files import expand_path
+from scalesearch.errors import UserError, option
+from scalesearch.files import read_json, write_json, write_text
+from scalesearch.spaces.assembly.architecture import ModelSpec
+from scalesearch.studies.config.sections import ReferenceSpec, TeacherSpec
+from scalesearch.studies.config.spec import StudySpec
+from scalesearch.studies.engine.jobs import JobLoop, reading_result
+from scalesearch.studies.engine.setup import reference_space
+from scalesearch.studies.executors.base import Runner, TrainingJob
+from scalesearch.studies.executors.worker import ProgressFile
+from scalesearch.studies.monitor.running import (
+    SOFT_TARGETS_FOLDER,
+    TEACHER_FOLDER,
+    TRANSLATIONS_FOLDER,
+    describe_progress,
+    report_share,
+)
+from scalesearch.studies.trials.record import JobFile, TeacherFacts
+from scalesearch.studies.trials.study_meta import DataFacts, TeacherMeta
+from scalesearch.terminal import print_text
+from scalesearch.training.recipe import Recipe
+from scalesearch.training.result import RESULT_FILE, Result
+
+DISTILLED_PREFIX = "train"
+TEACHER_JOB_NUMBER = -1  # number of a job that does not belong to a trial
+TASK_KEYS = ("builtin", "source", "target")
+
+
+@dataclass(frozen=True)
+class TeacherJobResult:
+    """Result of a teacher's job; for its training run, only the state is read here."""
+
+    state: str
+    reason: str = ""
+    pairs: int = 0
+    decoding: str = ""
+    cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A teacher that passed all checks.
+
+    Attributes:
+        spec: from the study file.
+        architectures: one per folder, or that of the teacher to train.
+        recipe: of the teacher to train; None if ``folders`` hold trained teachers.
+        folders: absolute paths of finished training runs; empty if the teacher is to be trained.
+    """
+
+    spec: TeacherSpec
+    architectures: tuple[ModelSpec, ...]
+    recipe: Recipe | None = None
+    folders: tuple[Path, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The ids of its architectures."""
+        return " + ".join(architecture.id for architecture in self.architectures)
+
+    @property
+    def meta(self) -> TeacherMeta:
+        """The fields of ``study.json``, which may not change when the study is resumed."""
+        spec = self.spec
+        recipe = None if self.recipe is None else self.recipe.to_json()
+        return TeacherMeta(self.id, spec.beam, spec.length_penalty, spec.mix, recipe,
+                           None if recipe is None else spec.seed, spec.top_k)
+
+    def describe(self) -> str:
+        """Describe the teacher in one line."""
+        spec = self.spec
+        source = (f" in {', '.join(spec.folders)}" if self.recipe is None
+                  else f", trained once: {self.recipe.describe()}")
+        searched = "greedily" if spec.beam == 1 else f"with beam {spec.beam}"
+        learned = "its translations and the real pairs" if spec.mix else "its translations"
+        if spec.top_k:
+            learned += f", with its {spec.top_k} most probable tokens per position"
+        return (f"{self.id}{source}; translates the training text {searched}; candidates learn "
+                f"from {learned}")
+
+
+def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
+    """Find the teacher of the study, without running it.
+
+    The result is None if the study has no teacher.
+
+    Raises:
+        UserError: its architecture leaves something open, or a folder holds no finished training of
+            this task.
+    """
+    teacher = spec.teacher
+    if teacher is None:
+        return None
+    if not teacher.folders:
+        space = reference_space(ReferenceSpec(name="teacher", file=teacher.file, set=teacher.set), spec)
+        return Teacher(teacher, (space.single_architecture("teacher: it"),),
+                       teacher.recipe or spec.recipe)
+    try:
+        folders = tuple(expand_path(folder, "teacher") for folder in teacher.folders)
+    except UserError as error:
+        raise UserError(error.message.removeprefix("data: "), key="teacher",
+                        code=error.code) from None
+    return Teacher(teacher, tuple(_finished_architecture(folder, corpus) for folder in folders),
+                   None, folders)
+
+
+def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
+    """Return the architecture of the finished training run in ``folder``.
+
+    Raises:
+        UserError: the folder holds no finished run, or its task or vocabulary differs.
+    """
+    from scalesearch.spaces import read_space
+    from scalesearch.training.checkpoint import (
+        ARCHITECTURE_FILE,
+        DATA_FILE,
+        TOKENIZER_FILE,
+        WEIGHTS_FILE,
+    )
+
+    if not folder.is_dir():
+        raise UserError(f"teacher: the folder {folder} does not exist; name one that "
+                        "`scalesearch train --out` has written", key="teacher", code="no-teacher")
+    missing = [name
+               for name in (ARCHITECTURE_FILE, TOKENIZER_FILE, DATA_FILE, WEIGHTS_FILE, RESULT_FILE)
+               if not (folder / name).is_file()]
+    if missing:
+        raise UserError(f"teacher: {folder} holds no finished training ({', '.join(missing)} "
+                        "missing); finish it with `scalesearch train … --resume`, or name another "
+                        "folder", key="teacher", code="teacher-unfinished")
+    result = read_json(folder / RESULT_FILE, TeacherJobResult)
+    if result.state != "complete":
+        raise UserError(f"teacher: the training in {folder} failed: {result.reason}", key="teacher",
+                        code="teacher-failed")
+    learned = read_json(folder / DATA_FILE, DataFacts).spec
+    own = corpus.spec
+    differing = [key for key in TASK_KEYS if learned.get(key) != getattr(own, key)]
+    if differing:
+        raise UserError(f"teacher: {folder} learned another task: "
+                        + ", ".join(f"{key} {learned.get(key)}, " "and the study's is "
+                                    f"{getattr(own, key)}" for key in differing), key="teacher",
+                        code="teacher-task-mismatch")
+    if Tokenizer.from_file(folder / TOKENIZER_FILE) != corpus.tokenizer:
+        raise UserError(f"teacher: {folder} has another vocabulary than the study's data. Train it "
+                        "on the same data and vocab, or have it translate with `scalesearch "
+                        f"distill {folder}`, and name what that writes under data: distilled",
+                        key="teacher", code="teacher-vocab-mismatch")
+    return read_space(folder / ARCHITECTURE_FILE).single_architecture()
+
+
+def distilled_data(spec: StudySpec) -> DataSpec:
+    """Return the data of the trials, with the teacher's translations as targets."""
+    if spec.teacher is None:
+        return spec.data
+    folder = spec.out / TEACHER_FOLDER
+    soft_targets = (str(folder / SOFT_TARGETS_FOLDER / DISTILLED_PREFIX) if spec.teacher.top_k
+                    else None)
+    return spec.data.replace(distilled=str(folder / TRANSLATIONS_FOLDER / DISTILLED_PREFIX),
+                             mix_distilled=spec.teacher.mix, soft_targets=soft_targets)
+
+
+def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
+                console: Console) -> TeacherFacts:
+    """Train the teacher and write its data.
+
+    Return the teacher's facts for the records.
+
+    Raises:
+        UserError: a job of the teacher failed.
+        KeyboardInterrupt: progress is kept.
+    """
+    place = (spec.out / TEACHER_FOLDER).resolve()
+    common: JobFile = {"data": spec.data.with_absolute_paths().to_json(),
+                       "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice}
+    if teacher.recipe is not None:
+        if not (place / "architecture.yaml").exists():
+            write_text(place / "architecture.yaml", teacher.architectures[0].to_yaml())
+        job: JobFile = {**common, "cache": str(default_cache()), "recipe": teacher.recipe.to_json(),
+                        "seed": teacher.spec.seed}
+        _complete_job(place, job, f"the teacher ({teacher.id}) in training", spec.attempts, runner,
+                      console)
+    folders = teacher.folders or (place,)
+    distill_job: JobFile = {**common, "teachers": [str(folder) for folder in folders],
+                       "prefix": DISTILLED_PREFIX}
+    job = {**distill_job,
+           "decoding": {"beam": teacher.spec.beam, "length_penalty": teacher.spec.length_penalty}}
+    translations = _complete_job(place / TRANSLATIONS_FOLDER, job,
+                         "the teacher translates the training text", spec.attempts, runner, console)
+    if teacher.spec.top_k:
+        pairs = distilled_data(spec).replace(soft_targets=None).with_absolute_paths().to_json()
+        job = {**distill_job, "data": pairs, "cache": str(default_cache()),
+               "top_k": teacher.spec.top_k}
+        _complete_job(place / SOFT_TARGETS_FOLDER, job, "the teacher computes soft targets",
+                      spec.attempts, runner, console)
+    results = [read_json(folder / RESULT_FILE, Result) for folder in folders]
+    return {"architecture": teacher.id, "params": sum(result.n_params for result in results),
+            "bleu": _mean_bleu(results), "decoding": results[0].metrics["decoding"],
+            "seeds": [result.seed for result in results], "corpus": results[0].corpus_hash,
+            "cpu_seconds": sum(result.total_cpu_seconds for result in results),
+            "translations": {"pairs": translations.pairs, "decoding": translations.decoding,
+                             "cpu_seconds": translations.cpu_seconds}, "mix": teacher.spec.mix,
+            **({"top_k": teacher.spec.top_k} if teacher.spec.top_k else {})}
+
+
+def _mean_bleu(results: Sequence[Result]) -> dict[str, float]:
+    """Return the mean BLEU per split, for splits on which all teachers were scored."""
+    scores = [{result.metrics["split"]: result.metrics,
+               **({"test": result.metrics["test"]} if "test" in result.metrics else {})}
+              for result in results]
+    return {split: fmean(by_split[split]["bleu"] for by_split in scores) for split in scores[0]
+            if all(split in by_split for by_split in scores)}
+
+
+def _complete_job(folder: Path, job: JobFile, description: str, attempts: int, runner: Runner,
+                  console: Console) -> TeacherJobResult:
+    """Run the job in ``folder`` unless it is complete; return its result."""
+    file = folder / RESULT_FILE
+    if not file.exists():
+        write_json(folder / "job.json", job)
+        with _progress_display(folder, description, console):
+            TeacherJob(folder, runner, attempts).run_jobs()
+    result = read_json(file, TeacherJobResult)
+    if result.state != "complete":
+        raise UserError(f"teacher: its training failed: {result.reason}. Change its recipe, and "
+                        f"start another study with {option('out')}", key="teacher", code="teacher-failed")
+    return result
+
+
+class TeacherJob(JobLoop):
+    """Runs one job of a teacher, in ``folder``."""
+
+    def __init__(self, folder: Path, runner: Runner, max_attempts: int) -> None:
+        super().__init__(runner, max_attempts)
+        self.folder = folder
+
+    def next_job(self) -> TrainingJob | None:
+        """Return the job, unless it runs or has a result."""
+        if self.running or (self.folder / RESULT_FILE).exists():
+            return None
+        return TrainingJob(TEACHER_JOB_NUMBER, self.folder, 1)
+
+    def collect(self, job: TrainingJob) -> None:
+        """Check that the result can be read."""
+        with reading_result(job.folder / RESULT_FILE):
+            read_json(job.folder / RESULT_FILE, TeacherJobResult)
+
+    def fail(self, job: TrainingJob, reason: str) -> None:
+        """Stop the study, which needs its teacher."""
+        raise UserError(f"teacher: {reason}", key="teacher", code="teacher-failed")
+
+
+@contextmanager
+def _progress_display(folder: Path, description: str, console: Console) -> Iterator[None]:
+    """Show a progress bar on a terminal, or print one line elsewhere."""
+    if not console.is_terminal:
+        print_text(description, console)
+        yield
+        return
+    progress = ProgressFile(folder)
+
+    def bar() -> Group:
+        facts = progress.read()
+        return Group(f"{description}: {describe_progress(facts) if facts else 'starting'}",
+                     ProgressBar(completed=100 * report_share(facts), width=60))
+
+    with Live(console=console, get_renderable=bar, refresh_per_second=2, transient=True):
+        yield
+    print_text(f"{description}: done", console)

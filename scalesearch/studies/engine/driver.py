@@ -1,0 +1,279 @@
+"""Main loop of a study: ask, evaluate, train, record, tell.
+
+The loop is one process. Each decision is on disk before it takes effect, in this order:
+
+1. A proposal is written to the event log before its folder is made.
+2. The folder holds architecture and job before training starts.
+3. The worker writes checkpoints, then ``result.json``.
+4. The driver writes the record, then the event. Optuna and the callbacks follow last.
+
+So ``kill -9`` at any moment loses nothing: on restart, every incomplete step is resumed from its
+last durable state.
+"""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial
+
+from scalesearch.errors import UserError
+from scalesearch.files import read_json, write_json, write_text
+from scalesearch.report.records import validation_loss_name
+from scalesearch.samplers.candidate_sampler import CandidateSampler
+from scalesearch.schedule.rungs import START_TRIAL, Scheduler
+from scalesearch.studies.config.objectives import objective_values
+from scalesearch.studies.engine.jobs import JobLoop, reading_result
+from scalesearch.studies.engine.proposals import REJECTED_STATES, Proposals
+from scalesearch.studies.engine.stopping import EarlyStopping
+from scalesearch.studies.executors.base import (
+    CRASH_FAULT,
+    JobCrashed,
+    JobDone,
+    Runner,
+    TrainingJob,
+)
+from scalesearch.studies.executors.worker import rung_file
+from scalesearch.studies.optuna_sync.attributes import TRIAL_NUMBER_ATTR
+from scalesearch.studies.replicates.summary import describe_end, propose_replicate
+from scalesearch.studies.trials.callback import Callback
+from scalesearch.studies.trials.plan import StudyPlan
+from scalesearch.studies.trials.record import make_record
+from scalesearch.studies.trials.study_dir import StudyDir
+from scalesearch.studies.trials.trial import EventType, Origin, Rung, State, Trial
+from scalesearch.training.result import RESULT_FILE, Result
+
+COMPUTE_TOLERANCE = 1e-9  # in full-budget runs, whose shares are summed as floats
+
+
+class Driver(JobLoop):
+    """Runs a study to its end, from the state in its folder.
+
+    Args:
+        plan: the trials to train.
+        study: loaded, and owned by this process.
+        sampler: None if all architectures are fixed (grid, ablation, scaling).
+        runner: trains the jobs.
+        callback: receives each trial after it is on disk.
+    """
+
+    def __init__(self, plan: StudyPlan, study: StudyDir, sampler: BaseSampler | None,
+                 runner: Runner, callback: Callback) -> None:
+        super().__init__(runner, plan.attempts)
+        self.plan = plan
+        self.study = study
+        self.callback = callback
+        self.trials = study.trials
+        self.proposals = Proposals(plan, study, sampler, callback)
+        self.search = self.proposals.search
+        # The acquisition function also chooses which paused trial is promoted to the next rung.
+        acquisition_values = (sampler.acquisition_values
+                              if isinstance(sampler, CandidateSampler) else None)
+        self.scheduler = Scheduler(plan.rungs, plan.objectives, acquisition_values)
+        self.stopping = EarlyStopping(study, plan.stop, sampler, runner.slots)
+        self._stop_reason = ""
+        self._is_space_exhausted = False
+
+    def run(self) -> str:
+        """Train until the plan is complete or the search ends; return the reason.
+
+        Finished trials are on disk after each of these errors, and the study can be resumed.
+
+        Raises:
+            KeyboardInterrupt: after the workers were stopped.
+            DiskFullError: the disk of the study or of a worker is full.
+            UserError: too many trials failed, or the workers are gone.
+        """
+        try:
+            self.recover()
+            self.run_jobs()
+            self.stopping.reason(self.search.history())  # keeps the last forecast on disk
+            reason = self._stop_reason or self._describe_trained()
+            return reason + describe_end(self.trials, self.study.meta, self.plan.seeds)
+        finally:
+            self.runner.stop()
+            self.callback.close()
+
+    def recover(self) -> None:
+        """Collect results that were not recorded, and restart interrupted trials."""
+        for trial in self.trials.with_state(State.PENDING):
+            if self._uncollected_file(trial):
+                folder = self.study.trial_folder(trial)
+                self.handle_done(JobDone(TrainingJob(trial.number, folder, trial.attempts)))
+            else:
+                self.callback.message(f"trial {trial.number} resumes from its last checkpoint")
+                self.submit(self._start(trial))
+        last = self.trials.candidates()[-self.plan.max_proposals:]
+        if self.trials.replicates() and all(trial.state in REJECTED_STATES for trial in last):
+            # The search had ended; without this it would continue among the replicates.
+            self._stop_reason = self._describe_exhaustion()
+        elif self._compute_left() > COMPUTE_TOLERANCE and self.stopping.has_stopped():
+            self._stop_reason = f"stopped: {self._describe_trained()}"
+
+    def update(self) -> None:
+        """Let the callbacks refresh."""
+        self.callback.update()
+
+    def next_job(self) -> TrainingJob | None:
+        """Start the next trial: of the search or, after it, a run with a further seed."""
+        trial = self._next_trial()
+        if trial is None:
+            trial = propose_replicate(self.study, self.plan.seeds)
+            if trial is None:
+                return None
+            self.callback.proposed(trial)
+        return self._start(trial)
+
+    def _next_trial(self) -> Trial | None:
+        """Return the next trial to train: a reference, or an enqueued, paused or new one."""
+        self._check_failures()
+        trial = self.proposals.next_reference()
+        if trial is not None:
+            return trial
+        if self._stop_reason or self._compute_left() <= COMPUTE_TOLERANCE:
+            return None
+        trial = self.proposals.next_enqueued()
+        if trial is not None:
+            return trial
+        self._stop_reason = self.stopping.reason(self.search.history())
+        return None if self._stop_reason else self._next_search_trial()
+
+    def _next_search_trial(self) -> Trial | None:
+        """Return the next trial of the search: a paused one, or a new one of the sampler."""
+        action = self.scheduler.next_action(self.search.history(), self._compute_left(),
+                                            exhausted=self._is_space_exhausted)
+        if action is START_TRIAL:
+            trial = self.proposals.next_sampled()
+            if trial is not None:
+                return trial
+            # Nothing new is left, but paused trials may still be promoted.
+            self._is_space_exhausted = True
+            action = self.scheduler.next_action(self.search.history(), self._compute_left(),
+                                                exhausted=True)
+        if isinstance(action, FrozenTrial):
+            return self.trials[action.user_attrs[TRIAL_NUMBER_ATTR]]
+        if self._is_space_exhausted and not self.trials.with_state(State.PENDING):
+            self._stop_reason = self._describe_exhaustion()
+        return None
+
+    def _check_failures(self) -> None:
+        """Stop a study in which most trials fail.
+
+        Raises:
+            UserError: too many trials failed.
+        """
+        failed = self.trials.with_state(State.FAILED)
+        if not self.plan.trials and len(failed) > 2 and not self.trials.with_state(State.COMPLETE):
+            raise UserError(f"the first {len(failed)} architectures failed, the last with: "
+                            f"{failed[-1].reason}", code="too-many-failed")
+        if self._count_charged(State.FAILED) > self.plan.trials // 2 + 3:
+            raise UserError(f"{self._count_charged(State.FAILED)} candidates failed, the last "
+                            f"with: {failed[-1].reason}", code="too-many-failed")
+
+    def _compute_left(self) -> float:
+        """Return the compute that is left, in full-budget runs."""
+        allowed = self.trials.full_runs_allowed(
+            self.plan.rungs, self.plan.trials, self.plan.compute)
+        return allowed - self.trials.full_runs_spent(self.plan.rungs)
+
+    def _count_charged(self, *states: State) -> int:
+        """Number of trials that count towards ``trials`` of the study file."""
+        return sum(trial.origin.charged for trial in self.trials.with_state(*states))
+
+    def _describe_trained(self) -> str:
+        if self.plan.trials:
+            allowed = self.trials.full_runs_allowed(self.plan.rungs, self.plan.trials,
+                                                    self.plan.compute)
+            limit = " (compute budget used up)" if allowed < self.plan.trials else ""
+            return f"{self._count_charged(State.COMPLETE)} candidates trained{limit}"
+        labels = {reference.label for reference in self.plan.references}
+        states = [self.trials.resolve_duplicate(trial).state
+                  for trial in self.trials.with_origin(Origin.REFERENCE) if trial.label in labels]
+        return f"{states.count(State.COMPLETE)} of {len(states)} architectures trained"
+
+    def _describe_exhaustion(self) -> str:
+        trained = f"{self._count_charged(State.COMPLETE)} of {self.plan.trials} candidates trained"
+        if self.proposals.count_last_rejected() < self.plan.max_proposals:
+            return f"the sampler has proposed its whole list: {trained}"
+        last = self.trials.candidates()[-self.plan.max_proposals:]
+        n_infeasible = sum(trial.state == State.INFEASIBLE for trial in last)
+        return (f"nothing new in {self.plan.max_proposals} proposals ({n_infeasible} infeasible, "
+                f"{len(last) - n_infeasible} duplicates): {trained}")
+
+    def _start(self, trial: Trial) -> TrainingJob:
+        """Write the architecture and the job of ``trial``, and log its start."""
+        folder = self.study.trial_folder(trial)
+        write_text(folder / "architecture.yaml", self.proposals.architecture(trial).to_yaml())
+        attempt = trial.attempts + 1
+        write_json(folder / "job.json",
+                   {"trial": trial.number, "attempt": attempt, **self.plan.job_template,
+                    **self.proposals.job_fields(trial)})
+        trial = self._append(EventType.STARTED, trial, attempt=attempt)
+        self.callback.started(trial)
+        return TrainingJob(trial.number, folder, attempt)
+
+    def _uncollected_file(self, trial: Trial) -> Path | None:
+        """Return the file of a worker that is not collected: result or next rung."""
+        folder = self.study.trial_folder(trial)
+        files = (folder / name for name in ("result.json", rung_file(len(trial.rungs))))
+        return next((file for file in files if file.exists()), None)
+
+    def log_crash(self, crash: JobCrashed) -> int:
+        """Log a crash; return the number of crashes so far that are the trial's own fault."""
+        trial = self.trials[crash.job.trial]
+        return self._append(EventType.CRASHED, trial, attempt=trial.attempts, reason=crash.reason,
+                            is_own_fault=crash.cause == CRASH_FAULT).crashes
+
+    def repeat(self, crash: JobCrashed) -> None:
+        """Start the next attempt of a trial."""
+        self.callback.message(
+            f"trial {crash.job.trial}: its worker died ({crash.reason}); restarted")
+        self.submit(self._start(self.trials[crash.job.trial]))
+
+    def fail(self, job: TrainingJob, reason: str) -> None:
+        """Record a trial as failed after its last attempt."""
+        self._finish(self.trials[job.trial], None, State.FAILED, reason=reason)
+
+    def collect(self, job: TrainingJob) -> None:
+        """Record the result or the rung of a trial whose worker is done."""
+        trial = self.trials[job.trial]
+        file = self._uncollected_file(trial)
+        assert file is not None, "a worker that is done has written a file"
+        with reading_result(file):
+            result = read_json(file, Result)
+            metrics = result.metrics
+            loss = metrics.get(validation_loss_name(trial.config))
+            rung = None if file.name == RESULT_FILE else msgspec.convert(
+                {**metrics, "loss": loss}, Rung)
+        if rung is not None:
+            self.callback.paused(
+                self._append(EventType.RUNG, trial, rung=len(trial.rungs), **asdict(rung),
+                             efforts=msgspec.to_builtins(result.efforts)))
+            return
+        try:
+            if result.state != "complete":
+                raise UserError(result.reason or "training failed", code="training-failed")
+            scores = objective_values(self.plan.objectives, metrics, trial.costs)
+        except UserError as error:
+            self._finish(trial, result, State.FAILED, reason=str(error))
+        else:
+            self._finish(trial, result, State.COMPLETE, values=scores)
+
+    def _finish(self, trial: Trial, result: Result | None, state: State, **end: Any) -> None:
+        """Write the record, then the event, then tell Optuna and the callbacks."""
+        seconds = (result.total_seconds or result.seconds or None) if result else None
+        efforts = result.efforts if result else trial.efforts
+        ended_trial = replace(trial, **{"state": state, "reason": "", "wall_seconds": seconds,
+                                        "efforts": efforts, **end})
+        write_json(self.study.trial_folder(trial) / "record.json",
+                   make_record(ended_trial, self.plan.record_fields, result))
+        self.callback.ended(self._append(EventType.ENDED, trial, state=state, wall_seconds=seconds,
+                                         efforts=msgspec.to_builtins(efforts), **end))
+
+    def _append(self, event_type: EventType, trial: Trial, **facts: Any) -> Trial:
+        """Append an event to the log; return the trial after it."""
+        trial = self.study.append(event_type, trial.number, **facts)
+        self.search.update(trial)
+        return trial

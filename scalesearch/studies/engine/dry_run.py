@@ -1,0 +1,273 @@
+"""Dry run of a study: its feasible share and first proposals, or its rows."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from optuna.samplers import BaseSampler
+from rich.console import Console
+from rich.table import Table
+
+from scalesearch.data.sources import fingerprint_text
+from scalesearch.errors import UserError, option
+from scalesearch.files import why_not_writable
+from scalesearch.pareto.noise import format_percent
+from scalesearch.report.labels import format_value
+from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
+from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
+from scalesearch.studies.config.sections import CORPUS_WORD, WARM_START_FILE
+from scalesearch.studies.config.spec import StudySpec
+from scalesearch.studies.engine import setup
+from scalesearch.studies.engine.distillation import Teacher, find_teacher
+from scalesearch.studies.engine.forecasting import make_forecast
+from scalesearch.studies.engine.proposals import Proposals
+from scalesearch.studies.monitor.forecast import StudyForecast, describe_forecast
+from scalesearch.studies.monitor.format import format_number
+from scalesearch.studies.transfer.warm_start import WarmStart, choose_warm_start
+from scalesearch.studies.trials.callback import Callback
+from scalesearch.studies.trials.evaluator import Evaluator, FeasibilityEstimate, estimate_feasibility
+from scalesearch.studies.trials.event_log import EventLog, encode_event
+from scalesearch.studies.trials.plan import StudyPlan
+from scalesearch.studies.trials.study_dir import StudyDir
+from scalesearch.studies.trials.trial import EventType, State, Trial, TrialEvent
+from scalesearch.studies.trials.trials import Trials
+from scalesearch.terminal import make_table, print_text
+
+MAX_ROWS_PRINTED = 8
+# feasible candidates drawn, after which their share is known to a twentieth of itself
+MAX_FEASIBLE_SAMPLES = 400
+# of a proposal
+PROPOSAL_KEYS = ("label", "architecture", "recipe_params", "params", "costs", "is_feasible",
+                 "state", "reason")
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """Findings of a dry run.
+
+    Attributes:
+        trials: the first proposals of a search, or every row, those that are not trained included.
+        size: number of architectures in the space; None if infinite, or for fixed architectures.
+        feasibility: of random candidates; None for rows.
+        forecast: the forecast, or the reason why it is missing.
+    """
+
+    spec: StudySpec
+    evaluator: Evaluator
+    trials: tuple[Trial, ...]
+    size: int | None = None
+    feasibility: FeasibilityEstimate | None = None
+    teacher: Teacher | None = None
+    warm_start: WarmStart | None = None
+    forecast: StudyForecast | str = ""
+
+    @property
+    def trials_to_train(self) -> list[Trial]:
+        """The trials that would be trained.
+
+        An architecture that several rows describe is trained once.
+        """
+        first: dict[str | None, Trial] = {}
+        for trial in self.trials:
+            if trial.state == State.PENDING:
+                first.setdefault(trial.identity, trial)
+        return list(first.values())
+
+    @property
+    def planned_runs(self) -> int:
+        """Number of runs of fixed architectures, with all seeds."""
+        return len(self.trials_to_train) * self.spec.seeds.references
+
+    @cached_property
+    def learning_rates(self) -> list[dict[str, Any]]:
+        """Peak learning rates by group of weights, of the first architecture to train."""
+        if not self.trials_to_train:
+            return []
+        from scalesearch.nn import build_model
+        from scalesearch.training.updates.parametrization import summarize_scales
+
+        first = assemble(self.trials_to_train[0].config)
+        recipe = self.spec.recipe_space.build_recipe(self.trials_to_train[0].recipe_params)
+        words = self.evaluator.protocol.with_vocab(first.vocab).vocab_size
+        return summarize_scales(build_model(first.block, vocab=words, device="meta"), recipe)
+
+    def to_json(self) -> dict[str, object]:
+        """JSON of all fields."""
+        forecast = None if isinstance(self.forecast, str) else msgspec.to_builtins(self.forecast)
+        spec = self.spec
+        common = {"study": self.spec.name, "protocol": self.evaluator.protocol.to_json(),
+                  "seeds": self.spec.seeds.to_json(), "out": str(self.spec.out),
+                  "forecast": forecast,
+                  "teacher": self.teacher and msgspec.to_builtins(self.teacher.meta),
+                  "learning_rates": self.learning_rates}
+        trials = [{key: trial.to_json()[key] for key in PROPOSAL_KEYS} for trial in self.trials]
+        if spec.architectures is not None:
+            return {**common, **spec.architectures.to_json(), "runs": self.planned_runs,
+                    "architectures": trials}
+        assert self.feasibility is not None, "of a search"
+        return {**common, "recipe": spec.recipe_space.distribution_texts,
+                "space": {"hash": spec.space.hash, "size": self.size,
+                          "parameters": len(spec.space.parameters())},
+                "sampled": self.feasibility.samples, "feasible": self.feasibility.feasible,
+                "violations": dict(self.feasibility.violations), "trials": spec.trials,
+                "proposals": trials, "warm_start": self.warm_start and self.warm_start.to_json()}
+
+    def show(self, console: Console) -> None:
+        """Prints it for people."""
+        for line in (self._describe_architectures() if self.spec.architectures
+                     else self._describe_search()):
+            print_text(line, console)
+        for line in describe_forecast(self.forecast):
+            print_text(line, console)
+        console.print(self._table())
+        if self.learning_rates:
+            console.print(self._rates_table())
+
+    def _common(self) -> list[str]:
+        vocab = "each candidate's own size" if self.spec.vocab == OWN_VOCABULARY else ""
+        protocol = self.evaluator.protocol
+        work = [int(trial.costs.get("macs.once", 0)) for trial in self.trials]
+        return [f"Costs: protocol {protocol}; {protocol.conventions}",
+                *protocol.weight_work_lines(*work), f"Data: {self.spec.data.describe(vocab)}",
+                *([f"Teacher: {self.teacher.describe()}"] if self.teacher else []),
+                f"Recipe: {self.spec.recipe.describe()}",
+                *(f"  asked: {key}: {text}"
+                  for key, text in self.spec.recipe_space.distribution_texts.items())]
+
+    def _describe_architectures(self) -> list[str]:
+        spec = self.spec
+        assert spec.architectures is not None, "of rows"
+        return [f"Study {spec.name}, kind {spec.architectures.type}: "
+                f"{', '.join(map(str, spec.objectives))}", *self._common(),
+                f"Would train {len(self.trials_to_train)} of {len(self.trials)} rows, seeds each: "
+                f"{spec.seeds.references}, {self.planned_runs} runs in all, {spec.workers} at "
+                f"a time ({spec.backend}), into {spec.out}"]
+
+    def _describe_search(self) -> list[str]:
+        spec = self.spec
+        odds = self.feasibility
+        assert odds is not None, "of a search"
+        size = ("without end (it holds a continuous range)" if self.size is None
+                else f"{self.size:,}")
+        return [f"Study {spec.name}: {', '.join(map(str, spec.objectives))}",
+                f"Space: {len(spec.space.parameters())} parameters, size {size}",
+                f"Feasible: {odds.feasible / odds.samples:.1%} of {odds.samples} random candidates",
+                *(f"  {missed / odds.samples:.1%} miss {name}"
+                  for name, missed in odds.violations.items() if missed), *self._common(),
+                *([self.warm_start.describe()] if self.warm_start else []),
+                f"Would train {spec.trials_text} and {len(spec.references)} references, "
+                f"{spec.workers} at a time ({spec.backend}), into {spec.out}",
+                *([f"Then up to {spec.seeds.extra_runs} runs with further seeds, until the "
+                   f"front has at most {spec.seeds.max_per_candidate} seeds each or its members "
+                   f"are significant at {format_percent(spec.seeds.confidence)}"]
+                  if spec.seeds.max_per_candidate > 1 else []),
+                *(["Each reference is trained " f"with {spec.seeds.references} " "seeds"]
+                  if spec.seeds.references > 1 else [])]
+
+    def _rates_table(self) -> Table:
+        rows = [(row["role"], format_number(row["params"]), f"{row['lr']:.2e}",
+                 f"× {row['init']:.2f}", row["optimizer"], row["first"])
+                for row in self.learning_rates]
+        return make_table(("weights", "params", "peak", "init", "by", "such as"), rows, (0, 4, 5),
+                          f"Learning rates of {self.trials_to_train[0].architecture}, by group of "
+                          "weights", has_box=True)
+
+    def _table(self) -> Table:
+        named = self.spec.architectures is not None
+        recipe_keys = self.spec.recipe_space.distribution_texts
+        headings = (*["row"] * named, "params", "MACs", "architecture", *recipe_keys,
+                    "what becomes of it")
+        trained = {trial.number for trial in self.trials_to_train}
+        rows = []
+        for trial in self.trials:
+            costs = [format_number(trial.costs[f"{what}.total"]) if trial.costs else ""
+                     for what in ("params", "macs")]
+            fate = trial.reason or ("trained" if trial.number in trained
+                                    else "duplicate of another")
+            recipe = (format_value(trial.recipe_params.get(key, "")) for key in recipe_keys)
+            rows.append([*[trial.label] * named, *costs, trial.architecture or "", *recipe, fate])
+        left = [index for index, heading in enumerate(headings) if heading not in ("params", "MACs")]
+        return make_table(headings, rows, left, "Rows" if named else "The first proposals",
+                          has_box=True)
+
+
+def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
+    """Finds out what a study would do; trains nothing and leaves nothing behind.
+
+    Args:
+        measure_seconds: to measure the speed of its models for.
+
+    Raises:
+        UserError: what a real run would refuse as well.
+    """
+    if reason := why_not_writable(spec.out.absolute(), is_folder=True):
+        raise UserError(f"{spec.out}: cannot be written ({reason}); choose another {option('out')}",
+                        code="cannot-write")
+    corpora = None
+    if spec.vocab == CORPUS_WORD or "lengths" in spec.protocol or spec.teacher or spec.warm_start:
+        # its vocabulary's size is part of the protocol, and must be the teacher's
+        corpora = setup.load_data(spec)
+    else:
+        fingerprint_text(spec.data.with_absolute_paths())
+    teacher = find_teacher(spec, corpora.first) if corpora else None
+    evaluator = setup.make_evaluator(spec, corpora)
+    within = setup.drop_infeasible_architectures(spec, evaluator)
+    study = StudyDir(spec.out)
+    trials = study.load().trials if study.has_started() else Trials()
+
+    def look_ahead(named: list[ModelSpec]) -> StudyForecast | str:
+        return make_forecast(spec, evaluator, named, trials,
+                             lambda: corpora or setup.load_data(spec), measure_seconds)
+
+    if spec.architectures is not None:
+        listed = spec.architectures.architectures or setup.fixed_architectures(within)
+        listed_trials = (replace(evaluator.evaluate_architecture(row.architecture, {}),
+                                 number=number, label=row.label)
+                         for number, row in enumerate(listed))
+        dry_run = DryRun(within, evaluator, tuple(listed_trials), teacher=teacher)
+        rows = {row.label: row.architecture for row in listed}
+        return replace(
+            dry_run, forecast=look_ahead([rows[str(trial.label)]
+                                          for trial in dry_run.trials_to_train]))
+    named = list({fixed.architecture.id: fixed.architecture
+                  for fixed in setup.fixed_architectures(spec)}.values())
+    sampler = setup.build_sampler(spec, evaluator)
+    warm = None
+    if spec.warm_start and corpora:
+        plan = setup.prepare_study(spec, corpora, teacher.meta if teacher else None).plan
+        took = spec.out / WARM_START_FILE
+        warm = WarmStart.read(took) if study.has_started() and took.is_file() else \
+            choose_warm_start(spec.warm_start, plan, getattr(sampler, "n_startup_trials", 10))
+    plan = StudyPlan(evaluator, spec.objectives, spec.trials,
+                     references=setup.fixed_architectures(spec))
+    return DryRun(spec, evaluator, first_proposals(plan, sampler), spec.space.n_configurations(),
+                  estimate_feasibility(evaluator, spec.sampler.seed,
+                                       max_feasible=MAX_FEASIBLE_SAMPLES), teacher, warm,
+                  look_ahead(named))
+
+
+class _InMemoryEventLog(EventLog):
+    """An event log that keeps nothing."""
+
+    def append(self, event_type: EventType, trial: int, **facts: Any) -> TrialEvent:
+        return TrialEvent.from_json(encode_event({"type": event_type, "trial": trial, **facts}))
+
+
+def first_proposals(plan: StudyPlan, sampler: BaseSampler | None,
+                    max_proposals: int = MAX_ROWS_PRINTED) -> tuple[Trial, ...]:
+    """Proposes as a run would before any result counts, rejected proposals included."""
+    study = StudyDir(Path())
+    study.log = _InMemoryEventLog(Path())
+    proposals = Proposals(plan, study, sampler, Callback())
+    while proposals.next_reference():
+        pass
+    named = len(study.trials)
+    # further ones depend on results
+    startup = getattr(sampler, "n_startup_trials", max_proposals + named)
+    max_proposals = min(max_proposals, plan.trials, max(1, startup - named))
+    for _ in range(max_proposals):
+        if proposals.next_sampled() is None:
+            break
+    return tuple(study.trials)[named : named + max_proposals]

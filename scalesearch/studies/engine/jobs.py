@@ -1,0 +1,149 @@
+"""Main loop of all training runs: of a study, its teacher, and an audit.
+
+The end of a worker has the same consequence for all of them:
+
+==========================  ====================================================================
+end of the worker           consequence
+==========================  ====================================================================
+done                        the subclass collects the result
+its own fault               the job is repeated, until ``max_attempts`` attempts have crashed
+machine or lease lost       the job is repeated; no attempt is charged
+an invalid job              the job has failed
+full disk                   the loop ends with :class:`DiskFullError`; everything can be resumed
+result that is unreadable   the file is renamed to ``*.damaged``; this counts as its own fault
+==========================  ====================================================================
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scalesearch.errors import UserError
+from scalesearch.files import DiskFullError
+from scalesearch.studies.executors.base import (
+    CRASH_DISK_FULL,
+    CRASH_FAULT,
+    JobCrashed,
+    JobDone,
+    Runner,
+    TrainingJob,
+)
+
+
+class DamagedResultError(Exception):
+    """The result of a job cannot be read."""
+
+
+class JobLoop(ABC):
+    """Submits jobs to a runner until no job is due, and handles their ends.
+
+    Args:
+        runner: trains the jobs.
+        max_attempts: maximum number of attempts of a job that crash by its own fault.
+    """
+
+    def __init__(self, runner: Runner, max_attempts: int) -> None:
+        self.runner = runner
+        self.max_attempts = max_attempts
+        self.running: dict[int, TrainingJob] = {}
+        self._crashes: Counter[int] = Counter()
+
+    @abstractmethod
+    def next_job(self) -> TrainingJob | None:
+        """Return a job that is due and not running; None if no job is due now."""
+
+    @abstractmethod
+    def collect(self, job: TrainingJob) -> None:
+        """Read the result of a job whose worker is done.
+
+        Raises:
+            DamagedResultError: the result cannot be read.
+        """
+
+    @abstractmethod
+    def fail(self, job: TrainingJob, reason: str) -> None:
+        """Record that a job has failed for good."""
+
+    def log_crash(self, crash: JobCrashed) -> int:
+        """Record a crash.
+
+        Returns the number of crashes so far that are the job's own fault.
+        """
+        self._crashes[crash.job.trial] += crash.cause == CRASH_FAULT
+        return self._crashes[crash.job.trial]
+
+    def repeat(self, crash: JobCrashed) -> None:
+        """Submit the next attempt of a job."""
+        job = crash.job
+        self.submit(TrainingJob(job.trial, job.folder, job.attempt + 1))
+
+    def update(self) -> None:  # noqa: B027
+        """Do what is due after each poll, such as refreshing a display."""
+
+    def run_jobs(self) -> None:
+        """Train until no job is due.
+
+        Raises:
+            DiskFullError: the disk of this machine or of a worker is full.
+            UserError: the workers are gone.
+        """
+        while self.submit_due() or self.running:
+            for event in self.runner.poll(0.5):
+                del self.running[event.job.trial]
+                if isinstance(event, JobCrashed):
+                    self.handle_crash(event)
+                else:
+                    self.handle_done(event)
+            self.update()
+
+    def submit(self, job: TrainingJob) -> None:
+        """Submit a job."""
+        self.running[job.trial] = job
+        self.runner.submit(job)
+
+    def handle_done(self, event: JobDone) -> None:
+        """Collect the result; a damaged result counts as a crash."""
+        try:
+            self.collect(event.job)
+        except DamagedResultError as error:
+            self.handle_crash(JobCrashed(event.job, str(error)))
+
+    def handle_crash(self, crash: JobCrashed) -> None:
+        """Record a crash; repeat the job unless it was its last attempt.
+
+        Raises:
+            DiskFullError: the disk is full.
+        """
+        crashes = self.log_crash(crash)
+        if crash.cause == CRASH_DISK_FULL:
+            raise DiskFullError(crash.reason)
+        if crash.can_retry and crashes < self.max_attempts:
+            self.repeat(crash)
+        else:
+            self.fail(crash.job, crash.reason)
+
+    def submit_due(self) -> bool:
+        """Submit due jobs to idle workers; return whether any was submitted."""
+        n_before = len(self.running)
+        while len(self.running) < self.runner.slots:
+            job = self.next_job()
+            if job is None:
+                break
+            self.submit(job)
+        return len(self.running) > n_before
+
+
+@contextmanager
+def reading_result(file: Path) -> Iterator[None]:
+    """Context that reads a result file. A damaged file is renamed to ``*.damaged``.
+
+    Raises:
+        DamagedResultError: the file is damaged.
+    """
+    try:
+        yield
+    except (UserError, ValueError) as error:
+        file.replace(file.with_suffix(".damaged"))
+        raise DamagedResultError(f"its result cannot be read: {error}") from None

@@ -1,0 +1,154 @@
+"""Proposals of a study: new trials are evaluated, deduplicated and logged.
+
+Trials come from the study file (references), from another study (enqueued) or from the sampler.
+"""
+
+from dataclasses import replace
+from itertools import takewhile
+
+import optuna
+from optuna.samplers import BaseSampler
+
+from scalesearch.samplers.candidate_sampler import SpaceExhaustedError
+from scalesearch.spaces import read_space
+from scalesearch.spaces.assembly.architecture import ModelSpec
+from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
+from scalesearch.studies.config.fixed_architectures import FixedArchitecture
+from scalesearch.studies.optuna_sync.search_study import SearchStudy
+from scalesearch.studies.trials.callback import Callback
+from scalesearch.studies.trials.plan import StudyPlan
+from scalesearch.studies.trials.record import JobFile
+from scalesearch.studies.trials.study_dir import StudyDir
+from scalesearch.studies.trials.trial import Origin, State, Trial
+from scalesearch.training.recipe_space import override_keys
+
+REJECTED_STATES = (State.INFEASIBLE, State.DUPLICATE)
+
+
+class Proposals:
+    """Propose the trials of a study.
+
+    They go to the event log first, then to the search's Optuna study.
+    """
+
+    def __init__(self, plan: StudyPlan, study: StudyDir, sampler: BaseSampler | None,
+                 callback: Callback) -> None:
+        self.plan = plan
+        self.study = study
+        self.sampler = sampler
+        self.callback = callback
+        self.search = SearchStudy(plan.evaluator.joint_space, plan.objectives, study.trials,
+                                  has_compute_limit=plan.compute is not None)
+
+    def next_reference(self) -> Trial | None:
+        """Propose references up to the next one to train; None if all of them are done.
+
+        A reference that was trained under another name is a duplicate and is only logged. A
+        reference that is paused at a rung is returned, to be resumed.
+        """
+        proposed = {trial.label for trial in self.study.trials.with_origin(Origin.REFERENCE)}
+        for reference in self.plan.references:
+            if reference.label not in proposed:
+                trial = self._propose_reference(reference)
+                if trial.state == State.PENDING:
+                    return trial
+        return self.study.trials.paused_reference()
+
+    def _propose_reference(self, reference: FixedArchitecture) -> Trial:
+        trial = self.plan.evaluator.evaluate_architecture(reference.architecture, reference.params)
+        recipe_params = self.plan.evaluator.recipe_values(reference.recipe_params)
+        # A reference is trained even if it violates a limit.
+        return self._enqueue(replace(trial, recipe_params=recipe_params, state=State.PENDING,
+                                     origin=Origin.REFERENCE, label=reference.label))
+
+    def next_enqueued(self) -> Trial | None:
+        """Propose the next architecture of another study's front (warm start)."""
+        proposed = self.study.trials.with_origin(Origin.ENQUEUED)
+        for params in self.plan.enqueued[len(proposed):]:
+            trial = self.plan.evaluator.evaluate(params)
+            trial = self._enqueue(replace(trial, origin=Origin.ENQUEUED))
+            if trial.state == State.PENDING:
+                return trial
+        return None
+
+    def _enqueue(self, trial: Trial) -> Trial:
+        """Propose ``trial``, through Optuna's queue if the sampler could have proposed it."""
+        # A fixed architecture of a study without a search has no params.
+        is_in_queue = self.sampler is not None and trial.is_in_space and bool(trial.params)
+        return self._propose(trial, self.search.enqueue(trial.params) if is_in_queue else None)
+
+    def next_sampled(self) -> Trial | None:
+        """Return the sampler's next new and feasible trial.
+
+        None if ``max_proposals`` proposals in a row were rejected, or the space is exhausted.
+        """
+        assert self.sampler is not None, "only a search has sampled trials"
+        while self.count_last_rejected() < self.plan.max_proposals:
+            try:
+                optuna_trial, params = self.search.ask(self.sampler)
+            except SpaceExhaustedError:
+                return None
+            trial = self._propose(self.plan.evaluator.evaluate(params), optuna_trial)
+            if trial.state == State.PENDING:
+                return trial
+        return None
+
+    def count_last_rejected(self) -> int:
+        """Number of rejected proposals since the last accepted one.
+
+        It is counted in the log, so an interrupted search continues with the same number.
+        """
+        candidates = reversed(self.study.trials.candidates())
+        return sum(1 for _ in takewhile(lambda trial: trial.state in REJECTED_STATES, candidates))
+
+    def _propose(self, trial: Trial, optuna_trial: optuna.Trial | None = None) -> Trial:
+        """Number ``trial``, mark it if it is a duplicate, and log it."""
+        if trial.state == State.PENDING:
+            first = self.study.trials.first_with_identity(trial.identity)
+            if first is not None:
+                trial = replace(trial, state=State.DUPLICATE, original=first.number)
+        trial = self.study.propose(replace(trial, number=self.study.trials.next_number))
+        if trial.is_in_space:
+            self.search.add(trial, optuna_trial)
+        self.callback.proposed(trial)
+        return trial
+
+    def architecture(self, trial: Trial) -> ModelSpec:
+        """Return the architecture of ``trial``, with the protocol of its costs."""
+        architecture = self._architecture(trial)
+        protocol = self.plan.evaluator.protocol
+        settings = protocol.settings
+        if architecture.vocab:
+            settings = {**protocol.with_vocab(architecture.vocab).settings, "vocab": OWN_VOCABULARY}
+        return replace(architecture, protocol=settings)
+
+    def _architecture(self, trial: Trial) -> ModelSpec:
+        if trial.origin == Origin.REPLICATE and trial.original is not None:
+            trial = self.study.trials[trial.original]
+        if trial.origin == Origin.REFERENCE:
+            for reference in self.plan.references:
+                if reference.label == trial.label:
+                    return reference.architecture
+            # A reference that was removed from the study file may still get replicates.
+            file = self.study.trial_folder(trial) / "architecture.yaml"
+            return read_space(file).single_architecture()
+        architecture = self.plan.evaluator.architecture(trial.params)
+        assert architecture is not None, "a pending trial can be built"
+        assert architecture.id == trial.architecture, "the hash of the space was checked"
+        return architecture
+
+    def job_fields(self, trial: Trial) -> JobFile:
+        """Fields of ``job.json`` that differ between trials: recipe, seed and next rung.
+
+        References are trained to the end, without pauses at rungs.
+        """
+        rung = len(trial.rungs)
+        job: JobFile = {}
+        if trial.recipe_params:
+            job["recipe"] = override_keys(self.plan.job_template["recipe"], trial.recipe_params)
+        if trial.origin == Origin.REPLICATE:
+            return {**job, "origin": "replicate", "original": trial.original,
+                    "seed": trial.seed or self.study.meta.seed}
+        if trial.origin == Origin.REFERENCE or rung >= self.plan.rungs.n_pauses:
+            return job
+        return {**job, "rung": rung, "until_share": self.plan.rungs.shares[rung]}

@@ -1,0 +1,113 @@
+"""Run of a study: data, checks, folder, sampler, workers, driver."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+
+from rich.console import Console
+
+from scalesearch.studies.config.spec import StudySpec
+from scalesearch.studies.engine import setup
+from scalesearch.studies.engine.distillation import distilled_data, find_teacher, run_teacher
+from scalesearch.studies.engine.driver import Driver
+from scalesearch.studies.engine.forecasting import load_or_make_forecast
+from scalesearch.studies.executors.base import Runner, machine_fingerprint
+from scalesearch.studies.executors.local import make_runner, start_forkserver
+from scalesearch.studies.monitor.console import make_console
+from scalesearch.studies.monitor.forecast import describe_forecast
+from scalesearch.studies.monitor.heartbeat import Heartbeat
+from scalesearch.studies.monitor.loggers import make_loggers
+from scalesearch.studies.optuna_sync.attributes import TrialExporter
+from scalesearch.studies.optuna_sync.export import open_export
+from scalesearch.studies.transfer.warm_start import apply_warm_start
+from scalesearch.studies.trials.callback import Callback, Callbacks
+from scalesearch.studies.trials.record import describe_teacher_facts
+from scalesearch.studies.trials.study_dir import StudyDir, resumable
+from scalesearch.terminal import print_text
+
+
+def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: float = 0.0,
+           callbacks: Sequence[Callback] = ()) -> str:
+    """Run the study and return why it ended.
+
+    Args:
+        spec: the study.
+        resume: continue the study in the folder.
+        console: for messages and progress.
+        measure_seconds: time to measure the speed of models for the forecast; 0 measures nothing.
+        callbacks: called after the screen, the export and the loggers.
+
+    Raises:
+        UserError: the study, its folder, storage or workers are invalid; nothing has started. Also
+            a full disk or lost workers later: the study can be resumed.
+        KeyboardInterrupt: after the workers were stopped; the study can be resumed.
+    """
+    report = partial(print_text, console=console)
+    with resumable(spec.out), ExitStack() as stack:
+        # Checks, before anything is written
+        if resume and not StudyDir(spec.out).has_started():
+            report(f"nothing to resume in {spec.out}; starting from the beginning")
+        if spec.backend == "pool":
+            start_forkserver()  # it takes seconds, in which the data are loaded
+        spec = setup.with_original_name(spec, resume)
+        setup.check_reachable(spec)
+        corpora = setup.load_data(spec, report)
+        teacher = find_teacher(spec, corpora.first)
+        prepared = setup.prepare_study(spec, corpora, teacher.meta if teacher else None)
+        spec = prepared.spec
+        sampler = setup.build_sampler(spec, prepared.evaluator)
+
+        # Folder and workers
+        stack.enter_context(StudyDir(spec.out).exclusive())
+        runner = make_runner(spec.backend, spec.workers, spec.resources)
+        stack.callback(runner.stop)
+        study = setup.open_study(prepared)
+        facts = {"workers": runner.slots, "executor": runner.describe(), "candidates": spec.trials,
+                 "references": len(prepared.plan.references)}
+        heartbeat = stack.enter_context(Heartbeat(study.folder, facts).running_study())
+        runner.check(partial(machine_fingerprint, str(spec.out.absolute()),
+                             spec.data.with_absolute_paths().to_json()))
+
+        # Teacher and trials of other studies
+        plan = prepared.plan
+        if teacher is not None:
+            report(f"Teacher: {teacher.describe()}")
+            teacher_facts = run_teacher(teacher, spec, runner, console)
+            corpora = setup.load_data(spec.replace(data=distilled_data(spec)), report)
+            report(describe_teacher_facts(teacher_facts))
+            plan = setup.plan_with_teacher(plan, corpora.first, teacher_facts)
+            setup.check_same_translations(study, corpora.first.content_hash)
+        max_enqueued = getattr(sampler, "n_startup_trials", 10)
+        plan = apply_warm_start(study, spec.warm_start, plan, max_enqueued, report)
+
+        # Search
+        for line in describe_start(spec, runner):
+            report(line)
+        # A model that has a GPU to itself is faster than trials that share it.
+        seconds = 0.0 if runner.shares_gpus else measure_seconds
+        forecast = load_or_make_forecast(study, spec, prepared.evaluator, plan, corpora, seconds)
+        for line in describe_forecast(forecast):
+            report(line)
+        screen = stack.enter_context(make_console(console, study))
+        exporter = TrialExporter(plan.evaluator.joint_space, spec.objectives)
+        export = open_export(spec.storage, study, exporter, spec.objectives, screen.message)
+        loggers = make_loggers(spec.loggers, study, screen.message)
+        callback = Callbacks(screen, export, *loggers, *callbacks)
+        return heartbeat.finish(Driver(plan, study, sampler, runner, callback).run())
+
+
+def describe_start(spec: StudySpec, runner: Runner) -> list[str]:
+    """Describe how many trials are trained, where, and by which recipe."""
+    if spec.architectures is None:
+        lines = [f"{spec.trials_text}, {runner.describe()}"]
+    else:
+        lines = [f"{len(spec.architectures.architectures)} architectures, {spec.seeds.references} "
+                 f"seeds each, {runner.describe()}",
+                 *(f"not trained: {name} ({reason})"
+                   for name, reason in spec.architectures.excluded.items())]
+    lines.append(f"Recipe: {spec.recipe.describe()}")
+    if runner.shares_gpus and runner.slots > 1 and (spec.recipe.minutes or spec.recipe.cpu_minutes):
+        lines.append("Warning: trials share a GPU, so a budget in minutes gives each trial another "
+                     "number of updates; set `steps`, `tokens` or `epochs`, or "
+                     "`resources: {gpus_per_trial: 1}`")
+    return lines

@@ -1,0 +1,297 @@
+"""Setup of a study: from its file to a plan.
+
+Errors are reported here, before training starts.
+"""
+
+import math
+import random
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import msgspec
+from optuna.samplers import BaseSampler
+
+from scalesearch.cost import load_protocol
+from scalesearch.data import Corpus, default_cache
+from scalesearch.errors import UserError, error_context, option
+from scalesearch.feasible.limits import collect_limits, upper_bounds
+from scalesearch.library import find_file
+from scalesearch.samplers import make_sampler
+from scalesearch.spaces import Space, read_space
+from scalesearch.spaces.schema.cost_names import COST_NAMES
+from scalesearch.studies.config.command import command_of
+from scalesearch.studies.config.fixed_architectures import FixedArchitecture
+from scalesearch.studies.config.sections import WARM_START_FILE, ReferenceSpec
+from scalesearch.studies.config.spec import StudySpec
+from scalesearch.studies.engine.corpora import Corpora, load_corpora, protocol_settings
+from scalesearch.studies.monitor.forecast import FORECAST_FILE
+from scalesearch.studies.optuna_sync.export import check_storage
+from scalesearch.studies.trials.compatibility import check_references_unchanged, check_unchanged
+from scalesearch.studies.trials.evaluator import Evaluator, estimate_feasibility
+from scalesearch.studies.trials.event_log import utc_now
+from scalesearch.studies.trials.plan import StudyPlan
+from scalesearch.studies.trials.record import SEARCH_PACKAGES, JobFile
+from scalesearch.studies.trials.study_dir import StudyDir
+from scalesearch.studies.trials.study_meta import StudyMeta, TeacherMeta
+from scalesearch.studies.trials.trial import Params, State
+from scalesearch.training.result import Result, package_versions
+
+# Fields of ``study.json`` that may grow when a study is resumed.
+REVISABLE_KEYS = ("compute", "seeds", "architectures", "scaling", "excluded")
+
+
+@dataclass(frozen=True)
+class PreparedStudy:
+    """A study that passed all checks.
+
+    ``spec`` has no architectures that violate its limits.
+    """
+
+    spec: StudySpec
+    evaluator: Evaluator
+    meta: StudyMeta
+    plan: StudyPlan
+
+
+def prepare_study(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None) -> PreparedStudy:
+    """Check a study and make its plan.
+
+    Paths in jobs are absolute: workers may start elsewhere.
+
+    Raises:
+        UserError: no candidate meets the limits, or a reference has open parameters or cannot be
+            built.
+    """
+    evaluator = make_evaluator(spec, corpora)
+    facts = corpora.data_facts
+    spec = drop_infeasible_architectures(spec, evaluator)
+    architectures: dict[str, Any] = {}
+    if spec.architectures:
+        labels = tuple(item.label for item in spec.architectures.architectures)
+        architectures = {**spec.architectures.to_json(), "architectures": labels}
+    meta = StudyMeta(
+        id=uuid.uuid4().hex, name=spec.name, created=utc_now(), space_hash=spec.space.hash,
+        protocol=evaluator.protocol.to_json(), objectives=spec.objectives,
+        recipe=spec.recipe.to_json(), seed=spec.seed, data=facts, synthetic=facts.synthetic,
+        total_trials=spec.trials + len(fixed_architectures(spec)),
+        limits=tuple(limit.text for limit in evaluator.limits),
+        bounds=upper_bounds(collect_limits(spec.space, spec.budget)),
+        versions=package_versions(*SEARCH_PACKAGES),
+        teacher=teacher, sampler=None if spec.architectures else spec.sampler, rungs=spec.rungs,
+        compute=spec.compute, seeds=spec.seeds, warm_start=spec.warm_start,
+        recipe_space=spec.recipe_space.distribution_texts,
+        processes=Result.processes, **architectures).round_trip()
+    job: JobFile = {
+           "data": spec.data.with_absolute_paths().to_json(), "cache": str(default_cache()),
+           "recipe": spec.recipe.to_json(), "seed": spec.seed,
+           "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
+           "processes": Result.processes, "proxies": spec.proxies}
+    plan = StudyPlan(evaluator, spec.objectives, spec.trials, job, meta.record_fields,
+                     fixed_architectures(spec), spec.attempts, rungs=spec.rungs, seeds=spec.seeds,
+                     compute=spec.compute, stop=spec.stop)
+    return PreparedStudy(spec, evaluator, meta, plan)
+
+
+def plan_with_teacher(plan: StudyPlan, corpus: Corpus, teacher: Mapping[str, object]) -> StudyPlan:
+    """Return the plan with the teacher's data.
+
+    Args:
+        plan: of the study.
+        corpus: a teacher's translations, from which the trials learn.
+        teacher: facts for the records of the trials.
+    """
+    data_facts = msgspec.to_builtins(Corpora({None: corpus}).data_facts)
+    return replace(plan,
+                   record_fields={**plan.record_fields, "data": data_facts, "teacher": teacher},
+                   job_template={**plan.job_template,
+                                 "data": corpus.spec.with_absolute_paths().to_json()})
+
+
+def load_data(spec: StudySpec, report: Callable[[str], object] = str) -> Corpora:
+    """Load the corpora of a study and of its references; see :func:`load_corpora`."""
+    has_references = spec.architectures is None or spec.architectures.architectures
+    return load_corpora(spec, fixed_architectures(spec) if has_references else (), report)
+
+
+def make_evaluator(spec: StudySpec, corpora: Corpora | None) -> Evaluator:
+    """Make the evaluator of the study's trials.
+
+    It computes the costs of the model that is trained. The vocabulary is that of the architecture
+    or of the corpus, unless the study file sets one. That of the space's ``cost:`` is ignored.
+
+    Raises:
+        UserError: the protocol is invalid.
+    """
+    protocol = corpora.protocol(spec) if corpora else load_protocol(protocol_settings(spec))
+    return Evaluator(spec.space, protocol, collect_limits(spec.space, spec.budget),
+                     spec.recipe_space)
+
+
+def check_feasible(evaluator: Evaluator, seed: int) -> None:
+    """Check that a candidate of the space meets the limits.
+
+    If no random candidate does, the space is counted exactly, or candidates are changed step by
+    step until they meet the limits.
+
+    Raises:
+        UserError: no candidate was found. The message names the limit that most candidates violate.
+    """
+    sample = estimate_feasibility(evaluator, seed, max_feasible=1)
+    region = evaluator.feasible_region
+    if sample.feasible or region.sample_feasible(random.Random(seed)) is not None:
+        return
+    counted = "; counted exactly, no candidate does" if region.feasible_share == 0 else ""
+    worst = max(sample.violations, key=lambda name: sample.violations[name])
+    slack = sample.min_slacks[worst]
+    is_cost = any(name in worst for name in COST_NAMES)  # then slack is the logarithm of a ratio
+    excess = f"{100 * math.expm1(slack):,.1f} %" if is_cost and 0 < slack < math.inf else ""
+    nearest = f", the nearest by {excess}" if excess else ""
+    raise UserError(f"budget: none of {sample.samples} random candidates meets it{counted}; "
+                    f"{sample.violations[worst]} of them violate `{worst}`{nearest}. The cost "
+                    f"protocol is {evaluator.protocol}. Raise the budget, or add smaller models "
+                    "to the space", key="budget", code="budget-unmet")
+
+
+def drop_infeasible_architectures(spec: StudySpec, evaluator: Evaluator) -> StudySpec:
+    """Remove fixed architectures that violate the limits; a search is only checked.
+
+    Raises:
+        UserError: no candidate meets the limits.
+    """
+    if spec.architectures is None:
+        check_feasible(evaluator, spec.sampler.seed)
+        return spec
+    feasible = spec.architectures.filter_by_limits(
+        lambda architecture: evaluator.evaluate_architecture(architecture).reason)
+    return spec.replace(architectures=feasible)
+
+
+def fixed_architectures(spec: StudySpec) -> tuple[FixedArchitecture, ...]:
+    """Return the references of a search, or all architectures of another study.
+
+    Raises:
+        UserError: an architecture has open parameters or cannot be built.
+    """
+    if spec.architectures is not None:
+        return spec.architectures.architectures
+    with error_context("reference"):
+        return tuple(_reference(reference, spec) for reference in spec.references)
+
+
+def _reference(reference: ReferenceSpec, spec: StudySpec) -> FixedArchitecture:
+    space = reference_space(reference, spec)
+    architecture = space.single_architecture(f"reference {reference.name}: it")
+    params = params_in_space(spec.space, space.resolve(space.replay_values({})))
+    recipe = spec.recipe_space.default_params(reference.recipe)
+    return FixedArchitecture(reference.name, architecture,
+                             None if params is None else {**params, **recipe}, recipe)
+
+
+def reference_space(reference_spec: ReferenceSpec, spec: StudySpec) -> Space:
+    """Return the space of the study or the reference's file, with the keys of ``set``."""
+    space = spec.space
+    if reference_spec.file is not None:
+        file = spec.file.parent / reference_spec.file
+        space = read_space(file if file.is_file() else find_file(reference_spec.file, "spaces"))
+    return space.with_overrides(reference_spec.set) if reference_spec.set else space
+
+
+def params_in_space(space: Space, config: Params) -> Params | None:
+    """Return the params for which ``space`` gives ``config``; None if no params do."""
+    try:
+        resolved = space.resolve(space.replay_values(config))
+    except UserError:
+        return None
+    return resolved.params if dict(resolved) == dict(config) else None
+
+
+def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
+    """Build the sampler of a search; None if all architectures are fixed.
+
+    Raises:
+        UserError: the name is unknown, a package is missing, or an argument is invalid.
+    """
+    if spec.architectures is not None:
+        return None
+    with error_context("sampler"):
+        return make_sampler(spec.sampler, evaluator.suggest_params,
+                            partial(evaluator.candidate_facts, objectives=spec.objectives),
+                            evaluator.feasible_region, spec.objectives, spec.rungs.shares)
+
+
+def with_original_name(spec: StudySpec, resume: bool) -> StudySpec:
+    """Return ``spec`` with the name that its study was started with.
+
+    Raises:
+        UserError: the study has started, and ``resume`` is off.
+    """
+    study = StudyDir(spec.out)
+    if not study.has_started():
+        return spec
+    if not resume:
+        raise UserError(f"{spec.out}: a study is here already. Continue with {option('resume')}, "
+                        f"or choose another folder with {option('out')}", code="study-exists")
+    return spec.replace(name=study.read_meta().meta.name)
+
+
+def open_study(setup: PreparedStudy) -> StudyDir:
+    """Create the study's folder, or load the one that exists.
+
+    Raises:
+        StudyChangedError: the folder holds a study with other settings.
+    """
+    spec = setup.spec
+    meta = setup.meta
+    study = StudyDir(spec.out)
+    if not study.has_started():
+        # Files of a start that was interrupted before the study was created.
+        for name in (WARM_START_FILE, FORECAST_FILE):
+            (spec.out / name).unlink(missing_ok=True)
+        command_of(spec).write(spec.out, spec.text)
+        study.create(meta, spec.text, spec.space.to_yaml())
+        return study.load()
+    study.log.repair()
+    study.load()
+    check_unchanged(spec.out, study.meta, meta)
+    check_references_unchanged(spec.out, study.trials,
+                               {reference.label: setup.evaluator.identity(reference)
+                                for reference in setup.plan.references})
+    revised = {key: getattr(meta, key) for key in REVISABLE_KEYS}
+    if any(getattr(study.meta, key) != value for key, value in revised.items()):
+        study.update_meta(**revised)
+    command_of(spec).write(spec.out, spec.text)
+    return study
+
+
+def check_same_translations(study: StudyDir, expected_hash: str) -> None:
+    """Check that finished trials have learned from translations with this hash.
+
+    Raises:
+        UserError: a trial has learned from other translations.
+    """
+    for trial in study.trials.with_state(State.COMPLETE):
+        record = study.record(trial)
+        if record and record["data"]["hash"] != expected_hash:
+            raise UserError(f"{study.folder}: the teacher's translations are not those that trial "
+                            f"{trial.number} learned from, so old and new candidates cannot be "
+                            "compared. Restore teacher/, or start another study with "
+                            f"{option('out')}",
+                            code="translations-changed")
+
+
+def check_reachable(spec: StudySpec) -> None:
+    """Check that the storage and the cluster respond, before a large corpus is read.
+
+    Raises:
+        UserError: one of them does not respond.
+    """
+    if spec.storage is not None:
+        with error_context("storage"):
+            check_storage(spec.storage)
+    if spec.backend == "ray" and spec.resources.address:
+        from scalesearch.studies.executors.ray_environment import check_cluster
+
+        check_cluster(spec.resources.address)

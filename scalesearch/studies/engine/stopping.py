@@ -1,0 +1,88 @@
+"""Early stopping of a search.
+
+It ends when further runs are expected to improve the front little.
+
+The sampler forecasts the expected gain of the hypervolume after every completed trial. The last
+forecast is kept in ``gain.json``, which ``study status`` and ``study watch`` print.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from scalesearch.files import write_json
+from scalesearch.samplers.candidate_sampler import CandidateSampler
+from scalesearch.studies.config.sections import StopSpec
+from scalesearch.studies.monitor.expected_gain import GAIN_FILE, ExpectedGain, describe_gain
+from scalesearch.studies.trials.study_dir import StudyDir
+from scalesearch.studies.trials.trial import State
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+DEFAULT_HORIZON = 10  # full-budget runs of the forecast, if the study file sets none
+
+
+class EarlyStopping:
+    """Forecast the expected gain after every completed trial.
+
+    Decide when the search stops.
+
+    Args:
+        study: loaded.
+        stop_spec: the study's early stopping rule. Without a rule, the gain is forecast only.
+        sampler: forecasts, if it is a :class:`CandidateSampler`.
+        slots: number of trials in training at once, by which a horizon in seconds is divided.
+    """
+
+    def __init__(self, study: StudyDir, stop_spec: StopSpec | None, sampler: Any,
+                 slots: int) -> None:
+        self.study = study
+        self.stop_spec = stop_spec
+        self.slots = slots
+        self.forecast = sampler.forecast_gain if isinstance(sampler, CandidateSampler) else None
+        self._completed = -1
+        self._reason = ""
+
+    def reason(self, history: Sequence["FrozenTrial"]) -> str:
+        """Return why the search stops now; empty if it continues."""
+        completed = len(self.study.trials.with_state(State.COMPLETE))
+        if self.forecast is not None and completed != self._completed:
+            self._completed = completed
+            self._reason = self._forecast_reason(history)
+        return self._reason
+
+    def has_stopped(self) -> bool:
+        """Whether the search stopped before, at a gain that is not larger than the rule's.
+
+        Replicates have been trained since. They would change the forecast, so it is not repeated.
+        """
+        stopped_at = self.study.meta.stopped_at_gain
+        return (self.stop_spec is not None and stopped_at is not None
+                and stopped_at <= self.stop_spec.gain and bool(self.study.trials.replicates()))
+
+    def _forecast_reason(self, history: Sequence["FrozenTrial"]) -> str:
+        n_runs = self._horizon_runs()
+        forecast = self.forecast(history, n_runs) if n_runs and self.forecast else None
+        if forecast is None:
+            return ""
+        gain = ExpectedGain(self._completed, forecast.n_runs, forecast.mean, forecast.low,
+                            forecast.high)
+        write_json(self.study.folder / GAIN_FILE, gain.to_json())
+        if self.stop_spec is None or forecast.mean >= self.stop_spec.gain:
+            return ""
+        self.study.update_meta(stopped_at_gain=self.stop_spec.gain)
+        return (f"stopped, because the expected gain is less than {self.stop_spec.gain:.3g}: "
+                f"{describe_gain(gain)}")
+
+    def _horizon_runs(self) -> int:
+        """Number of full-budget runs to forecast; 0 until the time per run is measured."""
+        horizon = self.stop_spec.horizon if self.stop_spec else None
+        if horizon is None:
+            return DEFAULT_HORIZON
+        if horizon.full_runs:
+            return horizon.full_runs
+        seconds = [trial.wall_seconds
+                   for trial in self.study.trials.with_state(State.COMPLETE) if trial.wall_seconds]
+        if not seconds:
+            return 0
+        return max(1, int(horizon.seconds * self.slots / (sum(seconds) / len(seconds))))

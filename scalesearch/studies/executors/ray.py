@@ -1,0 +1,290 @@
+"""Executor with Ray tasks, on this machine or on a cluster.
+
+Each attempt runs in a new process (``max_calls=1``), so no memory is left over. Ray does not retry
+(its default silently repeats a dying task): the study counts and records attempts. On several
+machines, the study's folder must be on a shared file system; this is checked before training
+starts. Nodes may differ, leave and join. A task that does not fit waits in Ray, so it is not a
+straggler.
+
+If the raylet or the control service was killed, a driver waits indefinitely and its tasks are lost.
+After a minute, Ray kills the driver, too. So the ports of both services are probed every second.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import ray
+from ray.exceptions import (
+    GetTimeoutError,
+    LocalRayletDiedError,
+    NodeDiedError,
+    RayError,
+    RayTaskError,
+)
+
+from scalesearch.errors import UserError, option
+from scalesearch.signals import restored_handlers
+from scalesearch.studies.config.sections import Resources
+from scalesearch.studies.executors.base import (
+    CRASH_FAULT,
+    CRASH_LOST,
+    JobCrashed,
+    JobDone,
+    JobEvent,
+    NotSharedError,
+    Runner,
+    TrainingJob,
+    Work,
+    crash_of_error,
+)
+from scalesearch.studies.executors.ray_cluster import (
+    amounts_of,
+    check_nodes,
+    check_resources,
+    cluster_capacity,
+)
+from scalesearch.studies.executors.ray_environment import (
+    check_cluster,
+    first_line,
+    is_listening,
+    no_cluster_error,
+    private_folder,
+)
+from scalesearch.studies.trials.study_dir import resume_hint
+
+MAX_RESTARTS = 5  # of a private Ray, between two jobs that end
+MAX_STARTS = 3  # attempts to start Ray on this machine
+CHECK_INTERVAL = 1.0  # seconds between two probes
+# Seconds that a cluster may be silent; Ray kills the driver's process after 60 seconds.
+CLUSTER_TIMEOUT = 20.0
+STORE_BYTES = 80 * 2**20  # object store; jobs only exchange the name of a folder
+QUIET_OPTIONS: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False,
+                                 "configure_logging": True}
+
+
+class RayRunner(Runner):
+    """Runs up to ``workers`` tasks at a time.
+
+    If a private Ray dies, it is restarted and its jobs are reported as lost. If a cluster dies, the
+    study stops with an error.
+
+    Args:
+        work: trains the job in a folder.
+        workers: number of tasks at a time.
+        resources: of one worker. A fraction of a GPU shares it without isolating its memory.
+        address: of a cluster; None starts Ray on this machine.
+
+    Raises:
+        UserError: no cluster responds at the address, or no node has the resources of one task.
+    """
+
+    def __init__(self, work: Work, workers: int, resources: Resources,
+                 address: str | None = None) -> None:
+        self.slots = workers
+        self._work = work
+        self._threads = str(resources.threads_per_trial)
+        self._amounts = amounts_of(resources)
+        self._address = address
+        self._restarts = 0
+        self._running: dict[Any, TrainingJob] = {}
+        self._owns_ray = not ray.is_initialized()
+        self._folder = ExitStack()  # of the Ray that this runner started
+        if self._owns_ray:
+            self._connect()
+        try:
+            check_resources(self._amounts)
+        except UserError:
+            self._disconnect()
+            raise
+        self._prepare()
+
+    @restored_handlers()  # Ray installs a handler of SIGTERM that exits with 15
+    def _connect(self) -> None:
+        """Connect to the cluster, or start Ray; a busy machine may need several attempts.
+
+        Raises:
+            UserError: no cluster responds, or Ray cannot be started.
+        """
+        if self._address is not None:
+            check_cluster(self._address)
+            try:
+                ray.init(address=self._address, **QUIET_OPTIONS)
+            except (ImportError, OSError, RuntimeError, ValueError, RayError) as error:
+                raise no_cluster_error(self._address, error) from None
+            return
+        for attempts_left in reversed(range(MAX_STARTS)):
+            try:
+                self._folder.enter_context(private_folder())
+                ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES,
+                         **QUIET_OPTIONS)
+                return
+            except Exception as error:  # Ray has no own class of errors here
+                self._disconnect()
+                if not attempts_left:
+                    raise UserError("resources: Ray cannot be started on this machine: "
+                                    f"{first_line(error)}. {resume_hint()}, or train with "
+                                    f"{option('backend', 'pool')}", key="resources",
+                                    code="ray-not-started") from error
+
+    def _disconnect(self) -> None:
+        if self._owns_ray:
+            ray.shutdown()
+            self._folder.close()
+
+    def _prepare(self) -> None:
+        """Prepare the task for the Ray that is connected now."""
+        environment = {"OMP_NUM_THREADS": self._threads, "MKL_NUM_THREADS": self._threads}
+        if not self._amounts["GPU"]:  # else Ray would show the task all GPUs
+            environment["CUDA_VISIBLE_DEVICES"] = ""
+        others = {name: amount for name, amount in self._amounts.items()
+                  if name not in ("CPU", "GPU")}
+        work = self._work
+
+        @ray.remote(max_retries=0, max_calls=1, num_cpus=self._amounts["CPU"],
+                    num_gpus=self._amounts["GPU"], resources=others,
+                    runtime_env={"env_vars": environment})
+        def train(folder: str) -> None:
+            work(folder)
+
+        self._task = train
+        self._health = ClusterHealth(0.0 if self._owns_ray and self._address is None
+                                     else CLUSTER_TIMEOUT)
+
+    def submit(self, job: TrainingJob) -> None:
+        """Submit ``job`` to Ray, which starts it when its resources are free."""
+        task = self._task.options(name=job.folder.name).remote(str(job.folder.absolute()))
+        self._running[task] = job
+
+    def poll(self, timeout: float) -> list[JobEvent]:
+        """Return the events of ended jobs. Wait up to ``timeout`` seconds for the first."""
+        if not self._running:
+            return []
+        service = self._health.lost_service()
+        if service:
+            return self._report_lost(service)
+        done, _ = ray.wait(list(self._running), num_returns=1, timeout=timeout)
+        more, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
+        return [self._event_of_task(task) for task in dict.fromkeys([*done, *more])]
+
+    def stop(self, grace: float = 10.0) -> None:
+        """Interrupt all tasks, wait ``grace`` seconds, then kill the remaining tasks."""
+        if self._running and not self._health.silent_service():
+            for task in self._running:
+                ray.cancel(task, force=False)
+            _, remaining = ray.wait(list(self._running), num_returns=len(self._running),
+                                    timeout=grace)
+            for task in remaining:
+                ray.cancel(task, force=True)
+        self._running.clear()
+        self._disconnect()
+
+    def check(self, inspect_machine: Callable[[], Mapping[str, str]]) -> None:
+        """Compare all nodes of a cluster with this machine.
+
+        Raises:
+            UserError: ``inspect_machine`` returns something else on a node.
+        """
+        if self._address:
+            check_nodes(inspect_machine, self._amounts)
+
+    def describe(self) -> str:
+        """Describe in one line where jobs run."""
+        where = f"the cluster at {self._address}" if self._address else "this machine"
+        gpus = f" and {self._amounts['GPU']:g} GPU" if self._amounts["GPU"] else ""
+        capacity = cluster_capacity(self._amounts)
+        limit = f"; {capacity} fit at a time now" if capacity < self.slots else ""
+        return (f"{self.slots} Ray workers on {where}, {self._amounts['CPU']:g} CPU{gpus} each"
+                f"{limit}")
+
+    def _event_of_task(self, task: Any) -> JobEvent:
+        job = self._running.pop(task)
+        try:
+            ray.get(task, timeout=60)
+        except RayTaskError as error:
+            if isinstance(error.cause, NotSharedError):
+                raise error.cause from None
+            return crash_of_error(job, error.cause)
+        except RayError as error:  # its process died, perhaps because its node or Ray died
+            is_lost = (isinstance(error, LocalRayletDiedError | NodeDiedError | GetTimeoutError)
+                       or self._health.silent_service())
+            return JobCrashed(job, first_line(error),
+                              cause=CRASH_LOST if is_lost else CRASH_FAULT)
+        self._restarts = 0
+        return JobDone(job)
+
+    def _report_lost(self, service: str) -> list[JobEvent]:
+        """Restart Ray after a service died; return the events of all jobs, which are lost.
+
+        Raises:
+            UserError: Ray is a cluster, or was restarted too often.
+        """
+        events: list[JobEvent] = [JobCrashed(job, f"{service} died", cause=CRASH_LOST)
+                                  for job in self._running.values()]
+        self._running.clear()
+        self._restarts += 1
+        if not self._owns_ray or self._address is not None:
+            raise UserError(f"resources: {service} does not respond any more. {resume_hint()} when "
+                            "the cluster is back", key="resources", code="cluster-lost")
+        if self._restarts > MAX_RESTARTS:
+            raise UserError(f"resources: {service} died {self._restarts} times and no training "
+                            f"run ended in between. {resume_hint()}", key="resources",
+                            code="cluster-lost")
+        self._disconnect()
+        self._connect()
+        self._prepare()
+        return events
+
+
+class ClusterHealth:
+    """Health of Ray's control service and this node's raylet, by probing ports.
+
+    Args:
+        timeout: seconds without a response after which a service counts as gone.
+        services: addresses by name; None reads them from Ray.
+        clock: returns seconds.
+    """
+
+    def __init__(self, timeout: float, services: Mapping[str, tuple[str, int]] | None = None,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self.services = _services() if services is None else services
+        self._timeout = timeout
+        self._clock = clock
+        self._last_check = self._last_response = clock()
+        self._silent = ""
+
+    def lost_service(self) -> str:
+        """Return the name of a service that is gone; empty before the timeout."""
+        if self._clock() - self._last_check >= CHECK_INTERVAL:
+            self.silent_service()
+        return (self._silent
+                if self._silent and self._last_check - self._last_response >= self._timeout else "")
+
+    def silent_service(self) -> str:
+        """Return the name of a service that does not respond now; empty if all respond."""
+        self._last_check = self._clock()
+        self._silent = next((name for name, address in self.services.items()
+                             if not is_listening(*address)), "")
+        if not self._silent:
+            self._last_response = self._last_check
+        return self._silent
+
+
+def _services() -> dict[str, tuple[str, int]]:
+    """Addresses, by name, of the services that every task needs.
+
+    Empty if Ray does not provide them (a client's connection).
+    """
+    if not ray.is_initialized():  # the calls below would start Ray
+        return {}
+    try:
+        context: Any = ray.get_runtime_context()
+        host, _, port = context.gcs_address.rpartition(":")
+        listing: Any = ray.nodes  # untyped in Ray
+        own = next(node for node in listing() if node["NodeID"] == context.get_node_id())
+        return {"Ray's control service (gcs_server)": (host, int(port)),
+                "the raylet of this machine": (own["NodeManagerAddress"], own["NodeManagerPort"])}
+    except (AttributeError, AssertionError, KeyError, RuntimeError, StopIteration, ValueError):
+        return {}

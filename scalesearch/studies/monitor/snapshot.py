@@ -1,0 +1,212 @@
+"""Snapshots of a study for ``study run``, ``watch`` and ``status``.
+
+They change no files.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from scalesearch.report.intervals import spearman_rho
+from scalesearch.studies.monitor.eta import (
+    Eta,
+    PlannedWork,
+    ProgressState,
+    StudyProgress,
+    study_progress,
+    time_left,
+)
+from scalesearch.studies.monitor.events import LogFollower, LoggedEvent
+from scalesearch.studies.monitor.expected_gain import ExpectedGain, read_gain
+from scalesearch.studies.monitor.forecast import ForecastStatus, forecast_status, read_forecast
+from scalesearch.studies.monitor.front import FrontSnapshot, front_snapshot
+from scalesearch.studies.monitor.heartbeat import RUNNING, Owner, read_owner
+from scalesearch.studies.monitor.running import (
+    RunningTeacher,
+    RunningTrial,
+    running_teacher,
+    running_trials,
+)
+from scalesearch.studies.trials.study_dir import StudyDir
+from scalesearch.studies.trials.study_meta import StudyMeta
+from scalesearch.studies.trials.trial import Origin, State
+from scalesearch.studies.trials.trials import Trials
+
+MAX_EVENTS_SHOWN = 5
+MIN_TRIALS_FOR_CORRELATION = 5  # complete trials needed for a rank correlation
+
+
+@dataclass(frozen=True)
+class RungSummary:
+    """Numbers of trials at a rung; the last summary of a study is its end.
+
+    Attributes:
+        share: share of the full budget at the rung.
+        reached: number of trials that reached the rung.
+        promoted, paused, failed: the present state of these trials; 0 at the end.
+        best_loss: lowest validation loss at the rung; None at the end.
+        rank_correlation: Spearman's rank correlation of the losses at the rung with the final main
+            objective of complete trials. It is +1 if a lower loss always leads to a better value.
+            None for fewer than ``MIN_TRIALS_FOR_CORRELATION`` trials.
+    """
+
+    share: float
+    reached: int
+    promoted: int
+    paused: int
+    failed: int
+    best_loss: float | None
+    rank_correlation: float | None = None
+
+
+@dataclass(frozen=True)
+class StudySnapshot:
+    """State of a study at one time.
+
+    Attributes:
+        time: time of the snapshot, in seconds since the epoch.
+        counts: state to number of candidates, without further seeds.
+        events: the latest events in order of time.
+        problem: why the log cannot be read further; empty if it can.
+        forecast_status: comparison with the forecast; None without a forecast.
+        expected_gain: expected gain by further training runs; None if unknown.
+    """
+
+    study: str
+    folder: str
+    time: float
+    owner: Owner
+    progress: StudyProgress
+    eta: Eta
+    counts: dict[str, int]
+    running: tuple[RunningTrial, ...]
+    teacher: RunningTeacher | None
+    rungs: tuple[RungSummary, ...]
+    front: FrontSnapshot
+    events: tuple[LoggedEvent, ...]
+    problem: str
+    forecast_status: ForecastStatus | None = None
+    expected_gain: ExpectedGain | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return all fields as JSON values."""
+        fields: dict[str, object] = msgspec.to_builtins(self)
+        return fields
+
+
+class SnapshotBuilder:
+    """Takes snapshots of ``study``; the front is recomputed only after new events."""
+
+    def __init__(self, study: StudyDir) -> None:
+        self.study = study
+        self._n_events = -1  # number of events for which the front was computed
+        self._front: FrontSnapshot
+        self._forecast_status: ForecastStatus | None = None
+
+    def take(self, owner: Owner, events: Sequence[LoggedEvent] = (),
+             problem: str = "") -> StudySnapshot:
+        """Take a snapshot of the study now."""
+        study = self.study
+        meta = study.meta
+        trials = study.trials
+        running = running_trials(study)
+        teacher = running_teacher(study)
+        state = ProgressState(trials, planned_work(meta, trials, owner), meta, running)
+        teacher_finished = teacher is None or teacher.stage == "done" or len(trials) > 0
+        eta = (time_left(state, owner.workers or max(1, len(running)))
+               if teacher_finished and owner.state == RUNNING else Eta())
+        if self._n_events != trials.events:
+            forecast = read_forecast(study.folder)
+            self._forecast_status = (forecast_status(forecast, trials, meta.rungs)
+                                     if forecast else None)
+            self._front = front_snapshot(meta, trials)
+            self._n_events = trials.events
+        return StudySnapshot(
+            meta.name, str(study.folder), time.time(), owner, study_progress(state), eta,
+            _counts(trials), tuple(running), teacher, rung_summaries(trials, meta), self._front,
+            tuple(events)[-MAX_EVENTS_SHOWN:], problem, self._forecast_status,
+            read_gain(study.folder))
+
+
+class StudyWatcher:
+    """Watches the study in ``folder``; each snapshot reads only new lines of the log.
+
+    Raises:
+        UserError: the folder contains no study. :meth:`snapshot` raises it if the study was
+            removed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._begin(StudyDir(folder))
+
+    def _begin(self, study: StudyDir) -> None:
+        self.study = study
+        self.follower = LogFollower(study)
+        self._snapshots = SnapshotBuilder(study)
+        self.study.read_meta()
+
+    def snapshot(self) -> StudySnapshot:
+        """Take a snapshot of the study now."""
+        study_id = self.study.meta.id
+        self.study.read_meta()
+        if self.study.meta.id != study_id:  # another study in the same folder
+            self._begin(StudyDir(self.study.folder))
+        self.follower.update()
+        return self._snapshots.take(read_owner(self.study.folder), tuple(self.follower.events),
+                                    self.follower.problem)
+
+
+def planned_work(meta: StudyMeta, trials: Trials, owner: Owner) -> PlannedWork:
+    """Planned training of the study, of its last start if known."""
+    if owner.candidates is not None and owner.references is not None:
+        candidates = owner.candidates
+        references = owner.references
+    else:
+        references = len(trials.with_origin(Origin.REFERENCE))
+        candidates = max(0, meta.total_trials - references)
+    return PlannedWork(trials.full_runs_allowed(meta.rungs, candidates, meta.compute), references)
+
+
+def _counts(trials: Trials) -> dict[str, int]:
+    counts = Counter(trial.state for trial in trials.candidates())
+    return {str(state): counts[state] for state in State}
+
+
+def rung_summaries(trials: Trials, meta: StudyMeta) -> tuple[RungSummary, ...]:
+    """Summarize all rungs and, last, the end; empty for a study without rungs."""
+    rungs = meta.rungs
+    main = meta.main_objective
+    if not rungs.n_pauses:
+        return ()
+    charged = [trial for trial in trials if trial.origin.charged]
+    rows = []
+    for rung, share in enumerate(rungs.shares[:-1]):
+        reached = [trial for trial in charged if len(trial.rungs) > rung]
+        stayed = Counter(trial.state for trial in reached if len(trial.rungs) == rung + 1)
+        paused = stayed[State.PAUSED]
+        failed = stayed[State.FAILED]
+        best_loss = min((trial.losses[rung] for trial in reached), default=None)
+        pairs = [(trial.losses[rung], trial.values[main]) for trial in reached
+                 if trial.state == State.COMPLETE and trial.values]
+        rows.append(RungSummary(share, len(reached), len(reached) - paused - failed, paused, failed,
+                                best_loss, _rank_correlation(pairs, meta.directions[main])))
+    completed = sum(trial.state == State.COMPLETE for trial in charged)
+    return (*rows, RungSummary(1.0, completed, 0, 0, 0, None))
+
+
+def _rank_correlation(pairs: Sequence[tuple[float, float]], direction: str) -> float | None:
+    """Spearman's correlation of losses and final values.
+
+    It is positive if a lower loss leads to a better value in ``direction``. None for few pairs or
+    constant values.
+    """
+    if len(pairs) < MIN_TRIALS_FOR_CORRELATION:
+        return None
+    losses, values = np.array(pairs, float).T
+    rho = spearman_rho(losses, values)
+    return -rho if rho is not None and direction == "max" else rho

@@ -1,0 +1,141 @@
+"""Rendering of the report page from ``page.html``, ``page.css`` and ``page.js``."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
+
+from scalesearch.errors import UserError, option
+from scalesearch.files import write_text
+from scalesearch.report.labels import better_direction, column_heading
+from scalesearch.report.table import summarize_trial
+from scalesearch.studies.config.fixed_architectures import SCALING
+from scalesearch.studies.results.page import (
+    cost_breakdowns,
+    curves,
+    fairness,
+    front,
+    importance,
+    parallel,
+    summary_tables,
+    trials,
+)
+from scalesearch.studies.results.page.elements import PageSection, Part
+from scalesearch.studies.results.page.facts import PageFacts
+from scalesearch.studies.results.page.svg import picture
+from scalesearch.studies.results.results import Results
+from scalesearch.studies.trials.trial import State
+
+
+def study_figures_section(facts: PageFacts) -> PageSection | None:
+    """Create the section with figures for this type of study, such as power laws.
+
+    The result is None if empty.
+    """
+    parts: list[Part] = []
+    for index, (title, figure, caption) in enumerate(facts.figures):
+        parts += [("heading", title),
+                  picture(figure, f"own-{index}", f"{title}. {caption}", caption)]
+    return PageSection("figures", "Figures of this study", parts) if parts else None
+
+
+PAGE_SECTIONS: tuple[Callable[[PageFacts], PageSection | None], ...] = (
+    front.front_section, summary_tables.named_architectures_section, study_figures_section,
+    trials.trials_section, summary_tables.reliability_section, fairness.fairness_section,
+    front.hypervolume_section, parallel.parallel_section, importance.importance_section,
+    curves.curves_section, cost_breakdowns.cost_section, summary_tables.failures_section,
+    summary_tables.provenance_section)
+STATE_WORDS = {State.COMPLETE: "complete", State.PENDING: "running or queued",
+               State.PAUSED: "paused", State.FAILED: "failed", State.INFEASIBLE: "infeasible",
+               State.DUPLICATE: "duplicates"}
+
+
+def render(facts: PageFacts) -> str:
+    """Render the whole page; all texts are escaped."""
+    loader = PackageLoader("scalesearch.studies.results.page", "")
+    templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
+                            undefined=StrictUndefined, keep_trailing_newline=True)
+    sections = [section for make_section in PAGE_SECTIONS
+                if (section := make_section(facts)) is not None]
+    return templates.get_template("page.html").render(
+        title=f"Study {facts.meta.name}", tiles=_headline_counts(facts),
+        notes=[*_best_member_lines(facts), *facts.results.notes()[:2]], sections=sections,
+        unfinished=bool(facts.trials.with_state(State.PENDING)))
+
+
+def _best_member_lines(facts: PageFacts) -> list[str]:
+    """Describe the best member of the front, its gain over references, and the budget."""
+    front = facts.results.front
+    sign = -1 if better_direction(facts.main_metric) == "max" else 1
+    limits = re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda match: f"{int(match[0]):,}",
+                    "; ".join(facts.meta.limits))
+    lines = [f"Budget: {limits}."] if limits else []
+    if not len(front) or front[facts.main_metric].isna().all():
+        return lines
+    row = front.loc[(sign * front[facts.main_metric].astype(float)).idxmin()]
+    shown = {name: column_heading(name)
+             for name in dict.fromkeys([facts.main_metric, *facts.results.objectives])}
+    others = facts.finished_rows[
+        facts.finished_rows["label"].notna() & (facts.finished_rows["trial"] != row["trial"])]
+    gain = ""
+    if len(others):
+        other = others.loc[(sign * others[facts.main_metric].astype(float)).idxmin()]
+        gain = (f"; {row[facts.main_metric] - other[facts.main_metric]:+.2f} over the best "
+                f"reference, {other['label']}")
+    return [f"Best on the front: {summarize_trial(row, shown)}{gain}.", *lines]
+
+
+def _headline_counts(facts: PageFacts) -> list[tuple[int, str]]:
+    """Counts at the top of the page, each with its label."""
+    counts = Counter(trial.state for trial in facts.candidates)
+    tiles = [(counts[state], words)
+             for state, words in STATE_WORDS.items() if counts[state] or state == State.COMPLETE]
+    replicates = sum(trial.state == State.COMPLETE for trial in facts.trials.replicates())
+    members = [(len(facts.front_members), "on the front")] * facts.has_front
+    return tiles + [(replicates, "replicates")] * (replicates > 0) + members
+
+
+def study_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
+    """Title, figure and caption of the figures of a scaling study.
+
+    Empty for other studies and without finished trials.
+    """
+    if results.study.meta.type != SCALING:
+        return ()
+    # Imported here because other studies do not need them.
+    from scalesearch.report.scaling.figures import plot_laws, plot_means
+    from scalesearch.report.scaling.tables import scaling_tables
+    from scalesearch.studies.results.tables import scaling_of
+
+    try:
+        study = scaling_of(results)
+    except UserError:  # no finished trials
+        return ()
+    recommendation = " ".join(line for rule_table in scaling_tables(study)
+                              for line in rule_table.footnotes)
+    figures = [("Scores by size", plot_means(study), recommendation)]
+    figures += [(f"Power laws over {cost}", plot_laws(study, cost),
+                 "One power law per rule, with its interval up to the next size. Ring: score at "
+                 "the largest size; black bar: prediction from the other sizes.")
+                for cost in study.costs]
+    return tuple((title, figure, caption)
+                 for title, figure, caption in figures if figure is not None)
+
+
+def write_page(results: Results, to: Path, alone: bool = False) -> Path:
+    """Write the page of ``results`` to the file ``to``; return ``to``.
+
+    Args:
+        alone: without links to other files, for a page that is moved or sent.
+
+    Raises:
+        UserError: ``to`` is a folder.
+    """
+    if to.is_dir():
+        raise UserError(f"{option('to', to)}: this is a folder; give a file name, such as "
+                        f"{to / 'report.html'}", code="is-a-folder")
+    write_text(to, render(PageFacts(results, None if alone else to.parent, study_figures(results))))
+    return to

@@ -1,0 +1,151 @@
+"""Trials of a study, as a fold of its events.
+
+The same fold runs live and after a crash.
+
+Compute is measured in full-budget runs: training of one candidate to the end.
+"""
+
+from collections.abc import Iterator
+
+from scalesearch.schedule.rungs import Rungs
+from scalesearch.studies.trials.trial import Origin, State, Trial, TrialEvent
+from scalesearch.training.effort import Effort, sum_efforts
+
+
+class Trials:
+    """Trials of a study by number.
+
+    Attributes:
+        events: number of events that were applied.
+    """
+
+    def __init__(self) -> None:
+        self.events = 0
+        self._trials: dict[int, Trial] = {}
+        self._first: dict[str, int] = {}
+
+    def apply(self, event: TrialEvent) -> Trial:
+        """Apply an event and return the trial after it.
+
+        Raises:
+            ValueError: the trial was never proposed, or is proposed again.
+        """
+        previous = self._trials.get(event.trial)
+        if (previous is None) != (event.proposed_trial is not None):
+            raise ValueError(f"trial {event.trial} was "
+                             f"{'never' if previous is None else 'already'} proposed")
+        trial = previous.apply(event) if previous else event.proposed_trial
+        assert trial is not None
+        if event.proposed_trial and trial.identity and trial.origin != Origin.REPLICATE \
+                and trial.state in (State.PENDING, State.COMPLETE, State.FAILED):
+            self._first.setdefault(trial.identity, trial.number)
+        self._trials[trial.number] = trial
+        self.events += 1
+        return trial
+
+    def __getitem__(self, number: int) -> Trial:
+        return self._trials[number]
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def __iter__(self) -> Iterator[Trial]:
+        """Iterate over a copy, because displays read while the driver adds trials."""
+        return iter(list(self._trials.values()))
+
+    @property
+    def next_number(self) -> int:
+        """Number of the next trial; a repaired study may lack some of the earlier ones."""
+        return max(self._trials, default=-1) + 1
+
+    def get(self, number: int | None) -> Trial | None:
+        """Return trial ``number``, or None."""
+        return None if number is None else self._trials.get(number)
+
+    def first_with_identity(self, identity: str | None) -> Trial | None:
+        """Return the first trial with this architecture and recipe that is or was trained."""
+        return self.get(self._first.get(identity)) if identity else None
+
+    def with_state(self, *states: State) -> list[Trial]:
+        """Return the trials in any of ``states``, in order."""
+        return [trial for trial in self if trial.state in states]
+
+    def with_origin(self, *origins: Origin) -> list[Trial]:
+        """Return the trials of any of ``origins``, in order."""
+        return [trial for trial in self if trial.origin in origins]
+
+    def candidates(self) -> list[Trial]:
+        """Return all trials except replicates, in order."""
+        return [trial for trial in self if trial.origin != Origin.REPLICATE]
+
+    def replicates(self) -> list[Trial]:
+        """Return the replicates, in order."""
+        return self.with_origin(Origin.REPLICATE)
+
+    def resolve_duplicate(self, trial: Trial) -> Trial:
+        """Return the trial that has the result of ``trial``: itself, or its original."""
+        return (self.get(trial.original) if trial.state == State.DUPLICATE else None) or trial
+
+    def paused_reference(self) -> Trial | None:
+        """Return a paused trial that is also a reference, and must be trained to the end."""
+        outcomes = (self.resolve_duplicate(trial) for trial in self.with_origin(Origin.REFERENCE))
+        return next((trial for trial in outcomes if trial.state == State.PAUSED), None)
+
+    def full_runs_spent(self, rungs: Rungs) -> float:
+        """Return the full-budget runs of the search so far, running ones included."""
+        return sum(allocated_full_runs(trial, rungs) for trial in self if trial.origin.charged)
+
+    def full_runs_allowed(self, rungs: Rungs, max_full_runs: float, compute: float | None) -> float:
+        """Return the limit of the search in full-budget runs.
+
+        A limit of CPU-seconds is converted by the mean CPU time of the runs so far; before the
+        first run, it has no effect.
+
+        Args:
+            rungs: rungs of the study.
+            max_full_runs: limit in full-budget runs.
+            compute: limit in CPU-seconds, or None.
+        """
+        trained = [trial for trial in self
+                   if trial.origin.charged and trial.source is None and trial.efforts]
+        n_runs = sum(completed_full_runs(trial, rungs) for trial in trained)
+        if compute is None or not n_runs:
+            return max_full_runs
+        efforts = sum_efforts(*(trial.efforts for trial in trained))
+        cpu_seconds = sum(effort.cpu_seconds for effort in efforts.values())
+        if not cpu_seconds:
+            return max_full_runs
+        return min(max_full_runs, n_runs * compute / cpu_seconds)
+
+    def efforts(self) -> dict[str, Effort]:
+        """Return the sums of the efforts of all runs of this study."""
+        return sum_efforts(*(trial.efforts for trial in self if trial.source is None))
+
+
+def completed_full_runs(trial: Trial, rungs: Rungs) -> float:
+    """Return the share of a full-budget run at the last rung or the end of ``trial``."""
+    if trial.state == State.COMPLETE:
+        return 1.0
+    return rungs.shares[len(trial.rungs) - 1] if trial.rungs else 0.0
+
+
+def full_run_cpu_seconds(trial: Trial) -> float | None:
+    """Return the CPU-seconds of a full-budget run, extrapolated from the run so far.
+
+    The result is None for an imported trial, and before its first rung.
+    """
+    share = 1.0 if trial.state == State.COMPLETE else trial.rungs[-1].share if trial.rungs else None
+    cpu_seconds = sum(effort.cpu_seconds for effort in trial.efforts.values())
+    return cpu_seconds / share if share and cpu_seconds and trial.source is None else None
+
+
+def allocated_full_runs(trial: Trial, rungs: Rungs) -> float:
+    """Return the share of a full-budget run that ``trial`` has taken or is taking."""
+    reached = len(trial.rungs)
+    if trial.state == State.COMPLETE:
+        return 1.0
+    if trial.state == State.PENDING:
+        return rungs.shares[min(reached, rungs.n_pauses)]
+    # A failure between rungs does not count: another candidate is trained instead.
+    return rungs.shares[reached - 1] if reached and trial.state in (
+        State.PAUSED, State.FAILED) else 0.0

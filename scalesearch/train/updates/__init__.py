@@ -1,5 +1,0 @@
-"""Parameter updates: gradients, loss, optimizers, learning rates, averages.
-
-The package may import the recipe, hardware and checkpoints of :mod:`scalesearch.train`. The
-training loop is there.
-"""

@@ -1,0 +1,269 @@
+"""Folder of a training run: description, state to resume from, trained model.
+
+::
+
+    architecture.yaml  tokenizer.model  recipe.json  data.json     description checkpoint.pt
+    snapshots/                                      state to resume from; deleted at the end
+    model.safetensors  result.json                                 trained model and result
+"""
+
+import hashlib
+import io
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+import torch
+
+from scalesearch.data import Corpus, DataSpec, Tokenizer
+from scalesearch.errors import UserError, option
+from scalesearch.files import (
+    flatten,
+    read_json,
+    read_regular,
+    try_read_json,
+    write_atomic,
+    write_json,
+    write_text,
+)
+from scalesearch.nn import build_model
+from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
+from scalesearch.training.hardware import TrainingFailedError, check_memory
+from scalesearch.training.recipe import RESUME_FREE_KEYS, Recipe, fill_defaults
+from scalesearch.training.result import Result
+from scalesearch.training.updates.averaging import read_weights
+
+STATE_FORMAT_VERSION = 8
+STATE_FILE = "checkpoint.pt"
+WEIGHTS_FILE = "model.safetensors"
+ARCHITECTURE_FILE = "architecture.yaml"
+TOKENIZER_FILE = "tokenizer.model"
+RECIPE_FILE = "recipe.json"
+DATA_FILE = "data.json"
+# not in the corpus hash; missing in old checkpoints
+UNHASHED_DATA_KEYS = ("task", "tokenized", "comet")
+DESCRIPTION_FILES = (ARCHITECTURE_FILE, TOKENIZER_FILE, RECIPE_FILE, DATA_FILE)
+
+
+def run_identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int) -> dict[str, Any]:
+    """Return the settings that must not change when a run is resumed."""
+    recipe_keys = {key: value
+                   for key, value in recipe.to_json().items() if key not in RESUME_FREE_KEYS}
+    data_keys = {key: getattr(corpus.spec, key) for key in UNHASHED_DATA_KEYS}
+    return {"architecture": architecture.id, "data": corpus.content_hash, "seed": seed,
+            "processes": Result.processes, **data_keys, **recipe_keys}
+
+
+def finished_run_identity(result: Result, directory: Path) -> dict[str, Any]:
+    """Return the :func:`run_identity` of a finished run, as far as it is stored."""
+    spec = (try_read_json(directory / DATA_FILE, dict[str, Any]) or {}).get("spec", {})
+    data_keys = {key: spec[key] for key in UNHASHED_DATA_KEYS if key in spec}
+    return {"architecture": result.architecture_id, "data": result.corpus_hash, "seed": result.seed,
+            "processes": result.processes, **data_keys, **result.recipe}
+
+
+def check_identity(stored: Mapping[str, Any], expected: Mapping[str, Any], directory: Path) -> None:
+    """Check that a run to be resumed has the same settings.
+
+    Raises:
+        UserError: settings differ; the message lists them.
+    """
+    before = dict(flatten(fill_defaults(stored)))
+    differences = [f"{key} was {before.get(key)!r} and is now {value!r}"
+                   for key, value in flatten(expected)
+                   if before.get(key) != value and (key in before or key not in UNHASHED_DATA_KEYS)]
+    if differences:
+        raise UserError(f"{directory}: holds another training run: {'; '.join(differences)}. "
+                        "Use the same settings to resume, or another folder", code="other-training")
+
+
+def write_description(directory: Path, architecture: Any, corpus: Corpus, recipe: Recipe) -> None:
+    """Write the description of a run; an existing architecture file is kept."""
+    directory.mkdir(parents=True, exist_ok=True)
+    if not (directory / ARCHITECTURE_FILE).exists():
+        vocab = OWN_VOCABULARY if architecture.vocab else corpus.tokenizer.vocab_size
+        protocol = {**architecture.protocol, "vocab": vocab}
+        write_text(directory / ARCHITECTURE_FILE,
+                   replace(architecture, protocol=protocol).to_yaml())
+    write_atomic(directory / TOKENIZER_FILE, lambda file: file.write(corpus.tokenizer.model_bytes))
+    write_json(directory / RECIPE_FILE, recipe.to_json())
+    write_json(directory / DATA_FILE, corpus.to_json())
+
+
+def save_state(directory: Path, state: Mapping[str, Any]) -> None:
+    """Write the state of a run atomically, after its checksum.
+
+    The state holds only tensors and plain values, so reading it runs no code.
+    """
+    saved = io.BytesIO()
+    torch.save(dict(state), saved)
+    content = saved.getbuffer()
+    write_atomic(directory / STATE_FILE,
+                 lambda file: file.writelines((_checkpoint_header(content), content)))
+
+
+def _checkpoint_header(content: bytes | memoryview) -> bytes:
+    """Return the first line of a checkpoint: format version and checksum."""
+    checksum = hashlib.blake2b(content, digest_size=16).hexdigest()
+    return f"scalesearch checkpoint {STATE_FORMAT_VERSION} {checksum}\n".encode()
+
+
+def load_state(directory: Path) -> dict[str, Any] | None:
+    """Read the state in ``directory`` to the CPU; None if it does not exist.
+
+    Raises:
+        UserError: the file is damaged, or was written by another version.
+    """
+    file = directory / STATE_FILE
+    if not file.exists():
+        return None
+    header, _, content = read_regular(file).partition(b"\n")
+    if header + b"\n" != _checkpoint_header(content):
+        raise UserError(f"{file}: damaged, or not a checkpoint of this version. Delete it to train "
+                        "from the start", code="not-a-checkpoint")
+    state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    return state
+
+
+def get_random_state() -> dict[str, Any]:
+    """Return the states of the generators of PyTorch, NumPy and Python."""
+    # Libraries sample from NumPy's global generator.
+    state: Any = np.random.get_state(legacy=True)  # noqa: NPY002
+    name, keys, *others = state
+    return {"torch": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all(),
+            "numpy": [name, keys.tolist(), *others], "python": random.getstate()}
+
+
+def set_random_state(state: Mapping[str, Any]) -> None:
+    """Restore the result of :func:`get_random_state`."""
+    torch.set_rng_state(state["torch"].cpu())
+    if state["cuda"] and len(state["cuda"]) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all([item.cpu() for item in state["cuda"]])
+    name, keys, *others = state["numpy"]
+    np.random.set_state((name, np.array(keys, np.uint32), *others))  # noqa: NPY002
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
+
+
+@dataclass
+class Checkpoint:
+    """Trained model with everything that is needed to use it.
+
+    Attributes:
+        is_lowercase: it was trained on lower-cased text.
+        max_source_length: maximum length of source sentences in training, in tokens.
+        task: the task that it was trained for.
+        folder: the folder that it was read from.
+        is_tokenized: its text has blanks between tokens.
+    """
+
+    model: Any
+    tokenizer: Tokenizer
+    architecture: Any
+    is_lowercase: bool
+    max_source_length: int
+    recipe: Recipe
+    task: str
+    folder: Path | None = None
+    is_tokenized: bool = False
+
+
+def _describe_folder(folder: Path, missing: Sequence[str]) -> str:
+    """Describe a folder that is not a finished training run."""
+    if not folder.is_dir():
+        return "the folder does not exist"
+    if (folder / "study.json").is_file():
+        trials = sorted((folder / "trials").glob(f"*/{WEIGHTS_FILE}"))
+        example = f", such as {trials[0].parent}" if trials else ""
+        return f"this is a study. Name one of its trials{example}"
+    if (folder / "artifact.json").is_file():
+        return "this is an exported model (artifact). Name the training run that it was made from"
+    unfinished = f". The training run is not finished; continue it with {option('resume')}"
+    return f"{', '.join(missing)} missing{unfinished if (folder / STATE_FILE).exists() else ''}"
+
+
+def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpoint:
+    """Read the finished model in ``directory``, in eval mode.
+
+    The model is on the CPU; without ``load_weights``, on the meta device.
+
+    Raises:
+        UserError: the folder is not a finished training run.
+    """
+    from scalesearch.spaces import read_space
+
+    folder = Path(directory)
+    needed = (*DESCRIPTION_FILES, WEIGHTS_FILE) if load_weights else DESCRIPTION_FILES
+    missing = [name for name in needed if not (folder / name).is_file()]
+    if missing:
+        raise UserError(f"{folder}: no checkpoint: {_describe_folder(folder, missing)}",
+                        code="no-checkpoint")
+    architecture = read_space(folder / ARCHITECTURE_FILE).single_architecture()
+    tokenizer = Tokenizer.from_file(folder / TOKENIZER_FILE)
+    spec = DataSpec.from_mapping(read_json(folder / DATA_FILE, _DataFile)["spec"])
+    recipe = Recipe.from_mapping(read_json(folder / RECIPE_FILE, dict[str, Any]))
+    if load_weights:
+        model = _load_model(folder, architecture.block, tokenizer.vocab_size)
+    else:
+        model = build_model(architecture.block, vocab=tokenizer.vocab_size, device="meta")
+    return Checkpoint(model.eval(), tokenizer, architecture, spec.lowercase, spec.max_length,
+                      recipe, spec.task, folder, spec.tokenized)
+
+
+def read_ensemble(folders: Sequence[Path | str]) -> Checkpoint:
+    """Read finished models as an ensemble, which averages their probabilities.
+
+    All other attributes are those of the first model.
+
+    Raises:
+        UserError: a folder is not a finished training run, or its vocabulary, task or case differs
+            from the first.
+    """
+    from scalesearch.nn.ensemble import Ensemble
+
+    members = [read_checkpoint(folder) for folder in folders]
+    first = members[0]
+    for member in members[1:]:
+        attributes = {"tokenizer": "tokenizer", "task": "task", "is_lowercase": "lowercase"}
+        differing = [label
+                     for name, label in attributes.items()
+                     if getattr(member, name) != getattr(first, name)]
+        if differing:
+            raise UserError(f"{member.folder}: its {' and its '.join(differing)} differ from those "
+                            f"of {first.folder}: they cannot translate together. Name models that "
+                            "were trained on the same data and vocab", code="models-incompatible")
+    if len(members) == 1:
+        return first
+    return replace(first, model=Ensemble([member.model for member in members]).eval())
+
+
+class _DataFile(TypedDict):
+    spec: dict[str, Any]
+
+
+def _load_model(folder: Path, block: Any, vocab: int) -> Any:
+    """Load the model in ``folder``; the number of weights is checked first.
+
+    Raises:
+        UserError: the weights are damaged, not finite, or belong to another architecture.
+    """
+    weights = read_weights(folder / WEIGHTS_FILE)
+    n_stored = sum(weight.numel() for weight in weights.values())
+    try:
+        n_weights = check_memory(block, vocab)
+        if n_stored != n_weights:
+            raise TrainingFailedError(f"it has {n_weights:,} weights, and {WEIGHTS_FILE} holds "
+                                      f"{n_stored:,}")
+        model = build_model(block, vocab=vocab)
+        model.load_state_dict(weights)
+    except (TrainingFailedError, RuntimeError) as error:
+        raise UserError(f"{folder / ARCHITECTURE_FILE}: not the architecture that was trained: "
+                        f"{str(error).splitlines()[-1].strip()}", code="other-weights") from None
+    not_finite = [name for name, weight in weights.items() if not torch.isfinite(weight).all()]
+    if not_finite:
+        raise UserError(f"{folder / WEIGHTS_FILE}: not all weights are finite ({not_finite[0]}): "
+                        "the training run diverged", code="weights-not-finite")
+    return model

@@ -1,0 +1,79 @@
+"""End of a training run: average, write and score the weights."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from scalesearch.tasks.language_model import perplexity
+from scalesearch.training import checkpoint
+from scalesearch.training.effort import SCORING
+from scalesearch.training.loop import TrainingRun
+from scalesearch.training.recipe import DECODE_WITH_MODEL
+from scalesearch.training.scoring.evaluate import (
+    DecodeFunction,
+    DecodingOptions,
+    evaluate_loss,
+    score_split,
+)
+from scalesearch.training.scoring.measure import measure_latency
+from scalesearch.training.updates.averaging import write_weights
+
+# Exports the model of a folder to a format, and opens its decoder.
+OpenArtifact = Callable[[Path, str], AbstractContextManager[DecodeFunction]]
+
+
+def finish(run: TrainingRun, open_artifact: OpenArtifact | None = None) -> dict[str, Any]:
+    """Average, write and score the weights; return the metrics of the result."""
+    model = run.engine.model
+    recipe = run.recipe
+    weights = "the last"
+    if recipe.average == "last":
+        run.snapshots.add(model, run.budget_used.steps)
+    if run.weight_average:
+        model.load_state_dict(run.weight_average.averaged_weights())
+        weights = f"moving average over the last {run.weight_average.effective_window:.0f} updates"
+    if run.snapshots.scores_by_step:
+        model.load_state_dict(run.snapshots.average())
+        steps = sorted(run.snapshots.scores_by_step)
+        weights = (f"mean of the {recipe.average} {len(steps)} (after updates "
+                   f"{', '.join(map(str, steps))})")
+    write_weights(run.directory / checkpoint.WEIGHTS_FILE, model.state_dict())
+    decoder: AbstractContextManager[DecodeFunction | None] = nullcontext()
+    if open_artifact is not None and recipe.decode_with != DECODE_WITH_MODEL:
+        decoder = open_artifact(run.directory, recipe.decode_with)
+    with run.timer.measure_part(SCORING), decoder as decode:
+        metrics = _score_splits(run, decode)
+        if recipe.measure in ("latency", "both"):
+            split = getattr(run.corpus, metrics["split"])
+            metrics |= measure_latency(model, split, run.engine.hardware,
+                                       run.stop_signal.raise_if_requested)
+    return {**metrics, "weights": weights, "task": run.task.name,
+            "synthetic": run.corpus.is_synthetic}
+
+
+def _score_splits(run: TrainingRun, decode: DecodeFunction | None) -> dict[str, Any]:
+    """Score the split for selection, and ``test`` if the recipe uses both."""
+    both = run.recipe.score_splits == "both"
+    split_name = "validation" if both else run.recipe.score_splits
+    scores = _score_one_split(run, split_name, decode)
+    if split_name == "validation":
+        validation_loss = scores["loss"]
+    else:
+        validation_loss = evaluate_loss(run.engine, run.corpus.validation,
+                                        run.stop_signal.raise_if_requested)
+    scores |= {"split": split_name, **run.validation_losses(validation_loss),
+               "validation_perplexity": perplexity(validation_loss)}
+    if both:
+        scores["test"] = _score_one_split(run, "test", decode)
+    return scores
+
+
+def _score_one_split(
+        run: TrainingRun, split_name: str, decode: DecodeFunction | None) -> dict[str, Any]:
+    def report_progress(done: int, total: int) -> None:
+        run.report({"type": "decode", "done": done, "total": total})
+
+    decoding = DecodingOptions(run.recipe.beam, run.recipe.length_penalty)
+    return score_split(run.engine, run.corpus, split_name, decoding,
+                       run.stop_signal.raise_if_requested, report_progress, decode)

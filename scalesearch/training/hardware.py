@@ -1,0 +1,193 @@
+"""Hardware of a run: device, precision, PyTorch settings, memory checks."""
+
+import contextlib
+import ctypes
+import math
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scalesearch.cost import evaluate_cost, find_protocol
+from scalesearch.errors import UserError
+from scalesearch.training.recipe import Recipe
+
+# On a CPU, torch.compile took 61 s for 8 updates and later updates were slower. On a GPU it pays
+# off in longer runs.
+COMPILE_MIN_MINUTES = 20.0
+COMPILE_MIN_STEPS = 20_000
+# H100: TF32 is 4 % faster than bf16 for updates of 25 GFLOP, and 8 % slower for 93.
+MIN_BF16_FLOPS = 40e9
+LARGE_BATCH_FACTOR = 8  # of decoding on a GPU, which is idle for most of a step of a small batch
+_M_TRIM_THRESHOLD = -1  # of malloc.h
+_M_MMAP_THRESHOLD = -3
+_FAST_BF16_FLAGS = ("amx_bf16", "avx512_bf16")
+_OUT_OF_MEMORY_MESSAGES = ("can't allocate memory", "not enough memory", "out of memory",
+                           "CUBLAS_STATUS_ALLOC_FAILED")
+
+
+class TrainingFailedError(Exception):
+    """Error: this candidate cannot be trained; its result holds the message."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Device, precision and compilation of a run.
+
+    Attributes:
+        device: device of weights and batches.
+        uses_bf16: matrix products use bf16 under autocast; weights, sums and optimizer stay in
+            fp32.
+        is_compiled: the forward pass of the model uses ``torch.compile``.
+        has_fixed_shapes: batches have few shapes, and a GPU runs updates as CUDA graphs.
+    """
+
+    device: torch.device
+    uses_bf16: bool
+    is_compiled: bool
+    has_fixed_shapes: bool = False
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe, update_flops: float = math.inf) -> "Hardware":
+        """Choose the hardware for ``recipe`` on this machine; set threads and TF32.
+
+        Args:
+            update_flops: see :func:`estimate_update_flops`. In small updates on a GPU, the casts
+                of bf16 take longer than it saves.
+
+        Raises:
+            UserError: the recipe needs a GPU and PyTorch finds none.
+        """
+        if recipe.threads is not None:
+            torch.set_num_threads(recipe.threads)
+        if recipe.device == "cuda" and not torch.cuda.is_available():
+            raise UserError(
+                "recipe: device: cuda is set, but PyTorch finds no GPU; use auto or cpu",
+                key="recipe.device", code="no-gpu")
+        cuda = recipe.device != "cpu" and torch.cuda.is_available()
+        device = torch.device("cuda" if cuda else "cpu")
+        if cuda:
+            torch.set_float32_matmul_precision("high")  # TF32 for products that stay in fp32
+            # cuDNN plans for each new shape, which takes tens of milliseconds. Batches of text and
+            # decoding steps have
+            # many shapes.
+            torch.backends.cuda.enable_cudnn_sdp(False)
+        else:
+            _keep_freed_memory()
+        uses_bf16 = recipe.precision == "bf16"
+        if recipe.precision == "auto":
+            uses_bf16 = has_fast_bf16(device) and (not cuda or update_flops >= MIN_BF16_FLOPS)
+        is_long = (recipe.steps or 0) >= COMPILE_MIN_STEPS or (
+            recipe.minutes or 0) >= COMPILE_MIN_MINUTES
+        is_compiled = cuda and is_long if recipe.compile == "auto" else recipe.compile == "yes"
+        has_fixed_shapes = cuda if recipe.bucketing == "auto" else recipe.bucketing == "yes"
+        return cls(device, uses_bf16, is_compiled, has_fixed_shapes)
+
+    @property
+    def dtype(self) -> str:
+        """Name of the number type of matrix products, for records."""
+        return "bf16" if self.uses_bf16 else "fp32"
+
+    @property
+    def name(self) -> str:
+        """Name of the device: the GPU model, or the processor and its threads."""
+        if self.device.type == "cuda":
+            return torch.cuda.get_device_name(self.device)
+        threads = torch.get_num_threads()
+        return f"cpu, {threads} thread{'s' * (threads > 1)}, {processor_name()}"
+
+    @property
+    def attention_kernel(self) -> str:
+        """Faster attention kernel, forward and backward, for sentence lengths.
+
+        On a CPU the fused kernel is 2-6 % faster in fp32, and much slower in bf16.
+        """
+        return "products" if self.device.type == "cpu" and self.uses_bf16 else "fused"
+
+    @property
+    def decode_batch_factor(self) -> int:
+        """Factor on the size of the batches of decoding."""
+        return LARGE_BATCH_FACTOR if self.device.type == "cuda" else 1
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """Context manager for forward passes."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.uses_bf16)
+
+    def to_device(self, array: np.ndarray) -> Tensor:
+        """Copy ``array`` to the device; to a GPU from pinned memory, without waiting."""
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        if self.device.type == "cuda":
+            tensor = tensor.pin_memory()
+        return tensor.to(self.device, non_blocking=True)
+
+
+def estimate_update_flops(block: Any, vocab: int, recipe: Recipe) -> float:
+    """Estimate the FLOPs of forward and backward pass of an update."""
+    length = min(32, recipe.max_tokens)
+    macs = evaluate_cost(block, find_protocol("forward", length, length, vocab))["macs.total"]
+    passes = 2 if recipe.rdrop else 1
+    return 3 * 2 * float(macs) * passes * recipe.max_tokens / length
+
+
+def has_fast_bf16(device: torch.device) -> bool:
+    """Whether bf16 products are faster than fp32.
+
+    They are on CPUs with AMX or AVX512-BF16, and on Ampere or newer GPUs.
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    flags = read_cpuinfo().get("flags", "").split()
+    return any(flag in flags for flag in _FAST_BF16_FLAGS)
+
+
+def check_memory(block: Any, vocab: int) -> int:
+    """Check that this machine has memory for a model; return its weight count.
+
+    Raises:
+        TrainingFailedError: weights and activations of a single token need more memory.
+    """
+    costs = evaluate_cost(block, find_protocol("forward", 1, 1, vocab))
+    needed = costs["memory.weights"] + costs["memory.activations"]
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > available:
+        raise TrainingFailedError(f"out of memory: the model alone needs {needed / 2**30:,.0f} "
+                                  f"GiB, and this machine has {available / 2**30:,.0f}")
+    return int(costs["params.total"])
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` means that memory ran out, on a GPU or on the host."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error,
+                      RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY_MESSAGES)
+
+
+def _keep_freed_memory() -> None:
+    """Make glibc keep freed large blocks for the next update, which reuses them.
+
+    Returning them to the system caused 2,000 to 15,000 page faults per update, 1-7 % of its time.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
+        libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def processor_name() -> str:
+    """Return the model name of the processor, as the system reports it."""
+    return read_cpuinfo().get("model name", "unknown processor")
+
+
+def read_cpuinfo() -> dict[str, str]:
+    """Read /proc/cpuinfo for the first processor; empty on systems without this file."""
+    file = Path("/proc/cpuinfo")
+    if not file.exists():
+        return {}
+    lines = file.read_text().split("\n\n")[0].splitlines()
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}

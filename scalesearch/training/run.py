@@ -1,0 +1,213 @@
+"""Entry point of the trainer: architecture, corpus and recipe to a result."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from scalesearch.blocks.embedding import AdaptiveOutput
+from scalesearch.blocks.seq2seq import DecoderOnly
+from scalesearch.data import Corpus
+from scalesearch.errors import UserError, option
+from scalesearch.files import DiskFullError
+from scalesearch.nn.causality import CausalityError, check_causality
+from scalesearch.signals import SignalInterrupt, deferred_signals
+from scalesearch.training import checkpoint
+from scalesearch.training.effort import Effort, TrainingTimer
+from scalesearch.training.finish import OpenArtifact, finish
+from scalesearch.training.hardware import (
+    Hardware,
+    TrainingFailedError,
+    estimate_update_flops,
+    is_out_of_memory,
+)
+from scalesearch.training.loop import ReportFunction, TrainingRun
+from scalesearch.training.recipe import DECODE_WITH_MODEL, Recipe, check_compatible, check_model_type
+from scalesearch.training.result import RESULT_FILE, Result, package_versions
+from scalesearch.training.scoring import proxies as zero_cost
+from scalesearch.training.scoring.evaluate import check_lengths
+from scalesearch.training.scoring.measure import PeakMemory
+from scalesearch.training.updates.captured import build_engine
+from scalesearch.training.updates.engine import build_initial_model
+
+
+def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | str, seed: int = 1,
+          report: ReportFunction | None = None, resume: bool = True, until_share: float = 1.0,
+          with_proxies: bool = False, open_artifact: OpenArtifact | None = None) -> Result:
+    """Train and score an architecture; write all files to ``directory``.
+
+    With ``resume``, a complete result in ``directory`` is returned unchanged, and an interrupted
+    run continues with the same outcome. The outcome is equal to the last bit with a budget of
+    updates, tokens or epochs on the same machine. The global random number generators of PyTorch
+    are seeded.
+
+    Args:
+        architecture: a :class:`scalesearch.spaces.assembly.architecture.ModelSpec`.
+        seed: seed of the initial weights, the order of batches and dropout.
+        report: callback for progress; its argument is a mapping with a ``type`` of update,
+            validation, decode or done.
+        until_share: share of the budget after which to pause. The state is saved, and a call with a
+            larger share
+            continues.
+        with_proxies: also compute zero-cost proxies of the initial weights; see
+            :func:`.proxies.compute_proxies`.
+        open_artifact: opens the exported model of ``decode_with``; see
+            :mod:`scalesearch.export.scoring`.
+
+    Returns:
+        The result, also written to ``directory/result.json`` unless it is ``paused``; then the
+        validation loss is its
+        only metric. Divergence, lack of memory and a model that is not causal give ``failed``
+        results with a reason.
+
+    Raises:
+        UserError: ``directory`` holds another training run, the recipe needs a missing GPU, or the
+            task needs another
+            model type or a package that is not installed.
+        DiskFullError: a checkpoint or a result cannot be written; the last checkpoint is kept.
+        SignalInterrupt: Ctrl-C or SIGTERM, after saving; a complete result is on disk.
+    """
+    folder = Path(directory)
+    report_event = report or (lambda event: None)
+    timer = TrainingTimer()
+    _check_compatible(architecture, corpus, recipe, open_artifact)
+    earlier_result = Result.read(folder) if resume else None
+    identity = checkpoint.run_identity(architecture, corpus, recipe, seed)
+    if earlier_result is not None and earlier_result.state == "complete":
+        checkpoint.check_identity(checkpoint.finished_run_identity(earlier_result, folder),
+                                  identity, folder)
+        return earlier_result
+    vocab = corpus.tokenizer.vocab_size
+    hardware = Hardware.from_recipe(recipe,
+                                    estimate_update_flops(architecture.block, vocab, recipe))
+    result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed,
+                    recipe=recipe.to_json(), corpus_hash=corpus.content_hash,
+                    architecture_id=architecture.id, versions=package_versions())
+    checkpoint.write_description(folder, architecture, corpus, recipe)
+    with deferred_signals() as stop_signal, _record_failures(result):
+        model = build_initial_model(architecture.block, vocab, recipe, seed)
+        result.n_params = sum(weight.numel() for weight in model.parameters())
+        _check_soft_targets(model, corpus)
+        check_lengths(model, corpus, recipe)
+        check_causality(model, vocab)
+        proxies = ({"proxies": zero_cost.compute_proxies(model, corpus, hardware.device)}
+                   if with_proxies else {})
+        engine = build_engine(model.to(hardware.device).train(), recipe, hardware)
+        run = TrainingRun(engine, corpus, recipe, folder, seed, stop_signal, report_event, timer)
+        run.identity = identity
+        _train_and_score(run, resume, result, until_share, open_artifact)
+        result.metrics |= proxies
+    if result.state != "paused":
+        result.write(folder)
+    # Delete the state only now: if scoring or writing fails, the run can continue from it.
+    if result.state == "complete":
+        (folder / checkpoint.STATE_FILE).unlink(missing_ok=True)
+        run.snapshots.clear()
+    report_event({"type": "done", "state": result.state, "reason": result.reason})
+    # Ctrl-C that came too late to interrupt anything must still reach the caller, which may have
+    # more to train.
+    stop_signal.raise_if_requested()
+    return result
+
+
+def _check_compatible(architecture: Any, corpus: Corpus, recipe: Recipe,
+                      open_artifact: OpenArtifact | None) -> None:
+    """Check that model, data and recipe fit together.
+
+    Raises:
+        UserError: they do not.
+    """
+    check_compatible(corpus.spec, recipe)
+    if recipe.decode_with != DECODE_WITH_MODEL and open_artifact is None:
+        raise UserError(
+            f"decode_with: {recipe.decode_with} needs a function that exports the model",
+            help="pass open_artifact=scalesearch.export.scoring.artifact_decoder",
+            code="exporter-missing")
+    model_type = "decoder-only" if isinstance(
+        architecture.block, DecoderOnly) else "encoder-decoder"
+    check_model_type(corpus.spec.task, model_type)
+    if architecture.vocab not in (None, corpus.tokenizer.vocab_size):
+        raise UserError(f"the architecture fixes a vocabulary of {architecture.vocab:,} entries, "
+                        f"and the data have {corpus.tokenizer.vocab_size:,}",
+                        help="load the data with this size (DataSpec.with_vocab)",
+                        code="vocab-mismatch")
+
+
+@contextmanager
+def _record_failures(result: Result) -> Iterator[None]:
+    """Context that records divergence, lack of memory or causality as a failure."""
+    try:
+        yield
+    except (TrainingFailedError, CausalityError) as error:
+        result.state = "failed"
+        result.reason = str(error)
+    except UserError as error:
+        if error.code != "sentence-too-long":  # of source, padding and target in one sequence
+            raise
+        result.state = "failed"
+        result.reason = str(error)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        message = str(error).partition("\n")[0] or type(error).__name__
+        result.state = "failed"
+        result.reason = f"out of memory on {result.device}: {message}"
+
+
+def _check_soft_targets(model: Any, corpus: Corpus) -> None:
+    output = model.output.block
+    if corpus.train.soft_targets is not None and isinstance(output, AdaptiveOutput) and len(
+            output.bands()) > 1:
+        raise TrainingFailedError("soft targets need a single softmax over the vocabulary, and "
+                                  "this model has several bands (adaptive softmax)")
+
+
+def _train_and_score(run: TrainingRun, resume: bool, result: Result, until_share: float,
+                     open_artifact: OpenArtifact | None) -> None:
+    """Train to the end and score, or train to a pause; save on interruption."""
+    folder = run.directory
+    peak_memory = PeakMemory(run.engine.hardware.device)
+    state = checkpoint.load_state(folder) if resume else None
+    if state is not None:
+        checkpoint.check_identity(state["identity"], run.identity, folder)
+        run.restore(state)
+    else:
+        # of an earlier run
+        for name in (checkpoint.STATE_FILE, checkpoint.WEIGHTS_FILE, RESULT_FILE):
+            (folder / name).unlink(missing_ok=True)
+        run.snapshots.clear()
+    try:
+        if not run.train(until_share):
+            result.state = "paused"
+            result.metrics = run.measure_validation_loss()
+            return
+        memory = peak_memory.read() if run.recipe.measure in ("memory", "both") else {}
+        result.metrics = {**finish(run, open_artifact), **memory}
+    except SignalInterrupt as interrupt:
+        run.save()
+        raise SignalInterrupt(f"{interrupt}: saved after {run.budget_used.steps} updates in "
+                              f"{folder}; continue with {option('resume')}",
+                              interrupt.signal_number) from None
+    except DiskFullError as error:
+        raise DiskFullError(
+            f"{error} with {option('resume')}: {run.budget_used.steps} updates were done"
+        ) from error
+    finally:
+        _copy_measurements(run, result)
+
+
+def _copy_measurements(run: TrainingRun, result: Result) -> None:
+    """Copy the measurements of a run to its result."""
+    used = run.budget_used
+    result.curve = run.curve
+    result.notes = run.notes
+    result.stop_reason = run.stop_reason
+    result.steps = used.steps
+    result.tokens = used.tokens
+    result.seconds = used.seconds
+    result.cpu_seconds = used.cpu_seconds
+    result.efforts = run.timer.efforts()
+    total = sum(result.efforts.values(), Effort())
+    result.total_seconds = total.seconds
+    result.total_cpu_seconds = total.cpu_seconds
+    result.tokens_per_cpu_second = used.tokens / used.cpu_seconds if used.cpu_seconds else 0.0

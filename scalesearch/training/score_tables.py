@@ -1,0 +1,54 @@
+"""Result of a training run as text: scores and how they were computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scalesearch.tasks import METRICS
+from scalesearch.terminal import format_duration, make_table
+from scalesearch.training.result import Result
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def score_table(metrics: dict[str, Any]) -> Table:
+    """Make a table of the metrics of each scored split."""
+    # in the result file only
+    names = [name for name in METRICS if name in metrics and name != "loss_per_char"]
+    labels = {name: METRICS[name].label.partition(" (")[0] for name in names}
+    headings = ["",
+                *(labels[name].lower() if name in ("loss", "perplexity") else labels[name]
+                  for name in names)]
+    splits = {metrics["split"]: metrics} | ({"test": metrics["test"]} if "test" in metrics else {})
+    rows = [(split, *(_format_score(name, scores.get(name)) for name in names))
+            for split, scores in splits.items()]
+    return make_table(headings, rows)
+
+
+def _format_score(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if name == "loss" else f"{value:.2f}"
+
+
+def protocol_lines(result: Result) -> list[str]:
+    """Describe how the scores were computed, and their cost."""
+    metrics = result.metrics
+    signatures = []
+    for key, text in metrics.items():
+        if key.endswith("_signature"):
+            name = key.removesuffix("_signature")
+            signatures.append(f"{METRICS[name].label if name in METRICS else name} {text}")
+    decoding = [metrics["decoding"]] if "decoding" in metrics else []
+    lines = [" · ".join([*decoding, f"weights: {metrics['weights']}", *signatures])]
+    lines += [f"{key}: {metrics[f'{key}_protocol']}"
+              for key in ("latency", "memory") if key in metrics]
+    lines.append(f"{result.n_params:,} params · {result.steps:,} updates, {result.tokens:,} target "
+                 f"tokens in {format_duration(result.cpu_seconds)} CPU "
+                 f"({result.tokens_per_cpu_second:,.0f} tokens per CPU-second), "
+                 f"{format_duration(result.total_seconds)} with scoring · {result.dtype} on "
+                 f"{result.device} · seed {result.seed}")
+    if metrics["synthetic"]:
+        lines.append("synthetic corpus: the score compares architectures, nothing else")
+    return lines

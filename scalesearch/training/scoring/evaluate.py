@@ -1,0 +1,250 @@
+"""Evaluation of a model: losses, translations, metrics of its task."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scalesearch.blocks.seq2seq import DecoderOnly
+from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, restore_order
+from scalesearch.errors import UserError
+from scalesearch.nn.beam_search import beam_search
+from scalesearch.nn.decode import greedy_search
+from scalesearch.tasks import TASKS
+from scalesearch.tasks.language_model import perplexity
+from scalesearch.training.checkpoint import Checkpoint
+from scalesearch.training.hardware import Hardware, TrainingFailedError, is_out_of_memory
+from scalesearch.training.recipe import Recipe
+from scalesearch.training.updates.engine import Engine
+
+LOSS_BATCH_TOKENS = 4096  # tokens per batch for losses, with padding
+DECODE_BATCH_TOKENS = 6144  # source tokens per batch for decoding, divided among the beams
+
+StopCheck = Callable[[], None]  # raises to stop
+ProgressFunction = Callable[[int, int], None]
+Translations = list[tuple[str, float | None]]  # texts and scores of one sentence, the best first
+DecodeFunction = Callable[[Split, "DecodingOptions"], list[Translations]]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class DecodingOptions:
+    """Options of decoding; see :func:`scalesearch.nn.beam_search.beam_search`.
+
+    Attributes:
+        beam: 1 is greedy.
+        length_penalty: exponent of the length.
+        batch_tokens: source tokens per batch, divided among the beams.
+        n_best: number of translations per sentence.
+    """
+
+    beam: int = 5
+    length_penalty: float = 1.0
+    batch_tokens: int = DECODE_BATCH_TOKENS
+    n_best: int = 1
+
+    @property
+    def description(self) -> str:
+        """Description in one line, for records."""
+        if self.beam == 1:
+            return "greedy"
+        return f"beam {self.beam}, log-probability / length^{self.length_penalty:g}"
+
+
+def evaluate_loss(engine: Engine, split: Split, check: StopCheck = lambda: None) -> float:
+    """Compute the mean negative log-likelihood per target token, in nats.
+
+    EOS counts, padding does not. Labels are not smoothed.
+    """
+    def run(max_tokens: int) -> float:
+        total = torch.zeros((), dtype=torch.float64, device=engine.hardware.device)
+        tokens = 0
+        for batch in eval_batches(split, max_tokens):
+            check()
+            total += engine.loss_sum(batch, 0.0)
+            tokens += batch.tokens
+        return float(total) / tokens
+
+    engine.model.eval()
+    with torch.inference_mode():
+        loss = retry_with_smaller_batches(run, LOSS_BATCH_TOKENS)
+    engine.model.train()
+    return loss
+
+
+def check_lengths(model: Any, corpus: Corpus, recipe: Recipe) -> None:
+    """Check that learned positions, if any, suffice for every sentence of a run.
+
+    A sentence that fails after the last update would end the run in a way that resuming cannot fix.
+
+    Raises:
+        TrainingFailedError: a sentence is too long.
+    """
+    if model.max_length is None:
+        return
+    is_joined = isinstance(model.block, DecoderOnly)
+    split_names = ["train", "validation"]
+    if recipe.score_splits != "validation":
+        split_names.append("test")
+    for split_name in split_names:
+        split: Split = getattr(corpus, split_name)
+        source = split.source_ids.lengths + 1
+        target = split.target_ids.lengths + (split.window_overlap is None)
+        # a side may have any length up to max_length
+        if split_name == "train" and recipe.subword_dropout:
+            source = np.array([corpus.spec.max_length + 1])
+            target = source
+        longest = max(source.max(initial=0), target.max(initial=0))
+        if is_joined:
+            # Padding counts in a joined sequence. The batches of training change every epoch.
+            plan = eval_batches(split,
+                                LOSS_BATCH_TOKENS).indices_by_batch if split_name != "train" else []
+            padded = [source[indices].max() + target[indices].max() for indices in plan]
+            longest = max([(source + target).max(initial=0), *padded])
+        try:
+            model.check_length(int(longest))
+        except UserError as error:
+            raise TrainingFailedError(f"{split_name}: {error}") from None
+
+
+def tokens_per_character(corpus: Corpus, split_name: str) -> float:
+    """Return the number of scored target tokens per character (code point).
+
+    The end of a line counts as a character. A loss per token times this number is a loss per
+    character, which compares models with different vocabularies. Of truncated sentences only the
+    remaining part counts.
+    """
+    split: Split = getattr(corpus, split_name)
+    tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_BATCH_TOKENS))
+    lengths = [len(line) + 1 for line in split.texts.target]
+    if split.window_overlap is None:
+        truncated = np.flatnonzero(split.target_ids.lengths >= corpus.spec.max_length)
+        texts = corpus.tokenizer.decode(split.target_ids[int(index)] for index in truncated)
+        for index, text in zip(truncated, texts):
+            lengths[index] = len(text) + 1
+    return tokens / sum(lengths)
+
+
+def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware,
+              decoding: DecodingOptions, check: StopCheck = lambda: None,
+              progress: ProgressFunction = lambda done, total: None) -> list[Translations]:
+    """Translate each source sentence, in the split's order.
+
+    Returns:
+        ``decoding.n_best`` detokenized texts with scores per sentence.
+
+    Raises:
+        TrainingFailedError: the model gives no finite scores.
+    """
+    def run(max_tokens: int) -> list[Translations]:
+        batches = eval_batches(split, max_tokens)
+        hypotheses = []
+        done = 0
+        for batch in batches:
+            check()
+            with hardware.autocast():
+                hypotheses.append(_decode_batch(model, hardware.to_device(batch.source), decoding))
+            done += len(batch)
+            progress(done, len(split))
+        rows = restore_order(batches.indices_by_batch, hypotheses)
+        texts = iter(tokenizer.decode(ids for row in rows for ids, _ in row))
+        return [[(next(texts), score) for _, score in row] for row in rows]
+
+    model.eval()
+    # Joined sequences have less room for the target the more the source is padded.
+    factor = hardware.decode_batch_factor if model.shares_sources else 1
+    max_tokens = factor * decoding.batch_tokens * 2 // (decoding.beam + 1)
+    return retry_with_smaller_batches(run, max(1, max_tokens))
+
+
+def _decode_batch(model: Any, source: Tensor,
+                  decoding: DecodingOptions) -> list[list[tuple[list[int], float]]]:
+    """Decode ``source`` (batch, time); return ids and scores of hypotheses."""
+    if decoding.beam == 1:
+        result = greedy_search(model, source)
+    else:
+        result = beam_search(model, source, decoding.beam, decoding.length_penalty,
+                             nbest=decoding.n_best)
+    hypotheses = result.ranked()
+    if not all(hypotheses):
+        raise TrainingFailedError("a sentence has no translation with a finite score: the model "
+                                  "has diverged")
+    return hypotheses
+
+
+def translate_lines(
+        trained: Checkpoint, lines: list[str],
+        decode: Callable[[Split], list[Translations]]) -> list[tuple[str, Translations]]:
+    """Translate lines with ``decode``.
+
+    A line without tokens has one empty translation without a score.
+
+    Raises:
+        UserError: the model gives no finite scores.
+    """
+    text = [line.lower() for line in lines] if trained.is_lowercase else lines
+    max_length = trained.max_source_length
+    model_length = trained.model.max_length
+    if model_length is not None:
+        # In a joined sequence, half of the positions are for the translation.
+        is_joined = isinstance(trained.architecture.block, DecoderOnly)
+        max_length = min(max_length, model_length // 2 if is_joined else model_length - 1)
+    ids = [row[:max_length] for row in trained.tokenizer.encode(text)]
+    split = Split.from_lists([row for row in ids if row])
+    try:
+        translations = iter(decode(split) if len(split) else [])
+    except TrainingFailedError as error:
+        raise UserError(str(error), code="diverged") from None
+    results: list[tuple[str, Translations]] = []
+    for line, row in zip(lines, ids):
+        # A line break in a translation would shift all later lines.
+        best: Translations = [("", None)]
+        if row:
+            best = [(" ".join(text.split()), score) for text, score in next(translations)]
+        results.append((line, best))
+    return results
+
+
+def score_split(engine: Engine, corpus: Corpus, split_name: str, decoding: DecodingOptions,
+                check: StopCheck = lambda: None,
+                progress: ProgressFunction = lambda done, total: None,
+                decode: DecodeFunction | None = None) -> dict[str, Any]:
+    """Compute losses, perplexity and the metrics of the task on a split.
+
+    Args:
+        decode: translates instead of the model.
+    """
+    task = TASKS[corpus.spec.task]
+    split = getattr(corpus, split_name)
+    loss = evaluate_loss(engine, split, check)
+    metrics: dict[str, Any] = {}
+    if task.score is not None:
+        if decode:
+            translations = decode(split, decoding)
+            description = f"{decoding.description}, by {engine.recipe.decode_with}"
+        else:
+            translations = translate(engine.model, split, corpus.tokenizer, engine.hardware,
+                                     decoding, check, progress)
+            description = decoding.description
+        hypotheses = [best[0] for best, *_ in translations]
+        metrics = {**task.score(hypotheses, split.texts, corpus.spec), "decoding": description}
+    rate = tokens_per_character(corpus, split_name)
+    metrics |= {"loss": loss, "perplexity": perplexity(loss), "loss_per_char": loss * rate}
+    if task.score_loss is not None:
+        tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_BATCH_TOKENS))
+        metrics |= task.score_loss(loss, tokens, split.texts, corpus.spec)
+    return metrics
+
+
+def retry_with_smaller_batches(run: Callable[[int], T], max_tokens: int) -> T:
+    """Call ``run(max_tokens)``; halve the tokens whenever memory runs out."""
+    while True:
+        try:
+            return run(max_tokens)
+        except (RuntimeError, MemoryError) as error:
+            if max_tokens == 1 or not is_out_of_memory(error):
+                raise
+        max_tokens //= 2

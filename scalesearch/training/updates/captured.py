@@ -1,0 +1,259 @@
+"""Updates on batches of fixed shapes, which a GPU runs as CUDA graphs.
+
+A small model leaves a GPU idle for most of an eager update, because Python issues kernels more
+slowly than they run. A CUDA graph issues all kernels of an update at once. Its tensors have fixed
+addresses and shapes, so batches come in few shapes (:class:`scalesearch.data.batching.Buckets`),
+padding is excluded by row weights of 0, and everything that changes between updates is a tensor:
+token ids, learning rate, number of tokens.
+
+The first update of a shape runs eagerly and the second one is captured; the numbers are equal to
+the last bit. Without a GPU all updates run eagerly, so everything but the capture is tested there.
+
+Shapes: B rows, T columns, ``top`` soft targets per token.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scalesearch.blocks.embedding import AdaptiveOutput
+from scalesearch.data import PAD, Batch
+from scalesearch.training.hardware import Hardware, is_out_of_memory
+from scalesearch.training.recipe import Recipe
+from scalesearch.training.updates.engine import Engine
+from scalesearch.training.updates.loss import cross_entropy
+from scalesearch.training.updates.optimizers import (
+    BASIS_UPDATE_INTERVAL,
+    MatrixOptimizer,
+)
+
+
+class StaticBatch:
+    """Tensors on the device that hold one batch after another of the same shape.
+
+    Attributes:
+        ids: (3, B, T) source, decoder input and labels.
+        soft_ids, soft_probabilities: (B, T, top), or None.
+    """
+
+    def __init__(self, batch: Batch, device: torch.device) -> None:
+        self.ids = torch.zeros((3, *batch.target_out.shape), dtype=torch.int64, device=device)
+        self.soft_ids: Tensor | None = None
+        self.soft_probabilities: Tensor | None = None
+        if batch.soft_targets is not None:
+            shape = batch.soft_targets.ids.shape
+            self.soft_ids = torch.zeros(shape, dtype=torch.int64, device=device)
+            self.soft_probabilities = torch.zeros(shape, device=device)
+
+    def load(self, batch: Batch) -> None:
+        """Copy a batch to the device, without waiting for it."""
+        sides = [torch.from_numpy(side)
+                 for side in (batch.source, batch.target_in, batch.target_out)]
+        self._copy(self.ids, torch.stack(sides))
+        if batch.soft_targets is not None:
+            self._copy(self.soft_ids, torch.from_numpy(batch.soft_targets.ids))
+            self._copy(self.soft_probabilities, torch.from_numpy(batch.soft_targets.probabilities))
+
+    def _copy(self, destination: Any, values: Tensor) -> None:
+        # A pinned block is reused only after its copy: PyTorch keeps track of that.
+        pinned = values.pin_memory() if destination.is_cuda else values
+        destination.copy_(pinned, non_blocking=True)
+
+
+class CapturedEngine(Engine):
+    """Engine for batches of fixed shapes.
+
+    It falls back to the updates of :class:`Engine`, on the same batches, if memory runs out; it
+    stays eager if an update cannot be captured. ``notes`` has the reason.
+    """
+
+    def __init__(self, model: Any, recipe: Recipe, hardware: Hardware) -> None:
+        super().__init__(model, recipe, hardware, is_capturable=True)
+        device = hardware.device
+        self.lr = torch.zeros((), device=device)
+        self.token_count = torch.ones((), device=device)
+        self.loss = torch.zeros((), device=device)
+        self.inputs: dict[Hashable, StaticBatch] = {}
+        self.graphs: dict[Hashable, Any] = {}
+        self.seen: set[Hashable] = set()
+        self.memory_pool: Any = None
+        # All captures use one stream: each stream has its own workspace of cuBLAS.
+        self.stream: Any = None
+        if device.type == "cuda":
+            self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self.has_graphs = self.stream is not None
+        self.has_static_gradients = False
+        self.has_fixed_shapes = True
+        output = model.output.block
+        if isinstance(output, AdaptiveOutput) and len(output.bands()) > 1:
+            self.use_exact_shapes("adaptive softmax selects rows by their labels")
+
+    def update(self, batches: list[Batch], lr: float) -> Tensor:
+        if not self.has_fixed_shapes:
+            return super().update(batches, lr)
+        self.lr.fill_(lr)
+        self.token_count.fill_(sum(batch.tokens for batch in batches))
+        try:
+            if len(batches) == 1:
+                shape = self._load(batches[0])
+                self._run(("update", shape), self._update_once, shape)
+            else:
+                self._accumulate(batches)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            self.use_exact_shapes("out of memory with batches of fixed shapes")
+        else:
+            self._finish_update()
+            return self.loss.clone()
+        return super().update(batches, lr)
+
+    def use_exact_shapes(self, reason: str) -> None:
+        """Run all later updates as :class:`Engine` does, which can split batches."""
+        self.notes.append(f"updates are eager: {reason}")
+        self.has_fixed_shapes = False
+        self._discard_graphs()
+        self.model.zero_grad(set_to_none=True)
+        if self.has_graphs:
+            torch.cuda.empty_cache()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._discard_graphs()  # the tensors of the optimizers are new
+
+    def _discard_graphs(self) -> None:
+        self.graphs.clear()
+        self.seen.clear()
+        self.memory_pool = None
+        self.has_static_gradients = False
+
+    def _load(self, batch: Batch) -> Hashable:
+        """Copy a batch to the static tensors of its shape; return the shape."""
+        soft = batch.soft_targets
+        shape = (batch.target_out.shape, None if soft is None else soft.ids.shape[2])
+        if shape not in self.inputs:
+            self.inputs[shape] = StaticBatch(batch, self.hardware.device)
+        self.inputs[shape].load(batch)
+        return shape
+
+    def _update_once(self, shape: Hashable) -> None:
+        """Update with one batch; the gradients are new tensors, so none are added."""
+        self.model.zero_grad(set_to_none=True)
+        self.loss.zero_()
+        self._add_gradients(shape)
+        self._apply_gradients(self.lr)
+
+    def _accumulate(self, batches: list[Batch]) -> None:
+        """Update with several batches: a graph per shape, and one for the optimizers.
+
+        The gradients keep their addresses after the first update.
+        """
+        if not self.has_static_gradients:
+            self.model.zero_grad(set_to_none=True)
+        self.loss.zero_()
+        for batch in batches:
+            shape = self._load(batch)
+            if self.has_static_gradients:
+                self._run(("gradients", shape), self._add_gradients, shape)
+            else:
+                self._add_gradients(shape)
+        self._run(("apply",), self._apply_accumulated)
+        self.has_static_gradients = True
+
+    def _apply_accumulated(self) -> None:
+        self._apply_gradients(self.lr)
+        gradients = [parameter.grad for parameter in self.parameters]
+        torch._foreach_zero_([gradient for gradient in gradients if gradient is not None])
+
+    def _add_gradients(self, shape: Hashable) -> None:
+        """Add the gradients of the batch in the static tensors of ``shape``, and its loss."""
+        loss: Any = self._static_loss_sum(self.inputs[shape]) / self.token_count
+        loss.backward()
+        self.loss += loss.detach()
+
+    def _static_loss_sum(self, batch: StaticBatch) -> Tensor:
+        """Sum the losses; the same as :meth:`Engine.loss_sum` without selecting rows."""
+        recipe = self.recipe
+        passes = 2 if recipe.rdrop else 1
+        source, target_in, target_out = batch.ids
+        with self.hardware.autocast():
+            states = self.compute_states(source.repeat(passes, 1), target_in.repeat(passes, 1))
+            # rows of the passes next to each other: (B · T · passes, d)
+            hidden = states.reshape(passes, -1, *states.shape[1:]).movedim(0, 2).flatten(0, 2)
+            labels = target_out.flatten()
+            row_weights = (labels != PAD).float()
+            label_weights = None
+            soft_ids, soft_probabilities = batch.soft_ids, batch.soft_probabilities
+            if soft_ids is not None and soft_probabilities is not None and recipe.distillation_weight:
+                weight = recipe.distillation_weight
+                labels = torch.cat([labels[:, None], soft_ids.flatten(0, 1)], 1)
+                hard_weights = torch.full_like(row_weights[:, None], 1 - weight)
+                soft_weights = weight * soft_probabilities.flatten(0, 1)
+                label_weights = torch.cat([hard_weights, soft_weights], 1)
+                label_weights = label_weights.repeat_interleave(passes, 0)
+            terms = self.model.softmax_terms(hidden, labels.repeat_interleave(passes, 0))
+            (states, matrix, bias, term_labels), = terms
+            return cross_entropy(states, matrix, bias, term_labels, recipe.label_smoothing,
+                                 rdrop_alpha=recipe.rdrop, label_weights=label_weights,
+                                 row_weights=row_weights.repeat_interleave(passes)) / passes
+
+    def _finish_update(self) -> None:
+        """Count the update; update the bases of SOAP when that is due."""
+        self.n_updates += 1
+        # the first update of SOAP only initializes the bases
+        if self.n_updates > 1 and (self.n_updates - 1) % BASIS_UPDATE_INTERVAL == 0:
+            for index, optimizer in enumerate(self.optimizers):
+                if isinstance(optimizer, MatrixOptimizer):
+                    self._run(("bases", index), optimizer.update_bases)
+
+    def _run(self, key: Hashable, function: Callable[..., None], *arguments: Any) -> None:
+        """Replay the graph of ``function``; capture it at its second call."""
+        if not self.has_graphs:
+            function(*arguments)
+        elif key in self.graphs:
+            self.graphs[key].replay()
+        elif key in self.seen and (graph := self._capture(function, *arguments)) is not None:
+            self.graphs[key] = graph
+            graph.replay()
+        else:
+            self.seen.add(key)
+            self._run_on_stream(function, *arguments)
+
+    def _run_on_stream(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call ``function`` on the stream of the captures.
+
+        This prepares the libraries for a capture.
+        """
+        current = torch.cuda.current_stream()
+        self.stream.wait_stream(current)
+        with torch.cuda.stream(self.stream):
+            function(*arguments)
+        current.wait_stream(self.stream)
+
+    def _capture(self, function: Callable[..., None], *arguments: Any) -> Any:
+        """Capture a call without running it; None if that is not possible."""
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # what the eager update of this shape used
+        try:
+            with torch.cuda.stream(self.stream):
+                graph.capture_begin(pool=self.memory_pool, capture_error_mode="thread_local")
+                try:
+                    function(*arguments)
+                finally:
+                    graph.capture_end()
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())[:200]
+            self.notes.append(f"updates are eager: a CUDA graph cannot be captured: {reason}")
+            self.has_graphs = False
+            return None
+        self.memory_pool = self.memory_pool or graph.pool()
+        return graph
+
+
+def build_engine(model: Any, recipe: Recipe, hardware: Hardware) -> Engine:
+    """Build the engine for the shapes of batches on this hardware."""
+    engine_class = CapturedEngine if hardware.has_fixed_shapes else Engine
+    return engine_class(model, recipe, hardware)

@@ -1,0 +1,49 @@
+"""Suggestions for unknown keys, and the error for a file of another type."""
+
+from pathlib import Path
+
+import pytest
+
+from scalesearch.spaces import ConfigError, Space, read_space
+from scalesearch.studies.config.reader import read_study
+from tests.errors import refuses
+
+
+@pytest.mark.parametrize(("line", "names"), [
+    ("haeds: 4", ["`heads`"]),  # a similar key of the group
+    ("ffn: { partial: { ratio: 2 } }", ["`encoder.pg`"]),  # a synonym
+    ("ffn: { relu: { heads: 2 } }", ["`encoder.heads`", "`hidden`"]),  # a key of another group
+    ("ffn: { hidden: 64 }", ["`relu`"]),  # a key of a variant
+    ("width: 64", ["`width`", "top level"]),
+    ("ffn: { zzz: 1 }", ["`relu`", "`self_gated`"]),  # nothing similar
+])
+def test_help_suggests_the_intended_key(line: str, names: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Space.parse(f"width: 32\nencoder:\n  {line}\n")
+    problem = next(problem for problem in caught.value.problems if problem.code == "unknown-key")
+    assert all(name in (problem.help or "") for name in names), problem.help
+
+
+def test_help_suggests_the_nearest_group() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Space.parse("width: 32\nshare: { decoder: { attention: one } }\n")
+    assert "`share.encoder.attention`" in (caught.value.problems[0].help or "")
+
+
+@pytest.mark.parametrize("file", sorted(Path("studies").glob("*.yaml")), ids=lambda file: file.stem)
+def test_study_read_as_space_is_one_error(file: Path) -> None:
+    with refuses("wrong-type", place=f"{file}:"):
+        read_space(file)
+
+
+@pytest.mark.parametrize("file", sorted(Path("spaces").rglob("*.yaml")), ids=lambda file: file.stem)
+def test_space_read_as_study_is_one_error(file: Path) -> None:
+    with refuses("wrong-type", place=f"{file}:"):
+        read_study(file)
+
+
+def test_misplaced_key_is_reported_as_unknown(tmp_path: Path) -> None:
+    file = tmp_path / "space.yaml"
+    file.write_text("width: 64\ndata: builtin\ntrials: 3\n")
+    with refuses("unknown-key", place=f"{file}:2:1"):
+        read_space(file)

@@ -1,0 +1,228 @@
+"""Studies with rungs in the fake space: promotion, compute and resume."""
+
+import json
+from collections import Counter
+from contextlib import suppress
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalesearch.errors import UserError
+from scalesearch.samplers.hypervolume_gp import HypervolumeGP
+from scalesearch.schedule.rungs import Rungs
+from scalesearch.studies.config.fixed_architectures import FixedArchitecture
+from scalesearch.studies.config.objectives import parse_objective
+from scalesearch.studies.config.sections import Seeds
+from scalesearch.studies.executors.base import JobCrashed, JobDone
+from scalesearch.studies.executors.local import InProcessRunner
+from scalesearch.studies.executors.worker import finish_job
+from scalesearch.studies.trials.study_dir import StudyDir
+from scalesearch.studies.trials.trial import EventType, State
+from scalesearch.studies.trials.trials import Trials
+from scalesearch.training.effort import Effort
+from tests.studies import fakes
+from tests.studies.fakes import (
+    architecture_of,
+    efforts_to,
+    fake_result,
+    make_driver,
+    make_plan,
+    score,
+)
+
+RUNGS = Rungs((0.1, 0.3, 1.0), 3)
+
+
+def rung_result(folder, job):
+    """Result of a fake training run at a rung or at its end."""
+    if "until_share" not in job:
+        return fake_result(folder, job)
+    params = json.loads((folder / "architecture.yaml").read_text())
+    with (folder / "paused").open("a") as file:
+        file.write(f"{job['until_share']}\n")
+    loss = (50 - score(params)) / 10 / job["until_share"] ** 0.1
+    return {
+        "state": "paused",
+        "metrics": {"validation_loss": loss, "share": job["until_share"], "step": 1},
+        "efforts": efforts_to(job["until_share"]),
+    }
+
+
+def work(folder):
+    from pathlib import Path
+
+    finish_job(Path(folder), rung_result)
+
+
+def rung_shares(folder):
+    """Folder name of each candidate to the shares at which it paused, in order."""
+    return {path.parent.name: path.read_text().split() for path in folder.rglob("paused")}
+
+
+def test_bayes_promotes_by_acquisition_function(tmp_path, monkeypatch):
+    batch_sizes = []
+    monkeypatch.setattr(HypervolumeGP, "acquisition_values",
+                        lambda self, trials: batch_sizes.append(len(trials)))
+    make_driver(tmp_path, make_plan(4, rungs=RUNGS), kind="bayes", work=work).run()
+    assert batch_sizes
+
+
+def test_rungs_start_more_candidates_within_compute(tmp_path):
+    driver = make_driver(tmp_path, make_plan(8, rungs=RUNGS), work=work)
+    driver.run()
+    trials = StudyDir(tmp_path).load().trials
+    started = [trial for trial in trials if trial.state in (State.COMPLETE, State.PAUSED)]
+    assert len(started) > 8 and trials.with_state(State.COMPLETE) and not trials.with_state(
+        State.PENDING)
+    assert 6 <= trials.full_runs_spent(RUNGS) <= 8 + 1e-9
+    assert all(len(trial.rungs) == 2 for trial in trials.with_state(State.COMPLETE))
+    for shares in rung_shares(tmp_path).values():  # each share once: no rung is repeated
+        assert shares == ["0.1", "0.3"][: len(shares)]
+    assert Counter(t.folder for t in trials.with_state(State.COMPLETE)) == Counter(
+        path.parent.name for path in tmp_path.rglob("result.json"))
+
+
+def test_efforts_of_trials_add_up(tmp_path):
+    """Sum over trials of the effort up to the last rung or the end, with replicates."""
+    driver = make_driver(tmp_path, make_plan(6, rungs=RUNGS, seeds=Seeds(2, 2)), work=work)
+    driver.run()
+    trials = StudyDir(tmp_path).load().trials
+    assert len(trials.replicates()) == 2
+    shares = [1.0 if trial.state == State.COMPLETE else RUNGS.shares[len(trial.rungs) - 1]
+              for trial in trials.with_state(State.COMPLETE, State.PAUSED)]
+    efforts = trials.efforts()
+    complete = len(trials.with_state(State.COMPLETE))
+    assert efforts == driver.trials.efforts()
+    assert efforts["updates"].cpu_seconds == pytest.approx(60 * sum(shares))
+    assert efforts["scoring"] == Effort(60 * complete, 30 * complete)
+    assert efforts["other"].seconds == 2 * len(shares)
+    assert all(driver.study.record(trial)["efforts"] == efforts_to(1.0)
+               for trial in trials.with_state(State.COMPLETE))
+
+
+def test_paused_trial_named_as_reference_is_completed(tmp_path):
+    make_driver(tmp_path, make_plan(8, rungs=RUNGS), work=work).run()
+    waits = StudyDir(tmp_path).load().trials.with_state(State.PAUSED)[-1]
+    named = (FixedArchitecture("named", architecture_of(waits.params), waits.params),)
+    before = len(StudyDir(tmp_path).load().trials)
+    make_driver(tmp_path, make_plan(8, rungs=RUNGS, references=named), work=work).run()
+    trials = StudyDir(tmp_path).load().trials
+    *_, named = trials
+    assert (named.label, named.state, named.original) == ("named", State.DUPLICATE, waits.number)
+    assert trials.resolve_duplicate(named).state == State.COMPLETE and len(trials) == before + 1
+    assert rung_shares(tmp_path)[waits.folder] == ["0.1", "0.3"], "continues from its rung"
+
+
+@pytest.mark.parametrize("trials", [1, 2, 3])
+def test_small_compute_completes_a_trial(tmp_path, trials):
+    driver = make_driver(tmp_path, make_plan(trials, rungs=RUNGS), work=work)
+    driver.run()
+    assert (
+        driver.trials.with_state(State.COMPLETE)
+        and driver.trials.full_runs_spent(RUNGS) <= trials + 1e-9
+    )
+
+
+@pytest.mark.parametrize("kind", ["tpe", "local", "random", "nsga2"])
+def test_no_trial_pauses_without_rungs(tmp_path, kind):
+    driver = make_driver(tmp_path, make_plan(6), work=work, kind=kind)
+    driver.run()
+    assert len(driver.trials.with_state(State.COMPLETE)) == 6 and not driver.trials.with_state(
+        State.PAUSED, State.FAILED)
+    assert not rung_shares(tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["tpe", "gp", "random", "nsga2", "bayes"])
+def test_samplers_accept_reference_without_rungs(tmp_path, kind):
+    """The loss of a reference is not on the scale of trials with rungs at first."""
+    inside = {"width": 16, "depth": 2, "kind": "plain"}
+    plan = make_plan(5, rungs=RUNGS,
+                     references=(FixedArchitecture("base", architecture_of(inside), inside),))
+    make_driver(tmp_path, plan, work=work, kind=kind).run()
+    assert len(StudyDir(tmp_path).load().trials.with_state(State.COMPLETE)) > 2
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("slots", [1, 2, 4])
+def test_exhausted_space_completes_paused_trials(tmp_path, slots):
+    class ParallelRunner(InProcessRunner):
+        pass
+
+    ParallelRunner.slots = slots
+    driver = make_driver(tmp_path, make_plan(12, most=300, rungs=RUNGS), kind="bayes",
+                         runner=ParallelRunner(work))
+    ended = driver.run()
+    assert len(driver.trials.with_state(State.COMPLETE)) == 8 and not driver.trials.with_state(
+        State.PAUSED), ended
+    assert "8 of 12 candidates trained" in ended
+
+
+@pytest.mark.parametrize("rungs", [RUNGS, Rungs((1.0,), 3)])
+def test_objectives_can_all_be_exact_costs(tmp_path, rungs, monkeypatch):
+    monkeypatch.setattr(fakes, "OBJECTIVES",
+                        (parse_objective("params.total", "min"),
+                         parse_objective("macs.total", "min")))
+    for trials in (8, 9):
+        driver = make_driver(tmp_path, make_plan(trials, rungs=rungs), work=work, kind="bayes")
+        driver.run()
+        assert len(driver.trials.with_state(State.COMPLETE)) > 3
+
+
+class Shuffled(InProcessRunner):
+    """Two workers with random order, losses and failures; interrupted after ``polls`` polls."""
+
+    slots = 2
+
+    def __init__(self, rng, polls):
+        super().__init__(self.leave)
+        self.rng = rng
+        self.polls = polls
+
+    def leave(self, folder, job):
+        losses = {
+            "validation_loss": self.rng.randint(1, 9) / 2,
+            "share": job.get("until_share"),
+            "step": 1,
+        }
+        return fake_result(folder, job) if "until_share" not in job else {
+            "state": "paused", "metrics": losses}
+
+    def poll(self, timeout):
+        self.polls -= 1
+        if not self.polls:
+            raise KeyboardInterrupt
+        self._waiting.rotate(self.rng.randint(0, 1))
+        job = self._waiting.popleft()
+        if self.rng.random() < 0.05:
+            return [JobCrashed(job, "it broke", can_retry=False)]
+        finish_job(job.folder, self.leave)
+        return [JobDone(job)]
+
+
+@pytest.mark.full
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 999), st.lists(st.integers(3, 8), min_size=3, max_size=3))
+def test_dominating_trials_are_promoted_first(tmp_path_factory, seed, n_trials):
+    """``n_trials``: values of ``trials`` at the start and at each resume."""
+    folder = tmp_path_factory.mktemp("study")
+    rng = Random(seed)
+    for trials in n_trials:
+        runner = Shuffled(rng, rng.randint(3, 16))
+        plan = make_plan(trials, rungs=Rungs.geometric())
+        with suppress(KeyboardInterrupt, UserError):  # interrupted, or too many have failed
+            make_driver(folder, plan, kind="random", runner=runner, storage=False).run()
+    replayed = Trials()
+    for event in StudyDir(folder).log:
+        before = replayed.get(event.trial)
+        if event.type == EventType.STARTED and before.state == State.PAUSED:
+            now = [(trial.losses[-1], trial.costs["params.total"])
+                   for trial in (before, *replayed.with_state(State.PAUSED))
+                   if len(trial.losses) == len(before.losses)]
+            assert not any(
+                objectives != now[0] and objectives[0] <= now[0][0] and objectives[1] <= now[0][1]
+                for objectives in now
+            )
+        replayed.apply(event)

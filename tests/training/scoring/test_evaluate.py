@@ -1,0 +1,134 @@
+"""Scores equal sacreBLEU, averages are means, and order is kept."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import sacrebleu
+import torch
+
+from scalesearch.data import Split, load_corpus
+from scalesearch.nn import build_model
+from scalesearch.tasks.translation import bleu_chrf_scores, tokenized_bleu
+from scalesearch.training.hardware import Hardware, TrainingFailedError
+from scalesearch.training.scoring.evaluate import (
+    DecodingOptions,
+    check_lengths,
+    perplexity,
+    retry_with_smaller_batches,
+    tokens_per_character,
+    translate,
+)
+from scalesearch.training.updates.averaging import WeightSnapshots
+from tests.training.conftest import recipe, tiny
+
+HYPOTHESES = ["Der Hund läuft schnell nach Hause .", "Eine Katze, die schläft."]
+REFERENCES = ["Der Hund läuft sehr schnell nach Hause .", "Eine Katze , die schläft ."]
+
+
+def test_bleu_and_chrf_equal_sacrebleu() -> None:
+    result = bleu_chrf_scores(HYPOTHESES, REFERENCES)
+    assert result["bleu"] == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
+    assert result["chrf"] == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
+    assert bleu_chrf_scores(REFERENCES, REFERENCES)["bleu"] == pytest.approx(100)
+
+
+def test_tokenized_bleu_does_not_tokenize() -> None:
+    assert tokenized_bleu(REFERENCES, REFERENCES) == pytest.approx(100)
+    scores = bleu_chrf_scores(HYPOTHESES[1:], REFERENCES[1:])
+    assert tokenized_bleu(HYPOTHESES[1:], REFERENCES[1:]) < scores["bleu"]
+
+
+def test_joined_sequence_needs_positions_for_source_and_target(corpus) -> None:
+    # padded to one batch of 7 source and 9 target columns
+    pairs = Split.from_lists([[5] * 6, [5] * 2], [[5] * 3, [5] * 8], ["x", "y"], ["x", "y"])
+    long = replace(corpus, validation=pairs, train=pairs)
+    whole = recipe(score_splits="validation")
+    for length, fits in ((16, True), (15, False)):
+        first = tiny(model="decoder-only", embedding__positions="learned",
+                   embedding__max_length=length)
+        model = build_model(first.block, vocab=corpus.tokenizer.vocab_size)
+        if fits:
+            check_lengths(model, long, whole)
+            model(*(torch.ones(2, size, dtype=torch.int64) for size in (7, 9)))
+        else:
+            with pytest.raises(TrainingFailedError, match="validation: a sentence has 16 tokens"):
+                check_lengths(model, long, whole)
+
+
+def test_perplexity_that_overflows_is_none() -> None:
+    assert perplexity(math.log(7)) == pytest.approx(7)
+    assert perplexity(1e6) is None
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_translations_do_not_depend_on_batching(corpus, beam: int) -> None:
+    model = build_model(tiny().block, vocab=corpus.tokenizer.vocab_size, seed=2,
+                        dtype=torch.float64).eval()
+    hardware = Hardware.from_recipe(recipe())
+    ids = corpus.test.source_ids
+    for tokens in (12, 2048):
+        result = translate(model, corpus.test, corpus.tokenizer, hardware,
+                          DecodingOptions(beam, batch_tokens=tokens, n_best=beam))
+        for row in range(0, len(ids), 5):
+            [alone] = translate(model, Split.from_lists([ids[row].tolist()]), corpus.tokenizer,
+                                hardware, DecodingOptions(beam))
+            assert result[row][0] == (alone[0][0],
+                                     pytest.approx(alone[0][1])) and len(result[row]) == beam
+            assert [score for _, score in result[row]] == sorted(
+                (score for _, score in result[row]), reverse=True)
+
+
+def test_out_of_memory_halves_batches_of_decoding() -> None:
+    batch_sizes = []
+
+    def run(batch_tokens: int) -> str:
+        batch_sizes.append(batch_tokens)
+        if batch_tokens > 100:
+            raise MemoryError
+        return "done"
+
+    assert retry_with_smaller_batches(run, 512) == "done" and batch_sizes == [512, 256, 128, 64]
+    with pytest.raises(MemoryError):
+        retry_with_smaller_batches(lambda batch_tokens: run(1000), 4)
+
+
+class Weight(torch.nn.Module):
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.full((2,), value, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize(("kind", "steps", "mean"), [("last", [4, 5], 4.5), ("best", [1, 3], 2.0)])
+def test_snapshots_average_the_last_or_the_best(
+        tmp_path, kind: str, steps: list[int], mean: float) -> None:
+    snapshots = WeightSnapshots(tmp_path, 2)
+    for step, score in ((1, 0.1), (2, 0.9), (3, 0.2), (4, 0.5), (5, 0.7)):
+        snapshots.add(Weight(float(step)), step, *[score] * (kind == "best"))
+    assert sorted(snapshots.scores_by_step) == steps
+    result = snapshots.average()["w"]
+    assert result.dtype == torch.float32 and result.tolist() == [mean, mean]
+    snapshots.delete_unused()
+    assert len(list(snapshots.folder.iterdir())) == 2
+    snapshots.clear()
+    assert not snapshots.folder.exists()
+
+
+def test_loss_per_character_does_not_depend_on_the_vocabulary(
+        corpus, tmp_path) -> None:
+    characters = sum(len(line) + 1 for line in corpus.validation.target_text)
+    for vocab in (60, 100):
+        other = load_corpus(corpus.spec.replace(vocab=vocab), tmp_path)
+        tokens = len(other.validation.target_ids.flat) + len(other.validation)
+        assert tokens_per_character(other, "validation") * characters == pytest.approx(tokens)
+        again = other.tokenizer.decode(other.validation.target_ids)
+        assert again == corpus.validation.target_text
+        assert bleu_chrf_scores(again, other.validation.target_text)["bleu"] == pytest.approx(100)
+
+
+def test_truncated_sentences_count_remaining_characters(corpus, tmp_path) -> None:
+    cut = load_corpus(corpus.spec.replace(max_length=4), tmp_path)
+    assert cut.counts["validation"]["cut"]
+    left = sum(len(line) + 1 for line in cut.tokenizer.decode(cut.validation.target_ids))
+    tokens = len(cut.validation.target_ids.flat) + len(cut.validation)
+    assert tokens_per_character(cut, "validation") == pytest.approx(tokens / left)

@@ -1,0 +1,121 @@
+"""GPUs that trials share: which fit together by their predicted memory."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalesearch.files import write_json
+from scalesearch.library import find_file
+from scalesearch.studies.config.reader import read_study
+from scalesearch.training import gpus
+from scalesearch.training.gpus import Gpu, count_places, find_gpus, predict_memory
+from scalesearch.training.recipe import Recipe
+from scalesearch.training.updates.loss import CHUNK_ROWS_GPU
+from tests.training.conftest import recipe, tiny
+
+GIB = 2**30
+LISTING = "0, GPU-a, 81559\\n1, GPU-b, 143771\\n"
+
+
+@pytest.fixture
+def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which ``nvidia-smi`` lists two GPUs."""
+    command = tmp_path / "nvidia-smi"
+    command.write_text(f"#!/bin/sh\nprintf '{LISTING}'\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize(("visible", "names"), [
+    (None, ["GPU-a", "GPU-b"]), ("1", ["GPU-b"]), ("GPU-b,0", ["GPU-b", "GPU-a"]), ("", [])])
+def test_find_gpus_lists_visible_gpus(two_gpus, monkeypatch, visible: str | None,
+                                      names: list[str]) -> None:
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    visible_gpus = find_gpus()
+    assert [gpu.name for gpu in visible_gpus] == names
+    assert all(gpu.memory in (81559 * 2**20, 143771 * 2**20) for gpu in visible_gpus)
+
+
+def test_machine_without_nvidia_smi_has_no_gpu(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_gpus() == []
+
+
+def test_number_of_places_is_limited_by_cores(monkeypatch) -> None:
+    monkeypatch.setattr(gpus.os, "sched_getaffinity", lambda pid: set(range(12)))
+    assert count_places([Gpu("a", GIB, [])]) == gpus.MAX_TRIALS_PER_GPU
+    assert count_places([Gpu("a", GIB, []), Gpu("b", GIB, [])]) == 12
+
+
+@given(st.lists(st.integers(1, 100 * GIB), max_size=40), st.integers(GIB, 150 * GIB))
+def test_trials_that_share_a_gpu_fit_into_its_memory(needs: list[int], memory: int) -> None:
+    gpu = Gpu("0", memory, [])
+    for needed in needs:
+        if gpu.has_place(needed):
+            gpu.reserved.append(needed)
+    assert len(gpu.reserved) <= gpus.MAX_TRIALS_PER_GPU
+    assert len(gpu.reserved) == 1 or sum(gpu.reserved) <= gpus.USABLE_SHARE * memory
+    assert gpu.reserved or not needs  # a trial that needs the whole GPU gets it
+
+
+def job_folder(folder: Path, how: Recipe, **changes: object) -> Path:
+    folder.mkdir()
+    (folder / "architecture.yaml").write_text(tiny(**changes).to_yaml())
+    write_json(folder / "job.json", {"recipe": how.to_json()})
+    return folder
+
+
+def test_predicted_memory_grows_with_model_batch_and_optimizer(tmp_path: Path) -> None:
+    base = predict_memory(job_folder(tmp_path / "base", recipe()))
+    assert gpus.PROCESS_BYTES < base < 1.1 * gpus.PROCESS_BYTES
+    for name, how, changes in [
+            ("wide", recipe(), {"width": 64}), ("batch", recipe(max_tokens=2000), {}),
+            ("soap", recipe(optimizer="soap"), {}), ("rdrop", recipe(rdrop=1.0), {})]:
+        assert predict_memory(job_folder(tmp_path / name, how, **changes)) > base
+
+
+def test_predicted_logits_are_those_of_a_chunk_of_the_loss() -> None:
+    assert gpus.LOGIT_ROWS == CHUNK_ROWS_GPU
+
+
+@pytest.mark.parametrize(("device", "workers", "gpus_per_trial"), [("auto", 2, "auto"),
+                                                                  ("cpu", 1, 0.0)])
+def test_workers_share_gpus_unless_the_recipe_trains_on_the_cpu(
+        two_gpus, monkeypatch, device: str, workers: int, gpus_per_trial: float | str) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(gpus.os, "sched_getaffinity", lambda pid: {0, 1})
+    spec = read_study(find_file("quick", "studies"), (f"recipe.device={device}", "workers=auto"))
+    assert (spec.workers, spec.resources.gpus_per_trial) == (workers, gpus_per_trial)
+
+
+def test_teacher_needs_a_whole_gpu(tmp_path: Path) -> None:
+    write_json(tmp_path / "job.json", {"teachers": ["runs/teacher"]})
+    needed = predict_memory(tmp_path)
+    assert Gpu("0", 80 * GIB, []).has_place(needed)
+    assert not Gpu("0", 80 * GIB, [GIB]).has_place(needed)
+
+
+def test_mps_has_a_private_pipe_and_is_stopped(tmp_path: Path, monkeypatch) -> None:
+    log = tmp_path / "log"
+    command = tmp_path / gpus.MPS_CONTROL
+    command.write_text(f'#!/bin/sh\necho "$@" "$CUDA_MPS_PIPE_DIRECTORY" >> {log}\n'
+                       f'[ "$1" = -d ] || cat >> {log}\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with gpus.multi_process_service() as environment:
+        pipe = environment["CUDA_MPS_PIPE_DIRECTORY"]
+        assert Path(pipe).is_dir()
+    assert not Path(pipe).exists()
+    assert log.read_text().split() == ["-d", pipe, pipe, "quit"]
+
+
+def test_machine_without_mps_trains_without_it(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with gpus.multi_process_service() as environment:
+        assert environment == {}

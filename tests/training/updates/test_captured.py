@@ -1,0 +1,239 @@
+"""Updates on fixed shapes: equal to other updates, and free of what a CUDA graph cannot hold."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+from scalesearch.data import BatchStream
+from scalesearch.library import find_file
+from scalesearch.nn import DropoutRates, build_model
+from scalesearch.spaces import read_space
+from scalesearch.training import train, training
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.recipe import Recipe
+from scalesearch.training.updates.captured import CapturedEngine, build_engine
+from scalesearch.training.updates.engine import Engine
+from tests.training import conftest
+from tests.training.conftest import tiny
+from tests.training.updates.test_engine import with_soft
+
+
+def recipe(**changes: Any) -> Recipe:
+    """A recipe in fp32: bf16 depends on the machine, and its dropout on a CPU reads a number."""
+    return conftest.recipe(**{"precision": "fp32", **changes})
+
+
+ARCHITECTURES = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer")
+# These wait for the device, or have outputs whose shape depends on values.
+DATA_DEPENDENT = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select",
+                  "aten::unique_consecutive", "aten::unique_dim", "aten::_unique2",
+                  "aten::is_nonzero", "aten::equal", "aten::bincount"}
+
+
+class RecordingMode(TorchDispatchMode):
+    """Records operations with their tensors, as the capture of a CUDA graph does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = []
+
+    def __torch_dispatch__(self, operation, types, arguments=(), keywords=None):
+        output = operation(*arguments, **(keywords or {}))
+        self.calls.append((operation, arguments, keywords or {}, output))
+        return output
+
+
+class RecordedGraph:
+    """Runs recorded operations again, on the same tensors.
+
+    Numbers that were computed in Python stay what they were when the operations were recorded.
+    """
+
+    def __init__(self, recording: RecordingMode) -> None:
+        self.calls = recording.calls
+        self.has_run = True  # recording ran the operations, unlike a capture
+
+    def replay(self) -> None:
+        if self.has_run:
+            self.has_run = False
+            return
+        with torch.no_grad():
+            for operation, arguments, keywords, output in self.calls:
+                repeated = operation(*arguments, **keywords)
+                for static, value in zip(tree_flatten(output)[0], tree_flatten(repeated)[0],
+                                         strict=True):
+                    if isinstance(static, torch.Tensor) and static is not value:
+                        static.copy_(value)
+
+
+class RecordingEngine(CapturedEngine):
+    """Engine whose graphs are recordings of operations on the CPU."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.has_graphs = True
+
+    def _run_on_stream(self, function, *arguments) -> None:
+        function(*arguments)
+
+    def _capture(self, function, *arguments) -> RecordedGraph:
+        with RecordingMode() as recording:
+            function(*arguments)
+        names = {operation.name().split(".")[0] for operation, *_ in recording.calls}
+        assert names & DATA_DEPENDENT == set()
+        return RecordedGraph(recording)
+
+
+def trained(engine_class: type[Engine], corpus: Any, how: Recipe, block: Any, updates: int = 13,
+            dtype: torch.dtype = torch.float64, split: Any = None) -> tuple[Engine, list[float]]:
+    """Engine after some updates, and the losses."""
+    torch.manual_seed(0)
+    rates = DropoutRates(how.dropout, how.attention_dropout, how.activation_dropout)
+    model = build_model(block, vocab=corpus.tokenizer.vocab_size, seed=1, dtype=dtype,
+                        dropout=rates)
+    engine = engine_class(model.train(), how, Hardware.from_recipe(how))
+    stream = BatchStream(split or corpus.train, how.max_tokens, 1, None, has_buckets=True)
+    losses = [engine.update(stream.take(how.accumulate), 1e-2 / (step + 1)).item()
+              for step in range(updates)]
+    return engine, losses
+
+
+def weights(engine: Engine) -> torch.Tensor:
+    return torch.cat([weight.detach().flatten() for weight in engine.parameters])
+
+
+NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+CHANGES = [
+    {"optimizer": "adamw"}, {"optimizer": "muon"}, {"optimizer": "soap"},
+    {"optimizer": "adamw", "accumulate": 3}, {"optimizer": "soap", "accumulate": 2},
+    {"rdrop": 1.0, "dropout": 1e-9}, {"clip_norm": 0.0, "label_smoothing": 0.0},
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_fixed_shapes_give_the_updates_of_selected_rows(corpus, changes: dict[str, Any]) -> None:
+    """Row weights of 0 remove padding as selecting rows does, in fp64."""
+    how = recipe(max_tokens=200, weight_decay=0.1, **{**NO_DROPOUT, **changes})
+    selected, selected_losses = trained(Engine, corpus, how, tiny(width=8).block)
+    static, static_losses = trained(CapturedEngine, corpus, how, tiny(width=8).block)
+    if how.optimizer == "soap":  # its eigenbases depend on the rounding of fp32 products
+        assert static_losses[:2] == pytest.approx(selected_losses[:2], rel=1e-6)
+        assert static_losses == pytest.approx(selected_losses, rel=5e-3)
+    else:
+        assert static_losses == pytest.approx(selected_losses, rel=1e-6)
+        assert torch.allclose(weights(static), weights(selected), atol=1e-5)
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_replayed_updates_equal_eager_updates(corpus, changes: dict[str, Any]) -> None:
+    """Nothing that changes between updates is a number of Python."""
+    how = recipe(max_tokens=300, weight_decay=0.1, **{"dropout": 0.2, **changes})
+    eager, eager_losses = trained(CapturedEngine, corpus, how, tiny(width=8).block, 30)
+    replayed, losses = trained(RecordingEngine, corpus, how, tiny(width=8).block, 30)
+    assert losses == eager_losses
+    assert torch.equal(weights(replayed), weights(eager))
+    assert replayed.graphs
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_replayed_updates_of_an_architecture_equal_eager_updates(corpus, name: str) -> None:
+    how = recipe(max_tokens=64, optimizer="muon", dropout=0.1)
+    block = read_space(find_file(name, "spaces")).single_architecture().block
+    eager, losses = trained(CapturedEngine, corpus, how, block, 8, torch.float32)
+    replayed, replayed_losses = trained(RecordingEngine, corpus, how, block, 8, torch.float32)
+    assert replayed_losses == losses
+    assert torch.equal(weights(replayed), weights(eager))
+
+
+def test_soft_targets_of_fixed_shapes(corpus) -> None:
+    how = recipe(max_tokens=200, distillation_weight=0.3, **NO_DROPOUT)
+    split = with_soft(corpus)
+    selected, _ = trained(Engine, corpus, how, tiny(width=8).block, split=split)
+    replayed, _ = trained(RecordingEngine, corpus, how, tiny(width=8).block, split=split)
+    assert torch.allclose(weights(replayed), weights(selected), atol=1e-5)
+
+
+def test_memory_that_runs_out_leads_to_eager_updates(corpus, monkeypatch) -> None:
+    how = recipe(max_tokens=200)
+    expected, _ = trained(Engine, corpus, how, tiny(width=8).block)
+    monkeypatch.setattr(CapturedEngine, "_static_loss_sum", raise_out_of_memory)
+    engine, _ = trained(CapturedEngine, corpus, how, tiny(width=8).block)
+    assert torch.allclose(weights(engine), weights(expected), atol=1e-6)
+    assert len(engine.notes) == 1
+
+
+def raise_out_of_memory(*arguments: Any) -> None:
+    raise torch.OutOfMemoryError("out of memory")
+
+
+def test_restored_engine_continues_with_the_same_updates(corpus) -> None:
+    """Optimizers load their state as new tensors, which old graphs do not know."""
+    how = recipe(max_tokens=300, optimizer="soap", dropout=0.2)
+    block = tiny(width=8).block
+    whole, _ = trained(RecordingEngine, corpus, how, block, 40)
+    engine, _ = trained(RecordingEngine, corpus, how, block, 17)
+    state = engine.state()
+    stored = {**state, "model": {name: value.clone() for name, value in state["model"].items()}}
+    stored["optimizer"] = [clone_tensors(item) for item in state["optimizer"]]
+    stream = BatchStream(corpus.train, 300, 1, None, has_buckets=True)
+    stream.take(17)
+    for step in range(17, 19):
+        engine.update(stream.take(1), 1e-2 / (step + 1))
+    engine.restore(stored)
+    stream = BatchStream(corpus.train, 300, 1, None, has_buckets=True)
+    stream.take(17)
+    for step in range(17, 40):
+        engine.update(stream.take(1), 1e-2 / (step + 1))
+    assert torch.equal(weights(engine), weights(whole))
+
+
+def clone_tensors(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: clone_tensors(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [clone_tensors(item) for item in value]
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def test_adaptive_softmax_is_eager(corpus) -> None:
+    how = recipe(bucketing="yes")
+    block = tiny(width=8, embedding="adaptive", embedding__cutoffs=(20,), embedding__factor=2).block
+    model = build_model(block, vocab=corpus.tokenizer.vocab_size, seed=1)
+    engine = build_engine(model.train(), how, Hardware.from_recipe(how))
+    engine.update(BatchStream(corpus.train, 200, 1, None, True).take(1), 1e-2)
+    assert len(engine.notes) == 1
+
+
+@pytest.mark.parametrize("has_buckets", [False, True])
+def test_run_continues_with_the_batches_it_began_with(corpus, tmp_path, monkeypatch,
+                                                      has_buckets: bool) -> None:
+    """A run can move between machines with and without a GPU, whose batches differ."""
+    how = recipe(steps=8, max_tokens=200, average="none")
+
+    def run(folder: str, begins: bool, **options: Any) -> Any:
+        hardware = replace(Hardware.from_recipe(how), has_fixed_shapes=begins)
+        monkeypatch.setattr(training.Hardware, "from_recipe", lambda recipe, flops=0.0: hardware)
+        return train(tiny(), corpus, how, tmp_path / folder, **options)
+
+    whole = run("whole", has_buckets)
+    run("moved", has_buckets, until_share=0.5)
+    moved = run("moved", not has_buckets)
+    assert moved.tokens == whole.tokens
+    assert moved.metrics["loss"] == pytest.approx(whole.metrics["loss"], rel=1e-4)
+    assert len(moved.notes) == (not has_buckets)
+
+
+def test_rows_of_padding_have_no_gradient(corpus) -> None:
+    batches = BatchStream(corpus.train, 300, 1, None, has_buckets=True).take(30)
+    partial = next(batch for batch in batches if len(batch) < len(batch.source))
+    assert np.count_nonzero(partial.target_out[len(partial):]) == 0
+    engine, _ = trained(CapturedEngine, corpus, recipe(**NO_DROPOUT), tiny(width=8).block, 0)
+    selected, _ = trained(Engine, corpus, recipe(**NO_DROPOUT), tiny(width=8).block, 0)
+    assert engine.update([partial], 1e-2).item() == pytest.approx(
+        selected.update([partial], 1e-2).item())
