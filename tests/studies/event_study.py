@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from scalesearch.studies.forecast import ProgressState
 from scalesearch.studies.monitor import heartbeat
-from scalesearch.studies.monitor.eta import ProgressState
 from scalesearch.studies.monitor.events import LogFollower
 from scalesearch.studies.monitor.heartbeat import RUNNING
 from scalesearch.studies.monitor.render import render_snapshot

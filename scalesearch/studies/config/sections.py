@@ -166,6 +166,11 @@ class Seeds:
         """Whether anything may be trained again."""
         return self.max_per_candidate > 1 or self.references > 1
 
+    @property
+    def max_front_seeds(self) -> int:
+        """Maximum number of further seeds of the front."""
+        return self.extra_runs if self.max_per_candidate > 1 else 0
+
     def to_json(self) -> dict[str, float]:
         """Return JSON for reports; ``references`` only if there are several."""
         return {name: value

@@ -10,6 +10,7 @@ from scalesearch.cost import Protocol, load_protocol
 from scalesearch.data import Corpus, default_cache, load_corpus
 from scalesearch.data.corpus import hash_text
 from scalesearch.errors import UserError, error_context
+from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.sections import CORPUS_WORD
 from scalesearch.studies.config.spec import StudySpec
@@ -33,6 +34,10 @@ class Corpora:
     def first(self) -> Corpus:
         """The corpus with the smallest vocabulary. All corpora hold the same text."""
         return next(iter(self.by_vocab.values()))
+
+    def of_architecture(self, architecture: ModelSpec) -> Corpus:
+        """Return the corpus with the vocabulary of ``architecture``."""
+        return self.by_vocab[architecture.vocab]
 
     @property
     def data_facts(self) -> DataFacts:

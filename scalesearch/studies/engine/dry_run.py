@@ -1,7 +1,7 @@
 """Dry run of a study: its feasible share and first proposals, or its rows."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,9 @@ from scalesearch.studies.config.sections import CORPUS_WORD, WARM_START_FILE
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine import setup
 from scalesearch.studies.engine.distillation import Teacher, find_teacher
-from scalesearch.studies.engine.forecasting import make_forecast
 from scalesearch.studies.engine.proposals import Proposals
-from scalesearch.studies.monitor.forecast import StudyForecast, describe_forecast
-from scalesearch.studies.monitor.format import format_number
+from scalesearch.studies.forecast import StudyForecast, make_forecast, training_measurer
+from scalesearch.studies.monitor.format import describe_forecast, format_number
 from scalesearch.studies.transfer.warm_start import WarmStart, choose_warm_start
 from scalesearch.studies.trials.callback import Callback
 from scalesearch.studies.trials.evaluator import Evaluator, FeasibilityEstimate, estimate_feasibility
@@ -218,8 +217,10 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
     trials = study.load().trials if study.has_started() else Trials()
 
     def look_ahead(named: list[ModelSpec]) -> StudyForecast | str:
-        return make_forecast(spec, evaluator, named, trials,
-                             lambda: corpora or setup.load_data(spec), measure_seconds)
+        load_data = cache(lambda: corpora or setup.load_data(spec))
+        measure = training_measurer(
+            spec, lambda architecture: load_data().of_architecture(architecture))
+        return make_forecast(spec, evaluator, named, trials, measure, measure_seconds)
 
     if spec.architectures is not None:
         listed = spec.architectures.architectures or setup.fixed_architectures(within)

@@ -10,11 +10,11 @@ from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine import setup
 from scalesearch.studies.engine.distillation import distilled_data, find_teacher, run_teacher
 from scalesearch.studies.engine.driver import Driver
-from scalesearch.studies.engine.forecasting import load_or_make_forecast
 from scalesearch.studies.executors.base import Runner, machine_fingerprint
 from scalesearch.studies.executors.local import make_runner, start_forkserver
+from scalesearch.studies.forecast import load_or_make_forecast, training_measurer
 from scalesearch.studies.monitor.console import make_console
-from scalesearch.studies.monitor.forecast import describe_forecast
+from scalesearch.studies.monitor.format import describe_forecast
 from scalesearch.studies.monitor.heartbeat import Heartbeat
 from scalesearch.studies.monitor.loggers import make_loggers
 from scalesearch.studies.optuna_sync.attributes import TrialExporter
@@ -85,7 +85,8 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
             report(line)
         # A model that has a GPU to itself is faster than trials that share it.
         seconds = 0.0 if runner.shares_gpus else measure_seconds
-        forecast = load_or_make_forecast(study, spec, prepared.evaluator, plan, corpora, seconds)
+        measure = training_measurer(spec, corpora.of_architecture)
+        forecast = load_or_make_forecast(study, spec, plan, measure, seconds)
         for line in describe_forecast(forecast):
             report(line)
         screen = stack.enter_context(make_console(console, study))

@@ -27,7 +27,7 @@ from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.sections import WARM_START_FILE, ReferenceSpec
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine.corpora import Corpora, load_corpora, protocol_settings
-from scalesearch.studies.monitor.forecast import FORECAST_FILE
+from scalesearch.studies.forecast import FORECAST_FILE
 from scalesearch.studies.optuna_sync.export import check_storage
 from scalesearch.studies.trials.compatibility import check_references_unchanged, check_unchanged
 from scalesearch.studies.trials.evaluator import Evaluator, estimate_feasibility

@@ -9,10 +9,13 @@ forecast is kept in ``gain.json``, which ``study status`` and ``study watch`` pr
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from scalesearch.files import write_json
 from scalesearch.samplers.candidate_sampler import CandidateSampler
 from scalesearch.studies.config.sections import StopSpec
-from scalesearch.studies.monitor.expected_gain import GAIN_FILE, ExpectedGain, describe_gain
+from scalesearch.studies.forecast import GAIN_FILE, ExpectedGain
+from scalesearch.studies.monitor.format import describe_gain
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import State
 
@@ -67,7 +70,7 @@ class EarlyStopping:
             return ""
         gain = ExpectedGain(self._completed, forecast.n_runs, forecast.mean, forecast.low,
                             forecast.high)
-        write_json(self.study.folder / GAIN_FILE, gain.to_json())
+        write_json(self.study.folder / GAIN_FILE, msgspec.to_builtins(gain))
         if self.stop_spec is None or forecast.mean >= self.stop_spec.gain:
             return ""
         self.study.update_meta(stopped_at_gain=self.stop_spec.gain)

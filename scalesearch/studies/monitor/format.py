@@ -1,7 +1,14 @@
-"""Numbers, shares and times as text."""
+"""Numbers, shares, times and forecasts as text."""
 
 import time
 from datetime import timedelta
+
+from scalesearch.studies.forecast import (
+    ExpectedGain,
+    ForecastStatus,
+    StudyForecast,
+    total_effort,
+)
 
 MAX_SECONDS = 1e10  # longer times come from damaged files
 
@@ -43,3 +50,35 @@ def format_clock(time_stamp: float) -> str:
     """
     form = "%H:%M:%S" if time.time() - time_stamp < 86400 else "%d %b %H:%M"
     return time.strftime(form, time.localtime(time_stamp))
+
+
+def describe_forecast(forecast: StudyForecast | str) -> list[str]:
+    """Describe a forecast in two lines; a string is the reason why it is missing."""
+    if not isinstance(forecast, StudyForecast):
+        return [f"No forecast of the time: {forecast}"] if forecast else []
+    parts = ", ".join(f"{part} {format_duration(effort.cpu_seconds)}"
+                      for part, effort in forecast.efforts.items())
+    return [f"Forecast: CPU time {format_duration(forecast.cpu_seconds)} "
+            f"({format_duration(forecast.cpu_seconds_low)} to "
+            f"{format_duration(forecast.cpu_seconds_high)}): {parts}",
+            f"  about {format_duration(forecast.wall_seconds)} wall-clock time, "
+            f"{forecast.full_runs:,.4g} full-budget runs; based on {forecast.basis}"]
+
+
+def describe_forecast_status(status: ForecastStatus) -> str:
+    """Describe in one line how the spent time compares with the forecast."""
+    spent = total_effort(status.spent).cpu_seconds
+    expected = total_effort(status.expected).cpu_seconds
+    predicted = status.forecast.cpu_seconds
+    deviation = f" ({format_percent(expected / predicted - 1, sign='+')})" if predicted else ""
+    return (f"CPU time: {format_duration(spent)} so far, {format_duration(expected)} expected at "
+            f"the end, forecast {format_duration(predicted)}{deviation}")
+
+
+def describe_gain(gain: ExpectedGain) -> str:
+    """Describe an expected gain in one sentence without a capital letter and period."""
+    runs = (f"{gain.full_runs} more training runs are" if gain.full_runs > 1
+            else "one more training run is")
+    return (f"{runs} expected to increase the hypervolume by "
+            f"{format_percent(gain.mean, 2)} (90 % interval {format_percent(gain.low, 2)} to "
+            f"{format_percent(gain.high, 2)}, after {gain.completed_trials} trials)")

@@ -8,11 +8,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from scalesearch.studies.monitor.eta import Eta
+from scalesearch.studies.forecast import Eta, RunningTrial
 from scalesearch.studies.monitor.events import LoggedEvent
-from scalesearch.studies.monitor.expected_gain import describe_gain
-from scalesearch.studies.monitor.forecast import describe_forecast_status
 from scalesearch.studies.monitor.format import (
+    describe_forecast_status,
+    describe_gain,
     format_ago,
     format_duration,
     format_number,
@@ -20,7 +20,7 @@ from scalesearch.studies.monitor.format import (
 )
 from scalesearch.studies.monitor.front import FrontHypervolume, FrontMember, FrontSnapshot
 from scalesearch.studies.monitor.heartbeat import FINISHED, RUNNING, STOPPED, Owner
-from scalesearch.studies.monitor.running import SILENT, RunningTeacher, RunningTrial
+from scalesearch.studies.monitor.running import SILENT, RunningTeacher
 from scalesearch.studies.monitor.snapshot import StudySnapshot
 from scalesearch.studies.trials.trial import State
 from scalesearch.training.effort import TRAINING_PARTS

@@ -7,6 +7,7 @@ from pathlib import Path
 from scalesearch.files import try_read_json
 from scalesearch.studies.executors import lease
 from scalesearch.studies.executors.worker import ProgressFile, ProgressReport
+from scalesearch.studies.forecast import RunningTrial
 from scalesearch.studies.monitor.format import format_duration, format_percent
 from scalesearch.studies.trials.record import JobFile
 from scalesearch.studies.trials.study_dir import StudyDir
@@ -23,52 +24,6 @@ WAITING = "waiting"
 SILENT = "silent"
 # types of reports after the last update before a pause or the end
 FINAL_REPORT_TYPES = ("decode", "done")
-
-
-@dataclass(frozen=True)
-class RunningTrial:
-    """A trial that is in training or waits for a worker.
-
-    Attributes:
-        type: candidate, reference or replicate.
-        name: label, or number if it has none; for a replicate also the seed.
-        attempt: number of starts; resuming from a rung does not count.
-        status: ``starting``, ``training``, ``scoring``, ``waiting`` (for a worker) or ``silent``
-            (the worker has no recent heartbeat).
-        status_text: description of the status for users.
-        trained_share: trained share of the full budget, from 0 to 1.
-        rung: next rung, counted from 1; None if the trial is trained to the end without a pause.
-        pause_share: share of the full budget at the next pause, or 1.
-        seconds_left: seconds of training until the next pause or the end; None if unknown.
-        full_run_seconds: seconds of a full-budget run at the present pace, without scoring; None if
-            unknown.
-        elapsed: seconds since the worker started this attempt.
-        step, steps: number of updates so far and in total; ``steps`` is None if the recipe does not
-            set it.
-        validation_loss: latest validation loss, or None.
-    """
-
-    trial: int
-    type: str
-    name: str
-    architecture: str | None
-    params: float | None
-    macs: float | None
-    attempt: int
-    status: str
-    status_text: str
-    trained_share: float
-    rung: int | None
-    pause_share: float
-    seconds_left: float | None
-    full_run_seconds: float | None
-    elapsed: float | None
-    step: int | None
-    steps: int | None
-    loss: float | None
-    validation_loss: float | None
-    host: str | None
-    pid: int | None
 
 
 @dataclass(frozen=True)

@@ -13,25 +13,24 @@ import msgspec
 import numpy as np
 
 from scalesearch.report.intervals import spearman_rho
-from scalesearch.studies.monitor.eta import (
+from scalesearch.studies.forecast import (
     Eta,
+    ExpectedGain,
+    ForecastStatus,
     PlannedWork,
     ProgressState,
+    RunningTrial,
     StudyProgress,
+    forecast_status,
+    read_forecast,
+    read_gain,
     study_progress,
     time_left,
 )
 from scalesearch.studies.monitor.events import LogFollower, LoggedEvent
-from scalesearch.studies.monitor.expected_gain import ExpectedGain, read_gain
-from scalesearch.studies.monitor.forecast import ForecastStatus, forecast_status, read_forecast
 from scalesearch.studies.monitor.front import FrontSnapshot, front_snapshot
 from scalesearch.studies.monitor.heartbeat import RUNNING, Owner, read_owner
-from scalesearch.studies.monitor.running import (
-    RunningTeacher,
-    RunningTrial,
-    running_teacher,
-    running_trials,
-)
+from scalesearch.studies.monitor.running import RunningTeacher, running_teacher, running_trials
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import StudyMeta
 from scalesearch.studies.trials.trial import Origin, State

@@ -10,7 +10,8 @@ from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.sections import Seeds, StopSpec
 from scalesearch.studies.config.values import ComputeAmount
 from scalesearch.studies.engine.stopping import EarlyStopping
-from scalesearch.studies.monitor.expected_gain import GAIN_FILE, describe_gain, read_gain
+from scalesearch.studies.forecast import GAIN_FILE, read_gain
+from scalesearch.studies.monitor.format import describe_gain
 from scalesearch.studies.monitor.snapshot import StudyWatcher
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import Origin, State

@@ -19,7 +19,8 @@ from scalesearch.report.table import (
     summarize_trial,
     trial_name,
 )
-from scalesearch.studies.monitor.expected_gain import describe_gain, read_gain
+from scalesearch.studies.forecast import read_gain
+from scalesearch.studies.monitor.format import describe_gain
 from scalesearch.studies.results.page.curves import LOSS_LABELS
 from scalesearch.studies.results.page.elements import PageSection, Part, fold, text
 from scalesearch.studies.results.page.facts import FinishedRun, PageFacts

@@ -1,0 +1,263 @@
+"""Forecasts, progress and remaining time of small studies.
+
+They are compared with the times that fake training reports, and with values computed by hand.
+"""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from scalesearch.cost import evaluate_cost
+from scalesearch.files import write_json
+from scalesearch.schedule.rungs import NO_RUNGS, Rungs
+from scalesearch.studies.config.sections import SINGLE_SEED, Seeds
+from scalesearch.studies.executors.worker import finish_job
+from scalesearch.studies.forecast import (
+    FORECAST_FILE,
+    PlannedRuns,
+    PlannedWork,
+    TrainingTimeModel,
+    forecast_by_measuring,
+    forecast_from_speeds,
+    forecast_status,
+    full_run_seconds,
+    load_or_make_forecast,
+    makespan,
+    read_forecast,
+    rung_transitions,
+    study_progress,
+    time_left,
+    total_effort,
+)
+from scalesearch.studies.monitor.format import describe_forecast, format_duration
+from scalesearch.studies.monitor.snapshot import StudyWatcher
+from scalesearch.training.effort import TRAINING_PARTS, Effort
+from tests.schedule.test_scheduler import RUNGS as LADDER
+from tests.schedule.test_scheduler import simulated
+from tests.studies.engine.test_promotion import RUNGS, work
+from tests.studies.event_study import EventStudy, rendered
+from tests.studies.fakes import architecture_of, efforts_to, fake_result, make_driver, make_plan
+
+
+def spec(trials, rungs=NO_RUNGS, seeds=SINGLE_SEED, workers=1):
+    """Attributes of a study file that a forecast reads."""
+    return SimpleNamespace(compute=None, trials=trials, rungs=rungs, seeds=seeds, workers=workers,
+                           architectures=None, sampler=SimpleNamespace(seed=1))
+
+
+def slow(macs):
+    """Seconds of a training run with ``macs``: the time of an update grows with them."""
+    return {part: Effort(**{**took,
+                            "cpu_seconds": took["cpu_seconds"]
+                            * (macs / 1e5 if part == "updates" else 1)})
+            for part, took in efforts_to(1.0).items()}
+
+
+def slow_work(folder):
+    """Write a result without training, whose time grows with the model."""
+    def run(place, job):
+        block = architecture_of(json.loads((place / "architecture.yaml").read_text())).block
+        took = slow(evaluate_cost(block, PLAN.evaluator.protocol)["macs.total"])
+        return {**fake_result(place, job),
+                "efforts": {part: {"seconds": effort.seconds, "cpu_seconds": effort.cpu_seconds}
+                            for part, effort in took.items()}}
+
+    finish_job(Path(folder), run)
+
+
+PLAN = make_plan(24)
+
+
+def measure(architecture, seconds):
+    return slow(evaluate_cost(architecture.block, PLAN.evaluator.protocol)["macs.total"])
+
+
+def test_forecast_equals_time_of_study(tmp_path):
+    forecast = forecast_by_measuring(spec(24), PLAN.evaluator, [], measure, 1.0)
+    driver = make_driver(tmp_path, PLAN, slow_work, kind="random", storage=False)
+    driver.run()
+    spent = driver.trials.efforts()
+    assert forecast.cpu_seconds_low <= total_effort(spent).cpu_seconds <= forecast.cpu_seconds_high
+    assert all(forecast.efforts[part] == spent[part]
+               for part in TRAINING_PARTS if part != "updates")
+    assert forecast.wall_seconds == pytest.approx(total_effort(spent).seconds)
+    assert "random candidates" in " ".join(describe_forecast(forecast))
+    write_json(tmp_path / FORECAST_FILE, msgspec.to_builtins(forecast))
+    assert read_forecast(tmp_path) == forecast
+    shown = StudyWatcher(tmp_path).snapshot()
+    assert shown.forecast_status.spent == shown.forecast_status.expected == spent
+    assert shown.to_json()["forecast_status"]["forecast"] == msgspec.to_builtins(forecast)
+    screen = rendered(shown, 120)
+    assert all(word in screen
+               for word in (*TRAINING_PARTS, "wall-clock time",
+                            format_duration(total_effort(spent).cpu_seconds)))
+
+
+def test_forecast_of_references_and_replicates_uses_their_size():
+    line = TrainingTimeModel((1e5, slow(1e5)), (3e5, slow(3e5)))
+    plan = PlannedRuns.of(spec(4, seeds=Seeds(2, 3, references=2)), 2)
+    forecast = forecast_from_speeds(plan, [2e5, 2e5], [1e5, 3e5], line, 2, "here")
+    assert forecast.efforts["updates"].cpu_seconds == pytest.approx(
+        60 * (2 * (1 + 3) + (4 + 3) * 2))
+    assert forecast.efforts["scoring"].cpu_seconds == pytest.approx(
+        30 * 11) and plan.full_runs == plan.completed_runs == 11
+    assert forecast.cpu_seconds_low == pytest.approx(
+        forecast.cpu_seconds - 3 * (2 * 60 + 6 + 30 + 1))
+    # two at a time: 6 training runs, and then 5 seeds
+    assert forecast.wall_seconds == pytest.approx((3 + 3) * 2 * 97)
+
+
+def test_rungs_start_many_and_complete_few_trials():
+    assert rung_transitions(NO_RUNGS, 5) == (5, 5)
+    ends, starts = rung_transitions(LADDER, 60.0)
+    trials, _ = simulated(60.0, LADDER)
+    assert sum(trial.state.name == "COMPLETE" for trial in trials) == pytest.approx(ends, rel=0.1)
+    assert sum(len(trial.user_attrs["rungs"]) for trial in trials) == pytest.approx(starts, rel=0.1)
+
+
+def test_forecast_changes_only_with_number_of_trials(tmp_path):
+    """If ``trials`` changes on resume, measured times replace the first forecast."""
+    plan = make_plan(6, rungs=RUNGS)
+    driver = make_driver(tmp_path, plan, work, kind="random", storage=False)
+    assert load_or_make_forecast(driver.study, spec(6, RUNGS), plan, None, 0.0) == ""
+    assert read_forecast(tmp_path) is None
+    driver.run()
+    forecast = load_or_make_forecast(driver.study, spec(9, RUNGS), plan, None, 0.0)
+    assert forecast == read_forecast(tmp_path)
+    assert forecast.efforts["updates"].cpu_seconds == pytest.approx(60 * 9)
+    assert forecast.efforts["scoring"].cpu_seconds == pytest.approx(
+        30 * rung_transitions(RUNGS, 9)[0])
+    assert load_or_make_forecast(driver.study, spec(9, RUNGS), plan, None, 0.0) == forecast
+    driver = make_driver(tmp_path, make_plan(9, rungs=RUNGS), work, kind="random", storage=False)
+    before = forecast_status(forecast, driver.trials, RUNGS)
+    assert before.expected["updates"].cpu_seconds == pytest.approx(60 * 9)
+    driver.run()
+    after = forecast_status(forecast, driver.trials, RUNGS)
+    assert after.spent == driver.trials.efforts() and after.wall_seconds > before.wall_seconds
+    assert all(after.expected[part].cpu_seconds >= after.spent[part].cpu_seconds > 0
+               for part in TRAINING_PARTS)
+    assert after.expected["updates"].cpu_seconds == pytest.approx(60 * 9)
+
+
+def test_remaining_time_is_the_forecast_before_first_result(tmp_path):
+    forecast = forecast_by_measuring(spec(24, Rungs()), PLAN.evaluator, [], measure, 1.0)
+    driver = make_driver(tmp_path, PLAN, storage=False)
+    budget = forecast_status(forecast, driver.trials, NO_RUNGS)
+    assert total_effort(budget.expected).cpu_seconds == pytest.approx(forecast.cpu_seconds)
+    assert total_effort(budget.spent) == Effort()
+    assert budget.expected_wall_seconds == pytest.approx(forecast.wall_seconds)
+
+
+def test_time_left_is_makespan_of_candidates(event_study):
+    event_study.propose(0).end(0, 100).propose(1).end(1, 140)
+    state = event_study.progress_state(PlannedWork(7, 0))
+    assert full_run_seconds(state) == 120
+    assert time_left(state, 1).seconds == pytest.approx(5 * 120)
+    assert time_left(state, 2).seconds == pytest.approx(3 * 120)  # five candidates on two workers
+    assert time_left(state, 9).seconds == pytest.approx(120)
+    event_study.propose(2)
+    event_study.write_worker_files(2, share=0.75, seconds=90)
+    state = event_study.progress_state(PlannedWork(4, 0))
+    # 30 s of the third candidate while the fourth is trained
+    assert time_left(state, 2).seconds == pytest.approx(120)
+    assert time_left(state, 1).seconds == pytest.approx(150)
+    assert (study_progress(state).done, study_progress(state).share) == (2.75, 2.75 / 4)
+
+
+def test_time_left_uses_pace_of_running_trials(event_study):
+    assert time_left(event_study.progress_state(PlannedWork(3, 0)), 1).seconds is None
+    event_study.propose(0)
+    assert time_left(event_study.progress_state(PlannedWork(3, 0)), 1).seconds is None
+    event_study.write_worker_files(0, share=0.25, seconds=20)
+    eta = time_left(event_study.progress_state(PlannedWork(3, 0)), 1)
+    assert eta.seconds == pytest.approx(60 + 2 * 80)
+
+
+def test_failed_runs_increase_time_left(event_study):
+    event_study.propose(0).end(0, 100).propose(1).end(1, 50, state="failed")
+    eta = time_left(event_study.progress_state(PlannedWork(3, 0)), 1)
+    assert eta.seconds == pytest.approx(2 * 150)
+
+
+def test_trials_at_rungs_count_with_their_share(event_study):
+    event_study.propose(0).rung(0, 0, 0.1, 20).propose(1).rung(1, 0, 0.1, 30).study.append(
+        "started", 1, attempt=2)
+    event_study.end(1, 215)
+    state = event_study.progress_state(PlannedWork(4, 0), rungs=Rungs((0.1, 1.0), 2))
+    full = (20 + 215) / (0.1 + 1.0)
+    assert full_run_seconds(state) == pytest.approx(full)
+    assert time_left(state, 1).seconds == pytest.approx((4 - 1.1) * full)
+    assert study_progress(state).candidates == (pytest.approx(1.1), 4.0)
+
+
+def test_progress_of_references_and_their_seeds(event_study):
+    event_study.propose(0, origin="reference", label="a", is_in_space=False).end(0, 60)
+    seeds = Seeds(1, 0, references=3)
+    state = event_study.progress_state(PlannedWork(0, 2), seeds=seeds)
+    done = study_progress(state)
+    assert (done.done, done.total, done.references, done.reference_seeds) == (1, 6, (1, 2), (0, 4))
+    assert time_left(state, 1).seconds == pytest.approx(60 + 4 * 60)
+    # the seeds start after the second reference
+    assert time_left(state, 4).seconds == pytest.approx(60 + 60)
+    event_study.propose(1, origin="reference", label="b", is_in_space=False).end(1, 100)
+    event_study.propose(2, origin="replicate", original=0, seed=2).end(2, 70).propose(
+        3, origin="replicate", original=1, seed=2)
+    state = event_study.progress_state(PlannedWork(0, 2), seeds=seeds)
+    full = (60 + 100 + 70) / 3
+    assert study_progress(state).reference_seeds == (1, 4)
+    # the running replicate, and the third seed of both references
+    assert time_left(state, 1).seconds == pytest.approx(full + 60 + 100)
+    snapshot = StudyWatcher(event_study.study.folder).snapshot()
+    assert snapshot.front.size == 0 and snapshot.front.hypervolume is None
+    means = {row.label: (row.seeds, row.values["bleu"]) for row in snapshot.front.members}
+    assert means == {"a": (2, 10.0), "b": (1, 10.0)}
+
+
+def test_seeds_of_duplicate_reference_repeat_its_original(event_study):
+    event_study.propose(0, origin="imported").end(0, 60).propose(
+        1, origin="reference", label="a", state="duplicate", original=0)
+    event_study.propose(2).end(2, 80)
+    state = event_study.progress_state(PlannedWork(1, 1), seeds=Seeds(1, 0, references=3))
+    assert study_progress(state).reference_seeds == (0, 2) and study_progress(state).share < 1
+    assert time_left(state, 1).seconds == pytest.approx(2 * 60)
+    event_study.propose(3, origin="replicate", original=0, seed=2).end(3, 60)
+    state = event_study.progress_state(PlannedWork(1, 1), seeds=Seeds(1, 0, references=3))
+    progress = study_progress(state)
+    assert (progress.reference_seeds, progress.front_seeds) == ((1, 2), (0, 0))
+
+
+def test_front_seeds_are_upper_bound(event_study):
+    event_study.propose(0).end(0, 100)
+    eta = time_left(event_study.progress_state(PlannedWork(2, 0), seeds=Seeds(3, 4)), 2)
+    assert (eta.seconds, eta.front_seeds) == (pytest.approx(100 + 200), pytest.approx(200))
+    event_study.propose(1).end(1, 100).propose(2, origin="replicate", original=0, seed=2)
+    state = event_study.progress_state(PlannedWork(5, 0), seeds=Seeds(3, 4))
+    # the search starts no trials while further seeds are in training
+    assert time_left(state, 2).seconds == pytest.approx(200)
+    assert study_progress(state).front_seeds == (1, 4)
+
+
+def test_progress_without_planned_work(tmp_path):
+    event_study = EventStudy(tmp_path, total_trials=0)
+    event_study.write_owner(candidates=0, references=0)
+    snapshot = StudyWatcher(tmp_path).snapshot()
+    assert (snapshot.progress.share, snapshot.progress.total) == (0.0, 0.0)
+    assert snapshot.eta.seconds is None
+    assert "0 % · 0 of 0 runs" in rendered(snapshot, 80)
+
+
+def test_makespan():
+    assert makespan([1.0] * 20_001, 2) == pytest.approx(10_000.5)
+    assert makespan([], 3) == 0 and makespan([5.0, 3.0, 3.0], 2) == 6.0
+
+
+def test_resumed_study_uses_plan_of_last_start(event_study):
+    event_study.propose(0).end(0, 10)
+    assert StudyWatcher(event_study.study.folder).snapshot().progress.candidates == (1.0, 6.0)
+    event_study.write_owner(candidates=9, references=0)
+    snapshot = StudyWatcher(event_study.study.folder).snapshot()
+    assert snapshot.progress.candidates == (1.0, 9.0)
+    assert snapshot.eta.seconds == pytest.approx(4 * 10)
