@@ -19,10 +19,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from tabulate import tabulate
 
 from scalesearch.cost import load_protocol
@@ -74,11 +74,11 @@ def make(folder: Path, count: int, trials: list[Trial], evaluator: Evaluator) ->
         lines.append(encode_event({"line": len(lines) + 1, "time": utc_now(), **event}))
 
     for number in range(count):
-        trial = replace(trials[number % len(trials)], number=number, architecture=f"{number:012x}")
+        trial = trials[number % len(trials)].replace(number=number, architecture=f"{number:012x}")
         ends = trial.is_feasible and number % 3 != 0
         state = (State.PENDING if ends else State.INFEASIBLE if not trial.is_feasible
                  else State.DUPLICATE)
-        log(type="proposed", **replace(trial, state=state).to_json())
+        log(type="proposed", **msgspec.to_builtins(trial.replace(state=state)))
         if not ends:
             continue
         bleu = 30 - 1e7 / trial.costs["params.total"] + rng.gauss(0, 1)
@@ -93,7 +93,7 @@ def make(folder: Path, count: int, trials: list[Trial], evaluator: Evaluator) ->
         place = study.trial_folder(trial)
         place.mkdir(parents=True)
         (place / "record.json").write_text(
-            json.dumps(make_record(replace(trial, **end), meta.record_fields, result)))
+            json.dumps(make_record(trial.replace(**end), meta.record_fields, result)))
     study.log.file.write_bytes(b"".join(lines))
 
 

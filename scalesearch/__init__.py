@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from scalesearch.api.study import study
     from scalesearch.errors import UserError
     from scalesearch.spaces.python_api import Computed, OneOf, Range, Variants, When
-    from scalesearch.studies.trials.callback import Callback
+    from scalesearch.studies.trials.trial import Callback
 
 __version__ = "0.2.0"
 __all__ = ["Callback", "Computed", "OneOf", "Range", "UserError", "Variants", "When", "__version__",
            "load", "samplers", "space", "study", "train"]
 
-_MODULE_OF = {"Callback": "studies.trials.callback", "UserError": "errors", "load": "api.model",
+_MODULE_OF = {"Callback": "studies.trials.trial", "UserError": "errors", "load": "api.model",
               "space": "api.space", "study": "api.study", "train": "api.model",
               **dict.fromkeys(("Computed", "OneOf", "Range", "Variants", "When"),
                               "spaces.python_api")}

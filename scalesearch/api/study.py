@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from scalesearch.studies.config.spec import StudySpec
     from scalesearch.studies.results.results import Results
-    from scalesearch.studies.trials.callback import Callback
+    from scalesearch.studies.trials.trial import Callback
 
 
 @python_error_messages()
@@ -103,7 +103,7 @@ class Study(Displayable):
         """Run the study to its end; the same call resumes an interrupted study.
 
         Args:
-            callbacks: called for each trial; see :class:`scalesearch.studies.trials.callback.Callback`.
+            callbacks: called for each trial; see :class:`scalesearch.studies.trials.trial.Callback`.
             resume: False refuses a study that was started before.
             measure: seconds in which the speed of models is measured, for the forecast.
             quiet: print nothing.

@@ -35,9 +35,8 @@ from scalesearch.samplers.encoding import decode_params
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.studies.config.spec import StudySpec
-from scalesearch.studies.replicates.summary import front_candidates, with_reference_allowance
-from scalesearch.studies.trials.evaluator import Evaluator
-from scalesearch.studies.trials.plan import StudyPlan
+from scalesearch.studies.replicates.summary import StudyView
+from scalesearch.studies.trials.evaluator import Evaluator, StudyPlan
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import StudyMeta
 from scalesearch.studies.trials.trial import Origin, State, Trial
@@ -295,7 +294,7 @@ def read_gain(folder: Path) -> ExpectedGain | None:
     return try_read_json(folder / GAIN_FILE, ExpectedGain)
 
 
-def load_or_make_forecast(study: StudyDir, spec: StudySpec, plan: StudyPlan, measure: Measure,
+def load_or_make_forecast(study: StudyDir, plan: StudyPlan, measure: Measure,
                           seconds: float) -> StudyForecast | str:
     """Load the forecast of ``study``.
 
@@ -305,10 +304,11 @@ def load_or_make_forecast(study: StudyDir, spec: StudySpec, plan: StudyPlan, mea
     architectures = list({reference.architecture.id: reference.architecture
                           for reference in plan.references}.values())
     saved = read_forecast(study.folder)
-    planned = PlannedRuns.of(spec, len(architectures))
+    planned = PlannedRuns.of(plan.spec, len(architectures))
     if saved is not None and math.isclose(saved.full_runs, planned.full_runs):
         return saved
-    forecast = make_forecast(spec, plan.evaluator, architectures, study.trials, measure, seconds)
+    forecast = make_forecast(plan.spec, plan.evaluator, architectures, study.trials, measure,
+                             seconds)
     if isinstance(forecast, StudyForecast):
         write_json(study.folder / FORECAST_FILE, msgspec.to_builtins(forecast))
     return forecast
@@ -621,10 +621,9 @@ def time_left(state: ProgressState, workers: int) -> Eta:
     seeds += [run_seconds] * (state.unstarted_references * (limits.references - 1))
     front_seeds: list[float] = []
     if limits.max_per_candidate > 1:
-        allowed = with_reference_allowance(trials, limits).extra_runs
-        started = sum(candidate.started_seeds - 1
-                      for candidate in front_candidates(trials, state.meta))
-        front_seeds = [run_seconds] * max(0, allowed - started)
+        view = StudyView(trials, state.meta)
+        started = sum(candidate.started_seeds - 1 for candidate in view.candidates)
+        front_seeds = [run_seconds] * max(0, view.seed_limits.extra_runs - started)
     total = makespan(search, workers) + makespan([*seeds, *front_seeds], workers)
     return Eta(total, total - makespan(search, workers) - makespan(seeds, workers), run_seconds)
 

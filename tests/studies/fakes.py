@@ -18,21 +18,22 @@ from scalesearch.blocks.leaves import Linear
 from scalesearch.cost import find_protocol
 from scalesearch.errors import UserError
 from scalesearch.samplers import SamplerSpec, make_sampler
+from scalesearch.schedule.rungs import NO_RUNGS
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 from scalesearch.spaces.syntax.parameters import Choice, FloatRange, IntRange
 from scalesearch.studies.config.objectives import parse_objective
+from scalesearch.studies.config.sections import SINGLE_SEED
 from scalesearch.studies.engine.driver import Driver
 from scalesearch.studies.executors.base import CRASH_FAULT, JobCrashed
 from scalesearch.studies.executors.local import InProcessRunner
 from scalesearch.studies.executors.worker import finish_job
 from scalesearch.studies.optuna_sync.attributes import TrialExporter
 from scalesearch.studies.optuna_sync.export import open_export
-from scalesearch.studies.trials.callback import Callback, Callbacks
-from scalesearch.studies.trials.evaluator import Evaluator
-from scalesearch.studies.trials.plan import StudyPlan
+from scalesearch.studies.trials.evaluator import Evaluator, StudyPlan
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import DataFacts, StudyMeta
+from scalesearch.studies.trials.trial import Callback, Callbacks
 from tests.studies.slow_work import wait_for_leave
 
 OBJECTIVES = (parse_objective("bleu", "max"), parse_objective("params.total", "min"))
@@ -48,6 +49,11 @@ META = StudyMeta(id="fake-1", name="fake", created="2026-01-01T00:00:00.000+00:0
                            "counts": {"mac": 1}}, recipe={}, data=DataFacts("toy", "abc"),
                  synthetic=True, total_trials=6, limits=("params.total <= 6000",),
                  bounds={"params.total": 6000}, versions={})
+
+
+# Keys of a study file that a driver reads.
+SPEC_DEFAULTS = {"rungs": NO_RUNGS, "seeds": SINGLE_SEED, "compute": None, "stop": None, "attempts": 3,
+                 "workers": 1, "architectures": None, "sampler": SimpleNamespace(seed=1)}
 
 
 class FakeConfig(dict):
@@ -170,7 +176,9 @@ class FaultyRunner(InProcessRunner):
 def make_plan(trials=6, most=6000, **changes):
     """A plan over the fake space."""
     evaluator = Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(most=most),))
-    plan = StudyPlan(evaluator, OBJECTIVES, trials, job_template={"threads": 1},
+    settings = {key: changes.pop(key) for key in SPEC_DEFAULTS if key in changes}
+    spec = SimpleNamespace(objectives=OBJECTIVES, trials=trials, **{**SPEC_DEFAULTS, **settings})
+    plan = StudyPlan(spec, evaluator, job_template={"threads": 1},
                      record_fields=META.record_fields, max_proposals=300)
     return replace(plan, **changes)
 
@@ -180,7 +188,7 @@ def make_sampler_of(plan, kind="tpe", seed=1):
     startup = {"population_size": 6} if kind == "nsga2" else {"n_startup_trials": 4}
     return make_sampler(SamplerSpec(kind, startup, seed), plan.evaluator.suggest_params,
                         partial(plan.evaluator.candidate_facts, objectives=OBJECTIVES),
-                        plan.evaluator.feasible_region, OBJECTIVES, plan.rungs.shares)
+                        plan.evaluator.feasible_region, OBJECTIVES, plan.spec.rungs.shares)
 
 
 def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=None, view=None,
@@ -193,6 +201,8 @@ def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=No
         study.create(META, "study: fake\n", "width: 8\n")
     study.log.repair()
     study.load()
+    if study.meta.seeds != plan.spec.seeds:
+        study.update_meta(seeds=plan.spec.seeds)
     exported = TrialExporter(plan.evaluator.joint_space, OBJECTIVES)
     export = storage is not False and open_export(
         storage, study, exported, OBJECTIVES, view.message)

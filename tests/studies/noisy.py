@@ -3,13 +3,11 @@
 import json
 import random
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from scalesearch.studies.config.sections import Seeds
 from scalesearch.studies.executors.worker import finish_job
-from scalesearch.studies.replicates.allocation import next_replicate
-from scalesearch.studies.replicates.replicated import ReplicatedTrial
+from scalesearch.studies.replicates.allocation import ReplicatedTrial, next_replicate
 from scalesearch.studies.trials.trial import State, Trial
 from tests.studies.fakes import OBJECTIVES, make_driver, make_plan, score
 from tests.studies.slow_work import wait_for_leave
@@ -57,7 +55,7 @@ def replicated(number, costs, *scores, pending=0, failed=0):
 def with_another_seed(candidate, bleu):
     """The candidate with one more seed."""
     first = candidate.first
-    replicate = replace(first, values={**first.costs, "bleu": bleu})
+    replicate = first.replace(values={**first.costs, "bleu": bleu})
     return ReplicatedTrial(first, (*candidate.replicates, replicate))
 
 

@@ -133,8 +133,10 @@ def show(results: Results, trial: int, as_json: bool) -> None:
     Example: scalesearch study show runs/my-study 12
     """
     if as_json:
+        import msgspec
+
         selected = get_trial(results, trial)
-        print_json({**selected.to_json(), "record": results.study.record(selected)})
+        print_json({**msgspec.to_builtins(selected), "record": results.study.record(selected)})
     else:
         print_trial(results, trial, open_console())
 

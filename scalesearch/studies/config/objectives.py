@@ -58,7 +58,7 @@ def required_measurements(objectives: tuple[Objective, ...], recipe_value: str) 
     return "both" if len(required) > 1 else next(iter(required), "none")
 
 
-def objective_values(objectives: tuple[Objective, ...], metrics: Mapping[str, float],
+def objective_values(objectives: tuple[Objective, ...], metrics: Mapping[str, object],
                      costs: Mapping[str, float]) -> dict[str, float]:
     """Name to value of every objective of one trained candidate.
 

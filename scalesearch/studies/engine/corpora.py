@@ -91,12 +91,24 @@ def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...],
         report: receives each note of the corpora once.
 
     Raises:
-        UserError: a file is invalid, a vocabulary does not fit the text, or a reference sets a
-            vocabulary and the space does not, or the reverse.
+        UserError: a file is invalid, a vocabulary does not fit the text, the space has too many or
+            computed vocabularies, or a reference sets one and the space does not, or the reverse.
     """
+    sizes = set(spec.space.vocabularies(MAX_VOCABULARIES))
+    is_own = bool(sizes)
+    for reference in references:
+        vocab = reference.architecture.vocab
+        if bool(vocab) != is_own:
+            difference = ("does not set `vocab`, but the space does" if is_own
+                          else "sets `vocab`, but the space does not")
+            raise UserError(f"reference: {reference.label} {difference}",
+                            help="set it for all, with set: {vocab: 8k}, or for none",
+                            key="reference", code="vocab-missing" if is_own else "vocab-mismatch")
+        if vocab:
+            sizes.add(vocab)
     notes: dict[str, None] = {}
     corpora: dict[int | None, Corpus] = {}
-    for size in vocabulary_sizes(spec, references) or (None,):
+    for size in sorted(sizes) or (None,):
         with error_context("data"):
             corpora[size] = load_corpus(spec.data.with_vocab(size), default_cache(), Path.cwd())
         notes |= dict.fromkeys(f"vocab {size}: {note}" if size and "token" in note else note
@@ -104,26 +116,3 @@ def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...],
     for note in notes:
         report(note)
     return Corpora(corpora)
-
-
-def vocabulary_sizes(spec: StudySpec, references: tuple[FixedArchitecture, ...]) -> tuple[int, ...]:
-    """Vocabulary sizes of a study's architectures, in ascending order.
-
-    Empty if the space does not set ``vocab``.
-
-    Raises:
-        UserError: the sizes are computed, or too many, or a reference sets ``vocab`` and the space
-            does not, or the reverse.
-    """
-    sizes = set(spec.space.vocabularies(MAX_VOCABULARIES))
-    for reference in references:
-        vocab = reference.architecture.vocab
-        if bool(vocab) != bool(sizes):
-            difference = ("does not set `vocab`, but the space does" if sizes
-                          else "sets `vocab`, but the space does not")
-            raise UserError(f"reference: {reference.label} {difference}",
-                            help="set it for all, with set: {vocab: 8k}, or for none",
-                            key="reference", code="vocab-missing" if sizes else "vocab-mismatch")
-        if vocab:
-            sizes.add(vocab)
-    return tuple(sorted(sizes))

@@ -11,7 +11,6 @@ So ``kill -9`` at any moment loses nothing: on restart, every incomplete step is
 last durable state.
 """
 
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +36,11 @@ from scalesearch.studies.executors.base import (
 )
 from scalesearch.studies.executors.worker import rung_file
 from scalesearch.studies.optuna_sync.attributes import TRIAL_NUMBER_ATTR
-from scalesearch.studies.replicates.summary import describe_end, propose_replicate
-from scalesearch.studies.trials.callback import Callback
-from scalesearch.studies.trials.plan import StudyPlan
+from scalesearch.studies.replicates.summary import StudyView, describe_end, propose_replicate
+from scalesearch.studies.trials.evaluator import StudyPlan
 from scalesearch.studies.trials.record import make_record
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import EventType, Origin, Rung, State, Trial
+from scalesearch.studies.trials.trial import Callback, EventType, Origin, Rung, State, Trial
 from scalesearch.training.result import RESULT_FILE, Result
 
 COMPUTE_TOLERANCE = 1e-9  # in full-budget runs, whose shares are summed as floats
@@ -61,8 +59,9 @@ class Driver(JobLoop):
 
     def __init__(self, plan: StudyPlan, study: StudyDir, sampler: BaseSampler | None,
                  runner: Runner, callback: Callback) -> None:
-        super().__init__(runner, plan.attempts)
+        super().__init__(runner, plan.spec.attempts)
         self.plan = plan
+        self.spec = plan.spec
         self.study = study
         self.callback = callback
         self.trials = study.trials
@@ -71,8 +70,8 @@ class Driver(JobLoop):
         # The acquisition function also chooses which paused trial is promoted to the next rung.
         acquisition_values = (sampler.acquisition_values
                               if isinstance(sampler, CandidateSampler) else None)
-        self.scheduler = Scheduler(plan.rungs, plan.objectives, acquisition_values)
-        self.stopping = EarlyStopping(study, plan.stop, sampler, runner.slots)
+        self.scheduler = Scheduler(self.spec.rungs, self.spec.objectives, acquisition_values)
+        self.stopping = EarlyStopping(study, self.spec.stop, sampler, runner.slots)
         self._stop_reason = ""
         self._is_space_exhausted = False
 
@@ -91,7 +90,7 @@ class Driver(JobLoop):
             self.run_jobs()
             self.stopping.reason(self.search.history())  # keeps the last forecast on disk
             reason = self._stop_reason or self._describe_trained()
-            return reason + describe_end(self.trials, self.study.meta, self.plan.seeds)
+            return reason + describe_end(StudyView(self.trials, self.study.meta))
         finally:
             self.runner.stop()
             self.callback.close()
@@ -118,29 +117,22 @@ class Driver(JobLoop):
 
     def next_job(self) -> TrainingJob | None:
         """Start the next trial: of the search or, after it, a run with a further seed."""
-        trial = self._next_trial()
+        self.check_failures()
+        trial = self.proposals.next_reference()
+        if trial is None and not self._stop_reason and self._compute_left() > COMPUTE_TOLERANCE:
+            trial = self.proposals.next_enqueued()
+            if trial is None:
+                self._stop_reason = self.stopping.reason(self.search.history())
+            if trial is None and not self._stop_reason:
+                trial = self.next_search_trial()
         if trial is None:
-            trial = propose_replicate(self.study, self.plan.seeds)
+            trial = propose_replicate(self.study)
             if trial is None:
                 return None
             self.callback.proposed(trial)
         return self._start(trial)
 
-    def _next_trial(self) -> Trial | None:
-        """Return the next trial to train: a reference, or an enqueued, paused or new one."""
-        self._check_failures()
-        trial = self.proposals.next_reference()
-        if trial is not None:
-            return trial
-        if self._stop_reason or self._compute_left() <= COMPUTE_TOLERANCE:
-            return None
-        trial = self.proposals.next_enqueued()
-        if trial is not None:
-            return trial
-        self._stop_reason = self.stopping.reason(self.search.history())
-        return None if self._stop_reason else self._next_search_trial()
-
-    def _next_search_trial(self) -> Trial | None:
+    def next_search_trial(self) -> Trial | None:
         """Return the next trial of the search: a paused one, or a new one of the sampler."""
         action = self.scheduler.next_action(self.search.history(), self._compute_left(),
                                             exhausted=self._is_space_exhausted)
@@ -158,35 +150,37 @@ class Driver(JobLoop):
             self._stop_reason = self._describe_exhaustion()
         return None
 
-    def _check_failures(self) -> None:
+    def check_failures(self) -> None:
         """Stop a study in which most trials fail.
 
         Raises:
             UserError: too many trials failed.
         """
         failed = self.trials.with_state(State.FAILED)
-        if not self.plan.trials and len(failed) > 2 and not self.trials.with_state(State.COMPLETE):
+        if not self.spec.trials and len(failed) > 2 and not self.trials.with_state(State.COMPLETE):
             raise UserError(f"the first {len(failed)} architectures failed, the last with: "
                             f"{failed[-1].reason}", code="too-many-failed")
-        if self._count_charged(State.FAILED) > self.plan.trials // 2 + 3:
-            raise UserError(f"{self._count_charged(State.FAILED)} candidates failed, the last "
-                            f"with: {failed[-1].reason}", code="too-many-failed")
+        n_charged = self._count_charged(State.FAILED)
+        if n_charged > self.spec.trials // 2 + 3:
+            raise UserError(f"{n_charged} candidates failed, the last with: {failed[-1].reason}",
+                            code="too-many-failed")
 
     def _compute_left(self) -> float:
         """Return the compute that is left, in full-budget runs."""
-        allowed = self.trials.full_runs_allowed(
-            self.plan.rungs, self.plan.trials, self.plan.compute)
-        return allowed - self.trials.full_runs_spent(self.plan.rungs)
+        return self._compute_allowed() - self.trials.full_runs_spent(self.spec.rungs)
+
+    def _compute_allowed(self) -> float:
+        """Return the limit of the search, in full-budget runs."""
+        return self.trials.full_runs_allowed(self.spec.rungs, self.spec.trials, self.spec.compute)
 
     def _count_charged(self, *states: State) -> int:
         """Number of trials that count towards ``trials`` of the study file."""
         return sum(trial.origin.charged for trial in self.trials.with_state(*states))
 
     def _describe_trained(self) -> str:
-        if self.plan.trials:
-            allowed = self.trials.full_runs_allowed(self.plan.rungs, self.plan.trials,
-                                                    self.plan.compute)
-            limit = " (compute budget used up)" if allowed < self.plan.trials else ""
+        if self.spec.trials:
+            limit = (" (compute budget used up)" if self._compute_allowed() < self.spec.trials
+                     else "")
             return f"{self._count_charged(State.COMPLETE)} candidates trained{limit}"
         labels = {reference.label for reference in self.plan.references}
         states = [self.trials.resolve_duplicate(trial).state
@@ -194,7 +188,7 @@ class Driver(JobLoop):
         return f"{states.count(State.COMPLETE)} of {len(states)} architectures trained"
 
     def _describe_exhaustion(self) -> str:
-        trained = f"{self._count_charged(State.COMPLETE)} of {self.plan.trials} candidates trained"
+        trained = f"{self._count_charged(State.COMPLETE)} of {self.spec.trials} candidates trained"
         if self.proposals.count_last_rejected() < self.plan.max_proposals:
             return f"the sampler has proposed its whole list: {trained}"
         last = self.trials.candidates()[-self.plan.max_proposals:]
@@ -249,13 +243,13 @@ class Driver(JobLoop):
                 {**metrics, "loss": loss}, Rung)
         if rung is not None:
             self.callback.paused(
-                self._append(EventType.RUNG, trial, rung=len(trial.rungs), **asdict(rung),
+                self._append(EventType.RUNG, trial, rung=len(trial.rungs), **msgspec.to_builtins(rung),
                              efforts=msgspec.to_builtins(result.efforts)))
             return
         try:
             if result.state != "complete":
                 raise UserError(result.reason or "training failed", code="training-failed")
-            scores = objective_values(self.plan.objectives, metrics, trial.costs)
+            scores = objective_values(self.spec.objectives, metrics, trial.costs)
         except UserError as error:
             self._finish(trial, result, State.FAILED, reason=str(error))
         else:
@@ -265,8 +259,8 @@ class Driver(JobLoop):
         """Write the record, then the event, then tell Optuna and the callbacks."""
         seconds = (result.total_seconds or result.seconds or None) if result else None
         efforts = result.efforts if result else trial.efforts
-        ended_trial = replace(trial, **{"state": state, "reason": "", "wall_seconds": seconds,
-                                        "efforts": efforts, **end})
+        ended_trial = trial.replace(**{"state": state, "reason": "", "wall_seconds": seconds,
+                                       "efforts": efforts, **end})
         write_json(self.study.trial_folder(trial) / "record.json",
                    make_record(ended_trial, self.plan.record_fields, result))
         self.callback.ended(self._append(EventType.ENDED, trial, state=state, wall_seconds=seconds,

@@ -1,5 +1,6 @@
 """Dry run of a study: its feasible share and first proposals, or its rows."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ from rich.table import Table
 
 from scalesearch.data.sources import fingerprint_text
 from scalesearch.errors import UserError, option
-from scalesearch.files import why_not_writable
+from scalesearch.files import read_json, why_not_writable
 from scalesearch.pareto.noise import format_percent
 from scalesearch.report.labels import format_value
 from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
@@ -25,12 +26,22 @@ from scalesearch.studies.engine.proposals import Proposals
 from scalesearch.studies.forecast import StudyForecast, make_forecast, training_measurer
 from scalesearch.studies.monitor.format import describe_forecast, format_number
 from scalesearch.studies.transfer.warm_start import WarmStart, choose_warm_start
-from scalesearch.studies.trials.callback import Callback
-from scalesearch.studies.trials.evaluator import Evaluator, FeasibilityEstimate, estimate_feasibility
+from scalesearch.studies.trials.evaluator import (
+    Evaluator,
+    FeasibilityEstimate,
+    StudyPlan,
+    estimate_feasibility,
+)
 from scalesearch.studies.trials.event_log import EventLog, encode_event
-from scalesearch.studies.trials.plan import StudyPlan
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import EventType, State, Trial, TrialEvent
+from scalesearch.studies.trials.trial import (
+    Callback,
+    EventType,
+    State,
+    Trial,
+    TrialEvent,
+    parse_event,
+)
 from scalesearch.studies.trials.trials import Trials
 from scalesearch.terminal import make_table, print_text
 
@@ -101,7 +112,8 @@ class DryRun:
                   "forecast": forecast,
                   "teacher": self.teacher and msgspec.to_builtins(self.teacher.meta),
                   "learning_rates": self.learning_rates}
-        trials = [{key: trial.to_json()[key] for key in PROPOSAL_KEYS} for trial in self.trials]
+        trials = [{key: values[key] for key in PROPOSAL_KEYS}
+                  for values in map(msgspec.to_builtins, self.trials)]
         if spec.architectures is not None:
             return {**common, **spec.architectures.to_json(), "runs": self.planned_runs,
                     "architectures": trials}
@@ -111,67 +123,67 @@ class DryRun:
                           "parameters": len(spec.space.parameters())},
                 "sampled": self.feasibility.samples, "feasible": self.feasibility.feasible,
                 "violations": dict(self.feasibility.violations), "trials": spec.trials,
-                "proposals": trials, "warm_start": self.warm_start and self.warm_start.to_json()}
+                "proposals": trials,
+                "warm_start": self.warm_start and msgspec.to_builtins(self.warm_start)}
 
     def show(self, console: Console) -> None:
-        """Prints it for people."""
-        for line in (self._describe_architectures() if self.spec.architectures
-                     else self._describe_search()):
-            print_text(line, console)
-        for line in describe_forecast(self.forecast):
+        """Print the findings for people."""
+        for line in (*self._describe(), *describe_forecast(self.forecast)):
             print_text(line, console)
         console.print(self._table())
         if self.learning_rates:
-            console.print(self._rates_table())
+            rows = [(row["role"], format_number(row["params"]), f"{row['lr']:.2e}",
+                     f"× {row['init']:.2f}", row["optimizer"], row["first"])
+                    for row in self.learning_rates]
+            console.print(make_table(
+                ("weights", "params", "peak", "init", "by", "such as"), rows, (0, 4, 5),
+                f"Learning rates of {self.trials_to_train[0].architecture}, by group of weights",
+                has_box=True))
 
-    def _common(self) -> list[str]:
-        vocab = "each candidate's own size" if self.spec.vocab == OWN_VOCABULARY else ""
-        protocol = self.evaluator.protocol
-        work = [int(trial.costs.get("macs.once", 0)) for trial in self.trials]
-        return [f"Costs: protocol {protocol}; {protocol.conventions}",
-                *protocol.weight_work_lines(*work), f"Data: {self.spec.data.describe(vocab)}",
-                *([f"Teacher: {self.teacher.describe()}"] if self.teacher else []),
-                f"Recipe: {self.spec.recipe.describe()}",
-                *(f"  asked: {key}: {text}"
-                  for key, text in self.spec.recipe_space.distribution_texts.items())]
-
-    def _describe_architectures(self) -> list[str]:
+    def _describe(self) -> Iterator[str]:
+        """Yield lines about the space, the settings and the number of runs."""
         spec = self.spec
-        assert spec.architectures is not None, "of rows"
-        return [f"Study {spec.name}, kind {spec.architectures.type}: "
-                f"{', '.join(map(str, spec.objectives))}", *self._common(),
-                f"Would train {len(self.trials_to_train)} of {len(self.trials)} rows, seeds each: "
-                f"{spec.seeds.references}, {self.planned_runs} runs in all, {spec.workers} at "
-                f"a time ({spec.backend}), into {spec.out}"]
-
-    def _describe_search(self) -> list[str]:
-        spec = self.spec
+        objectives = ", ".join(map(str, spec.objectives))
+        workers = f"{spec.workers} at a time ({spec.backend}), into {spec.out}"
+        if spec.architectures is not None:
+            yield f"Study {spec.name}, kind {spec.architectures.type}: {objectives}"
+            yield from self._describe_settings()
+            yield (f"Would train {len(self.trials_to_train)} of {len(self.trials)} rows, seeds "
+                   f"each: {spec.seeds.references}, {self.planned_runs} runs in all, {workers}")
+            return
         odds = self.feasibility
         assert odds is not None, "of a search"
         size = ("without end (it holds a continuous range)" if self.size is None
                 else f"{self.size:,}")
-        return [f"Study {spec.name}: {', '.join(map(str, spec.objectives))}",
-                f"Space: {len(spec.space.parameters())} parameters, size {size}",
-                f"Feasible: {odds.feasible / odds.samples:.1%} of {odds.samples} random candidates",
-                *(f"  {missed / odds.samples:.1%} miss {name}"
-                  for name, missed in odds.violations.items() if missed), *self._common(),
-                *([self.warm_start.describe()] if self.warm_start else []),
-                f"Would train {spec.trials_text} and {len(spec.references)} references, "
-                f"{spec.workers} at a time ({spec.backend}), into {spec.out}",
-                *([f"Then up to {spec.seeds.extra_runs} runs with further seeds, until the "
-                   f"front has at most {spec.seeds.max_per_candidate} seeds each or its members "
-                   f"are significant at {format_percent(spec.seeds.confidence)}"]
-                  if spec.seeds.max_per_candidate > 1 else []),
-                *(["Each reference is trained " f"with {spec.seeds.references} " "seeds"]
-                  if spec.seeds.references > 1 else [])]
+        yield f"Study {spec.name}: {objectives}"
+        yield f"Space: {len(spec.space.parameters())} parameters, size {size}"
+        yield f"Feasible: {odds.feasible / odds.samples:.1%} of {odds.samples} random candidates"
+        for name, missed in odds.violations.items():
+            if missed:
+                yield f"  {missed / odds.samples:.1%} miss {name}"
+        yield from self._describe_settings()
+        if self.warm_start:
+            yield self.warm_start.describe()
+        yield f"Would train {spec.trials_text} and {len(spec.references)} references, {workers}"
+        if spec.seeds.max_per_candidate > 1:
+            yield (f"Then up to {spec.seeds.extra_runs} runs with further seeds, until the front "
+                   f"has at most {spec.seeds.max_per_candidate} seeds each or its members are "
+                   f"significant at {format_percent(spec.seeds.confidence)}")
+        if spec.seeds.references > 1:
+            yield f"Each reference is trained with {spec.seeds.references} seeds"
 
-    def _rates_table(self) -> Table:
-        rows = [(row["role"], format_number(row["params"]), f"{row['lr']:.2e}",
-                 f"× {row['init']:.2f}", row["optimizer"], row["first"])
-                for row in self.learning_rates]
-        return make_table(("weights", "params", "peak", "init", "by", "such as"), rows, (0, 4, 5),
-                          f"Learning rates of {self.trials_to_train[0].architecture}, by group of "
-                          "weights", has_box=True)
+    def _describe_settings(self) -> Iterator[str]:
+        vocab = "each candidate's own size" if self.spec.vocab == OWN_VOCABULARY else ""
+        protocol = self.evaluator.protocol
+        yield f"Costs: protocol {protocol}; {protocol.conventions}"
+        yield from protocol.weight_work_lines(*(int(trial.costs.get("macs.once", 0))
+                                                for trial in self.trials))
+        yield f"Data: {self.spec.data.describe(vocab)}"
+        if self.teacher:
+            yield f"Teacher: {self.teacher.describe()}"
+        yield f"Recipe: {self.spec.recipe.describe()}"
+        for key, text in self.spec.recipe_space.distribution_texts.items():
+            yield f"  asked: {key}: {text}"
 
     def _table(self) -> Table:
         named = self.spec.architectures is not None
@@ -224,50 +236,53 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
 
     if spec.architectures is not None:
         listed = spec.architectures.architectures or setup.fixed_architectures(within)
-        listed_trials = (replace(evaluator.evaluate_architecture(row.architecture, {}),
-                                 number=number, label=row.label)
-                         for number, row in enumerate(listed))
-        dry_run = DryRun(within, evaluator, tuple(listed_trials), teacher=teacher)
+        listed_trials = tuple(evaluator.evaluate_architecture(row.architecture, {})
+                              .replace(number=number, label=row.label)
+                              for number, row in enumerate(listed))
+        dry_run = DryRun(within, evaluator, listed_trials, teacher=teacher)
         rows = {row.label: row.architecture for row in listed}
         return replace(
             dry_run, forecast=look_ahead([rows[str(trial.label)]
                                           for trial in dry_run.trials_to_train]))
-    named = list({fixed.architecture.id: fixed.architecture
-                  for fixed in setup.fixed_architectures(spec)}.values())
+    references = setup.fixed_architectures(spec)
+    named = list({fixed.architecture.id: fixed.architecture for fixed in references}.values())
     sampler = setup.build_sampler(spec, evaluator)
     warm = None
     if spec.warm_start and corpora:
-        plan = setup.prepare_study(spec, corpora, teacher.meta if teacher else None).plan
-        took = spec.out / WARM_START_FILE
-        warm = WarmStart.read(took) if study.has_started() and took.is_file() else \
-            choose_warm_start(spec.warm_start, plan, getattr(sampler, "n_startup_trials", 10))
-    plan = StudyPlan(evaluator, spec.objectives, spec.trials,
-                     references=setup.fixed_architectures(spec))
-    return DryRun(spec, evaluator, first_proposals(plan, sampler), spec.space.n_configurations(),
+        file = spec.out / WARM_START_FILE
+        if study.has_started() and file.is_file():
+            warm = read_json(file, WarmStart)
+        else:
+            plan, _ = setup.prepare_study(spec, corpora, teacher.meta if teacher else None)
+            warm = choose_warm_start(spec.warm_start, plan,
+                                     getattr(sampler, "n_startup_trials", 10))
+    return DryRun(spec, evaluator,
+                  first_proposals(StudyPlan(spec, evaluator, references), sampler),
+                  spec.space.n_configurations(),
                   estimate_feasibility(evaluator, spec.sampler.seed,
                                        max_feasible=MAX_FEASIBLE_SAMPLES), teacher, warm,
                   look_ahead(named))
 
 
-class _InMemoryEventLog(EventLog):
+class InMemoryEventLog(EventLog):
     """An event log that keeps nothing."""
 
     def append(self, event_type: EventType, trial: int, **facts: Any) -> TrialEvent:
-        return TrialEvent.from_json(encode_event({"type": event_type, "trial": trial, **facts}))
+        return parse_event(encode_event({"type": event_type, "trial": trial, **facts}))
 
 
 def first_proposals(plan: StudyPlan, sampler: BaseSampler | None,
                     max_proposals: int = MAX_ROWS_PRINTED) -> tuple[Trial, ...]:
     """Proposes as a run would before any result counts, rejected proposals included."""
     study = StudyDir(Path())
-    study.log = _InMemoryEventLog(Path())
+    study.log = InMemoryEventLog(Path())
     proposals = Proposals(plan, study, sampler, Callback())
     while proposals.next_reference():
         pass
     named = len(study.trials)
     # further ones depend on results
     startup = getattr(sampler, "n_startup_trials", max_proposals + named)
-    max_proposals = min(max_proposals, plan.trials, max(1, startup - named))
+    max_proposals = min(max_proposals, plan.spec.trials, max(1, startup - named))
     for _ in range(max_proposals):
         if proposals.next_sampled() is None:
             break

@@ -13,13 +13,11 @@ from scalesearch.samplers.candidate_sampler import SpaceExhaustedError
 from scalesearch.spaces import read_space
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
-from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.optuna_sync.search_study import SearchStudy
-from scalesearch.studies.trials.callback import Callback
-from scalesearch.studies.trials.plan import StudyPlan
+from scalesearch.studies.trials.evaluator import StudyPlan
 from scalesearch.studies.trials.record import JobFile
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import Origin, State, Trial
+from scalesearch.studies.trials.trial import Callback, Origin, State, Trial
 from scalesearch.training.recipe_space import override_keys
 
 REJECTED_STATES = (State.INFEASIBLE, State.DUPLICATE)
@@ -37,8 +35,8 @@ class Proposals:
         self.study = study
         self.sampler = sampler
         self.callback = callback
-        self.search = SearchStudy(plan.evaluator.joint_space, plan.objectives, study.trials,
-                                  has_compute_limit=plan.compute is not None)
+        self.search = SearchStudy(plan.evaluator.joint_space, plan.spec.objectives, study.trials,
+                                  has_compute_limit=plan.spec.compute is not None)
 
     def next_reference(self) -> Trial | None:
         """Propose references up to the next one to train; None if all of them are done.
@@ -47,26 +45,26 @@ class Proposals:
         reference that is paused at a rung is returned, to be resumed.
         """
         proposed = {trial.label for trial in self.study.trials.with_origin(Origin.REFERENCE)}
+        evaluator = self.plan.evaluator
         for reference in self.plan.references:
-            if reference.label not in proposed:
-                trial = self._propose_reference(reference)
-                if trial.state == State.PENDING:
-                    return trial
+            if reference.label in proposed:
+                continue
+            trial = evaluator.evaluate_architecture(reference.architecture, reference.params)
+            recipe_params = evaluator.recipe.recipe_values(reference.recipe_params)
+            # A reference is trained even if it violates a limit.
+            trial = self._enqueue(trial.replace(
+                recipe_params=recipe_params, state=State.PENDING, origin=Origin.REFERENCE,
+                label=reference.label))
+            if trial.state == State.PENDING:
+                return trial
         return self.study.trials.paused_reference()
-
-    def _propose_reference(self, reference: FixedArchitecture) -> Trial:
-        trial = self.plan.evaluator.evaluate_architecture(reference.architecture, reference.params)
-        recipe_params = self.plan.evaluator.recipe_values(reference.recipe_params)
-        # A reference is trained even if it violates a limit.
-        return self._enqueue(replace(trial, recipe_params=recipe_params, state=State.PENDING,
-                                     origin=Origin.REFERENCE, label=reference.label))
 
     def next_enqueued(self) -> Trial | None:
         """Propose the next architecture of another study's front (warm start)."""
         proposed = self.study.trials.with_origin(Origin.ENQUEUED)
         for params in self.plan.enqueued[len(proposed):]:
             trial = self.plan.evaluator.evaluate(params)
-            trial = self._enqueue(replace(trial, origin=Origin.ENQUEUED))
+            trial = self._enqueue(trial.replace(origin=Origin.ENQUEUED))
             if trial.state == State.PENDING:
                 return trial
         return None
@@ -106,8 +104,8 @@ class Proposals:
         if trial.state == State.PENDING:
             first = self.study.trials.first_with_identity(trial.identity)
             if first is not None:
-                trial = replace(trial, state=State.DUPLICATE, original=first.number)
-        trial = self.study.propose(replace(trial, number=self.study.trials.next_number))
+                trial = trial.replace(state=State.DUPLICATE, original=first.number)
+        trial = self.study.propose(trial.replace(number=self.study.trials.next_number))
         if trial.is_in_space:
             self.search.add(trial, optuna_trial)
         self.callback.proposed(trial)
@@ -115,27 +113,23 @@ class Proposals:
 
     def architecture(self, trial: Trial) -> ModelSpec:
         """Return the architecture of ``trial``, with the protocol of its costs."""
-        architecture = self._architecture(trial)
+        if trial.origin == Origin.REPLICATE and trial.original is not None:
+            trial = self.study.trials[trial.original]
+        references = {reference.label: reference.architecture for reference in self.plan.references}
+        if trial.origin != Origin.REFERENCE:
+            architecture = self.plan.evaluator.architecture(trial.params)
+            assert architecture is not None, "a pending trial can be built"
+            assert architecture.id == trial.architecture, "the hash of the space was checked"
+        elif trial.label in references:
+            architecture = references[trial.label]
+        else:  # a reference that was removed from the study file may still get replicates
+            file = self.study.trial_folder(trial) / "architecture.yaml"
+            architecture = read_space(file).single_architecture()
         protocol = self.plan.evaluator.protocol
         settings = protocol.settings
         if architecture.vocab:
             settings = {**protocol.with_vocab(architecture.vocab).settings, "vocab": OWN_VOCABULARY}
         return replace(architecture, protocol=settings)
-
-    def _architecture(self, trial: Trial) -> ModelSpec:
-        if trial.origin == Origin.REPLICATE and trial.original is not None:
-            trial = self.study.trials[trial.original]
-        if trial.origin == Origin.REFERENCE:
-            for reference in self.plan.references:
-                if reference.label == trial.label:
-                    return reference.architecture
-            # A reference that was removed from the study file may still get replicates.
-            file = self.study.trial_folder(trial) / "architecture.yaml"
-            return read_space(file).single_architecture()
-        architecture = self.plan.evaluator.architecture(trial.params)
-        assert architecture is not None, "a pending trial can be built"
-        assert architecture.id == trial.architecture, "the hash of the space was checked"
-        return architecture
 
     def job_fields(self, trial: Trial) -> JobFile:
         """Fields of ``job.json`` that differ between trials: recipe, seed and next rung.
@@ -149,6 +143,6 @@ class Proposals:
         if trial.origin == Origin.REPLICATE:
             return {**job, "origin": "replicate", "original": trial.original,
                     "seed": trial.seed or self.study.meta.seed}
-        if trial.origin == Origin.REFERENCE or rung >= self.plan.rungs.n_pauses:
+        if trial.origin == Origin.REFERENCE or rung >= self.plan.spec.rungs.n_pauses:
             return job
-        return {**job, "rung": rung, "until_share": self.plan.rungs.shares[rung]}
+        return {**job, "rung": rung, "until_share": self.plan.spec.rungs.shares[rung]}

@@ -20,9 +20,9 @@ from scalesearch.studies.monitor.loggers import make_loggers
 from scalesearch.studies.optuna_sync.attributes import TrialExporter
 from scalesearch.studies.optuna_sync.export import open_export
 from scalesearch.studies.transfer.warm_start import apply_warm_start
-from scalesearch.studies.trials.callback import Callback, Callbacks
 from scalesearch.studies.trials.record import describe_teacher_facts
 from scalesearch.studies.trials.study_dir import StudyDir, resumable
+from scalesearch.studies.trials.trial import Callback, Callbacks
 from scalesearch.terminal import print_text
 
 
@@ -53,23 +53,22 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         setup.check_reachable(spec)
         corpora = setup.load_data(spec, report)
         teacher = find_teacher(spec, corpora.first)
-        prepared = setup.prepare_study(spec, corpora, teacher.meta if teacher else None)
-        spec = prepared.spec
-        sampler = setup.build_sampler(spec, prepared.evaluator)
+        plan, meta = setup.prepare_study(spec, corpora, teacher.meta if teacher else None)
+        spec = plan.spec
+        sampler = setup.build_sampler(spec, plan.evaluator)
 
         # Folder and workers
         stack.enter_context(StudyDir(spec.out).exclusive())
         runner = make_runner(spec.backend, spec.workers, spec.resources)
         stack.callback(runner.stop)
-        study = setup.open_study(prepared)
+        study = setup.open_study(plan, meta)
         facts = {"workers": runner.slots, "executor": runner.describe(), "candidates": spec.trials,
-                 "references": len(prepared.plan.references)}
+                 "references": len(plan.references)}
         heartbeat = stack.enter_context(Heartbeat(study.folder, facts).running_study())
         runner.check(partial(machine_fingerprint, str(spec.out.absolute()),
                              spec.data.with_absolute_paths().to_json()))
 
         # Teacher and trials of other studies
-        plan = prepared.plan
         if teacher is not None:
             report(f"Teacher: {teacher.describe()}")
             teacher_facts = run_teacher(teacher, spec, runner, console)
@@ -86,8 +85,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         # A model that has a GPU to itself is faster than trials that share it.
         seconds = 0.0 if runner.shares_gpus else measure_seconds
         measure = training_measurer(spec, corpora.of_architecture)
-        forecast = load_or_make_forecast(study, spec, plan, measure, seconds)
-        for line in describe_forecast(forecast):
+        for line in describe_forecast(load_or_make_forecast(study, plan, measure, seconds)):
             report(line)
         screen = stack.enter_context(make_console(console, study))
         exporter = TrialExporter(plan.evaluator.joint_space, spec.objectives)

@@ -6,8 +6,8 @@ Errors are reported here, before training starts.
 import math
 import random
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,10 +30,9 @@ from scalesearch.studies.engine.corpora import Corpora, load_corpora, protocol_s
 from scalesearch.studies.forecast import FORECAST_FILE
 from scalesearch.studies.optuna_sync.export import check_storage
 from scalesearch.studies.trials.compatibility import check_references_unchanged, check_unchanged
-from scalesearch.studies.trials.evaluator import Evaluator, estimate_feasibility
+from scalesearch.studies.trials.evaluator import Evaluator, StudyPlan, estimate_feasibility
 from scalesearch.studies.trials.event_log import utc_now
-from scalesearch.studies.trials.plan import StudyPlan
-from scalesearch.studies.trials.record import SEARCH_PACKAGES, JobFile
+from scalesearch.studies.trials.record import SEARCH_PACKAGES, JobFile, TeacherFacts
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import StudyMeta, TeacherMeta
 from scalesearch.studies.trials.trial import Params, State
@@ -43,59 +42,43 @@ from scalesearch.training.result import Result, package_versions
 REVISABLE_KEYS = ("compute", "seeds", "architectures", "scaling", "excluded")
 
 
-@dataclass(frozen=True)
-class PreparedStudy:
-    """A study that passed all checks.
+def prepare_study(spec: StudySpec, corpora: Corpora,
+                  teacher: TeacherMeta | None) -> tuple[StudyPlan, StudyMeta]:
+    """Check a study; return its plan, without the data of a teacher, and its facts.
 
-    ``spec`` has no architectures that violate its limits.
-    """
-
-    spec: StudySpec
-    evaluator: Evaluator
-    meta: StudyMeta
-    plan: StudyPlan
-
-
-def prepare_study(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None) -> PreparedStudy:
-    """Check a study and make its plan.
-
-    Paths in jobs are absolute: workers may start elsewhere.
+    The plan has no architectures that violate the limits. Paths in jobs are absolute: workers may
+    start elsewhere.
 
     Raises:
         UserError: no candidate meets the limits, or a reference has open parameters or cannot be
             built.
     """
     evaluator = make_evaluator(spec, corpora)
-    facts = corpora.data_facts
     spec = drop_infeasible_architectures(spec, evaluator)
-    architectures: dict[str, Any] = {}
-    if spec.architectures:
-        labels = tuple(item.label for item in spec.architectures.architectures)
-        architectures = {**spec.architectures.to_json(), "architectures": labels}
+    references = fixed_architectures(spec)
+    facts = corpora.data_facts
+    recipe = spec.recipe.to_json()
+    architectures: dict[str, Any] = spec.architectures.to_json() if spec.architectures else {}
     meta = StudyMeta(
         id=uuid.uuid4().hex, name=spec.name, created=utc_now(), space_hash=spec.space.hash,
-        protocol=evaluator.protocol.to_json(), objectives=spec.objectives,
-        recipe=spec.recipe.to_json(), seed=spec.seed, data=facts, synthetic=facts.synthetic,
-        total_trials=spec.trials + len(fixed_architectures(spec)),
+        protocol=evaluator.protocol.to_json(), objectives=spec.objectives, recipe=recipe,
+        seed=spec.seed, data=facts, synthetic=facts.synthetic,
+        total_trials=spec.trials + len(references),
         limits=tuple(limit.text for limit in evaluator.limits),
         bounds=upper_bounds(collect_limits(spec.space, spec.budget)),
-        versions=package_versions(*SEARCH_PACKAGES),
-        teacher=teacher, sampler=None if spec.architectures else spec.sampler, rungs=spec.rungs,
+        versions=package_versions(*SEARCH_PACKAGES), teacher=teacher,
+        sampler=None if spec.architectures else spec.sampler, rungs=spec.rungs,
         compute=spec.compute, seeds=spec.seeds, warm_start=spec.warm_start,
-        recipe_space=spec.recipe_space.distribution_texts,
-        processes=Result.processes, **architectures).round_trip()
+        recipe_space=spec.recipe_space.distribution_texts, processes=Result.processes,
+        **architectures).round_trip()
     job: JobFile = {
-           "data": spec.data.with_absolute_paths().to_json(), "cache": str(default_cache()),
-           "recipe": spec.recipe.to_json(), "seed": spec.seed,
-           "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
-           "processes": Result.processes, "proxies": spec.proxies}
-    plan = StudyPlan(evaluator, spec.objectives, spec.trials, job, meta.record_fields,
-                     fixed_architectures(spec), spec.attempts, rungs=spec.rungs, seeds=spec.seeds,
-                     compute=spec.compute, stop=spec.stop)
-    return PreparedStudy(spec, evaluator, meta, plan)
+        "data": spec.data.with_absolute_paths().to_json(), "cache": str(default_cache()),
+        "recipe": recipe, "seed": spec.seed, "threads": spec.resources.threads_per_trial,
+        "nice": spec.resources.nice, "processes": Result.processes, "proxies": spec.proxies}
+    return StudyPlan(spec, evaluator, references, job, meta.record_fields), meta
 
 
-def plan_with_teacher(plan: StudyPlan, corpus: Corpus, teacher: Mapping[str, object]) -> StudyPlan:
+def plan_with_teacher(plan: StudyPlan, corpus: Corpus, teacher: TeacherFacts) -> StudyPlan:
     """Return the plan with the teacher's data.
 
     Args:
@@ -104,16 +87,14 @@ def plan_with_teacher(plan: StudyPlan, corpus: Corpus, teacher: Mapping[str, obj
         teacher: facts for the records of the trials.
     """
     data_facts = msgspec.to_builtins(Corpora({None: corpus}).data_facts)
-    return replace(plan,
-                   record_fields={**plan.record_fields, "data": data_facts, "teacher": teacher},
-                   job_template={**plan.job_template,
-                                 "data": corpus.spec.with_absolute_paths().to_json()})
+    data = corpus.spec.with_absolute_paths().to_json()
+    return replace(plan, job_template={**plan.job_template, "data": data},
+                   record_fields={**plan.record_fields, "data": data_facts, "teacher": teacher})
 
 
 def load_data(spec: StudySpec, report: Callable[[str], object] = str) -> Corpora:
     """Load the corpora of a study and of its references; see :func:`load_corpora`."""
-    has_references = spec.architectures is None or spec.architectures.architectures
-    return load_corpora(spec, fixed_architectures(spec) if has_references else (), report)
+    return load_corpora(spec, fixed_architectures(spec), report)
 
 
 def make_evaluator(spec: StudySpec, corpora: Corpora | None) -> Evaluator:
@@ -128,6 +109,20 @@ def make_evaluator(spec: StudySpec, corpora: Corpora | None) -> Evaluator:
     protocol = corpora.protocol(spec) if corpora else load_protocol(protocol_settings(spec))
     return Evaluator(spec.space, protocol, collect_limits(spec.space, spec.budget),
                      spec.recipe_space)
+
+
+def drop_infeasible_architectures(spec: StudySpec, evaluator: Evaluator) -> StudySpec:
+    """Remove fixed architectures that violate the limits; a search is only checked.
+
+    Raises:
+        UserError: no candidate meets the limits.
+    """
+    if spec.architectures is None:
+        check_feasible(evaluator, spec.sampler.seed)
+        return spec
+    feasible = spec.architectures.filter_by_limits(
+        lambda architecture: evaluator.evaluate_architecture(architecture).reason)
+    return spec.replace(architectures=feasible)
 
 
 def check_feasible(evaluator: Evaluator, seed: int) -> None:
@@ -147,26 +142,12 @@ def check_feasible(evaluator: Evaluator, seed: int) -> None:
     worst = max(sample.violations, key=lambda name: sample.violations[name])
     slack = sample.min_slacks[worst]
     is_cost = any(name in worst for name in COST_NAMES)  # then slack is the logarithm of a ratio
-    excess = f"{100 * math.expm1(slack):,.1f} %" if is_cost and 0 < slack < math.inf else ""
-    nearest = f", the nearest by {excess}" if excess else ""
+    nearest = (f", the nearest by {100 * math.expm1(slack):,.1f} %"
+               if is_cost and 0 < slack < math.inf else "")
     raise UserError(f"budget: none of {sample.samples} random candidates meets it{counted}; "
                     f"{sample.violations[worst]} of them violate `{worst}`{nearest}. The cost "
                     f"protocol is {evaluator.protocol}. Raise the budget, or add smaller models "
                     "to the space", key="budget", code="budget-unmet")
-
-
-def drop_infeasible_architectures(spec: StudySpec, evaluator: Evaluator) -> StudySpec:
-    """Remove fixed architectures that violate the limits; a search is only checked.
-
-    Raises:
-        UserError: no candidate meets the limits.
-    """
-    if spec.architectures is None:
-        check_feasible(evaluator, spec.sampler.seed)
-        return spec
-    feasible = spec.architectures.filter_by_limits(
-        lambda architecture: evaluator.evaluate_architecture(architecture).reason)
-    return spec.replace(architectures=feasible)
 
 
 def fixed_architectures(spec: StudySpec) -> tuple[FixedArchitecture, ...]:
@@ -177,17 +158,17 @@ def fixed_architectures(spec: StudySpec) -> tuple[FixedArchitecture, ...]:
     """
     if spec.architectures is not None:
         return spec.architectures.architectures
+    references = []
     with error_context("reference"):
-        return tuple(_reference(reference, spec) for reference in spec.references)
-
-
-def _reference(reference: ReferenceSpec, spec: StudySpec) -> FixedArchitecture:
-    space = reference_space(reference, spec)
-    architecture = space.single_architecture(f"reference {reference.name}: it")
-    params = params_in_space(spec.space, space.resolve(space.replay_values({})))
-    recipe = spec.recipe_space.default_params(reference.recipe)
-    return FixedArchitecture(reference.name, architecture,
-                             None if params is None else {**params, **recipe}, recipe)
+        for reference in spec.references:
+            space = reference_space(reference, spec)
+            architecture = space.single_architecture(f"reference {reference.name}: it")
+            params = params_in_space(spec.space, space.resolve(space.replay_values({})))
+            recipe = spec.recipe_space.default_params(reference.recipe)
+            references.append(FixedArchitecture(
+                reference.name, architecture, None if params is None else {**params, **recipe},
+                recipe))
+    return tuple(references)
 
 
 def reference_space(reference_spec: ReferenceSpec, spec: StudySpec) -> Space:
@@ -237,14 +218,13 @@ def with_original_name(spec: StudySpec, resume: bool) -> StudySpec:
     return spec.replace(name=study.read_meta().meta.name)
 
 
-def open_study(setup: PreparedStudy) -> StudyDir:
+def open_study(plan: StudyPlan, meta: StudyMeta) -> StudyDir:
     """Create the study's folder, or load the one that exists.
 
     Raises:
         StudyChangedError: the folder holds a study with other settings.
     """
-    spec = setup.spec
-    meta = setup.meta
+    spec = plan.spec
     study = StudyDir(spec.out)
     if not study.has_started():
         # Files of a start that was interrupted before the study was created.
@@ -257,8 +237,8 @@ def open_study(setup: PreparedStudy) -> StudyDir:
     study.load()
     check_unchanged(spec.out, study.meta, meta)
     check_references_unchanged(spec.out, study.trials,
-                               {reference.label: setup.evaluator.identity(reference)
-                                for reference in setup.plan.references})
+                               {reference.label: plan.evaluator.identity(reference)
+                                for reference in plan.references})
     revised = {key: getattr(meta, key) for key in REVISABLE_KEYS}
     if any(getattr(study.meta, key) != value for key, value in revised.items()):
         study.update_meta(**revised)

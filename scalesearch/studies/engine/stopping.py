@@ -7,6 +7,7 @@ forecast is kept in ``gain.json``, which ``study status`` and ``study watch`` pr
 """
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from scalesearch.files import write_json
 from scalesearch.samplers.candidate_sampler import CandidateSampler
 from scalesearch.studies.config.sections import StopSpec
+from scalesearch.studies.config.values import ComputeAmount
 from scalesearch.studies.forecast import GAIN_FILE, ExpectedGain
 from scalesearch.studies.monitor.format import describe_gain
 from scalesearch.studies.trials.study_dir import StudyDir
@@ -48,10 +50,26 @@ class EarlyStopping:
 
     def reason(self, history: Sequence["FrozenTrial"]) -> str:
         """Return why the search stops now; empty if it continues."""
-        completed = len(self.study.trials.with_state(State.COMPLETE))
-        if self.forecast is not None and completed != self._completed:
-            self._completed = completed
-            self._reason = self._forecast_reason(history)
+        completed = self.study.trials.with_state(State.COMPLETE)
+        if self.forecast is None or len(completed) == self._completed:
+            return self._reason
+        self._completed = len(completed)
+        self._reason = ""
+        horizon = self.stop_spec.horizon if self.stop_spec else ComputeAmount(DEFAULT_HORIZON)
+        n_runs = horizon.full_runs
+        seconds = [trial.wall_seconds for trial in completed if trial.wall_seconds]
+        if not n_runs and seconds:
+            n_runs = max(1, int(horizon.seconds * self.slots / fmean(seconds)))
+        forecast = self.forecast(history, n_runs) if n_runs else None
+        if forecast is None:
+            return ""
+        gain = ExpectedGain(self._completed, forecast.n_runs, forecast.mean, forecast.low,
+                            forecast.high)
+        write_json(self.study.folder / GAIN_FILE, msgspec.to_builtins(gain))
+        if self.stop_spec is not None and forecast.mean < self.stop_spec.gain:
+            self.study.update_meta(stopped_at_gain=self.stop_spec.gain)
+            self._reason = (f"stopped, because the expected gain is less than "
+                            f"{self.stop_spec.gain:.3g}: {describe_gain(gain)}")
         return self._reason
 
     def has_stopped(self) -> bool:
@@ -62,30 +80,3 @@ class EarlyStopping:
         stopped_at = self.study.meta.stopped_at_gain
         return (self.stop_spec is not None and stopped_at is not None
                 and stopped_at <= self.stop_spec.gain and bool(self.study.trials.replicates()))
-
-    def _forecast_reason(self, history: Sequence["FrozenTrial"]) -> str:
-        n_runs = self._horizon_runs()
-        forecast = self.forecast(history, n_runs) if n_runs and self.forecast else None
-        if forecast is None:
-            return ""
-        gain = ExpectedGain(self._completed, forecast.n_runs, forecast.mean, forecast.low,
-                            forecast.high)
-        write_json(self.study.folder / GAIN_FILE, msgspec.to_builtins(gain))
-        if self.stop_spec is None or forecast.mean >= self.stop_spec.gain:
-            return ""
-        self.study.update_meta(stopped_at_gain=self.stop_spec.gain)
-        return (f"stopped, because the expected gain is less than {self.stop_spec.gain:.3g}: "
-                f"{describe_gain(gain)}")
-
-    def _horizon_runs(self) -> int:
-        """Number of full-budget runs to forecast; 0 until the time per run is measured."""
-        horizon = self.stop_spec.horizon if self.stop_spec else None
-        if horizon is None:
-            return DEFAULT_HORIZON
-        if horizon.full_runs:
-            return horizon.full_runs
-        seconds = [trial.wall_seconds
-                   for trial in self.study.trials.with_state(State.COMPLETE) if trial.wall_seconds]
-        if not seconds:
-            return 0
-        return max(1, int(horizon.seconds * self.slots / (sum(seconds) / len(seconds))))

@@ -12,9 +12,8 @@ from scalesearch.studies.monitor.events import LoggedEvent, describe_event
 from scalesearch.studies.monitor.heartbeat import read_owner
 from scalesearch.studies.monitor.render import render_snapshot
 from scalesearch.studies.monitor.snapshot import MAX_EVENTS_SHOWN, SnapshotBuilder
-from scalesearch.studies.trials.callback import Callback
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import EventType, Trial
+from scalesearch.studies.trials.trial import Callback, EventType, Trial
 from scalesearch.terminal import print_text
 
 

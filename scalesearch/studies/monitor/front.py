@@ -8,8 +8,8 @@ import numpy as np
 
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.objective import Objective
-from scalesearch.studies.replicates.replicated import ReplicatedTrial
-from scalesearch.studies.replicates.summary import StudyView, with_replicates
+from scalesearch.studies.replicates.allocation import ReplicatedTrial
+from scalesearch.studies.replicates.summary import StudyView
 from scalesearch.studies.trials.study_meta import StudyMeta
 from scalesearch.studies.trials.trial import Origin, State
 from scalesearch.studies.trials.trials import Trials
@@ -78,8 +78,8 @@ def front_snapshot(meta: StudyMeta, trials: Trials) -> FrontSnapshot:
         rows = view.members
         size = len(rows)
     else:
-        rows = with_replicates(trials, (trial for trial in trials.with_state(State.COMPLETE)
-                                        if trial.origin == Origin.REFERENCE))
+        rows = view.with_replicates(trial for trial in trials.with_state(State.COMPLETE)
+                                    if trial.origin == Origin.REFERENCE)
     rows.sort(key=lambda candidate: sign * candidate.mean(main))
     return FrontSnapshot(meta.directions, main, size,
                          tuple(_member(row, objectives) for row in _evenly_spaced(rows)),

@@ -16,10 +16,9 @@ from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.library import install_command
-from scalesearch.studies.trials.callback import Callback
 from scalesearch.studies.trials.record import Record
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import State, Trial
+from scalesearch.studies.trials.trial import Callback, State, Trial
 
 ScalarPoint = tuple[str, float, int]  # name, value, step
 MLFLOW_BATCH_SIZE = 100  # maximum number of params in one request

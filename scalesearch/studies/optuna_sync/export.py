@@ -28,9 +28,8 @@ from scalesearch.library import install_command
 from scalesearch.pareto.objective import Objective
 from scalesearch.studies.config.storage_url import mask_passwords
 from scalesearch.studies.optuna_sync.attributes import TRIAL_NUMBER_ATTR, TrialExporter
-from scalesearch.studies.trials.callback import Callback
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import State, Trial
+from scalesearch.studies.trials.trial import Callback, State, Trial
 
 # User attribute of an Optuna study with the id of the study that owns it.
 OWNER_ATTR = "scalesearch"

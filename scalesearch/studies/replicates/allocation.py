@@ -1,4 +1,4 @@
-"""Allocation of further seeds until the front is resolved.
+"""Trials with their replicates, and allocation of further seeds until the front is resolved.
 
 A search selects the best of many single scores, so scores on its front are too optimistic. The
 members of the front are therefore trained again with further seeds, and the final front is that of
@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise, permutations
 
 import numpy as np
@@ -29,10 +30,58 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.noise import Noise, pool_noise, t_quantile
 from scalesearch.pareto.objective import Objective
 from scalesearch.studies.config.sections import Seeds
-from scalesearch.studies.replicates.replicated import ReplicatedTrial
+from scalesearch.studies.trials.trial import State, Trial
 
 NEIGHBORS = "neighbors"
 CHALLENGER = "challenger"
+
+
+@dataclass(frozen=True)
+class ReplicatedTrial:
+    """A complete trial and its replicates: training runs that differ only in the seed."""
+
+    first: Trial
+    replicates: tuple[Trial, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """Number of the first trial."""
+        return self.first.number
+
+    @property
+    def completed(self) -> list[Trial]:
+        """Complete trials, including the first."""
+        return [trial for trial in (self.first, *self.replicates) if trial.state == State.COMPLETE]
+
+    @property
+    def completed_seeds(self) -> int:
+        """Number of complete seeds."""
+        return len(self.completed)
+
+    @property
+    def running_seeds(self) -> int:
+        """Number of seeds in training."""
+        return sum(trial.state == State.PENDING for trial in self.replicates)
+
+    @property
+    def expected_seeds(self) -> int:
+        """Number of seeds that are complete or in training."""
+        return self.completed_seeds + self.running_seeds
+
+    @property
+    def started_seeds(self) -> int:
+        """Number of seeds that were started, including failed ones."""
+        return self.expected_seeds + sum(trial.state == State.FAILED for trial in self.replicates)
+
+    def values(self, objective: str) -> list[float]:
+        """Return the values of an objective, one per complete seed."""
+        return [(trial.values or {})[objective] for trial in self.completed]
+
+    def mean(self, objective: str) -> float:
+        """Return the mean of an objective over seeds; a cost is the same for all."""
+        if self.replicates and objective not in self.first.costs:
+            return float(np.mean(self.values(objective)))
+        return (self.first.values or {})[objective]
 
 
 @dataclass(frozen=True)
@@ -133,8 +182,6 @@ class FrontOrder:
         front: trial numbers of the members, the cheapest first.
         noise: noise per measured objective.
         level: confidence level of a single interval; see :func:`interval_confidence`.
-        comparisons: all neighbors, and candidates off the front that no member significantly
-            dominates.
     """
 
     def __init__(self, candidates: Sequence[ReplicatedTrial], objectives: Sequence[Objective],
@@ -161,12 +208,41 @@ class FrontOrder:
         self.front = tuple(member.number for member in self._members)
         # While the noise is unknown, the standard deviation over candidates replaces it.
         self._scale = {}
-        for objective in self.measured:
-            noise = self.noise[objective.name]
-            means = [self.means[candidate.number, objective.name] for candidate in candidates]
-            self._scale[objective.name] = (noise.sd if noise.is_known
-                                           else float(np.std(means or [0.0])))
-        self.comparisons = (*self._neighbors(), *self._challengers())
+        for name, noise in self.noise.items():
+            means = [self.means[candidate.number, name] for candidate in candidates] or [0.0]
+            self._scale[name] = noise.sd if noise.is_known else float(np.std(means))
+
+    @cached_property
+    def neighbors(self) -> list[PairComparison]:
+        """Each member of the front and the next in the partial order of costs."""
+        return [self._compare(NEIGHBORS, first, second)
+                for first, second in permutations(self._members, 2)
+                if self._precedes(first, second)
+                and not any(self._precedes(first, other) and self._precedes(other, second)
+                            for other in self._members)]
+
+    @cached_property
+    def challengers(self) -> list[PairComparison]:
+        """Candidates off the front that no member significantly dominates.
+
+        Each is compared with the member that dominates it most.
+        """
+        pairs = []
+        for candidate in self.candidates:
+            if candidate.number in self.front:
+                continue
+            dominated = [self._compare(CHALLENGER, member, candidate) for member in self._members
+                         if all(self._advantage(objective, member, candidate) >= 0
+                                for objective in self.objectives)]
+            if not any(pair.is_resolved for pair in dominated):
+                pairs.append(max(dominated,
+                                 key=lambda pair: (pair.standardized_difference, -pair.first)))
+        return pairs
+
+    @property
+    def comparisons(self) -> list[PairComparison]:
+        """Neighbors and challengers."""
+        return [*self.neighbors, *self.challengers]
 
     @property
     def is_resolved(self) -> bool:
@@ -202,72 +278,44 @@ class FrontOrder:
                     for pair in self.comparisons if candidate.number in (pair.first, pair.second)),
                    default=math.inf)
 
-    def _neighbors(self) -> list[PairComparison]:
-        """Compare each member of the front with the next in the partial order of costs."""
-        return [self._pair(NEIGHBORS, first, second)
-                for first, second in permutations(self._members, 2)
-                if self._precedes(first, second)
-                and not any(self._precedes(first, other) and self._precedes(other, second)
-                            for other in self._members)]
+    def _compare(self, type: str, first: ReplicatedTrial,
+                 second: ReplicatedTrial) -> PairComparison:
+        """Compare two candidates; ``type`` is that of :class:`PairComparison`."""
+        def required_differences(has_pending: bool) -> list[float]:
+            # All of them must be significant; with `has_pending`, seeds in training are complete.
+            if type == NEIGHBORS:  # each is better than the other in some objective
+                return [max(self._standardized(objective, a, b, has_pending)
+                            for objective in self.objectives)
+                        for a, b in ((first, second), (second, first))]
+            return [self._standardized(objective, first, second, has_pending, tie=math.inf)
+                    for objective in self.objectives]
 
-    def _challengers(self) -> list[PairComparison]:
-        """Compare candidates off the front with the member that dominates them most.
-
-        Candidates that some member significantly dominates are left out.
-        """
-        pairs = []
-        for candidate in self.candidates:
-            dominated = [self._pair(CHALLENGER, member, candidate)
-                         for member in self._members if self._dominates_in_means(member, candidate)]
-            if candidate.number not in self.front and not any(pair.is_resolved
-                                                              for pair in dominated):
-                pairs.append(max(dominated,
-                                 key=lambda pair: (pair.standardized_difference, -pair.first)))
-        return pairs
-
-    def _pair(self, type: str, first: ReplicatedTrial,
-              second: ReplicatedTrial) -> PairComparison:
-        completed = self._standardized_differences(type, first, second, expected=False)
-        expected = self._standardized_differences(type, first, second, expected=True)
-        differences = tuple(self._difference(objective.name, first, second)
-                            for objective in self.measured)
-        return PairComparison(type, first.number, second.number, differences,
-                              min(map(self._is_significant, completed), default=True),
-                              min(expected))
-
-    def _standardized_differences(self, type: str, first: ReplicatedTrial,
-                                  second: ReplicatedTrial, expected: bool) -> list[float]:
-        """Return the differences that must all be significant, in standard errors.
-
-        ``expected``: whether seeds in training count as complete.
-        """
-        if type == NEIGHBORS:  # each is better than the other in some objective
-            return [max(self._standardized(objective, a, b, expected)
-                        for objective in self.objectives)
-                    for a, b in ((first, second), (second, first))]
-        return [self._standardized(objective, first, second, expected, tie=math.inf)
-                for objective in self.objectives]
+        threshold = t_quantile(self.level, self.df) if self.df else math.inf
+        is_resolved = all(difference == math.inf or difference > threshold
+                          for difference in required_differences(has_pending=False))
+        differences = tuple(self._difference(name, first, second) for name in self.noise)
+        return PairComparison(type, first.number, second.number, differences, is_resolved,
+                              min(required_differences(has_pending=True)))
 
     def _standardized(self, objective: Objective, a: ReplicatedTrial, b: ReplicatedTrial,
-                      expected: bool, tie: float = -math.inf) -> float:
+                      has_pending: bool, tie: float = -math.inf) -> float:
         """Return the advantage of ``a`` over ``b`` in standard errors.
 
         The result is infinite without noise.
         """
-        advantage = (self.means[b.number, objective.name]
-                     - self.means[a.number, objective.name]) * objective.sign
+        advantage = self._advantage(objective, a, b)
         if objective.is_measured:
-            counts = (a.expected_seeds, b.expected_seeds) if expected else (
+            counts = (a.expected_seeds, b.expected_seeds) if has_pending else (
                 a.completed_seeds, b.completed_seeds)
             error = Noise(self._scale[objective.name]).standard_error(*counts)
             if error > 0 or not self.noise[objective.name].is_known:
                 return advantage / error if error else 0.0
         return math.copysign(math.inf, advantage) if advantage else tie
 
-    def _is_significant(self, standardized_difference: float) -> bool:
-        """Whether a difference in standard errors is larger than the noise."""
-        return standardized_difference == math.inf or (
-            self.df > 0 and standardized_difference > t_quantile(self.level, self.df))
+    def _advantage(self, objective: Objective, a: ReplicatedTrial, b: ReplicatedTrial) -> float:
+        """Return by how much the mean of ``a`` is better than that of ``b``."""
+        return (self.means[b.number, objective.name]
+                - self.means[a.number, objective.name]) * objective.sign
 
     def _difference(self, objective: str, first: ReplicatedTrial,
                     second: ReplicatedTrial) -> MeanDifference:
@@ -275,12 +323,6 @@ class FrontOrder:
         half_width = self.noise[objective].interval_half_width(
             self.level, first.completed_seeds, second.completed_seeds)
         return MeanDifference(objective, value, half_width)
-
-    def _dominates_in_means(self, first: ReplicatedTrial, second: ReplicatedTrial) -> bool:
-        """Whether ``first`` is not worse than ``second`` in any objective."""
-        return first is not second and all(
-            (self.means[first.number, objective.name] - self.means[second.number, objective.name])
-            * objective.sign <= 0 for objective in self.objectives)
 
     def _precedes(self, first: ReplicatedTrial, second: ReplicatedTrial) -> bool:
         """Whether ``first`` precedes ``second`` in the (partial) order of costs.

@@ -6,7 +6,7 @@ lost, and a lost record is restored from the training result.
 """
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from scalesearch.files import try_read_json, write_json
 from scalesearch.studies.trials.event_log import EventLog, decode_event, encode_event
 from scalesearch.studies.trials.record import make_record
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import EventType, Origin, State, Trial, TrialEvent
+from scalesearch.studies.trials.trial import EventType, Origin, State, Trial, parse_event
 from scalesearch.studies.trials.trials import Trials
 from scalesearch.training.result import RESULT_FILE, Result
 
@@ -107,7 +107,7 @@ def _events_from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
         if trial is None or (logged and logged.state in ENDED_STATES):
             continue
         if logged is None:
-            facts = {"type": EventType.PROPOSED, **trial.to_json()}
+            facts = {"type": EventType.PROPOSED, **msgspec.to_builtins(trial)}
         else:
             facts = {"type": EventType.ENDED, "trial": trial.number, "state": trial.state,
                      "values": trial.values, "reason": trial.reason,
@@ -117,7 +117,7 @@ def _events_from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
                                          UTC).isoformat(timespec="milliseconds")
         # A record is written when its trial ends.
         line = encode_event({"line": 1, "time": trial.ended_at or written, **facts})
-        study.trials.apply(TrialEvent.from_json(line))
+        study.trials.apply(parse_event(line))
         events.append(line)
         saved.append(f"trial {trial.number}, {trial.state}: from its record")
     return events
@@ -130,11 +130,11 @@ def _recorded(file: Path) -> Trial | None:
     """
     record = try_read_json(file, dict)
     try:
-        trial = Trial.from_json(record or {})
+        trial = msgspec.convert(record or {}, Trial)
     except ValueError:
         return None
     if trial.origin != Origin.REPLICATE:
-        trial = replace(trial, seed=None)  # the record contains the study's seed
+        trial = trial.replace(seed=None)  # the record contains the study's seed
     return trial if trial.folder == file.parent.name and trial.state in ENDED_STATES else None
 
 

@@ -9,23 +9,21 @@ same choice, even if the other studies have changed.
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, write_json
-from scalesearch.pareto.front import pareto_front
 from scalesearch.schedule.rungs import order_by_spread
 from scalesearch.studies.config.objectives import objective_values
 from scalesearch.studies.config.sections import WARM_START_FILE, WarmStartSpec, expand_path
-from scalesearch.studies.replicates.summary import front_candidates
-from scalesearch.studies.trials.evaluator import Evaluator
-from scalesearch.studies.trials.plan import StudyPlan
+from scalesearch.studies.replicates.summary import StudyView
+from scalesearch.studies.trials.evaluator import Evaluator, StudyPlan
 from scalesearch.studies.trials.record import Record, data_of
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import Origin, Params, State, Trial
@@ -41,8 +39,7 @@ SKIP_REASONS = {"outside-space": "do not fit this space",
                 "other-architecture": "are another architecture in this version of scalesearch"}
 
 
-@dataclass(frozen=True)
-class WarmStart:
+class WarmStart(msgspec.Struct, frozen=True):
     """Trials with which a study starts; their ``source`` names the study of origin.
 
     Attributes:
@@ -52,33 +49,10 @@ class WarmStart:
         differences: of the studies whose scores cannot be compared.
     """
 
-    imported: tuple[Trial, ...] = ()
-    enqueued: tuple[Trial, ...] = ()
-    skipped: Mapping[str, int] = field(default_factory=dict)
-    differences: tuple[str, ...] = ()
-
-    def to_json(self) -> Mapping[str, object]:
-        """Return the JSON value of all fields."""
-        return {"imported": [trial.to_json() for trial in self.imported],
-                "enqueued": [trial.to_json() for trial in self.enqueued],
-                "skipped": dict(self.skipped),
-                "differences": list(self.differences)}
-
-    @classmethod
-    def read(cls, file: Path) -> "WarmStart":
-        """Read the file that holds the value of ``to_json``.
-
-        Raises:
-            UserError: the file is damaged.
-        """
-        try:
-            data = read_json(file, dict)
-            imported, enqueued = (tuple(map(Trial.from_json, data[key]))
-                                  for key in ("imported", "enqueued"))
-            return cls(imported, enqueued, data["skipped"], tuple(data["differences"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{file}: {error}; the file was changed, or the disk damaged it. "
-                            "Restore it", code="file-damaged") from None
+    imported: tuple[Trial, ...]
+    enqueued: tuple[Trial, ...]
+    skipped: Mapping[str, int]
+    differences: tuple[str, ...]
 
     def describe(self) -> str:
         """Describe the warm start in one line."""
@@ -105,27 +79,37 @@ def choose_warm_start(spec: WarmStartSpec, plan: StudyPlan,
     skipped: Counter[str] = Counter()
     differences: dict[str, None] = {}
     studies = [StudyDir(expand_path(folder)).load() for folder in spec.folders]
-    usable = [list(_usable(study, plan, skipped, differences)) for study in studies]
+    usable = [list(usable_trials(study, plan, skipped, differences)) for study in studies]
+
+    def without_duplicates(trials: Iterable[Trial], imported: Mapping[str, Trial],
+                           skipped: Counter[str]) -> dict[str, Trial]:
+        kept: dict[str, Trial] = {}
+        for trial in trials:
+            if trial.identity in kept or trial.identity in imported:
+                skipped[SKIP_REASONS["known"]] += 1
+            else:
+                kept[str(trial.identity)] = trial
+        return kept
+
     scored = (trial for trials in usable for trial in trials if trial.values)
-    imported = _without_duplicates(scored, set(), skipped)
-    identities = {str(trial.identity) for trial in imported}
-    queues = [_spread(study, trials) for study, trials in zip(studies, usable)]
+    imported = without_duplicates(scored, {}, skipped)
+    queues = [spread_front(study, trials) for study, trials in zip(studies, usable)]
     in_turn = (trial for trial in chain.from_iterable(zip_longest(*queues)) if trial is not None)
-    max_candidates = (default_max_candidates if spec.max_candidates is None
-                      else spec.max_candidates)
-    enqueued = _without_duplicates(in_turn, identities, Counter())[:max_candidates]
-    return WarmStart(imported, enqueued, dict(skipped), tuple(differences) if enqueued else ())
+    enqueued = tuple(without_duplicates(in_turn, imported, Counter()).values())[
+        :default_max_candidates if spec.max_candidates is None else spec.max_candidates]
+    return WarmStart(tuple(imported.values()), enqueued, dict(skipped),
+                     tuple(differences) if enqueued else ())
 
 
-def _usable(study: StudyDir, plan: StudyPlan, skipped: Counter[str],
-            differences: dict[str, None]) -> Iterable[Trial]:
+def usable_trials(study: StudyDir, plan: StudyPlan, skipped: Counter[str],
+                  differences: dict[str, None]) -> Iterator[Trial]:
     """Yield finished trials that fit this study's space and limits.
 
     A trial has values if its scores can be compared with those of this study. The reasons of other
     trials are added to ``skipped`` and ``differences``.
     """
-    for old in study.trials.with_state(State.COMPLETE):
-        if old.origin == Origin.REPLICATE:
+    for old in study.trials.candidates():
+        if old.state != State.COMPLETE:
             continue
         try:
             trial, record = evaluate_imported(study, old, plan.evaluator)
@@ -138,12 +122,26 @@ def _usable(study: StudyDir, plan: StudyPlan, skipped: Counter[str],
         scores = None
         if not own_differences:
             try:
-                metrics: Any = record.get("metrics") or {}
-                scores = objective_values(plan.objectives, metrics, trial.costs)
+                scores = objective_values(plan.spec.objectives, record.get("metrics") or {},
+                                          trial.costs)
             except UserError:  # an objective was not measured
                 own_differences = ["other metrics"]
         differences |= dict.fromkeys(own_differences)
-        yield replace(trial, values=scores)
+        yield trial.replace(values=scores)
+
+
+def spread_front(study: StudyDir, usable: list[Trial]) -> list[Trial]:
+    """Return the trials without values on the front of ``study``, most distant first."""
+    view = StudyView(study.trials, study.meta)
+    signs = [objective.sign for objective in study.meta.objectives]
+    # (objectives,) per member, to be minimized
+    losses = {member.number: values * signs
+              for member, values in zip(view.members, view.values[view.on_front])}
+    sources = [int((trial.source or {})["trial"]) for trial in usable]
+    members = [(trial, losses[source]) for trial, source in zip(usable, sources)
+               if source in losses and not trial.values]
+    points = np.array([point for _, point in members])
+    return [members[index][0] for index in order_by_spread(points, len(members))]
 
 
 def evaluate_imported(study: StudyDir, old: Trial,
@@ -181,67 +179,27 @@ def evaluate_imported(study: StudyDir, old: Trial,
         raise UserError(f"{folder / 'architecture.yaml'} describes {new.architecture} in this "
                         f"version of scalesearch, and {old.architecture} was trained",
                         code="other-architecture")
-    source: dict[str, str | int] = {"study": study.meta.name, "id": study.meta.id, "space": study.meta.space_hash,
-              "trial": old.number, "folder": str(folder.resolve())}
-    return replace(new, wall_seconds=old.wall_seconds, efforts=old.efforts, source=source), record
+    source: dict[str, str | int] = {
+        "study": study.meta.name, "id": study.meta.id, "space": study.meta.space_hash,
+        "trial": old.number, "folder": str(folder.resolve())}
+    return new.replace(wall_seconds=old.wall_seconds, efforts=old.efforts, source=source), record
 
 
 def training_differences_of_record(record: Record, trial: Trial, plan: StudyPlan) -> list[str]:
     """Return how the training of ``record`` differs from that of ``trial``."""
     own = plan.record_fields
+    ignored = (*RESUME_FREE_KEYS, "measure")  # these keys do not change the training result
+    recorded_recipe, new_recipe = (
+        {key: value for key, value in fill_defaults(recipe).items() if key not in ignored}
+        for recipe in (record.get("recipe", {}),
+                       override_keys(own.get("recipe", {}), trial.recipe_params)))
     pairs = {"other data": (record.get("data", {}).get("hash"), data_of(trial, own).get("hash")),
-             "another recipe": (is_same_recipe(record, trial, own.get("recipe", {})), True),
+             "another recipe": (recorded_recipe, new_recipe),
              "another seed": (record.get("seed"), own.get("study_seed")),
              "another teacher": (bool(record.get("teacher")), bool(own.get("teacher"))),
              "another number of processes": (record.get("processes", 1),
                                              plan.job_template.get("processes", 1))}
     return [difference for difference, (recorded, new) in pairs.items() if recorded != new]
-
-
-def is_same_recipe(record: Record, trial: Trial, recipe: Params) -> bool:
-    """Whether ``record`` was trained by the recipe of ``trial`` here.
-
-    Keys that do not change the training result are ignored.
-    """
-    ignored = (*RESUME_FREE_KEYS, "measure")
-    recorded, new = ({key: value for key, value in fill_defaults(keys).items()
-                      if key not in ignored}
-                     for keys in (record.get("recipe", {}),
-                                  override_keys(recipe, trial.recipe_params)))
-    return recorded == new
-
-
-def _without_duplicates(trials: Iterable[Trial], identities: set[str],
-                        skipped: Counter[str]) -> tuple[Trial, ...]:
-    """Return the first trial per architecture and recipe, except ``identities``."""
-    kept: dict[str, Trial] = {}
-    for trial in trials:
-        if trial.identity in kept or trial.identity in identities:
-            skipped[SKIP_REASONS["known"]] += 1
-        else:
-            kept[str(trial.identity)] = trial
-    return tuple(kept.values())
-
-
-def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
-    """Return trials to enqueue, most distant first.
-
-    They are on the front of their study; their values are not known here.
-    """
-    objectives = study.meta.objectives
-    trials = [candidate.first for candidate in front_candidates(study.trials, study.meta)]
-    if not trials:
-        return []
-    # (n_trials, n_objectives), to be minimized
-    losses = np.array([[(trial.values or {})[objective.name] * objective.sign
-                        for objective in objectives] for trial in trials], float)
-    is_on_front = pareto_front(losses, ["min"] * len(objectives))
-    front = {trial.number: point for trial, point, is_member in zip(trials, losses, is_on_front)
-             if is_member}
-    members = [trial for trial in usable
-               if not trial.values and (trial.source or {})["trial"] in front]
-    points = np.array([front[int(trial.source["trial"])] for trial in members if trial.source])
-    return [members[index] for index in order_by_spread(points, len(members))]
 
 
 def apply_warm_start(study: StudyDir, spec: WarmStartSpec | None, plan: StudyPlan,
@@ -259,10 +217,10 @@ def apply_warm_start(study: StudyDir, spec: WarmStartSpec | None, plan: StudyPla
         return plan
     file = study.folder / WARM_START_FILE
     if file.is_file():
-        warm = WarmStart.read(file)
+        warm = read_json(file, WarmStart)
     else:
         warm = choose_warm_start(spec, plan, default_max_candidates)
-        write_json(file, warm.to_json())
+        write_json(file, msgspec.to_builtins(warm))
     report(warm.describe())
     labels = {plan.evaluator.identity(reference): reference.label for reference in plan.references}
     for trial in warm.imported:
@@ -270,7 +228,7 @@ def apply_warm_start(study: StudyDir, spec: WarmStartSpec | None, plan: StudyPla
         if study.trials.first_with_identity(trial.identity):
             continue
         label = labels.get(trial.identity)
-        import_trial(study, replace(trial, origin=Origin.IMPORTED, label=label), plan.record_fields)
+        import_trial(study, trial.replace(origin=Origin.IMPORTED, label=label), plan.record_fields)
     return replace(plan, enqueued=tuple(trial.params for trial in warm.enqueued))
 
 
@@ -287,7 +245,7 @@ def import_trial(study: StudyDir, trial: Trial, shared: Params) -> Trial:
     """
     assert trial.source is not None, "an imported trial has a source"
     source = Path(str(trial.source["folder"]))
-    trial = replace(trial, number=study.trials.next_number, state=State.COMPLETE)
+    trial = trial.replace(number=study.trials.next_number, state=State.COMPLETE)
     target = study.trial_folder(trial)
     if not (source / "record.json").is_file():
         raise UserError(f"{source}: the trial to import is gone. Restore it, or start another "
@@ -297,5 +255,5 @@ def import_trial(study: StudyDir, trial: Trial, shared: Params) -> Trial:
     record = read_json(source / "record.json", dict)
     own_fields = {key: shared[key] for key in STUDY_RECORD_KEYS if key in shared}
     write_json(target / "record.json",
-               {**record, **trial.to_json(), "seed": record["seed"], **own_fields})
+               {**record, **msgspec.to_builtins(trial), "seed": record["seed"], **own_fields})
     return study.propose(trial)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from scalesearch.errors import UserError, option
-from scalesearch.studies.trials.study_meta import StudyMeta, TeacherMeta
+from scalesearch.studies.trials.study_meta import StudyMeta
 from scalesearch.studies.trials.trial import Origin, Params, State
 from scalesearch.studies.trials.trials import Trials
 from scalesearch.training.recipe import fill_defaults
@@ -24,7 +24,7 @@ SEARCH_FIELDS = {
     "recipe_space": "the recipe's parameters",
 }
 # Fields that change the results of training the same architecture.
-TRAINING_FIELDS = {"seed": "the training seed"}
+TRAINING_FIELDS = {"seed": "the training seed", "processes": "the number of processes per trial"}
 
 
 class StudyChangedError(UserError):
@@ -52,7 +52,8 @@ def check_unchanged(folder: Path, old: StudyMeta, new: StudyMeta) -> None:
     if not changed:
         return
     another_study = f"start another study with {option('out')}"
-    problem = f"{folder}: since this study started, {_join_words(changed)} changed"
+    words = " and ".join(filter(None, (", ".join(changed[:-1]), changed[-1])))
+    problem = f"{folder}: since this study started, {words} changed"
     if new.type != "search":
         raise StudyChangedError(f"{problem}. Undo the change, or {another_study}")
     if differences:
@@ -91,14 +92,12 @@ def training_differences(old: StudyMeta, new: StudyMeta) -> list[str]:
     # `measure` has no effect on training
     before, after = (_without_searched_keys({**meta.recipe, "measure": None}, old, new)
                      for meta in (old, new))
-    recipe = ["the training recipe"] if before != after else []
-    data = ["the data"] if old.data.hash != new.data.hash else []
-    teacher = ["the teacher"] if _teacher(old) != _teacher(new) else []
-    # unknown in older studies
-    is_known = old.processes is not None and new.processes is not None
-    processes = (["the number of processes per trial"]
-                 if is_known and old.processes != new.processes else [])
-    return recipe + _differing(TRAINING_FIELDS, old, new) + processes + teacher + data
+    teachers = [replace(meta.teacher, recipe=fill_defaults(meta.teacher.recipe))
+                if meta.teacher and meta.teacher.recipe else meta.teacher for meta in (old, new)]
+    return [*(["the training recipe"] if before != after else []),
+            *_differing(TRAINING_FIELDS, old, new),
+            *(["the teacher"] if teachers[0] != teachers[1] else []),
+            *(["the data"] if old.data.hash != new.data.hash else [])]
 
 
 def _differing(names: dict[str, str], old: StudyMeta, new: StudyMeta) -> list[str]:
@@ -109,14 +108,3 @@ def _without_searched_keys(recipe: Params, *studies: StudyMeta) -> Params:
     """Return a recipe without the keys that any of the studies searches."""
     return override_keys(fill_defaults(recipe),
                          {key: None for study in studies for key in study.recipe_space})
-
-
-def _teacher(study: StudyMeta) -> TeacherMeta | None:
-    """Return the teacher of a study; missing fields of its recipe have their defaults."""
-    teacher = study.teacher
-    return replace(teacher,
-                   recipe=fill_defaults(teacher.recipe)) if teacher and teacher.recipe else teacher
-
-
-def _join_words(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,9 +1,9 @@
-"""Costs and constraints of proposed candidates, before training."""
+"""Costs and constraints of proposed candidates, before training, and the plan of a study."""
 
 import math
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -22,6 +22,8 @@ from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 from scalesearch.spaces.syntax.parameters import Parameter
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
+from scalesearch.studies.config.spec import StudySpec
+from scalesearch.studies.trials.record import JobFile
 from scalesearch.studies.trials.trial import Params, State, Trial
 from scalesearch.training.recipe_space import EMPTY_RECIPE_SPACE, KEY_PREFIX, RecipeSpace
 
@@ -111,25 +113,17 @@ class Evaluator:
         Raises:
             KeyError: a parameter is missing.
         """
-        trial = replace(self._evaluated(params)[0], params=params)
+        trial = self._evaluated(params)[0].replace(params=params)
         try:
-            return replace(trial, recipe_params=self.recipe_values(params))
+            return trial.replace(recipe_params=self.recipe.recipe_values(params))
         except UserError as error:  # the values cannot be combined
-            return replace(trial, state=State.INFEASIBLE, reason=str(error),
-                           constraints={**trial.constraints, BUILDABLE_CONSTRAINT: 1.0})
-
-    def recipe_values(self, params: Params) -> Params:
-        """Return the values of the recipe's keys.
-
-        Raises:
-            UserError: the values cannot be combined.
-        """
-        return self.recipe.recipe_values(params)
+            return trial.replace(state=State.INFEASIBLE, reason=str(error),
+                                 constraints={**trial.constraints, BUILDABLE_CONSTRAINT: 1.0})
 
     def identity(self, reference: FixedArchitecture) -> str | None:
         """Return the identity of a reference."""
         return Trial(-1, State.PENDING, architecture=reference.architecture.id,
-                     recipe_params=self.recipe_values(reference.recipe_params)).identity
+                     recipe_params=self.recipe.recipe_values(reference.recipe_params)).identity
 
     def architecture(self, params: Params) -> ModelSpec | None:
         """Return the architecture of ``params``; None if it cannot be built."""
@@ -141,19 +135,16 @@ class Evaluator:
         if key not in self._cache:
             if len(self._cache) >= MAX_CACHED:
                 del self._cache[next(iter(self._cache))]
-            self._cache[key] = self._evaluate(params)
+            values = self.space.resolve(lambda path, parameter: params[path])
+            try:
+                architecture = self.space.architecture(values)
+                self._cache[key] = self.evaluate_architecture(architecture, params), architecture
+            except UnbuildableError as error:  # or the export format does not support it
+                constraints = {name: float(name == BUILDABLE_CONSTRAINT)
+                               for name in self.constraint_names}
+                self._cache[key] = Trial(-1, State.INFEASIBLE, params=params, config=dict(values),
+                                         constraints=constraints, reason=str(error)), None
         return self._cache[key]
-
-    def _evaluate(self, params: Params) -> tuple[Trial, ModelSpec | None]:
-        values = self.space.resolve(lambda path, parameter: params[path])
-        try:
-            architecture = self.space.architecture(values)
-            return self.evaluate_architecture(architecture, params), architecture
-        except UnbuildableError as error:  # or the export format does not support it
-            constraints = {name: float(name == BUILDABLE_CONSTRAINT)
-                           for name in self.constraint_names}
-            return Trial(-1, State.INFEASIBLE, params=params, config=dict(values),
-                         constraints=constraints, reason=str(error)), None
 
     def evaluate_architecture(self, architecture: ModelSpec, params: Params | None = None) -> Trial:
         """Return the trial of an architecture.
@@ -169,8 +160,12 @@ class Evaluator:
         constraints = {BUILDABLE_CONSTRAINT: 0.0} | {
             limit.text: max(-MAX_SLACK, min(MAX_SLACK, limit.violation(lookup)))
             for limit in self.limits}
-        violated = [_describe_violation(text, violation)
-                    for text, violation in constraints.items() if violation > 0]
+        violated = []
+        for text, violation in constraints.items():
+            if violation > 0:
+                is_cost = any(name in text for name in COST_NAMES)
+                excess = f" (by {math.expm1(violation):.1%})" if is_cost else ""
+                violated.append(f"not {text}{excess}")
         return Trial(-1, State.INFEASIBLE if violated else State.PENDING, params=params or {},
                      is_in_space=params is not None, architecture=architecture.id,
                      config=dict(architecture.config), costs=flatten_costs(costs),
@@ -180,12 +175,6 @@ class Evaluator:
 def flatten_costs(costs: CostBreakdown) -> dict[str, float]:
     """Return all costs by their full names, such as ``params.total``."""
     return {**costs.values, **costs.load_balance, **costs.latency}
-
-
-def _describe_violation(text: str, violation: float) -> str:
-    """Describe a violated limit; for costs, with the excess in percent."""
-    is_cost = any(name in text for name in COST_NAMES)
-    return f"not {text}" + (f" (by {math.expm1(violation):.1%})" if is_cost else "")
 
 
 @dataclass(frozen=True)
@@ -226,3 +215,27 @@ def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAM
             if trial.costs:  # limits of candidates that cannot be built are unknown
                 min_violations[name] = min(min_violations[name], violation)
     return FeasibilityEstimate(n_samples, feasible, violations, min_violations)
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """A study file that was checked, and what a driver makes of it.
+
+    Attributes:
+        spec: the study file. With rungs, the compute of its ``trials`` full-budget runs is spent on
+            more candidates.
+        evaluator: evaluates costs and constraints of candidates.
+        job_template: common fields of every ``job.json``.
+        record_fields: common fields of every record, see :attr:`StudyMeta.record_fields`.
+        references: architectures that are trained in any case.
+        max_proposals: the study ends after this number of proposals without a new candidate.
+        enqueued: params that are proposed before those of the sampler.
+    """
+
+    spec: StudySpec
+    evaluator: Evaluator
+    references: tuple[FixedArchitecture, ...] = ()
+    job_template: JobFile = field(default_factory=JobFile)
+    record_fields: Mapping[str, Any] = field(default_factory=dict)
+    max_proposals: int = 1000
+    enqueued: tuple[Params, ...] = ()

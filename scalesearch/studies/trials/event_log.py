@@ -17,7 +17,7 @@ from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.files import disk_full_guard, sync_folder
-from scalesearch.studies.trials.trial import EventType, TrialEvent
+from scalesearch.studies.trials.trial import EventType, TrialEvent, parse_event
 
 CHECKSUM_SUFFIX = b', "crc": "'
 
@@ -42,7 +42,7 @@ class EventLog:
             line = encode_event({"line": number, "type": event_type, "trial": trial,
                                  "time": utc_now(), **facts})
             # parsed from the line, so that live events equal those that are read later
-            event = TrialEvent.from_json(line)
+            event = parse_event(line)
             try:
                 if file.write(line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -115,7 +115,7 @@ def decode_event(line: bytes) -> TrialEvent:
     text, seal, checksum = line.rpartition(CHECKSUM_SUFFIX)
     if not seal or checksum != b'%08x"}\n' % zlib.crc32(text + b"}"):
         raise ValueError("its checksum is wrong")
-    return TrialEvent.from_json(line)
+    return parse_event(line)
 
 
 def utc_now() -> str:

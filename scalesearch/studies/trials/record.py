@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
+import msgspec
+
 from scalesearch.studies.trials.trial import Numbers, Params, Trial
 from scalesearch.tasks import METRICS
 from scalesearch.training.recipe_space import override_keys
@@ -102,7 +104,7 @@ def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) 
         training.pop(name, None)
     own = {"recipe": override_keys(shared["recipe"],
                                    trial.recipe_params)} if trial.recipe_params else {}
-    return {**training, **shared, "data": data_of(trial, shared), **own, **trial.to_json(),
+    return {**training, **shared, "data": data_of(trial, shared), **own, **msgspec.to_builtins(trial),
             "seed": trial.seed or shared["study_seed"],
             "versions": {**package_versions(*SEARCH_PACKAGES), **training.get("versions", {})}}
 

@@ -139,7 +139,7 @@ class StudyDir:
 
     def propose(self, trial: Trial) -> Trial:
         """Append a new trial."""
-        facts = trial.to_json()
+        facts = msgspec.to_builtins(trial)
         del facts["trial"]
         return self.append(EventType.PROPOSED, trial.number, **facts)
 
@@ -168,7 +168,7 @@ class StudyDir:
         """
         ended = (State.COMPLETE, State.FAILED)
         rows: list[Any] = [
-            (self.record(trial) if trial.state in ended else None) or trial.to_json()
+            (self.record(trial) if trial.state in ended else None) or msgspec.to_builtins(trial)
             for trial in self.trials if numbers is None or trial.number in numbers]
         return rows if self.meta.rungs.n_pauses else [{**row, "rungs": None} for row in rows]
 

@@ -1,13 +1,13 @@
-"""A trial: one candidate of a study, or a replicate of one.
+"""A trial: one candidate of a study, or a replicate of one; its events, and their callbacks.
 
-Events, records and table rows contain its JSON. Its state is a fold of events.
+Events, records and table rows contain its fields as JSON. Its state is a fold of events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -57,8 +57,7 @@ class EventType(StrEnum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
+class Rung(msgspec.Struct, frozen=True):
     """Loss of a trial at a rung, and its training so far.
 
     Attributes:
@@ -75,8 +74,7 @@ class Rung:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TrialEvent:
+class TrialEvent(msgspec.Struct, frozen=True):
     """Event of a study's log; each type has some of the fields.
 
     Attributes:
@@ -96,35 +94,15 @@ class TrialEvent:
     line: int = 0
     proposed_trial: Trial | None = None
     rung_result: Rung | None = None
-    efforts: Mapping[str, Effort] = field(default_factory=dict)
+    efforts: Mapping[str, Effort] = {}
     is_own_fault: bool = True
     state: State | None = None
     values: Numbers | None = None
     reason: str = ""
     wall_seconds: float | None = None
 
-    @classmethod
-    def from_json(cls, line: bytes) -> TrialEvent:
-        """Parse a line of the log.
 
-        Raises:
-            ValueError: it is not an event, or a field is missing.
-        """
-        data = msgspec.json.decode(line)
-        event = msgspec.convert(data, cls)
-        match event.type:
-            case EventType.PROPOSED:
-                return cls(event.type, event.trial, event.time, event.line,
-                           proposed_trial=Trial.from_json(data))
-            case EventType.RUNG:
-                return replace(event, rung_result=msgspec.convert(data, Rung))
-            case EventType.ENDED if event.state is None:
-                raise ValueError("the state is missing")
-        return event
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(msgspec.Struct, frozen=True, rename={"number": "trial"}):
     """Candidate of a study, or a replicate of one.
 
     Attributes:
@@ -152,18 +130,19 @@ class Trial:
             :class:`scalesearch.training.effort.TrainingTimer`.
         ended_at: UTC time of its end; None if it was trained by another study.
         source: study, trial and folder of an imported trial.
+        is_feasible: whether it meets every constraint; references are trained even if they do not.
     """
 
     number: int
     state: State
     origin: Origin = Origin.SAMPLER
-    params: Params = field(default_factory=dict)
+    params: Params = {}
     is_in_space: bool = True
     architecture: str | None = None
-    config: Params = field(default_factory=dict)
-    recipe_params: Params = field(default_factory=dict)
-    costs: Numbers = field(default_factory=dict)
-    constraints: Mapping[str, float] = field(default_factory=dict)
+    config: Params = {}
+    recipe_params: Params = {}
+    costs: Numbers = {}
+    constraints: Mapping[str, float] = {}
     values: Numbers | None = None
     reason: str = ""
     label: str | None = None
@@ -173,41 +152,35 @@ class Trial:
     attempts: int = 0
     crashes: int = 0
     wall_seconds: float | None = None
-    efforts: Efforts = field(default_factory=dict)
+    efforts: Efforts = {}
     ended_at: str | None = None
     source: Mapping[str, str | int] | None = None
+    is_feasible: bool = True
+
+    def __post_init__(self) -> None:
+        is_feasible = all(violation <= 0 for violation in self.constraints.values())
+        msgspec.structs.force_setattr(self, "is_feasible", is_feasible)
+
+    def replace(self, **changes: Any) -> Trial:
+        """Return a copy with other values."""
+        return msgspec.structs.replace(self, **changes)
 
     def apply(self, event: TrialEvent) -> Trial:
         """Return the trial after ``event``."""
         match event.type:
             case EventType.STARTED:
-                return replace(self, attempts=self.attempts + 1, state=State.PENDING)
+                return self.replace(attempts=self.attempts + 1, state=State.PENDING)
             case EventType.RUNG if event.rung_result:
-                return replace(self, state=State.PAUSED, rungs=(*self.rungs, event.rung_result),
-                               efforts=event.efforts)
+                return self.replace(state=State.PAUSED, rungs=(*self.rungs, event.rung_result),
+                                    efforts=event.efforts)
             case EventType.CRASHED:
-                return replace(self, crashes=self.crashes + event.is_own_fault, reason=event.reason)
+                return self.replace(crashes=self.crashes + event.is_own_fault, reason=event.reason)
             case EventType.ENDED if event.state:
-                return replace(self, state=event.state, values=event.values, reason=event.reason,
-                               wall_seconds=event.wall_seconds, ended_at=event.time or None,
-                               efforts=event.efforts or self.efforts)
+                return self.replace(state=event.state, values=event.values, reason=event.reason,
+                                    wall_seconds=event.wall_seconds,
+                                    ended_at=event.time or None,
+                                    efforts=event.efforts or self.efforts)
         raise ValueError(f"event {event.type} is not possible here")
-
-    def to_json(self) -> dict[str, object]:
-        """Return JSON of all fields; ``trial`` is the number."""
-        data = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {"trial": data.pop("number"), **data, "is_feasible": self.is_feasible,
-                "rungs": msgspec.to_builtins(list(self.rungs)),
-                "efforts": msgspec.to_builtins(self.efforts)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Trial:
-        """Read the JSON of :meth:`to_json`, or of a ``proposed`` event.
-
-        Raises:
-            ValueError: it is not the JSON of a trial.
-        """
-        return msgspec.convert({**data, "number": data.get("trial")}, cls)
 
     @property
     def folder(self) -> str:
@@ -222,8 +195,8 @@ class Trial:
         """
         if self.architecture is None or not self.recipe_params:
             return self.architecture
-        return (f"{self.architecture} "
-                f"{msgspec.json.encode(self.recipe_params, order='sorted').decode()}")
+        recipe = msgspec.json.encode(self.recipe_params, order="sorted").decode()
+        return f"{self.architecture} {recipe}"
 
     @property
     def name(self) -> str:
@@ -231,11 +204,6 @@ class Trial:
         if self.origin == Origin.REPLICATE:
             return f"{self.label or self.original}, seed {self.seed}"
         return self.label or str(self.number)
-
-    @property
-    def is_feasible(self) -> bool:
-        """Whether it meets every constraint; references are trained even if they do not."""
-        return all(violation <= 0 for violation in self.constraints.values())
 
     @property
     def is_eligible(self) -> bool:
@@ -247,3 +215,63 @@ class Trial:
     def losses(self) -> tuple[float, ...]:
         """Validation loss at each rung that was reached."""
         return tuple(rung.loss for rung in self.rungs)
+
+
+def parse_event(line: bytes) -> TrialEvent:
+    """Parse a line of the log.
+
+    Raises:
+        ValueError: it is not an event, or a field is missing.
+    """
+    event = msgspec.json.decode(line, type=TrialEvent)
+    match event.type:
+        case EventType.PROPOSED:
+            return TrialEvent(event.type, event.trial, event.time, event.line,
+                              proposed_trial=msgspec.json.decode(line, type=Trial))
+        case EventType.RUNG:
+            return msgspec.structs.replace(event, rung_result=msgspec.json.decode(line, type=Rung))
+        case EventType.ENDED if event.state is None:
+            raise ValueError("the state is missing")
+    return event
+
+
+class Callback:
+    """Base class of study callbacks; every hook is a no-op.
+
+    Hooks run in the driver's thread and must be quick.
+    """
+
+    def message(self, text: str) -> None:
+        """Print a line of text."""
+
+    def proposed(self, trial: Trial) -> None:
+        """A trial was proposed, and its costs were evaluated."""
+
+    def started(self, trial: Trial) -> None:
+        """Training of a trial starts or continues."""
+
+    def paused(self, trial: Trial) -> None:
+        """A trial is paused at a rung."""
+
+    def ended(self, trial: Trial) -> None:
+        """A trial is complete or failed; its result is on disk."""
+
+    def update(self) -> None:
+        """Refresh displays; called about twice per second."""
+
+    def close(self) -> None:
+        """The study has ended, or was stopped."""
+
+
+class Callbacks(Callback):
+    """Call the hooks of several callbacks, in their order."""
+
+    def __init__(self, *callbacks: Callback) -> None:
+        self._callbacks = callbacks
+        for hook in ("message", "proposed", "started", "paused", "ended", "update", "close"):
+            setattr(self, hook, partial(self.call_hooks, hook))
+
+    def call_hooks(self, hook: str, *arguments: str | Trial) -> None:
+        """Call a hook of each callback."""
+        for callback in self._callbacks:
+            getattr(callback, hook)(*arguments)

@@ -129,7 +129,6 @@ def test_help_prints_the_full_summary_of_each_command():
 
 def test_replicates_in_table_and_json(tmp_path):
     driver = make_driver(tmp_path / "fake", seeded_plan(6), work=noisy_work)
-    driver.study.update_meta(seeds=driver.plan.seeds)
     driver.run()
     shown = call("front", tmp_path / "fake")
     assert " ± " in shown and "one seed per candidate" not in shown

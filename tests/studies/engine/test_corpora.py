@@ -160,7 +160,7 @@ def test_lengths_are_rounded_mean_numbers_of_tokens(folder, monkeypatch):
 def test_warm_start_imports_trials_with_same_text_and_vocabulary(folder, monkeypatch):
     monkeypatch.chdir(folder)
     spec = read(STUDY.replace("48 | 60", "44 | 48 | 60"))
-    plan = setup.prepare_study(spec, setup.load_data(spec), None).plan
+    plan = setup.prepare_study(spec, setup.load_data(spec), None)[0]
     warm = choose_warm_start(WarmStartSpec(("found",)), plan, 5)
     matching = [trial
              for trial in load_results(Path("found")).study.trials.with_state(State.COMPLETE)
@@ -168,7 +168,7 @@ def test_warm_start_imports_trials_with_same_text_and_vocabulary(folder, monkeyp
     assert {trial.architecture for trial in warm.imported} == {
         trial.architecture for trial in matching} and not warm.enqueued
     spec = read(STUDY.replace("test: test }", "test: test, lowercase: yes }"))
-    plan = setup.prepare_study(spec, setup.load_data(spec), None).plan
+    plan = setup.prepare_study(spec, setup.load_data(spec), None)[0]
     assert not choose_warm_start(WarmStartSpec(("found",)), plan, 5).imported
 
 

@@ -14,9 +14,8 @@ from scalesearch.samplers.candidate_sampler import SpaceExhaustedError
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.sections import Seeds
 from scalesearch.studies.executors.base import CRASH_DISK_FULL, CRASH_FAULT, CRASH_LOST
-from scalesearch.studies.trials.callback import Callback
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import Origin, State
+from scalesearch.studies.trials.trial import Callback, Origin, State
 from tests.errors import refuses
 from tests.studies.fakes import (
     FakeSpace,

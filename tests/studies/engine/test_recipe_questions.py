@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from scalesearch.spaces.syntax.yaml_reader import parse_yaml
 from scalesearch.studies.executors.local import InProcessRunner
 from scalesearch.studies.executors.worker import finish_job
 from scalesearch.studies.replicates.allocation import FrontOrder
-from scalesearch.studies.replicates.summary import front_candidates
+from scalesearch.studies.replicates.summary import StudyView
 from scalesearch.studies.results.results import load_results, make_results
 from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.study_dir import StudyDir
@@ -163,8 +164,8 @@ def test_front_has_architectures_with_best_recipe(runs):
         def replicates(self):
             return []
 
-    order = FrontOrder(front_candidates(Fixed(trials), META), OBJECTIVES, META.seeds)
-    table = trials_frame([{**trial.to_json(), "metrics": {"bleu": trial.values["bleu"]}}
+    order = FrontOrder(StudyView(Fixed(trials), META).candidates, OBJECTIVES, META.seeds)
+    table = trials_frame([{**msgspec.to_builtins(trial), "metrics": {"bleu": trial.values["bleu"]}}
                           for trial in trials], META.directions)
     for members in (list(order.front), list(table.loc[table["front"], "trial"])):
         shown = [trials[number] for number in members]
@@ -189,9 +190,9 @@ def test_best_recipe_does_not_depend_on_order_of_objectives(order):
         def replicates(self):
             return []
 
-    candidates = front_candidates(Fixed(trials), meta)
+    candidates = StudyView(Fixed(trials), meta).candidates
     assert [candidate.number for candidate in candidates] == [0]
-    table = trials_frame([{**trial.to_json(), "metrics": trial.values} for trial in trials],
+    table = trials_frame([{**msgspec.to_builtins(trial), "metrics": trial.values} for trial in trials],
                          meta.directions, main_objective=meta.main_objective)
     assert table["front"].tolist() == [True, False]
 

@@ -1,7 +1,6 @@
 """A study resumed from any prefix of its log ends as without an interruption."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ def driver_of(folder):
 
 def outcome(folder):
     """Trials of a study, without attempts and times, which an interruption may change."""
-    return [replace(trial, attempts=0, crashes=0, wall_seconds=None, ended_at=None)
+    return [trial.replace(attempts=0, crashes=0, wall_seconds=None, ended_at=None)
             for trial in StudyDir(folder).load().trials]
 
 

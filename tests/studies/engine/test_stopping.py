@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from scalesearch.samplers.bayes.hypervolume_improvement import HypervolumeForecast
@@ -108,7 +109,7 @@ def test_time_horizon_is_converted_to_runs(tmp_path, within, slots, ahead):
     study = StudyDir(tmp_path).load()
     horizons = []
     for trial in study.trials.with_state(State.COMPLETE):
-        object.__setattr__(trial, "wall_seconds", 10.0)
+        msgspec.structs.force_setattr(trial, "wall_seconds", 10.0)
 
     class Sampler(CandidateSampler):
         def forecast_gain(self, history, n_runs):

@@ -12,9 +12,8 @@ import pytest
 from scalesearch.studies.config.sections import Resources
 from scalesearch.studies.executors import local
 from scalesearch.studies.executors.base import JobDone, TrainingJob, machine_fingerprint
-from scalesearch.studies.trials.callback import Callback
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import State
+from scalesearch.studies.trials.trial import Callback, State
 from tests.corpora import write_text
 from tests.errors import refuses
 from tests.processes import call

@@ -2,7 +2,6 @@
 
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,7 +107,7 @@ def test_screen_counts_further_seeds_of_architectures(tmp_path):
 
     assert "about 0:00:00 left" in screen(RUNNING, 1)
     assert "0 of 2 further seeds of architectures" in screen(RUNNING, 2)
-    replicate = replace(driver.trials[0], number=2, state=State.PENDING, origin=Origin.REPLICATE,
+    replicate = driver.trials[0].replace(number=2, state=State.PENDING, origin=Origin.REPLICATE,
                         original=0, seed=2)
     driver.study.propose(replicate)
     assert "In training" in screen(RUNNING, 2) and "Interrupted" not in screen(RUNNING, 2)

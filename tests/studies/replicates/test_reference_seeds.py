@@ -47,7 +47,7 @@ def test_reference_seeds_are_added_to_those_of_the_front(tmp_path, trials):
     others = sum(len(trained) for number, trained in seeds.items() if number > 1)
     assert others <= trials and (others > 0) == (trials > 0)
     alone = make_driver(tmp_path / "without",
-                        replace(plan, seeds=replace(plan.seeds, references=1)), work=noisy_work)
+                        make_plan(4, references=NAMED, seeds=replace(plan.spec.seeds, references=1)), work=noisy_work)
     alone.run()
     assert len(alone.trials.replicates()) <= trials
 
@@ -83,7 +83,7 @@ def test_imported_seed_is_not_trained_again(tmp_path):
     driver = make_driver(tmp_path, make_plan(1, references=NAMED[:1]), work=noisy_work)
     driver.run()
     first = driver.trials[0]
-    driver.study.propose(replace(first, number=driver.trials.next_number, origin=Origin.REPLICATE,
+    driver.study.propose(first.replace(number=driver.trials.next_number, origin=Origin.REPLICATE,
                                  original=0, seed=3))
     driver = make_driver(tmp_path, plan, work=noisy_work)
     driver.run()
@@ -96,9 +96,11 @@ def test_seeds_of_a_recipe_that_is_no_longer_best_count(tmp_path):
     costs = {"params.total": 5.0}
     first = Trial(0, State.COMPLETE, origin=Origin.SAMPLER, architecture="a",
                   recipe_params={"recipe.lr": 1}, costs=costs, values={"bleu": 20.0, **costs})
-    best = replace(first, number=1, recipe_params={"recipe.lr": 2}, values={"bleu": 30.0, **costs})
-    again = replace(first, number=2, origin=Origin.REPLICATE, original=0, seed=2)
+    best = first.replace(number=1, recipe_params={"recipe.lr": 2}, values={"bleu": 30.0, **costs})
+    again = first.replace(number=2, origin=Origin.REPLICATE, original=0, seed=2)
     for trial in (first, best, again):
         study.propose(trial)
-    assert propose_replicate(study, Seeds(3, 1)) is None
-    assert propose_replicate(study, Seeds(3, 2)).original == 1
+    study.update_meta(seeds=Seeds(3, 1))
+    assert propose_replicate(study) is None
+    study.update_meta(seeds=Seeds(3, 2))
+    assert propose_replicate(study).original == 1

@@ -73,7 +73,6 @@ def folder(tmp_path_factory):
     """A finished study with the seeds recorded as by ``study run``."""
     path = tmp_path_factory.mktemp("seeds") / "fake"
     driver = make(path)
-    driver.study.update_meta(seeds=driver.plan.seeds)
     (path / "reason").write_text(driver.run())
     return path
 
@@ -351,7 +350,7 @@ def verdict_of(*candidates, objectives):
     trials = TrialList()
     for candidate in candidates:
         trials.append(candidate.first)
-        trials += [replace(trial, origin=Origin.REPLICATE, original=candidate.number)
+        trials += [trial.replace(origin=Origin.REPLICATE, original=candidate.number)
                    for trial in candidate.replicates]
     return SeedAnalysis(trials, replace(META, objectives=objectives, seeds=Seeds(2, 9)))
 

@@ -33,7 +33,7 @@ def whole(tmp_path_factory):
     """Finished study with one trial whose result was not recorded."""
     folder = tmp_path_factory.mktemp("whole") / "study"
     driver = make_driver(folder, PLAN, work, kind="local", storage=False)
-    driver.study.update_meta(rungs=RUNGS, seeds=PLAN.seeds)
+    driver.study.update_meta(rungs=RUNGS, seeds=PLAN.spec.seeds)
     driver.run()
     study = StudyDir(folder).load()
     last = max(study.trials.with_state(State.COMPLETE), key=lambda trial: trial.number)

@@ -1,10 +1,10 @@
 """Warm starts: imported trials, enqueued architectures, and resume after a kill."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from scalesearch.schedule.rungs import Rungs, find_promotable
@@ -208,7 +208,7 @@ def test_deleted_source_is_reported(old, tmp_path):
         WarmStartSpec((str(source),)), make_plan(4, record_fields=SHARED), 3
     )
     (tmp_path / "new").mkdir()
-    (tmp_path / "new" / WARM_START_FILE).write_text(json.dumps(selection.to_json()))
+    (tmp_path / "new" / WARM_START_FILE).write_text(msgspec.json.encode(selection).decode())
     shutil.rmtree(source)
     with refuses("source-trial-missing"):
         warm(tmp_path / "new", source, make_plan(4, record_fields=SHARED))
@@ -231,7 +231,7 @@ def test_damaged_record_of_source_is_reported(old, tmp_path):
         WarmStartSpec((str(twin),)), make_plan(4, record_fields=SHARED), 3
     )
     make_driver(tmp_path / "new", make_plan(0))
-    (tmp_path / "new" / WARM_START_FILE).write_text(json.dumps(selection.to_json()))
+    (tmp_path / "new" / WARM_START_FILE).write_text(msgspec.json.encode(selection).decode())
     (Path(selection.imported[0].source["folder"]) / "record.json").write_text("{")
     with refuses("file-damaged", "record.json"):
         warm(tmp_path / "new", twin, make_plan(4, record_fields=SHARED))
@@ -254,12 +254,12 @@ def test_imported_trials_do_not_compete_on_rungs(old, tmp_path):
     for number in range(2):
         announced = plan.evaluator.evaluate({"width": 8 * (number + 1), "depth": 1,
                                              "kind": "plain"})
-        driver.search.add(driver.study.propose(replace(announced, number=imported + number)))
+        driver.search.add(driver.study.propose(announced.replace(number=imported + number)))
         driver._append(EventType.RUNG, driver.trials[imported + number], loss=1.0 + number)
     history = driver.search.history()
     assert imported == 12 and len(history) == 14
-    assert find_promotable(history, plan.rungs,
-                           plan.objectives).user_attrs[TRIAL_NUMBER_ATTR] == imported
+    assert find_promotable(history, plan.spec.rungs,
+                           plan.spec.objectives).user_attrs[TRIAL_NUMBER_ATTR] == imported
 
 
 def test_imports_before_an_interruption_are_not_repeated(old, tmp_path):
@@ -267,7 +267,7 @@ def test_imports_before_an_interruption_are_not_repeated(old, tmp_path):
     plan = make_plan(4, record_fields=SHARED)
     study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
     for trial in choose_warm_start(WarmStartSpec((str(old),)), plan, 3).imported[:4]:
-        import_trial(study, replace(trial, origin=Origin.IMPORTED), plan.record_fields)
+        import_trial(study, trial.replace(origin=Origin.IMPORTED), plan.record_fields)
     driver = warm(tmp_path / "new", old, plan)
     identities = [trial.identity for trial in driver.trials.with_origin(Origin.IMPORTED)]
     assert len(identities) == len(set(identities)) == 12
@@ -276,8 +276,8 @@ def test_imports_before_an_interruption_are_not_repeated(old, tmp_path):
 def test_trials_with_infeasible_costs_are_skipped(old):
     plan = make_plan(4, record_fields=SHARED)
     evaluate = plan.evaluator.evaluate
-    plan.evaluator.evaluate = lambda params: replace(
-        evaluate(params), state=State.INFEASIBLE, architecture=None, constraints={"artifact": 1.0},
+    plan.evaluator.evaluate = lambda params: evaluate(params).replace(
+        state=State.INFEASIBLE, architecture=None, constraints={"artifact": 1.0},
         reason="cannot be held")
     selection = choose_warm_start(WarmStartSpec((str(old),)), plan, 3)
     assert not selection.imported and selection.skipped == {"miss a limit of this study": 12}
