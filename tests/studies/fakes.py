@@ -176,8 +176,9 @@ class FaultyRunner(InProcessRunner):
 def make_plan(trials=6, most=6000, **changes):
     """A plan over the fake space."""
     evaluator = Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(most=most),))
-    settings = {key: changes.pop(key) for key in SPEC_DEFAULTS if key in changes}
-    spec = SimpleNamespace(objectives=OBJECTIVES, trials=trials, **{**SPEC_DEFAULTS, **settings})
+    settings = {**SPEC_DEFAULTS, "objectives": OBJECTIVES, "trials": trials}
+    settings |= {key: changes.pop(key) for key in settings if key in changes}
+    spec = SimpleNamespace(**settings)
     plan = StudyPlan(spec, evaluator, job_template={"threads": 1},
                      record_fields=META.record_fields, max_proposals=300)
     return replace(plan, **changes)
