@@ -18,9 +18,8 @@
     held_out: largest                # each rule's fit is checked by the size that it has not seen; or none
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
-from typing import Any
 
 from scalesearch.config.model import schema_of
 from scalesearch.config.reader import ConfigReader, is_none
@@ -49,6 +48,8 @@ REQUIRED_KEYS = {ABLATION: ("changes", "- share: none"),
 CHANGE_EXAMPLE = "such as `share: none`, or `{name: alone, set: {…}}`"
 BASE_KEY = "base"
 OpenSpace = Callable[[str], Space]
+# position in the study file, name, file of a space (else the base), and changes one after the other
+Row = tuple[SourcePosition, str, str | None, tuple[Mapping[str, str], ...]]
 
 
 def check_keys_of_type(study_type: str, table: MappingNode, reader: ConfigReader) -> None:
@@ -82,7 +83,7 @@ def space_key(study_type: str, positions: Mapping[str, SourcePosition]) -> str:
 
 def read_architectures(spec: StudyFile, space: Space | None, open_space: OpenSpace,
                        reader: ConfigReader) -> ArchitectureSet | None:
-    """Read the fixed architectures of a study.
+    """Read the fixed architectures of a study; each problem is noted at the row's place.
 
     The result is None for a search, or if they are invalid.
 
@@ -91,114 +92,82 @@ def read_architectures(spec: StudyFile, space: Space | None, open_space: OpenSpa
         open_space: reads a space's file by its name.
         reader: of the file, which takes all problems.
     """
-    if spec.type == SEARCH:
-        return None
     if spec.type == GRID and "architectures" not in reader.positions:
         return ArchitectureSet(GRID, (), "", space) if space else None
-    designs = _ArchitectureSetReader(space, open_space, reader)
-    if spec.type == GRID:
-        return designs.read_grid(spec.architectures)
-    if space is None:
+    if spec.type == SEARCH or (spec.type != GRID and space is None):
         return None
-    return designs.read_ablation(spec.changes) if spec.type == ABLATION else designs.read_scaling(
-        spec.rules, spec.held_out)
+    rules: dict[str, tuple[str, ...]] = {}
+    base: list[Row] = [(reader.positions[BASE_KEY if BASE_KEY in reader.positions else "space"],
+                        BASE_KEY, None, ())] if spec.type != GRID else []
+    if spec.type == GRID:
+        key = "architectures"
+        rows = [read_row(row, reader.positions[f"architectures[{index}]"], reader)
+                for index, row in enumerate(spec.architectures) if row is not None]
+    elif spec.type == ABLATION:
+        key = "changes"
+        rows = [*base, *read_changes(spec.changes, reader)]
+    else:
+        key = "rules"
+        rows = [*base]
+        for rule, value in spec.rules if isinstance(spec.rules, MappingNode) else ():
+            steps = read_steps(rule, value, reader.problems.append)
+            rules[rule.text] = tuple(name for _, name, _ in steps)
+            rows += [(place, name, None, changes) for place, name, changes in steps]
+        if spec.rules is not None and not rules:
+            reader.report_problem(spec.rules, "rules are a mapping of names to how they grow",
+                                  RULE_EXAMPLE)
 
-
-class _ArchitectureSetReader:
-    """Makes rows one by one; each problem is noted at the row's place."""
-
-    def __init__(self, space: Space | None, open_space: OpenSpace, reader: ConfigReader) -> None:
-        self.space = space
-        self.open_space = open_space
-        self.reader = reader
-        self.report_problem = reader.report_problem
-        self.architectures: list[FixedArchitecture] = []
-        self.first_space: Space | None = None  # of the rows
-
-    def read_grid(self, specs: Iterable[ReferenceSpec | None]) -> ArchitectureSet | None:
-        """Read the architectures of a grid."""
-        for index, row in enumerate(specs):
-            if row is not None:
-                self._explicit(row, self.reader.positions[f"architectures[{index}]"])
-        return self._finish(GRID, "architectures")
-
-    def read_ablation(self, changes: Node | None) -> ArchitectureSet | None:
-        """The base, and each change of it."""
-        self._base()
-        for item in changes.items if isinstance(changes, SequenceNode) else ():
-            keys = {key.text for key, _ in item} if isinstance(item, MappingNode) else set()
-            if not isinstance(item, MappingNode) or not keys:
-                self.report_problem(item, "a change is a mapping", CHANGE_EXAMPLE)
-            elif not keys <= set(schema_of(ArchitectureSpec).fields):
-                overrides = {key.text: node_text(value) for key, value in item}
-                self._add(item.display_position,
-                          ", ".join(f"{key}: {value}" for key, value in overrides.items()), [overrides])
-            elif (row := self._read_row(item)) is not None:
-                self._explicit(row, item.display_position)
-        if changes is not None and not (isinstance(changes, SequenceNode) and changes.items):
-            self.report_problem(changes, "changes are a list", CHANGE_EXAMPLE)
-        return self._finish(ABLATION, "changes")
-
-    def _read_row(self, node: Node) -> ArchitectureSpec | None:
-        reader = ConfigReader(ArchitectureSpec, "changes")
-        row: ArchitectureSpec | None = reader.read(node)
-        self.reader.problems += reader.problems
-        return row
-
-    def read_scaling(self, node: Node | None, held_out: str) -> ArchitectureSet | None:
-        """The base, and each step of each rule."""
-        self._base()
-        rules = {}
-        for rule, value in node if isinstance(node, MappingNode) else ():
-            steps = read_steps(rule, value, self.reader.problems.append)
-            rules[rule.text] = tuple(
-                name for place, name, changes in steps if self._add(place, name, changes))
-        if node is not None and not rules:
-            self.report_problem(node, "rules are a mapping of names to how they grow", RULE_EXAMPLE)
-        return self._finish(SCALING, "rules", rules=rules, held_out=held_out)
-
-    def _finish(self, study_type: str, key: str, **more: Any) -> ArchitectureSet | None:
-        names = [row.label for row in self.architectures]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            self.report_problem(self.reader.positions[key], f"two rows are called `{twice}`",
-                                "give each a `name` of its own", code="name-taken")
-        if not names or twice:
-            return None
-        return ArchitectureSet(study_type, tuple(self.architectures), names[0],
-                               self.space or self.first_space, **more)
-
-    def _base(self) -> None:
-        self._try_add(self.reader.positions[BASE_KEY if BASE_KEY in self.reader.positions
-                                            else "space"], BASE_KEY, self._space)
-
-    def _explicit(self, row: ReferenceSpec, place: SourcePosition) -> None:
-        if row.recipe:
-            self.report_problem(place, f"{row.name}: all rows are trained by the study's recipe",
-                                "remove `recipe`")
-        self._try_add(place, row.name,
-                      lambda: (self.open_space(row.file) if row.file
-                               else self._space()).with_overrides(row.set))
-
-    def _add(self, place: SourcePosition, name: str, changes: Iterable[Mapping[str, str]]) -> bool:
-        return self._try_add(place, name,
-                             lambda: reduce(Space.with_overrides, changes, self._space()))
-
-    def _try_add(self, place: SourcePosition, name: str, make: Callable[[], Space]) -> bool:
-        """Adds a row; returns whether its architecture can be built."""
+    architectures: list[FixedArchitecture] = []
+    first_space = space
+    for place, name, file, changes in rows:
         try:
-            space = make()
-            self.architectures.append(FixedArchitecture(name, space.single_architecture("it"), {}))
+            start = open_space(file) if file else space
+            if start is None:
+                raise UserError("`base` is missing, which these values change; add it, or give a "
+                                "`file` for each row", code="no-base")
+            row_space = reduce(Space.with_overrides, changes, start)
+            architectures.append(FixedArchitecture(name, row_space.single_architecture("it"), {}))
         except UserError as error:
             for problem in getattr(error, "problems", ()) or [error]:
-                self.report_problem(place, f"{name}: {problem.message}", problem.help,
-                                    code=problem.code)
-            return False
-        self.first_space = self.first_space or space
-        return True
+                reader.report_problem(place, f"{name}: {problem.message}", problem.help,
+                                      code=problem.code)
+            continue
+        first_space = first_space or row_space
+    names = [row.label for row in architectures]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        reader.report_problem(reader.positions[key], f"two rows are called `{twice}`",
+                              "give each a `name` of its own", code="name-taken")
+    if not names or twice:
+        return None
+    return ArchitectureSet(spec.type, tuple(architectures), names[0], first_space, rules,
+                           spec.held_out)
 
-    def _space(self) -> Space:
-        if self.space is None:
-            raise UserError("`base` is missing, which these values change; add it, or give a "
-                            "`file` for each row", code="no-base")
-        return self.space
+
+def read_row(row: ReferenceSpec, place: SourcePosition, reader: ConfigReader) -> Row:
+    """Return the row of a file or of params; a recipe of its own is a problem."""
+    if row.recipe:
+        reader.report_problem(place, f"{row.name}: all rows are trained by the study's recipe",
+                              "remove `recipe`")
+    return place, row.name, row.file, (row.set,)
+
+
+def read_changes(changes: Node | None, reader: ConfigReader) -> Iterator[Row]:
+    """Yield the rows of an ablation."""
+    for item in changes.items if isinstance(changes, SequenceNode) else ():
+        keys = {key.text for key, _ in item} if isinstance(item, MappingNode) else set()
+        if not isinstance(item, MappingNode) or not keys:
+            reader.report_problem(item, "a change is a mapping", CHANGE_EXAMPLE)
+        elif not keys <= set(schema_of(ArchitectureSpec).fields):
+            overrides = {key.text: node_text(value) for key, value in item}
+            yield (item.display_position,
+                   ", ".join(f"{key}: {value}" for key, value in overrides.items()), None,
+                   (overrides,))
+        else:
+            row_reader = ConfigReader(ArchitectureSpec, "changes")
+            row = row_reader.read(item)
+            reader.problems += row_reader.problems
+            if row is not None:
+                yield read_row(row, item.display_position, reader)
+    if changes is not None and not (isinstance(changes, SequenceNode) and changes.items):
+        reader.report_problem(changes, "changes are a list", CHANGE_EXAMPLE)

@@ -17,8 +17,8 @@ All problems are reported together, each with file, line and column.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 
@@ -61,6 +61,7 @@ from scalesearch.studies.config.designs import check_keys_of_type, read_architec
 from scalesearch.studies.config.fixed_architectures import NONE_WORD, SEARCH
 from scalesearch.studies.config.objectives import (
     DEPRECATED_OBJECTIVES,
+    OBJECTIVE_NAMES,
     check_objective_of_task,
     parse_objective,
     required_measurements,
@@ -230,7 +231,7 @@ class _StudyReader:
         file: the valid values of the file.
         table: its nodes; a recipe has constants instead of parameters.
         positions: the position of the value of each key, by dotted path.
-        data_folder: folder of a data file, to which its paths are relative.
+        data: the data; paths of a data file are absolute.
     """
 
     def __init__(self, path: Path, text: str, table: MappingNode, reader: ConfigReader,
@@ -238,10 +239,8 @@ class _StudyReader:
         self.path = path
         self.text = text
         self.reader = reader
-        self.report_problem = reader.report_problem
         self.positions = reader.positions
         self.space_overrides = space_overrides
-        self.data_folder = data_folder
         table = rename_deprecated_keys(table, schema_of(StudyFile))
         table = replace(table, entries=tuple(unfold_dotted_keys(table, reader.problems)))
         recipe, self.recipe_parameters = extract_parameters(table.get("recipe"), reader)
@@ -251,6 +250,43 @@ class _StudyReader:
         values = reader.read_valid_keys(self.table)
         self.file = StudyFile.model_construct(
             set(values), **{"data": None, "recipe": None, "objectives": None, **values})
+        self.data: DataSpec | None = self.file.data
+        if self.data is not None and data_folder is not None:
+            data, self.data = self.data, None
+            with self.reporting("data"):
+                self.data = data.with_absolute_paths(data_folder)
+
+    def report(self, key: str, message: str, help: str | None = None,
+               code: str = "bad-value") -> None:
+        """Report a problem at a key, or at the innermost key around it that is set."""
+        group, _, name = key.partition(".")
+        if group == "objectives" and name:  # in the file, the name may be a deprecated one
+            position: Node | SourcePosition | None = next(
+                node for node, _ in self.file.objectives
+                if DEPRECATED_OBJECTIVES.get(node.text, node.text) == name)
+        else:
+            position = self.positions.get(key) or self.positions.get(group)
+        self.reader.report_problem(position or self.table.position, message, help, code=code)
+
+    @contextmanager
+    def reporting(self, place: str | Node) -> Iterator[None]:
+        """Context whose error is reported: its problems, or its message at its key.
+
+        Args:
+            place: key or node of an error that has no key of the file.
+        """
+        try:
+            yield
+        except UserError as error:
+            problems = getattr(error, "problems", ())
+            self.reader.problems += problems
+            if problems:
+                return
+            if isinstance(place, str) or error.key in self.positions:
+                key = error.key if error.key in self.positions else place
+                self.report(str(key), error.message, error.help, error.code)
+            else:
+                self.reader.report_problem(place, error.message, error.help, code=error.code)
 
     def read(self, out: Path | None) -> StudySpec | None:
         """The study; None if there are problems."""
@@ -266,18 +302,24 @@ class _StudyReader:
         trials = file.trials if is_search else 0
         if is_search and file.compute is not None and "trials" not in self.positions:
             trials = DEFAULT_MAX_TRIALS
-        seed_problems: list[tuple[str, str, str]] = []
         seeds = read_seeds(file.seeds, self.table.get("seeds"), min(trials, file.trials),
-                           objectives, not is_search, seed_problems)
-        for key, message, help in seed_problems:
-            self.report_problem(self.positions.get(key) or self.positions["seeds"], message, help)
+                           objectives, not is_search, self.report)
         if file.name is None and not is_valid_file_name(name):
-            self.report_problem(self.table.position,
-                                f"the file's name `{name}` cannot name a study's folder",
-                                "give `study: NAME`", code="not-a-name")
+            self.reader.report_problem(self.table.position,
+                                       f"the file's name `{name}` cannot name a study's folder",
+                                       "give `study: NAME`", code="not-a-name")
         folder = out or Path(file.out or f"runs/{name}")
-        self.check_folders(folder)
-        address = self.read_address()
+        for message, help in warm_start_problems(file.warm_start, folder):
+            self.report("warm_start.from", message, help, code="folder-misplaced")
+        names = [reference.name for reference in file.references]
+        if len(set(names)) < len(names):
+            self.report("reference", "two references have the same name",
+                        "give each a `name` of its own", code="name-taken")
+        address = file.ray.get("address") or file.resources.address
+        if file.resources.address not in (None, address):
+            self.report("resources.address",
+                        f"the cluster is at `{file.resources.address}` here and at `{address}` "
+                        "under `ray:`", "keep one", code="given-twice")
         budget = self.read_limit(space)
         if space is not None:
             self.check_protocol(space, objectives, budget)
@@ -306,35 +348,16 @@ class _StudyReader:
                                          positions=synonyms | self.positions,
                                          recipe_space=recipe_space, **values)
 
-    def report_error(self, error: UserError, fallback_position: Node | SourcePosition) -> None:
-        """Report the problems of ``error``, or its message at its key or the fallback."""
-        problems = getattr(error, "problems", ())
-        self.reader.problems += problems
-        if not problems:
-            self.report_problem(self.positions.get(error.key or "") or fallback_position,
-                                error.message, error.help, code=error.code)
-
-    @cached_property
-    def data(self) -> DataSpec | None:
-        """The data; paths of a data file are absolute."""
-        data: DataSpec | None = self.file.data
-        try:
-            return data.with_absolute_paths(self.data_folder) if data and self.data_folder else data
-        except UserError as error:
-            self.report_error(error, self.positions["data"])
-            return None
-
     def read_space(self) -> Space | None:
         """The space or the base; None if it is invalid, or if each row is a file."""
         key = space_key(self.file.type, self.positions)
         node = self.file.base if key == "base" else self.file.space
         if node is None:
             if key not in self.positions and "architectures" not in self.positions:
-                self.report_problem(self.table.position,
-                                    f"`{key}` is missing: {schema_of(StudyFile).fields[key].doc}",
-                                    f"such as `{key}: transformer`", code="missing-key")
+                self.report(key, f"`{key}` is missing: {schema_of(StudyFile).fields[key].doc}",
+                            f"such as `{key}: transformer`", code="missing-key")
             return None
-        try:
+        with self.reporting(node):
             if isinstance(node, ScalarNode) and node.text:
                 space = self.open_space(node.text)
             elif not isinstance(node, MappingNode):
@@ -345,9 +368,7 @@ class _StudyReader:
             else:
                 space = Space(node, default_schema(), [])
             return space.with_overrides(self.space_overrides) if self.space_overrides else space
-        except UserError as error:
-            self.report_error(error, node)
-            return None
+        return None
 
     def open_space(self, name: str) -> Space:
         """The space in a file next to the study, or the shipped space ``name``.
@@ -361,22 +382,19 @@ class _StudyReader:
     def read_recipe_space(self, objectives: tuple[Objective, ...]) -> RecipeSpace | None:
         """The recipe and its parameters; None if there are problems."""
         for parameter in self.recipe_parameters if self.file.type != SEARCH else ():
-            self.report_problem(parameter.position_of((0, 0)),
-                                f"`{parameter.key}` has several values, and a study of type "
-                                f"{self.file.type} does not search",
-                                "give one value, or search (type: search)", code="open-parameters")
+            self.reader.report_problem(
+                parameter.position_of((0, 0)), f"`{parameter.key}` has several values, and a study "
+                f"of type {self.file.type} does not search",
+                "give one value, or search (type: search)", code="open-parameters")
         recipe = self.file.recipe
         if self.reader.problems or recipe is None:
             return None
-        try:
-            space = build_recipe_space(
-                recipe.replace(measure=required_measurements(objectives, recipe.measure)),
-                self.recipe_parameters)
-        except UserError as error:
-            self.report_error(error, self.positions["recipe"])
-            return None
-        self.reader.problems += space.find_problems()
-        return space
+        with self.reporting("recipe"):
+            measured = recipe.replace(measure=required_measurements(objectives, recipe.measure))
+            space = build_recipe_space(measured, self.recipe_parameters)
+            self.reader.problems += space.find_problems()
+            return space
+        return None
 
     def read_objectives(self) -> tuple[Objective, ...]:
         """The valid objectives."""
@@ -384,67 +402,42 @@ class _StudyReader:
         objectives: dict[str, Objective] = {}
         if not isinstance(node, MappingNode) or not node.entries:
             if node is not None:
-                self.report_problem(node, f"objectives: expected {OBJECTIVES_FORM}")
+                self.reader.report_problem(node, f"objectives: expected {OBJECTIVES_FORM}")
             return ()
         for key, value in node:
             name = DEPRECATED_OBJECTIVES.get(key.text, key.text)
+            direction = node_text(value)
             if name != key.text:
                 warn_deprecated(key.position, f"the objective `{key.text}` is now `{name}`")
-            try:
-                objective = parse_objective(name, node_text(value))
-            except UserError as error:
-                self.report_error(error, value if error.code == "bad-direction" else key)
-                continue
-            if name in objectives:
-                self.report_problem(key, f"the objective {name} is given twice",
-                                    "keep one of them", code="given-twice")
-            objectives[name] = objective
+            with self.reporting(key if name not in OBJECTIVE_NAMES else value):
+                objective = parse_objective(name, direction)
+                if name in objectives:
+                    self.reader.report_problem(key, f"the objective {name} is given twice",
+                                               "keep one of them", code="given-twice")
+                objectives[name] = objective
         return tuple(objectives.values())
 
     def read_limit(self, space: Space | None) -> Constraint | None:
         """The budget, and the condition that an export format supports all candidates."""
+        if space is None:
+            return None
         node = self.file.budget
         budget = None
-        if node is not None and space is not None:
-            if not isinstance(node, ScalarNode):
-                self.report_problem(node, f"budget: expected {BUDGET_FORM}")
-            else:
-                try:
-                    budget = parse_budget(space, node)
-                except ConfigError as errors:
-                    self.report_error(errors, node)
+        if node is not None and not isinstance(node, ScalarNode):
+            self.reader.report_problem(node, f"budget: expected {BUDGET_FORM}")
+        elif node is not None:
+            with self.reporting(node):
+                budget = parse_budget(space, node)
         export_format = self.file.exportable
         runtime = self.file.recipe.decode_with.partition("-")[0] if self.file.recipe else ""
         if export_format == NONE_WORD and runtime in EXPORTABLE_WORDS:
             export_format = runtime
-        if export_format == NONE_WORD or space is None:
+        if export_format == NONE_WORD:
             return budget
         supported = parse_budget(
             space, scalar_from_text("exportable", "", f"refusals.{export_format} <= 0"))
         return supported if budget is None else replace(
             budget, expression=Operation("and", (budget.expression, supported.expression)))
-
-    def read_address(self) -> str | None:
-        """The address of a Ray cluster, of ``ray`` or ``resources``."""
-        resources_address = self.file.resources.address
-        address = self.file.ray.get("address")
-        if address and resources_address and address != resources_address:
-            self.report_problem(self.positions["resources.address"],
-                                f"the cluster is at `{resources_address}` here and at `{address}` "
-                                "under `ray:`", "keep one", code="given-twice")
-        return address or resources_address
-
-    def check_folders(self, out: Path) -> None:
-        """Report invalid folders of a warm start, and references with the same name."""
-        warm_start = self.file.warm_start
-        for message, help in warm_start_problems(warm_start, out) if warm_start else ():
-            self.report_problem(self.positions.get("warm_start.from")
-                                or self.positions["warm_start"], message, help,
-                                code="folder-misplaced")
-        names = [reference.name for reference in self.file.references]
-        if len(set(names)) < len(names):
-            self.report_problem(self.positions["reference"], "two references have the same name",
-                                "give each a `name` of its own", code="name-taken")
 
     def check_combinations(self, space: Space | None, objectives: Iterable[Objective]) -> None:
         """Report keys that are valid separately but not together."""
@@ -454,67 +447,47 @@ class _StudyReader:
                    ("teacher.recipe", file.teacher.recipe if file.teacher else None)]
         for key, recipe in recipes:
             if recipe is not None and recipe.score_splits == "test":
-                self.report_problem(
-                    self.positions.get(f"{key}.score_splits") or self.positions[key],
-                    "a study selects by validation scores",
-                    "set score_splits to `both` or `validation`", code="selection-on-test")
+                scores = f"{key}.score_splits"
+                self.report(scores if scores in self.positions else key,
+                            "a study selects by validation scores",
+                            "set score_splits to `both` or `validation`", code="selection-on-test")
         if data is None:
             return
         if file.teacher is not None and (data.distilled or data.soft_targets):
-            self.report_problem(self.positions["teacher"],
-                                "teacher: the data are already the output of a teacher "
-                                "(`distilled`, `soft_targets`)", "remove one of the two",
-                                code="given-twice")
-        checks: list[tuple[Callable[[], object], Node | SourcePosition]] = []
+            self.report("teacher", "teacher: the data are already the output of a teacher "
+                        "(`distilled`, `soft_targets`)", "remove one of the two",
+                        code="given-twice")
         if file.recipe is not None:
-            checks.append((partial(check_compatible, data, file.recipe), self.positions["data"]))
+            with self.reporting("data"):
+                check_compatible(data, file.recipe)
         if space is not None:
             for key, message, help in find_conflicts(file, space, objectives, self.positions):
-                position = (self.objective_key(key.partition(".")[2])
-                            if key.startswith("objectives.") else self.positions[key])
-                self.report_problem(position, message, help, code="given-twice")
-            position = (self.positions.get(space_key(file.type, self.positions))
-                        or self.table.position)
-            checks += [(partial(check_model_type, data.task, model_type), position)
-                       for model_type in _model_types(space)]
-        checks += [(partial(check_objective_of_task, objective, data),
-                    self.objective_key(objective.name)) for objective in objectives]
+                self.report(key, message, help, code="given-twice")
+            model = dict(space.parameters()).get("model")
+            for model_type in (getattr(model, "options", ()) if model is not None
+                               else [dict(space.sample(Random(0)))["model"]]):
+                with self.reporting(space_key(file.type, self.positions)):
+                    check_model_type(data.task, str(model_type))
+        for objective in objectives:
+            with self.reporting(f"objectives.{objective.name}"):
+                check_objective_of_task(objective, data)
         if file.recipe is not None:
-            checks.append((partial(resolve_decoder_format, file.recipe), self.positions["recipe"]))
-        for check, check_position in checks:
-            try:
-                check()
-            except UserError as error:
-                self.report_error(error, check_position)
+            with self.reporting("recipe"):
+                resolve_decoder_format(file.recipe)
 
     def check_protocol(self, space: Space, objectives: Iterable[Objective],
                        limit: Constraint | None) -> None:
         """Report costs that need a key of the protocol which is not set."""
         protocol = {**space.protocol, **self.file.protocol}
-        positions: dict[str, Node | SourcePosition] = {
-            objective.name: self.objective_key(objective.name) for objective in objectives}
+        places = {objective.name: f"objectives.{objective.name}" for objective in objectives}
         for cost in limit.costs if limit else ():
-            if cost not in positions and cost in PROTOCOL_KEY_OF_COST:
-                positions[cost] = self.positions["budget"]
-        for cost, position in positions.items():
+            if cost in PROTOCOL_KEY_OF_COST:
+                places.setdefault(cost, "budget")
+        for cost, place in places.items():
             key = PROTOCOL_KEY_OF_COST.get(cost)
             if key is not None and protocol.get(key) is None:
-                self.report_problem(position, f"`{cost}`: the protocol names no {key}",
-                                    f"add `protocol: {{ {key}: … }}`", code="protocol-incomplete")
-
-    def objective_key(self, name: str) -> ScalarNode:
-        """The key of an objective in the file, which may be its deprecated name."""
-        key: ScalarNode = next(key for key, _ in self.file.objectives
-                               if DEPRECATED_OBJECTIVES.get(key.text, key.text) == name)
-        return key
-
-
-def _model_types(space: Space) -> list[str]:
-    """The types of model in a space."""
-    for path, parameter in space.parameters():
-        if path == "model":
-            return [str(option) for option in getattr(parameter, "options", ())]
-    return [str(dict(space.sample(Random(0)))["model"])]
+                self.report(place, f"`{cost}`: the protocol names no {key}",
+                            f"add `protocol: {{ {key}: … }}`", code="protocol-incomplete")
 
 
 def find_conflicts(file: StudyFile, space: Space, objectives: Iterable[Objective],

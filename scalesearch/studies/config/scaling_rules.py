@@ -40,7 +40,7 @@ def read_steps(rule: ScalarNode, node: Node, complain: Callable[[Problem], None]
     words: tuple[str, ...] = ()
     for stage in node.items if isinstance(node, SequenceNode) else (node,):
         try:
-            rows = _stage_steps(rule.text, stage)
+            rows = stage_steps(rule.text, stage)
         except (UserError, ValueSyntaxError) as error:
             complain(Problem(stage.display_position, error.message, error.help or RULE_EXAMPLE,
                              code=error.code))
@@ -54,37 +54,35 @@ def read_steps(rule: ScalarNode, node: Node, complain: Callable[[Problem], None]
     return steps
 
 
-def _stage_steps(rule: str, stage: Node) -> list[Change]:
+def stage_steps(rule: str, stage: Node) -> list[Change]:
     """Key to value of each step of a stage; keys may be words of the field.
 
     Raises:
         UserError, SyntaxProblem: what is wrong.
     """
-    columns = {key: list_values(text) for key, text in _key_texts(rule, stage).items()}
-    steps = max(map(len, columns.values()))
-    for key, values in columns.items():
-        if len(values) not in (1, steps):
-            raise UserError(f"`{key}` has other than {steps} values, as another key of this step "
-                            "has", code="bad-rule",
-                            help="keys that grow together have as many values each, or one")
-    return [{key: values[index if len(values) > 1 else 0] for key, values in columns.items()}
-            for index in range(steps)]
-
-
-def _key_texts(rule: str, stage: Node) -> dict[str, str]:
-    """Key to values, as written."""
     if isinstance(stage, ScalarNode):
         if rule not in KEYS_OF_RULE_WORD:
             raise UserError(f"`{rule}` does not say which keys grow (words that do: "
                             f"{', '.join(KEYS_OF_RULE_WORD)})", code="bad-rule")
-        return {rule: stage.text}
-    if not isinstance(stage, MappingNode) or not stage.entries:
+        texts = {rule: stage.text}
+    elif isinstance(stage, MappingNode) and stage.entries:
+        texts = {}
+        for key, node in stage:
+            if not isinstance(node, ScalarNode):
+                raise UserError(f"`{key.text}` is to have values, `4 | 8 | 16` or `4..16 step 4`",
+                                code="bad-rule")
+            texts[key.text] = node.text
+    else:
         raise UserError(f"`{rule}` is a mapping of keys to their values", code="bad-rule")
-    for key, value in stage:
-        if not isinstance(value, ScalarNode):
-            raise UserError(f"`{key.text}` is to have values, `4 | 8 | 16` or `4..16 step 4`",
-                            code="bad-rule")
-    return {key.text: value.text for key, value in stage if isinstance(value, ScalarNode)}
+    columns = {key: list_values(parse_value(text)) for key, text in texts.items()}
+    steps = max(map(len, columns.values()))
+    for name, values in columns.items():
+        if len(values) not in (1, steps):
+            raise UserError(f"`{name}` has other than {steps} values, as another key of this step "
+                            "has", code="bad-rule",
+                            help="keys that grow together have as many values each, or one")
+    return [{key: values[index if len(values) > 1 else 0] for key, values in columns.items()}
+            for index in range(steps)]
 
 
 def _name(rule: str, words: tuple[str, ...]) -> str:
@@ -104,29 +102,22 @@ def _describe_step(row: Change) -> str:
     return ", ".join(f"{key} {value}" for key, value in shown.items())
 
 
-def list_values(text: str) -> list[str]:
-    """Lists the alternatives of ``text``, a value of the space language.
-
-    ``2 | 4..6`` has 2, 4, 5 and 6.
+def list_values(domain: Domain) -> list[str]:
+    """List the values of a domain: ``2 | 4..6`` has 2, 4, 5 and 6.
 
     Raises:
-        SyntaxProblem: it is not of the language.
         UserError: it holds a continuous range.
     """
-    return _values(parse_value(text))
-
-
-def _values(spec: Domain) -> list[str]:
-    if isinstance(spec, AlternativesDomain):
-        return [value for option in spec.options for value in _values(option)]
-    if not isinstance(spec, RangeDomain):
-        return [str(spec)]
-    count = spec.parameter.count()
-    values = spec.parameter.values()
+    if isinstance(domain, AlternativesDomain):
+        return [value for option in domain.options for value in list_values(option)]
+    if not isinstance(domain, RangeDomain):
+        return [str(domain)]
+    count = domain.parameter.count()
+    values = domain.parameter.values()
     if count is None or values is None:
-        raise UserError(f"{spec} is a continuous range; list its values, or give it a step",
+        raise UserError(f"{domain} is a continuous range; list its values, or give it a step",
                         code="continuous-range")
     if count > MAX_STEPS:
-        raise UserError(f"{spec} has {count:,} values, each of which is a training; give it a "
+        raise UserError(f"{domain} has {count:,} values, each of which is a training; give it a "
                         "larger step", code="too-many-values")
     return [str(value) for value in values]

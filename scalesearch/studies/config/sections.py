@@ -23,7 +23,7 @@
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from inspect import signature
 from pathlib import Path
@@ -260,10 +260,6 @@ class WarmStartSpec:
     folders: tuple[str, ...]
     max_candidates: int | None = None
 
-    def to_json(self) -> Mapping[str, object]:
-        """JSON that a resumed study must agree with."""
-        return {"from": list(self.folders), "max_candidates": self.max_candidates}
-
 
 class WarmStartConfig(Config):
     """Other studies to begin with."""
@@ -383,7 +379,7 @@ class RayConfig(Config):
 
 def read_seeds(values: Mapping[str, Any] | None, node: Node | None, search_trials: int,
                objectives: tuple[Objective, ...], has_fixed_architectures: bool,
-               problems: list[tuple[str, str, str]]) -> Seeds:
+               report: Callable[[str, str, str], object]) -> Seeds:
     """Return the value of the key ``seeds`` with its defaults.
 
     Args:
@@ -391,21 +387,21 @@ def read_seeds(values: Mapping[str, Any] | None, node: Node | None, search_trial
         node: the node of the file. ``seeds: 3`` is the number of seeds per row if
             ``has_fixed_architectures`` are trained.
         search_trials: trials of the search.
-        problems: takes problems, as (key, message, help).
+        report: receives key, message and help of each problem.
     """
     if values is None:
         return SINGLE_SEED
     if objectives and not any(objective.is_measured for objective in objectives):
-        problems.append(("seeds",
-                         "seeds: none of the objectives is measured, so another seed gives the "
-                         "same numbers", "remove `seeds`, or add a metric to the objectives"))
+        report("seeds", "seeds: none of the objectives is measured, so another seed gives the same "
+               "numbers", "remove `seeds`, or add a metric to the objectives")
     if has_fixed_architectures and isinstance(node, ScalarNode):
         return Seeds(references=values.get("max_per_candidate", 1))
     if has_fixed_architectures:
-        problems += [(f"seeds.{name}",
-                      f"seeds.{name}: it is for a search, and this study trains its rows",
-                      "set `references`, the number of seeds per row")
-                     for name in ("max_per_candidate", "extra_runs") if name in values]
+        for name in ("max_per_candidate", "extra_runs"):
+            if name in values:
+                report(f"seeds.{name}",
+                       f"seeds.{name}: it is for a search, and this study trains its rows",
+                       "set `references`, the number of seeds per row")
         return Seeds(**{"references": DEFAULT_SEEDS_PER_ARCHITECTURE, **values,
                         "max_per_candidate": 1, "extra_runs": 0})
     seeds = Seeds(**{"max_per_candidate": DEFAULT_SEEDS_PER_CANDIDATE,
@@ -413,14 +409,17 @@ def read_seeds(values: Mapping[str, Any] | None, node: Node | None, search_trial
     return seeds if seeds.is_enabled else SINGLE_SEED
 
 
-def warm_start_problems(warm_start: WarmStartSpec, out: Path) -> Iterator[tuple[str, str]]:
+def warm_start_problems(warm_start: WarmStartSpec | None, out: Path) -> Iterator[tuple[str, str]]:
     """Yield problems of the folders, with their help.
 
     Args:
+        warm_start: from the file, if any.
         out: the study's own folder. If it holds the candidates of the other studies, their folders
             are no longer needed.
     """
-    for text in () if (out / WARM_START_FILE).is_file() else warm_start.folders:
+    if warm_start is None or (out / WARM_START_FILE).is_file():
+        return
+    for text in warm_start.folders:
         folder = expand_path(text)
         if not (folder / "study.json").is_file():
             problem = (f"`{text}` holds no study (no study.json)" if folder.is_dir()
@@ -429,8 +428,7 @@ def warm_start_problems(warm_start: WarmStartSpec, out: Path) -> Iterator[tuple[
                             "such as runs/edge")
         elif folder.resolve() == out.resolve():
             yield (f"`{text}` is this study's own folder",
-                   "give the folder of another study, or continue with "
-                   f"{option('resume')}")
+                   f"give the folder of another study, or continue with {option('resume')}")
 
 
 def expand_path(text: str) -> Path:

@@ -58,7 +58,7 @@ def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else format_constant(value)
 
 
-def _parse_params(value: Any) -> dict[str, str]:
+def parse_params(value: Any) -> dict[str, str]:
     if isinstance(value, Mapping):
         return {key: str(_value_text(item)) for key, item in value.items()}
     if isinstance(value, str) and not value:
@@ -66,7 +66,7 @@ def _parse_params(value: Any) -> dict[str, str]:
     raise _value_error(f"expected {PARAMS_FORM}")
 
 
-def _parse_folders(value: Any) -> tuple[str, ...]:
+def parse_folders(value: Any) -> tuple[str, ...]:
     items = value if isinstance(value, list | tuple) else (value,)
     texts = tuple(str(item) for item in items if isinstance(item, str) and item)
     if not texts or len(texts) < len(items):
@@ -74,7 +74,7 @@ def _parse_folders(value: Any) -> tuple[str, ...]:
     return texts
 
 
-def _parse_logger(value: Any) -> str:
+def parse_logger(value: Any) -> str:
     if value not in LOGGER_NAMES:
         raise _value_error(f"expected {LOGGERS_FORM}",
                            suggest_match(_value_text(value), LOGGER_NAMES))
@@ -85,14 +85,14 @@ def _as_list(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-def _parse_shares(value: Any) -> tuple[float, ...]:
+def parse_shares(value: Any) -> tuple[float, ...]:
     numbers = plain_value(value)
     if not numbers or not isinstance(numbers, list) or not all(map(is_number, numbers)):
         raise _value_error("expected a list of numbers below 1", "such as `[0.1, 0.4]`")
     return tuple(map(float, numbers))
 
 
-def _parse_gain(value: Any) -> float:
+def parse_gain(value: Any) -> float:
     text = str(value).strip() if isinstance(value, str) else ""
     share = plain_value(value)
     if text.endswith("%"):
@@ -103,48 +103,34 @@ def _parse_gain(value: Any) -> float:
     return float(share)
 
 
-def _seconds(value: Any) -> float | None:
-    """Seconds of a duration such as ``1h30m``.
-
-    The result is None if it is not one of at most thirty years.
-    """
+def parse_duration(value: Any, expected: str = "a duration of at most thirty years",
+                   example: str = "such as `20h`, `90m` or `1h30m`") -> float:
     match = DURATION_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
-        return None
-    seconds = sum(unit * int(count or 0)
-                  for unit, count in zip((3600.0, 60.0, 1.0), match.groups()))
-    return seconds if 0 < seconds <= MAX_SECONDS else None
-
-
-def _parse_duration(value: Any) -> float:
-    seconds = _seconds(value)
-    if seconds is None:
-        raise _value_error("expected a duration of at most thirty years",
-                           "such as `20h`, `90m` or `1h30m`")
+    seconds = sum(unit * int(count or 0) for unit, count in
+                  zip((3600.0, 60.0, 1.0), match.groups() if match else ()))
+    if not 0 < seconds <= MAX_SECONDS:
+        raise _value_error(f"expected {expected}", example)
     return seconds
 
 
-def _parse_amount(value: Any) -> ComputeAmount:
+def parse_amount(value: Any) -> ComputeAmount:
     if isinstance(value, ComputeAmount):
         return value
     text = _value_text(value).strip()
     if text.isdigit() and 0 < int(text) <= MAX_SECONDS:
         return ComputeAmount(full_runs=int(text))
-    seconds = _seconds(text)
-    if seconds is None:
-        raise _value_error("expected a number of training runs, or a duration",
-                           "such as `10`, `2h`, `90m` or `1h30m`")
-    return ComputeAmount(seconds=seconds)
+    return ComputeAmount(seconds=parse_duration(
+        text, "a number of training runs, or a duration", "such as `10`, `2h`, `90m` or `1h30m`"))
 
 
-def _parse_storage(value: Any) -> str | None:
+def parse_storage(value: Any) -> str | None:
     try:
         return parse_storage_url(_value_text(value))
     except UserError as error:
         raise _value_error(f"storage: {error}") from None
 
 
-def _parse_custom(value: Any) -> dict[str, float]:
+def parse_custom(value: Any) -> dict[str, float]:
     if not isinstance(value, Mapping):
         raise _value_error("custom resources are a mapping of their names to numbers",
                            'such as `{"accelerator_type:H100": 0.001}`')
@@ -164,16 +150,16 @@ def _value_error(message: str, help: str | None = None) -> SettingError:
     return SettingError(SettingProblem("", message, help))
 
 
-Params = Annotated[dict[str, str], BeforeValidator(_parse_params,
+Params = Annotated[dict[str, str], BeforeValidator(parse_params,
                                                   json_schema_input_type=dict[str, Any])]
-Folders = Annotated[tuple[str, ...], BeforeValidator(_parse_folders,
+Folders = Annotated[tuple[str, ...], BeforeValidator(parse_folders,
                                                      json_schema_input_type=str | list[str])]
-Loggers = Annotated[tuple[Annotated[str, PlainValidator(_parse_logger)], ...],
+Loggers = Annotated[tuple[Annotated[str, PlainValidator(parse_logger)], ...],
                     BeforeValidator(_as_list, json_schema_input_type=str | list[str])]
-Shares = Annotated[tuple[float, ...], BeforeValidator(_parse_shares)]
-Gain = Annotated[float, BeforeValidator(_parse_gain, json_schema_input_type=str | float)]
-Duration = Annotated[float, BeforeValidator(_parse_duration, json_schema_input_type=str)]
-Amount = Annotated[ComputeAmount, PlainValidator(_parse_amount, json_schema_input_type=int | str)]
-StorageUrl = Annotated[Any, PlainValidator(_parse_storage, json_schema_input_type=str)]
+Shares = Annotated[tuple[float, ...], BeforeValidator(parse_shares)]
+Gain = Annotated[float, BeforeValidator(parse_gain, json_schema_input_type=str | float)]
+Duration = Annotated[float, BeforeValidator(lambda value: parse_duration(value), json_schema_input_type=str)]
+Amount = Annotated[ComputeAmount, PlainValidator(parse_amount, json_schema_input_type=int | str)]
+StorageUrl = Annotated[Any, PlainValidator(parse_storage, json_schema_input_type=str)]
 FolderPath = Annotated[Path, Constant("text"), AfterValidator(lambda text: Path(text))]
-CustomResources = Annotated[dict[str, float], BeforeValidator(_parse_custom)]
+CustomResources = Annotated[dict[str, float], BeforeValidator(parse_custom)]
