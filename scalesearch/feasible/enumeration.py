@@ -16,7 +16,7 @@ from scalesearch.spaces.parameters.param_values import (
     ParameterSpace,
     validate_schedule,
 )
-from scalesearch.spaces.syntax.domains import ScheduleCall
+from scalesearch.spaces.syntax.domains import LayerReference, Schedule
 from scalesearch.spaces.syntax.evaluator import ABSENT
 from scalesearch.spaces.syntax.parameters import Choice, Parameter
 
@@ -152,9 +152,9 @@ def _invalid_schedules(space_parameters: ParameterSpace, param_values: ColumnarP
     """Mask (n_rows,) of candidates that have a schedule of a wrong depth, used or not."""
     is_invalid = np.zeros(n_rows, bool)
     for node in space_parameters.nodes:
-        value = param_values.typed_values.get(node.key)
+        value = param_values.values.get(node.key)
         if node.field.depth_key is None or node.key not in values or not isinstance(
-                value, ScheduleCall | tuple):
+                value, Schedule) or isinstance(value.form, LayerReference):
             continue
         if (depth_values := param_values.value_of(node.field.depth_key)) is not ABSENT:
             depths = np.broadcast_to(depth_values, n_rows)

@@ -24,6 +24,7 @@ from scalesearch.spaces.assembly.architecture import build_section
 from scalesearch.spaces.parameters.param_values import ParameterSpace
 from scalesearch.spaces.schema.bound_tree import ParameterNode
 from scalesearch.spaces.syntax.composite_domains import iter_expressions
+from scalesearch.spaces.syntax.domains import OWN_WEIGHTS
 from scalesearch.spaces.syntax.expressions import keys_of
 
 Config = Mapping[str, Any]
@@ -71,14 +72,14 @@ class NetworkPiece:
 
 def _without_ffn(stack: str) -> dict[str, Any]:
     """Values of a stack without feed-forward networks."""
-    return {f"{stack}.ffn": "none", f"share.{stack}.ffn": "own", "tensor_chain.ffn": "off",
+    return {f"{stack}.ffn": "none", f"share.{stack}.ffn": OWN_WEIGHTS, "tensor_chain.ffn": "off",
             "low_rank.ffn": "off", "matrices.ffn": "dense", f"{stack}.interleaved": False}
 
 
 def _plainest(stack: str) -> dict[str, Any]:
     """Values of a stack with the smallest mixer."""
     plain = {f"{stack}.{name}": value for name, value in _PLAIN_MIXER_CONFIG.items()}
-    plain |= {f"share.{stack}.{slot}": "own" for slot in _ATTENTION_SLOTS[stack]}
+    plain |= {f"share.{stack}.{slot}": OWN_WEIGHTS for slot in _ATTENTION_SLOTS[stack]}
     return {**plain, "tensor_chain.attention": "off", "low_rank.attention": "off",
             "matrices.attention": "dense", "matrices.out": "dense"}
 

@@ -3,6 +3,7 @@
 import hashlib
 import random
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -21,7 +22,7 @@ from scalesearch.spaces.parameters.param_values import (
     SuggestFunction,
     enumerate_runs,
 )
-from scalesearch.spaces.schema.types import SchemaField, SchemaGroup
+from scalesearch.spaces.schema.types import SchemaGroup
 from scalesearch.spaces.schema.yaml_writer import (
     canonical_tree,
     format_lines,
@@ -175,7 +176,10 @@ class Space:
         params: dict[str, Any] = {}
         for node in self.parameter_space.nodes:
             if node.key in values:
-                value = _parse_json_value(node.field, values[node.key])
+                value = values[node.key]
+                if node.field.type == "schedule" and isinstance(value, str):
+                    with suppress(ValueError, ValueSyntaxError):
+                        value = parse_schedule(value)
                 params.update(
                     self.parameter_space.domains[node.path].infer_params(value, values.__getitem__)
                     or {})
@@ -310,15 +314,6 @@ def _differences(tree: Mapping[str, Any], default: Mapping[str, Any]) -> dict[st
             else:
                 differences[name] = value
     return differences
-
-
-def _parse_json_value(field: SchemaField, value: Any) -> Any:
-    """The typed value of a JSON value; a text that is not a schedule stays a text."""
-    try:
-        is_schedule = field.type == "schedule" and isinstance(value, str)
-        return parse_schedule(value) if is_schedule else value
-    except (ValueError, ValueSyntaxError):
-        return value
 
 
 def default_schema() -> SchemaGroup:

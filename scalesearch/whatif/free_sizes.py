@@ -15,7 +15,6 @@ from scalesearch.spaces import Parameter, Space
 from scalesearch.spaces.parameters.param_values import ParamAssignment
 from scalesearch.spaces.schema.bound_tree import ParameterNode
 from scalesearch.spaces.syntax.diagnostics import closest_match
-from scalesearch.spaces.syntax.domains import schedule_to_json
 
 
 class CandidateView(Mapping[str, Any]):
@@ -97,9 +96,9 @@ class FreeSizes:
             values: key to a number, or to an array of numbers.
         """
         assignment = ParamAssignment(self.space.parameter_space, _raise_missing_value)
-        assignment.typed_values.update(values)
+        assignment.values.update(values)
         nodes = list(self.space.parameter_space.active_nodes(assignment))
-        config = {node.key: schedule_to_json(assignment.resolve(node)) for node in nodes}
+        config = {node.key: assignment.resolve(node) for node in nodes}
         return config, bool(assignment.infeasible), nodes
 
     def _check(self, key: str) -> None:

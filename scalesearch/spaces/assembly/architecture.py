@@ -46,7 +46,14 @@ from scalesearch.spaces.assembly.components import (
 from scalesearch.spaces.assembly.embeddings import build_embedding, build_output
 from scalesearch.spaces.assembly.layer_config import LayerConfig, LayerFactory, build_layers
 from scalesearch.spaces.assembly.weight_sharing import build_ties
+from scalesearch.spaces.parameters.param_values import parse_config, plain_config
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
+from scalesearch.spaces.syntax.domains import (
+    OWN_WEIGHTS,
+    LayerReference,
+    Schedule,
+    ScheduleCall,
+)
 
 ENCODER_ONLY_PREFIXES = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt",
                          "decoder.cross")
@@ -86,9 +93,9 @@ class ModelSpec:
 
 
 def assemble(config: Config) -> ModelSpec:
-    """Build the network that ``config`` (dotted path to JSON value) describes.
+    """Build the network that ``config`` (dotted path to value) describes.
 
-    Missing keys have their plain values.
+    Missing keys have their plain values. Schedules may be texts, as in JSON.
 
     Raises:
         UnbuildableError: a schedule does not fit its depth, the number of heads does not divide the
@@ -97,7 +104,7 @@ def assemble(config: Config) -> ModelSpec:
     own_config, block = build_blocks(config)
     digest = hashlib.sha256(json.dumps(canonical_config(block),
                                        sort_keys=True).encode()).hexdigest()
-    return ModelSpec(own_config, block, digest[:12])
+    return ModelSpec(plain_config(own_config), block, digest[:12])
 
 
 def build_blocks(config: Config) -> tuple[Config, Block]:
@@ -109,12 +116,13 @@ def build_blocks(config: Config) -> tuple[Config, Block]:
         UnbuildableError: see :func:`assemble`.
         PopulationSplitError: candidates of a population have different blocks.
     """
+    config = parse_config(config)
     if config["model"] == "decoder-only":
         own_config = {path: value for path, value in config.items()
                       if not path.startswith(ENCODER_ONLY_PREFIXES)}
         return own_config, DecoderOnly(build_embedding(own_config, SEQ), _decoder(own_config, None),
                                        build_output(own_config, "embedding.table"))
-    return dict(config), _encoder_decoder(config)
+    return config, _encoder_decoder(config)
 
 
 LayerT = TypeVar("LayerT", bound=Layer)
@@ -148,13 +156,13 @@ def _tied_encoder_layers(a: Config) -> Repeat | None:
 
     The layers have feed-forward networks only if these are tied, too.
     """
-    schedules = " ".join(str(a.get(f"share.decoder.{slot}", "own"))
-                         for slot in ("self", "cross", "ffn"))
-    if "encoder." not in schedules:
+    forms = [a.get(f"share.decoder.{slot}", OWN_WEIGHTS).form for slot in ("self", "cross", "ffn")]
+    tied_paths = [form.path for form in forms if isinstance(form, LayerReference)]
+    if not any(path.startswith("encoder.") for path in tied_paths):
         return None
     if optional_value(a, "encoder.middle_width") is not None:
         return None
-    if "encoder.ffn" in schedules:
+    if "encoder.ffn" in tied_paths:
         return _build_stack(a, "encoder", _encoder_layer, None).layers
 
     def build_layer(config: Config) -> EncoderLayer:
@@ -340,7 +348,7 @@ def _build_bottleneck_stack(a: Config, stack: str,
 
 def _middle_config(a: Config, stack: str, middle: Layer) -> Config:
     """The configuration of the middle layers: ``sandwich`` schedules tie all of them."""
-    schedules = {f"share.{stack}.{slot}": a.get(f"share.{stack}.{slot}", "own")
+    schedules = {f"share.{stack}.{slot}": a.get(f"share.{stack}.{slot}", OWN_WEIGHTS)
                  for slot in middle.part_names}
     # A list would refer to layers by number, and the middle layers have no numbers of their own.
     if any(schedule not in ("own", "sandwich") for schedule in schedules.values()):
@@ -348,7 +356,7 @@ def _middle_config(a: Config, stack: str, middle: Layer) -> Config:
                                "the middle layers are equal: set "
                                f"share.{stack}.{next(iter(middle.part_names))} and the other "
                                "schedules to sandwich or own")
-    tied = {path: "one" for path, schedule in schedules.items() if schedule == "sandwich"}
+    tied = {path: Schedule.of(ScheduleCall("one")) for path, schedule in schedules.items() if schedule == "sandwich"}
     return ChainMap(tied, a)  # type: ignore[arg-type]  # only read
 
 

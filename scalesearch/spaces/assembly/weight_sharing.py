@@ -26,8 +26,12 @@ from scalesearch.blocks.weight_sharing import (
 )
 from scalesearch.spaces.assembly.components import Config
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
-from scalesearch.spaces.syntax.domains import LayerReference, ScheduleCall
-from scalesearch.spaces.syntax.value_parser import parse_schedule
+from scalesearch.spaces.syntax.domains import (
+    OWN_WEIGHTS,
+    LayerReference,
+    Schedule,
+    ScheduleCall,
+)
 
 # Keys of a stack that determine the shapes of its mixer's weights.
 MULTI_PATH_KEYS = ("paths.of", "paths.count", "paths.merge", "paths.norm")
@@ -91,14 +95,14 @@ def _sharing_schedule(a: Config, path: str, layers: Repeat, part: str, number: i
 
     It is checked against the depth and the shapes.
     """
-    text = a.get(path, "own")
-    value = parse_schedule(text) if isinstance(text, str) else tuple(text)
-    if isinstance(value, LayerReference):
-        return _cross_stack_tie(a, path, value, layers, part, number, encoder)
-    if isinstance(value, ScheduleCall) and value.name not in SCHEDULES:
+    text: Schedule = a.get(path, OWN_WEIGHTS)
+    form = text.form
+    if isinstance(form, LayerReference):
+        return _cross_stack_tie(a, path, form, layers, part, number, encoder)
+    if isinstance(form, ScheduleCall) and form.name not in SCHEDULES:
         raise UnbuildableError(path, f"{text}: no such schedule; there are {', '.join(SCHEDULES)}")
-    schedule = (make_schedule(value.name, value.arguments) if isinstance(value, ScheduleCall)
-                else ExplicitSharing(value))
+    schedule = (make_schedule(form.name, form.arguments) if isinstance(form, ScheduleCall)
+                else ExplicitSharing(form))
     if isinstance(schedule, NoSharing):
         return schedule
     if decide(map_values(layers.depth, lambda depth: schedule.validate(depth) is not None)):

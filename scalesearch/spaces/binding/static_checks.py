@@ -27,6 +27,7 @@ from scalesearch.spaces.syntax.domains import (
     Domain,
     InvalidDomain,
     LayerReferenceDomain,
+    Schedule,
 )
 from scalesearch.spaces.syntax.expressions import keys_of
 from scalesearch.spaces.syntax.lexer import Span
@@ -144,7 +145,7 @@ def _never_fits(parameter_space: ParameterSpace, node: ParameterNode,
     for option in iter_options(node.domain):
         schedules = [schedule
                      for schedule in _values(parameter_space, option)
-                     if not isinstance(schedule, str)]
+                     if isinstance(schedule, Schedule)]
         other_depths = _referenced_depths(parameter_space, node, option, valid_keys)
         n_checks = len(schedules) * len(depths) * len(other_depths)
         if not schedules or n_checks > MAX_SCHEDULE_CHECKS:

@@ -98,7 +98,7 @@ def _count_component(parameter_space: ParameterSpace, nodes: list[ParameterNode]
     assignment = ParamAssignment(parameter_space, suggest)
     for key in drivers:
         assignment.value_of(key)
-    active = [node for node in nodes if node.key not in assignment.typed_values
+    active = [node for node in nodes if node.key not in assignment.values
               and all(assignment.value_of(key) == variant for key, variant in node.guards)]
     return math.prod(parameter_space.domains[node.path].count_values(assignment) for node in active)
 

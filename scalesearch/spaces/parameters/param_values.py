@@ -13,19 +13,22 @@ from scalesearch.spaces.syntax.domains import (
     Domain,
     InfeasibleValueError,
     LayerReference,
+    Schedule,
     ScheduleCall,
-    ScheduleValue,
-    schedule_to_json,
 )
 from scalesearch.spaces.syntax.evaluator import ABSENT
 from scalesearch.spaces.syntax.parameters import Parameter
+from scalesearch.spaces.syntax.value_parser import parse_schedule
 
 T = TypeVar("T")
+SCHEDULE_PREFIXES = ("share.encoder.", "share.decoder.")
 SuggestFunction = Callable[[str, Parameter], Any]
 
 
 class ParamValues(Mapping[str, Any]):
-    """The values of all keys: key to JSON value, constants included, in schema order.
+    """The values of all keys, constants included, in schema order.
+
+    Values are those of JSON; a sharing schedule is a :class:`Schedule`, which is also a text.
 
     Attributes:
         params: the values of the requested parameters, by name.
@@ -33,16 +36,11 @@ class ParamValues(Mapping[str, Any]):
             feasible candidate.
     """
 
-    def __init__(self, typed_values: dict[str, Any], params: dict[str, Any],
+    def __init__(self, values: dict[str, Any], params: dict[str, Any],
                  infeasible_values: tuple[tuple[str, str], ...]) -> None:
-        self._typed_values = typed_values
-        self._values = {key: schedule_to_json(value) for key, value in typed_values.items()}
+        self._values = values
         self.params: Mapping[str, Any] = dict(params)
         self.infeasible_values = infeasible_values
-
-    def typed_value(self, key: str) -> Any:
-        """The value; a schedule is a ScheduleCall, a LayerReference or a tuple."""
-        return self._typed_values[key]
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -61,6 +59,18 @@ class ParamValues(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"ParamValues({self._values})"
+
+
+def parse_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with parsed schedules; those of JSON are texts."""
+    return {key: parse_schedule(value) if key.startswith(SCHEDULE_PREFIXES) else value
+            for key, value in config.items()}
+
+
+def plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration as JSON: with the canonical texts of schedules."""
+    return {key: str(value) if isinstance(value, Schedule) else value
+            for key, value in config.items()}
 
 
 class ParameterSpace:
@@ -87,7 +97,7 @@ class ParameterSpace:
         for node in self.active_nodes(assignment):
             assignment.resolve(node)
         infeasible_values = tuple(self.find_infeasible(assignment))
-        return ParamValues(assignment.typed_values, assignment.params, infeasible_values)
+        return ParamValues(assignment.values, assignment.params, infeasible_values)
 
     def active_nodes(self, assignment: "ParamAssignment") -> Iterator[ParameterNode]:
         """The nodes of keys that exist under the selected variants."""
@@ -102,28 +112,20 @@ class ParameterSpace:
         """
         yield from assignment.infeasible.items()
         for node in self.nodes:
-            if node.field.depth_key is None or node.key not in assignment.typed_values:
+            schedule = assignment.values.get(node.key)
+            depth = assignment.value_of(node.field.depth_key or "")
+            if not isinstance(schedule, Schedule) or not isinstance(depth, int):
                 continue
-            if node.key in assignment.infeasible:
-                continue
-            reason = self.validate_schedule(node, assignment)
+            other_depth = None
+            if isinstance(schedule.form, LayerReference):
+                target = self.referenced_schedule(node, schedule.form.path)
+                if target and target.field.depth_key:
+                    other_depth = assignment.value_of(target.field.depth_key)
+            reason = validate_schedule(schedule, node.field, depth,
+                                       other_depth if isinstance(other_depth, int) else None)
             if reason:
-                value = schedule_to_json(assignment.typed_values[node.key])
-                yield node.key, f"{value} does not fit: {reason}"
+                yield node.key, f"{schedule} does not fit: {reason}"
 
-    def validate_schedule(self, node: ParameterNode, assignment: "ParamAssignment") -> str | None:
-        """The reason why the schedule of ``node`` does not fit its depth, or ``None``."""
-        depth = assignment.value_of(node.field.depth_key or "")
-        value = assignment.typed_values[node.key]
-        if not isinstance(depth, int) or isinstance(value, list | str):
-            return None
-        other_depth = None
-        if isinstance(value, LayerReference):
-            target = self.referenced_schedule(node, value.path)
-            if target and target.field.depth_key:
-                other_depth = assignment.value_of(target.field.depth_key)
-        return validate_schedule(value, node.field, depth,
-                                 other_depth if isinstance(other_depth, int) else None)
 
     def referenced_schedule(self, node: ParameterNode, path: str) -> ParameterNode | None:
         """The schedule that the reference ``path`` inside ``node`` points to."""
@@ -140,7 +142,7 @@ class ParamAssignment:
 
     Attributes:
         params: the values of the requested parameters so far.
-        typed_values: the values of keys so far.
+        values: the values of keys so far.
         infeasible: key to the reason why its value cannot exist.
     """
 
@@ -148,7 +150,7 @@ class ParamAssignment:
         self.parameter_space = parameter_space
         self.suggest = suggest
         self.params: dict[str, Any] = {}
-        self.typed_values: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
         self.infeasible: dict[str, str] = {}
 
     def request(self, name: str, parameter: Parameter) -> Any:
@@ -166,52 +168,47 @@ class ParamAssignment:
 
     def resolve(self, node: ParameterNode) -> Any:
         """The value of an active node; its parameters are requested at most once."""
-        if node.key not in self.typed_values:
+        if node.key not in self.values:
             try:
-                self.typed_values[node.key] = self.parameter_space.domains[node.path].resolve(self)
+                self.values[node.key] = self.parameter_space.domains[node.path].resolve(self)
             except InfeasibleValueError as error:
-                self.typed_values[node.key] = None
+                self.values[node.key] = None
                 self.infeasible[node.key] = str(error)
-        return self.typed_values[node.key]
+        return self.values[node.key]
 
     def value_of(self, key: str) -> Any:
-        """The value of ``key`` as JSON; ABSENT if it does not exist or has no legal value."""
-        if key not in self.typed_values:
+        """The value of ``key``; ABSENT if it does not exist or has no legal value."""
+        if key not in self.values:
             active = (node for node in self.parameter_space.nodes_by_key.get(key, ())
                       if all(self.value_of(group) == variant for group, variant in node.guards))
             node = next(active, None)
             if node is None:
                 return ABSENT
             self.resolve(node)
-        value = schedule_to_json(self.typed_values[key])
+        value = self.values[key]
         return ABSENT if value is None else value
 
 
-def validate_schedule(schedule: ScheduleValue, field: SchemaField, depth: int,
+def validate_schedule(schedule: Schedule, field: SchemaField, depth: int,
                       other_depth: int | None) -> str | None:
     """The reason why ``schedule`` does not fit ``depth`` layers, or None.
 
     Args:
         other_depth: for a LayerReference, the depth of the stack that it points to, if known.
     """
-    if isinstance(schedule, ScheduleCall):
-        return field.calls[schedule.name].validate(schedule.arguments, depth)
-    if isinstance(schedule, LayerReference):
-        return _validate_layer_reference(schedule, depth, other_depth)
-    if len(schedule) != depth:
-        return f"the list names {len(schedule)} layers, and the stack has {depth}"
-    return None
-
-
-def _validate_layer_reference(schedule: LayerReference, depth: int,
-                              other_depth: int | None) -> str | None:
+    form = schedule.form
+    if isinstance(form, ScheduleCall):
+        return field.calls[form.name].validate(form.arguments, depth)
+    if isinstance(form, tuple):
+        return (None if len(form) == depth
+                else f"the list names {len(form)} layers, and the stack has {depth}")
     for layer in range(depth):
-        index = schedule.layer_index(layer)
+        index = form.layer_index(layer)
         if index is None:
             return f"layer {layer} has no whole number as its index"
         if index < 0 or (other_depth is not None and index >= other_depth):
             layers = f"0 to {other_depth - 1}" if other_depth is not None else "from 0"
-            return (f"layer {layer} points to layer {index} of {schedule.path}, which has layers "
+            return (f"layer {layer} points to layer {index} of {form.path}, which has layers "
                     f"{layers}")
     return None
 

@@ -242,7 +242,7 @@ def _inside(domain: Domain) -> str:
 
 def _label(option: Domain) -> Any:
     value = option.constants[0] if option.constants else None
-    return value if isinstance(value, int | float | str) else re.sub(r"\s+", " ", str(option))
+    return value if type(value) in (bool, int, float, str) else re.sub(r"\s+", " ", str(option))
 
 
 def iter_expressions(domain: Domain) -> Iterator[Expr]:

@@ -6,12 +6,10 @@ import math
 from collections import ChainMap
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Protocol
 
 from scalesearch.errors import UserError
 from scalesearch.spaces.syntax.evaluator import Lookup, evaluate
-from scalesearch.spaces.syntax.expression_parser import parse_expression
 from scalesearch.spaces.syntax.expressions import Expr, format_expr, format_word
 from scalesearch.spaces.syntax.lexer import NO_SPAN, Span
 from scalesearch.spaces.syntax.parameters import (
@@ -42,31 +40,38 @@ class LayerReference:
     """
 
     path: str
-    index: str
+    index: Expr
 
     def layer_index(self, i: int) -> int | None:
         """The index for layer ``i``, or ``None`` if the expression is not a whole number."""
         try:
-            value = evaluate(_index(self.index), lambda key: i)
+            value = evaluate(self.index, lambda key: i)
         except ArithmeticError:
             return None
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def __str__(self) -> str:
-        return f"{self.path}[{self.index}]"
+        return f"{self.path}[{format_expr(self.index)}]"
 
 
-ScheduleValue = ScheduleCall | LayerReference | tuple[int, ...]
+class Schedule(str):
+    """A sharing schedule: its canonical text, together with what the text means.
+
+    Attributes:
+        form: a call, a reference, or for a list the layer whose weights each layer uses.
+    """
+
+    form: ScheduleCall | LayerReference | tuple[int, ...]
+
+    @classmethod
+    def of(cls, form: ScheduleCall | LayerReference | tuple[int, ...]) -> Schedule:
+        """The schedule with this form."""
+        schedule = cls(f"[{', '.join(map(str, form))}]" if isinstance(form, tuple) else form)
+        schedule.form = form
+        return schedule
 
 
-_index = lru_cache(maxsize=256)(parse_expression)  # evaluated for every layer at every depth
-
-
-def schedule_to_json(value: Any) -> Any:
-    """A value as JSON: schedules as canonical text, lists as lists."""
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(str, value))}]"
-    return str(value) if isinstance(value, ScheduleCall | LayerReference) else value
+OWN_WEIGHTS = Schedule.of(ScheduleCall("own"))
 
 
 class InfeasibleValueError(Exception):
@@ -80,7 +85,7 @@ class ValueSource(Protocol):
         """A legal value of a parameter."""
 
     def value_of(self, key: str) -> Any:
-        """The value of ``key`` as JSON, or ABSENT."""
+        """The value of ``key``, or ABSENT."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +199,7 @@ class ListDomain(Domain):
 
     @property
     def constants(self) -> tuple[Any, ...]:
-        return (self.values if self.is_schedule
+        return (Schedule.of(self.values) if self.is_schedule
                 else [list(x) if isinstance(x, tuple) else x for x in self.values],)
 
     def __str__(self) -> str:
@@ -219,7 +224,7 @@ class CallDomain(Domain):
     def constants(self) -> tuple[Any, ...] | None:
         numbers = [int(argument.value)
                    for argument in self.arguments if isinstance(argument, ConstantDomain)]
-        return (ScheduleCall(self.name, tuple(numbers)),
+        return (Schedule.of(ScheduleCall(self.name, tuple(numbers))),
                 ) if len(numbers) == len(self.arguments) else None
 
     def with_parameter_name(self, name: str) -> Domain:
@@ -231,18 +236,19 @@ class CallDomain(Domain):
                                        for argument, own in pairs))
 
     def resolve(self, assignment: ValueSource) -> Any:
-        return ScheduleCall(self.name,
-                            tuple(argument.resolve(assignment) for argument in self.arguments))
+        arguments = tuple(argument.resolve(assignment) for argument in self.arguments)
+        return Schedule.of(ScheduleCall(self.name, arguments))
 
     def count_values(self, assignment: ValueSource) -> int:
         return math.prod(argument.count_values(assignment) for argument in self.arguments)
 
     def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
-        if not isinstance(value, ScheduleCall) or (value.name, len(value.arguments)) != (
+        call = value.form if isinstance(value, Schedule) else None
+        if not isinstance(call, ScheduleCall) or (call.name, len(call.arguments)) != (
                 self.name, len(self.arguments)):
             return None
         inner = [own.infer_params(number, value_of)
-                 for own, number in zip(self.arguments, value.arguments, strict=True)]
+                 for own, number in zip(self.arguments, call.arguments, strict=True)]
         possible = [params for params in inner if params is not None]
         return dict(ChainMap(*possible)) if len(possible) == len(inner) else None
 
@@ -259,7 +265,7 @@ class LayerReferenceDomain(Domain):
 
     @property
     def constants(self) -> tuple[Any, ...]:
-        return (LayerReference(self.path, format_expr(self.index)),)
+        return (Schedule.of(LayerReference(self.path, self.index)),)
 
     def __str__(self) -> str:
         return f"{self.path}[{format_expr(self.index)}]"

@@ -15,12 +15,11 @@ from scalesearch.spaces.syntax.domains import (
     CallDomain,
     ConstantDomain,
     Domain,
-    LayerReference,
     LayerReferenceDomain,
     ListDomain,
     RangeDomain,
+    Schedule,
     ScheduleCall,
-    ScheduleValue,
 )
 from scalesearch.spaces.syntax.expression_parser import (
     BOOLEAN_WORDS,
@@ -32,7 +31,7 @@ from scalesearch.spaces.syntax.expression_parser import (
     parse_or,
     parse_ternary,
 )
-from scalesearch.spaces.syntax.expressions import RESERVED, format_expr
+from scalesearch.spaces.syntax.expressions import RESERVED
 from scalesearch.spaces.syntax.lexer import Span, ValueSyntaxError
 from scalesearch.spaces.syntax.parameters import FloatRange, IntRange, format_constant
 
@@ -52,25 +51,27 @@ def parse_value(text: str) -> Domain:
     return spec
 
 
-def parse_schedule(text: str) -> ScheduleValue:
-    """Parse a schedule from a canonical text such as ``cycle(4)``.
+def parse_schedule(value: str | list[int]) -> Schedule:
+    """Parse a schedule from a canonical text such as ``cycle(4)``, or from a list.
+
+    A schedule that is parsed is returned unchanged.
 
     Raises:
         ValueError: it is not a schedule, or has alternatives.
     """
-    match parse_value(text):
+    if isinstance(value, Schedule):
+        return value
+    if isinstance(value, list):
+        return Schedule.of(tuple(value))
+    match parse_value(value):
         case ConstantDomain(str() as name):
-            return ScheduleCall(name)
+            return Schedule.of(ScheduleCall(name))
         case ListDomain(values):
-            return tuple(int(value) for value in values)
-        case LayerReferenceDomain(path, index):
-            return LayerReference(path, format_expr(index))
-        case CallDomain(name, arguments):
-            numbers = [argument.value
-                       for argument in arguments if isinstance(argument, ConstantDomain)]
-            if len(numbers) == len(arguments):
-                return ScheduleCall(name, tuple(int(number) for number in numbers))
-    raise ValueError(f"not a schedule: {text}")
+            return Schedule.of(tuple(int(value) for value in values))
+        case CallDomain() | LayerReferenceDomain() as domain if domain.constants:
+            schedule: Schedule = domain.constants[0]
+            return schedule
+    raise ValueError(f"not a schedule: {value}")
 
 
 def _value(cursor: Cursor) -> Domain:

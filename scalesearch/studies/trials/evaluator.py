@@ -17,7 +17,7 @@ from scalesearch.samplers.exact_feasible_sampler import ExactFeasibleSampler
 from scalesearch.samplers.feasible_region import FeasibleRegion
 from scalesearch.samplers.neighbor_batch import NeighborBatchSampler
 from scalesearch.spaces.assembly.architecture import ModelSpec
-from scalesearch.spaces.parameters.param_values import ParamValues, SuggestFunction
+from scalesearch.spaces.parameters.param_values import ParamValues, SuggestFunction, plain_config
 from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 from scalesearch.spaces.syntax.parameters import Parameter
@@ -142,8 +142,8 @@ class Evaluator:
             except UnbuildableError as error:  # or the export format does not support it
                 constraints = {name: float(name == BUILDABLE_CONSTRAINT)
                                for name in self.constraint_names}
-                self._cache[key] = Trial(-1, State.INFEASIBLE, params=params, config=dict(values),
-                                         constraints=constraints, reason=str(error)), None
+                self._cache[key] = Trial(-1, State.INFEASIBLE, params=params,
+                                         config=plain_config(values), constraints=constraints, reason=str(error)), None
         return self._cache[key]
 
     def evaluate_architecture(self, architecture: ModelSpec, params: Params | None = None) -> Trial:

@@ -14,6 +14,7 @@ from scalesearch.spaces import (
     ScheduleCall,
     parse_schedule,
 )
+from scalesearch.spaces.syntax.expression_parser import parse_expression
 from tests.errors import refuses
 from tests.spaces.small import small
 
@@ -155,12 +156,13 @@ def test_continuous_range_cannot_be_enumerated():
 def test_schedules_are_parsed_to_objects():
     config = resolve_config("width: 4\nshare.encoder.ffn: 3-3\n"
                             "share.decoder.ffn: encoder.ffn[(i+1)//2]\n")
-    assert config.typed_value("share.encoder.ffn") == ScheduleCall("load", (3, 3))
-    reference = config.typed_value("share.decoder.ffn")
-    assert reference == LayerReference("encoder.ffn", "(i + 1) // 2")
+    assert config["share.encoder.ffn"].form == ScheduleCall("load", (3, 3))
+    reference = config["share.decoder.ffn"].form
+    assert reference == LayerReference("encoder.ffn", parse_expression("(i + 1) // 2"))
     assert [reference.layer_index(layer) for layer in range(4)] == [0, 1, 1, 2]
     for text in ("own", "cycle(4)", "runs(1, 11)", "encoder.ffn[2*i + 1]", "[0, 0, 1]"):
-        assert str(parse_schedule(text)) == text or parse_schedule(text) == (0, 0, 1)
+        assert parse_schedule(text) == text
+    assert parse_schedule("[0, 0, 1]").form == (0, 0, 1)
     with pytest.raises(ValueError, match="not a schedule"):
         parse_schedule("cycle(1..2)")
 
