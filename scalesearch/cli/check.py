@@ -216,8 +216,7 @@ def _never_satisfied(constraint: Constraint, candidates: Sequence[CostedCandidat
 
 def _distance_to_limit(constraint: Constraint, candidate: CostedCandidate) -> str | None:
     """Describe the distance to the limit of a comparison of a value with a number."""
-    from scalesearch.spaces.syntax.evaluator import EvaluationError, evaluate
-    from scalesearch.spaces.syntax.expressions import Compare, format_expr, keys_of
+    from scalesearch.spaces.syntax.expressions import Compare, EvaluationError, evaluate, format_expr, keys_of
 
     match constraint.expression:
         case Compare(first, ((_, other),)) if bool(keys_of(first)) != bool(keys_of(other)):

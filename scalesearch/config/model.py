@@ -39,7 +39,7 @@ from scalesearch.spaces.syntax.domains import ConstantDomain
 from scalesearch.spaces.syntax.lexer import ValueSyntaxError
 from scalesearch.spaces.syntax.nodes import ScalarNode
 from scalesearch.spaces.syntax.parameters import format_constant
-from scalesearch.spaces.syntax.value_parser import parse_value
+from scalesearch.spaces.syntax.parser import parse_value
 
 NONE_TEXT = "none"
 NONE_TEXTS = (NONE_TEXT, "null", "~", "")

@@ -17,7 +17,7 @@ from scalesearch.spaces.parameters.param_values import (
     validate_schedule,
 )
 from scalesearch.spaces.syntax.domains import LayerReference, Schedule
-from scalesearch.spaces.syntax.evaluator import ABSENT
+from scalesearch.spaces.syntax.expressions import ABSENT
 from scalesearch.spaces.syntax.parameters import Choice, Parameter
 
 ValueIndices = dict[str, NDArray[np.int32]]  # parameter to the index of each candidate's value

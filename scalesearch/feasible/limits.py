@@ -15,18 +15,20 @@ from scalesearch.spaces.binding.name_resolution import NameResolver
 from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, suggest_match
-from scalesearch.spaces.syntax.evaluator import EvaluationError, Lookup, evaluate
 from scalesearch.spaces.syntax.expressions import (
     Compare,
+    EvaluationError,
     Expr,
     KeyRef,
+    Lookup,
     Operation,
+    evaluate,
     format_expr,
     keys_of,
 )
 from scalesearch.spaces.syntax.lexer import PATH, ValueSyntaxError
 from scalesearch.spaces.syntax.nodes import ScalarNode, scalar_from_text
-from scalesearch.spaces.syntax.value_parser import parse_expression
+from scalesearch.spaces.syntax.parser import parse_expression
 
 EXAMPLE_BUDGET = "'params.non_embedding <= 10M and macs.total <= 2G'"
 ADDITIVE_COSTS = tuple(

@@ -23,8 +23,7 @@ from scalesearch.spaces import ParamValues, UnbuildableError
 from scalesearch.spaces.assembly.architecture import build_section
 from scalesearch.spaces.parameters.param_values import ParameterSpace
 from scalesearch.spaces.schema.bound_tree import ParameterNode
-from scalesearch.spaces.syntax.composite_domains import iter_expressions
-from scalesearch.spaces.syntax.domains import OWN_WEIGHTS
+from scalesearch.spaces.syntax.domains import OWN_WEIGHTS, iter_expressions
 from scalesearch.spaces.syntax.expressions import keys_of
 
 Config = Mapping[str, Any]

@@ -8,11 +8,10 @@ import pandas as pd
 
 from scalesearch.report.table import PARAM_PREFIX
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, closest_match
-from scalesearch.spaces.syntax.evaluator import ABSENT, EvaluationError, evaluate
-from scalesearch.spaces.syntax.expressions import Expr, Name, iter_subexpressions
+from scalesearch.spaces.syntax.expressions import ABSENT, EvaluationError, Expr, Name, evaluate, iter_subexpressions
 from scalesearch.spaces.syntax.lexer import ValueSyntaxError
 from scalesearch.spaces.syntax.nodes import scalar_from_text
-from scalesearch.spaces.syntax.value_parser import parse_expression
+from scalesearch.spaces.syntax.parser import parse_expression
 
 
 def filter_trials(trials: pd.DataFrame, condition: str) -> pd.DataFrame:

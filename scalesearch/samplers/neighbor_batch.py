@@ -31,7 +31,7 @@ from scalesearch.samplers.encoding import decode_params, encode_parameter, to_pa
 from scalesearch.spaces import Space
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.parameters.param_values import ParameterSpace
-from scalesearch.spaces.syntax.evaluator import ABSENT
+from scalesearch.spaces.syntax.expressions import ABSENT
 from scalesearch.spaces.syntax.parameters import Parameter
 
 CHANGE_PROBABILITY = 0.3  # probability that a number changes

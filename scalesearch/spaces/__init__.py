@@ -10,7 +10,7 @@ from scalesearch.spaces.space import Space, read_space
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, UnbuildableError
 from scalesearch.spaces.syntax.domains import LayerReference, ScheduleCall
 from scalesearch.spaces.syntax.parameters import Choice, FloatRange, IntRange, Parameter
-from scalesearch.spaces.syntax.value_parser import parse_schedule
+from scalesearch.spaces.syntax.parser import parse_schedule
 
 __all__ = ["ParamValues", "ScheduleCall", "Choice", "Constraint", "FloatRange", "IntRange",
            "Problem", "Parameter", "LayerReference", "Space", "ConfigError", "UnbuildableError",

@@ -29,12 +29,12 @@ from scalesearch.spaces.schema.yaml_writer import (
     format_protocol,
     format_scalar,
 )
-from scalesearch.spaces.syntax.composite_domains import whole_numbers
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, SourceText, UnbuildableError
+from scalesearch.spaces.syntax.domains import whole_numbers
 from scalesearch.spaces.syntax.lexer import ValueSyntaxError
 from scalesearch.spaces.syntax.nodes import MappingNode
 from scalesearch.spaces.syntax.parameters import Parameter
-from scalesearch.spaces.syntax.value_parser import parse_schedule
+from scalesearch.spaces.syntax.parser import parse_schedule
 from scalesearch.spaces.syntax.yaml_reader import parse_yaml, read_text
 
 if TYPE_CHECKING:

@@ -22,15 +22,13 @@ from scalesearch.spaces.binding.static_checks import find_cycles
 from scalesearch.spaces.parameters.param_values import ParameterSpace, ParamValues, SuggestFunction
 from scalesearch.spaces.schema.bound_tree import ParameterNode, build_index
 from scalesearch.spaces.schema.types import SchemaField, SchemaGroup
-from scalesearch.spaces.syntax.composite_domains import iter_expressions
 from scalesearch.spaces.syntax.diagnostics import Problem, UnbuildableError
-from scalesearch.spaces.syntax.domains import ConstantDomain, InvalidDomain
-from scalesearch.spaces.syntax.evaluator import ABSENT
-from scalesearch.spaces.syntax.expressions import keys_of
+from scalesearch.spaces.syntax.domains import ConstantDomain, InvalidDomain, iter_expressions
+from scalesearch.spaces.syntax.expressions import ABSENT, keys_of
 from scalesearch.spaces.syntax.lexer import ValueSyntaxError
 from scalesearch.spaces.syntax.nodes import MappingNode, Node, ScalarNode, unfold_dotted_keys
 from scalesearch.spaces.syntax.parameters import Choice, Parameter, format_constant
-from scalesearch.spaces.syntax.value_parser import parse_value
+from scalesearch.spaces.syntax.parser import parse_value
 from scalesearch.training.recipe import BUDGET_KEYS, Recipe
 
 SECTION_NAME = "recipe"

@@ -18,10 +18,8 @@ from scalesearch.cost.protocol import Protocol
 from scalesearch.spaces import Space
 from scalesearch.spaces.assembly.architecture import build_blocks
 from scalesearch.spaces.schema.cost_names import COST_PARTS
-from scalesearch.spaces.syntax.composite_domains import ComputedDomain, ConditionalDomain
-from scalesearch.spaces.syntax.domains import Domain
-from scalesearch.spaces.syntax.evaluator import evaluate
-from scalesearch.spaces.syntax.expressions import KeyRef
+from scalesearch.spaces.syntax.domains import ComputedDomain, ConditionalDomain, Domain
+from scalesearch.spaces.syntax.expressions import KeyRef, evaluate
 from scalesearch.whatif.formulas import (
     Formula,
     SymbolicProtocol,

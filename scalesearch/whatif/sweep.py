@@ -15,9 +15,9 @@ from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_cos
 from scalesearch.spaces import ParamValues, Space
 from scalesearch.spaces.assembly.architecture import build_blocks
 from scalesearch.spaces.schema.cost_names import PROTOCOL_KEY_OF_COST
-from scalesearch.spaces.syntax.composite_domains import whole_numbers
+from scalesearch.spaces.syntax.domains import whole_numbers
 from scalesearch.spaces.syntax.lexer import ValueSyntaxError
-from scalesearch.spaces.syntax.value_parser import parse_value
+from scalesearch.spaces.syntax.parser import parse_value
 from scalesearch.whatif.crossings import (
     LENGTH_SYMBOLS,
     CostCrossings,

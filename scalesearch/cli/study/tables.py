@@ -100,7 +100,7 @@ def parse_cost_size(text: str) -> tuple[str, float]:
     """
     from scalesearch.spaces.syntax.domains import ConstantDomain
     from scalesearch.spaces.syntax.lexer import ValueSyntaxError
-    from scalesearch.spaces.syntax.value_parser import parse_value
+    from scalesearch.spaces.syntax.parser import parse_value
 
     cost, _, number = (part.strip() for part in text.partition("="))
     try:

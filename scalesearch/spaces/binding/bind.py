@@ -41,7 +41,7 @@ from scalesearch.spaces.syntax.nodes import (
     duplicate_key_problem,
     unfold_dotted_keys,
 )
-from scalesearch.spaces.syntax.value_parser import parse_expression
+from scalesearch.spaces.syntax.parser import parse_expression
 
 SPACE_LEVEL_KEYS = ("space", "notes", "where", "cost")
 DEPRECATED_PROTOCOL_KEYS = SchemaGroup({"artifact": SchemaField("word", deprecated=("artefact",))})

@@ -20,7 +20,6 @@ from scalesearch.spaces.schema.bound_tree import (
 )
 from scalesearch.spaces.schema.type_check import check_domain, describe_field
 from scalesearch.spaces.schema.types import InlinedVariant, SchemaField, SchemaGroup
-from scalesearch.spaces.syntax.composite_domains import AlternativesDomain, iter_options, map_options
 from scalesearch.spaces.syntax.diagnostics import (
     MAX_PROBLEMS_SHOWN,
     Problem,
@@ -29,7 +28,16 @@ from scalesearch.spaces.syntax.diagnostics import (
     suggest_match,
     warn_deprecated,
 )
-from scalesearch.spaces.syntax.domains import CallDomain, ConstantDomain, Domain, InvalidDomain, ListDomain
+from scalesearch.spaces.syntax.domains import (
+    AlternativesDomain,
+    CallDomain,
+    ConstantDomain,
+    Domain,
+    InvalidDomain,
+    ListDomain,
+    iter_options,
+    map_options,
+)
 from scalesearch.spaces.syntax.lexer import Span, ValueSyntaxError
 from scalesearch.spaces.syntax.nodes import (
     MappingNode,
@@ -38,7 +46,7 @@ from scalesearch.spaces.syntax.nodes import (
     SequenceNode,
     unfold_dotted_keys,
 )
-from scalesearch.spaces.syntax.value_parser import list_domain, parse_value
+from scalesearch.spaces.syntax.parser import list_domain, parse_value
 
 ONE_OF_KEY = "one of"
 NONE_TEXT = "none"

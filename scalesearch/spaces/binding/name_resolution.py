@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from scalesearch.spaces.schema.bound_tree import ParameterNode, SchemaEntry, SchemaIndex
 from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.spaces.schema.types import SchemaField
-from scalesearch.spaces.syntax.composite_domains import ComputedDomain
 from scalesearch.spaces.syntax.diagnostics import closest_match, format_alternatives
-from scalesearch.spaces.syntax.domains import Domain, LayerReferenceDomain
+from scalesearch.spaces.syntax.domains import ComputedDomain, Domain, LayerReferenceDomain
 from scalesearch.spaces.syntax.expressions import Compare, Expr, KeyRef, Name, Operation, Value
 from scalesearch.spaces.syntax.lexer import ValueSyntaxError
 from scalesearch.spaces.syntax.parameters import format_constant
@@ -73,25 +72,27 @@ class NameResolver:
 
         A path that is not a schedule is reported.
         """
-        entry = self.index.find(option.path, self.scope)
+        referenced_path = option.reference.path
+        entry = self.index.find(referenced_path, self.scope)
         schedules = [
             path for path, other in self.index.entries.items() if other.field.type == "schedule"]
         short = [path.removeprefix(f"{node.path.partition('.')[0]}.")
                  for path in schedules if path != node.path]
-        span = (option.span[0], option.span[0] + len(option.path))
+        span = (option.span[0], option.span[0] + len(referenced_path))
         if entry is None or entry.field.type != "schedule":
-            match = closest_match(option.path, short)
+            match = closest_match(referenced_path, short)
             help = f"did you mean `{match}`?" if match else f"the schedules are {', '.join(short)}"
-            self.report_error(ValueSyntaxError(f"`{option.path}` is not a schedule of this space",
+            self.report_error(ValueSyntaxError(f"`{referenced_path}` is not a schedule of this space",
                                                span, help, code="unknown-schedule"))
         elif entry.key == node.key:
             self.report_error(
                 ValueSyntaxError(f"`{node.path}` cannot use its own layers", span,
                                  "for that, write `cycle(2)` or a list", code="depends-on-itself"))
-        scope = option.path.rpartition(".")[0]
+        scope = referenced_path.rpartition(".")[0]
         if not entry or not scope:
             return option
-        return replace(option, path=f"{scope}.{entry.key.rpartition('.')[2]}")
+        path = f"{scope}.{entry.key.rpartition('.')[2]}"
+        return replace(option, reference=replace(option.reference, path=path))
 
     def resolve_expr(self, expr: Expr, expected_types: frozenset[str],
                      words: tuple[str, ...]) -> Expr:

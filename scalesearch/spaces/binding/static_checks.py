@@ -16,18 +16,16 @@ from scalesearch.spaces.parameters.param_values import (
     validate_schedule,
 )
 from scalesearch.spaces.schema.bound_tree import ParameterNode
-from scalesearch.spaces.syntax.composite_domains import (
-    ComputedDomain,
-    iter_expressions,
-    iter_options,
-)
 from scalesearch.spaces.syntax.diagnostics import Problem
 from scalesearch.spaces.syntax.domains import (
+    ComputedDomain,
     ConstantDomain,
     Domain,
     InvalidDomain,
     LayerReferenceDomain,
     Schedule,
+    iter_expressions,
+    iter_options,
 )
 from scalesearch.spaces.syntax.expressions import keys_of
 from scalesearch.spaces.syntax.lexer import Span
@@ -166,7 +164,7 @@ def _referenced_depths(parameter_space: ParameterSpace, node: ParameterNode, opt
     """Possible depths of the referenced stack, in decreasing order; [None] if unknown."""
     if not isinstance(option, LayerReferenceDomain):
         return [None]
-    target = parameter_space.referenced_schedule(node, option.path)
+    target = parameter_space.referenced_schedule(node, option.reference.path)
     depth_key = target.field.depth_key if target else None
     if depth_key is None or depth_key not in valid_keys:
         return [None]

@@ -6,8 +6,18 @@ from typing import Any
 
 from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import SourcePosition
-from scalesearch.spaces.syntax.evaluator import ABSENT, EvaluationError, Lookup, compare, evaluate
-from scalesearch.spaces.syntax.expressions import Compare, Expr, Operation, format_expr, keys_of
+from scalesearch.spaces.syntax.expressions import (
+    ABSENT,
+    Compare,
+    EvaluationError,
+    Expr,
+    Lookup,
+    Operation,
+    compare,
+    evaluate,
+    format_expr,
+    keys_of,
+)
 
 MIN_VIOLATION = 1e-9  # of a constraint that is violated by less than the resolution of floats
 MAX_VIOLATION = 1.0  # of a value that cannot be computed, or of a wrong yes or no

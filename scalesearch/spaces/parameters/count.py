@@ -18,7 +18,7 @@ from scalesearch.spaces.parameters.param_values import (
     enumerate_runs,
 )
 from scalesearch.spaces.schema.bound_tree import ParameterNode
-from scalesearch.spaces.syntax.composite_domains import (
+from scalesearch.spaces.syntax.domains import (
     ConditionalDomain,
     PerLayerDomain,
     iter_expressions,

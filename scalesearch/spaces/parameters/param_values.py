@@ -16,9 +16,9 @@ from scalesearch.spaces.syntax.domains import (
     Schedule,
     ScheduleCall,
 )
-from scalesearch.spaces.syntax.evaluator import ABSENT
+from scalesearch.spaces.syntax.expressions import ABSENT
 from scalesearch.spaces.syntax.parameters import Parameter
-from scalesearch.spaces.syntax.value_parser import parse_schedule
+from scalesearch.spaces.syntax.parser import parse_schedule
 
 T = TypeVar("T")
 SCHEDULE_PREFIXES = ("share.encoder.", "share.decoder.")

@@ -7,28 +7,25 @@ from typing import Any
 
 from scalesearch.blocks.sizes import decide, is_array
 from scalesearch.spaces.schema.types import SchemaField
-from scalesearch.spaces.syntax.composite_domains import (
-    AlternativesDomain,
-    ComputedDomain,
-    PerLayerDomain,
-    map_options,
-)
 from scalesearch.spaces.syntax.diagnostics import format_alternatives, suggest_match
 from scalesearch.spaces.syntax.domains import (
+    AlternativesDomain,
     CallDomain,
+    ComputedDomain,
     ConstantDomain,
     Domain,
     InfeasibleValueError,
     InvalidDomain,
     LayerReferenceDomain,
     ListDomain,
+    PerLayerDomain,
     RangeDomain,
+    map_options,
 )
-from scalesearch.spaces.syntax.evaluator import ABSENT
-from scalesearch.spaces.syntax.expressions import Name, iter_subexpressions
+from scalesearch.spaces.syntax.expressions import ABSENT, Name, iter_subexpressions
 from scalesearch.spaces.syntax.lexer import ValueSyntaxError
 from scalesearch.spaces.syntax.parameters import FloatRange, IntRange, format_constant
-from scalesearch.spaces.syntax.value_parser import parse_schedule
+from scalesearch.spaces.syntax.parser import parse_schedule
 
 ReportError = Callable[[ValueSyntaxError], None]
 
@@ -94,11 +91,11 @@ def _checked_domain(spec: Domain, field: SchemaField, paths: Iterable[str]) -> D
             return _call(spec, field)
         case ComputedDomain():
             return replace(spec, coerce=partial(coerce_value, field))
-        case LayerReferenceDomain(_, index):
+        case LayerReferenceDomain(reference):
             if field.type != "schedule":
                 raise ValueSyntaxError(f"expected {describe_field(field)}, found a layer of "
                                        "another schedule", spec.span)
-            for name in iter_subexpressions(index):
+            for name in iter_subexpressions(reference.index):
                 if isinstance(name, Name) and name.text != "i":
                     raise ValueSyntaxError(f"unknown name `{name.text}` in an index", name.span,
                                         "the layer's own number is `i`", code="unknown-name")

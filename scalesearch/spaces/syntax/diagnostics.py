@@ -66,11 +66,9 @@ class Problem:
     def to_json(self) -> dict[str, str | int | None]:
         """For machines; line and column count from 1 and are null where they mean nothing."""
         source = self.position.source
-        numbered = self.position.source.has_lines
-        line, column = (
-            self.position.line + 1, self.position.column + 1) if numbered else (None, None)
-        return {"file": source.name, "line": line, "column": column, "code": self.code,
-                "message": self.message, "help": self.help}
+        return {"file": source.name, "line": self.position.line + 1 if source.has_lines else None,
+                "column": self.position.column + 1 if source.has_lines else None,
+                "code": self.code, "message": self.message, "help": self.help}
 
 
 class ConfigError(UserError):
@@ -84,13 +82,14 @@ class ConfigError(UserError):
     def __init__(self, problems: Iterable[Problem] = (), message: str = "", code: str = "") -> None:
         self.problems = tuple(
             dict.fromkeys(sorted(problems, key=lambda problem: problem.position.sort_key)))
-        count = len(self.problems)
-        tail = [f"{count} problems"
-                + f", of which the first {MAX_PROBLEMS_SHOWN} are shown"
-                * (count > MAX_PROBLEMS_SHOWN)] if count > 1 else []
-        text = "\n\n".join([message] if message
-                           else [*map(str, self.problems[:MAX_PROBLEMS_SHOWN]), *tail])
-        super().__init__(text, code=code or (self.problems[0].code if self.problems else ""))
+        paragraphs = [str(problem) for problem in self.problems[:MAX_PROBLEMS_SHOWN]]
+        if len(self.problems) > MAX_PROBLEMS_SHOWN:
+            paragraphs.append(f"{len(self.problems)} problems, of which the first "
+                              f"{MAX_PROBLEMS_SHOWN} are shown")
+        elif len(self.problems) > 1:
+            paragraphs.append(f"{len(self.problems)} problems")
+        super().__init__(message or "\n\n".join(paragraphs),
+                         code=code or (self.problems[0].code if self.problems else ""))
 
     def __reduce__(self) -> tuple[type["ConfigError"], tuple[tuple[Problem, ...], str, str]]:
         return ConfigError, (self.problems, str(self), self.code)
@@ -123,9 +122,8 @@ def _excerpt(place: SourcePosition) -> list[str]:
 
     Tabs and wide characters are taken into account.
     """
-    lines = place.source.lines
-    line = lines[place.line] if place.line < len(lines) else ""
-    end = max(place.column + 1, min(place.end, max(len(line), place.column + 1)))
+    line = "".join(place.source.lines[place.line : place.line + 1])
+    end = max(place.column + 1, min(place.end, len(line)))
     cut = max(0, place.column - MAX_LINE_WIDTH // 2) if len(line) > MAX_LINE_WIDTH else 0
     shown = ("…" if cut else "") + _visible(line[cut : cut + MAX_LINE_WIDTH]) + (
         "…" if len(line) > cut + MAX_LINE_WIDTH else "")
@@ -156,20 +154,17 @@ def closest_match(word: str, candidates: Iterable[str], min_similarity: float = 
 
     Its ratio of difflib must be at least ``min_similarity``.
     """
-    matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=min_similarity)
-    if matches:
-        return matches[0]
-    lower = {candidate.lower(): candidate for candidate in candidates}
-    return lower.get(word.lower())
+    candidates = list(candidates)
+    matches = difflib.get_close_matches(word, candidates, n=1, cutoff=min_similarity)
+    same_letters = {candidate.lower(): candidate for candidate in candidates}
+    return matches[0] if matches else same_letters.get(word.lower())
 
 
 def suggest_match(word: str, candidates: Iterable[str]) -> str:
     """A help line: the likely meaning, or what there is to choose from."""
     legal = list(dict.fromkeys(candidates))
-    meant = closest_match(word, legal)
-    if meant:
-        return f"did you mean `{meant}`?"
-    return "use " + format_alternatives(legal)
+    match = closest_match(word, legal)
+    return f"did you mean `{match}`?" if match else f"use {format_alternatives(legal)}"
 
 
 def format_alternatives(words: Iterable[str]) -> str:
@@ -180,11 +175,7 @@ def format_alternatives(words: Iterable[str]) -> str:
     return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
 
 
+@cache
 def warn_deprecated(position: SourcePosition, message: str) -> None:
     """Print a warning about a deprecated key or value, once for each position."""
-    _print_once(f"{position}: warning: {message}")
-
-
-@cache
-def _print_once(line: str) -> None:
-    print(line, file=sys.stderr)
+    print(f"{position}: warning: {message}", file=sys.stderr)

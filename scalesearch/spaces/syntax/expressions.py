@@ -1,15 +1,21 @@
 """Expressions: their nodes, their text, and the names in them."""
 
-from collections.abc import Iterator
+import functools
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
+from scalesearch.blocks.sizes import decide, is_array, is_number
 from scalesearch.spaces.syntax.lexer import NO_SPAN, PATH, Span
 from scalesearch.spaces.syntax.parameters import format_constant
 
 # Each function, and how many arguments it takes at most.
 FUNCTIONS = {"min": None, "max": None, "log": 1, "sqrt": 1, "floor": 1, "ceil": 1, "round": 1}
 RESERVED = ("if", "else", "and", "or", "not", "step")
+ATOM = 9
 POWER = 8
 SIGN = 7
 PRODUCT = 6
@@ -96,52 +102,47 @@ def format_expr(expr: Expr, outer: int = IF) -> str:
 
     It has parentheses only if the level ``outer`` needs them.
     """
-    text, level = _written(expr)
-    return f"({text})" if level < outer else text
-
-
-def _written(expr: Expr) -> tuple[str, int]:
+    level = ATOM
     match expr:
         case Value(value):
-            if isinstance(value, str):
-                return format_word(value), 9
-            is_whole = isinstance(value, int) and not isinstance(value, bool)
-            text = _scaled(value) if is_whole else format_constant(value)
-            return text, SIGN if isinstance(value, int | float) and value < 0 else 9
+            text = format_word(value) if isinstance(value, str) else format_constant(value)
+            if isinstance(value, int | float) and value < 0:
+                level = SIGN
+            for scale, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):  # if exact and short
+                if (isinstance(value, int) and max(scale, 10**4) <= value < 10**15
+                        and value % (scale // 10) == 0):
+                    text = f"{value // (scale // 10) / 10:.12g}{unit}"
+                    break
         case Name(text) | KeyRef(text):
-            return text, 9
-        case Compare(first_, rest):
-            return " ".join([format_expr(first_, SUM),
-                             *(f"{op} {format_expr(other, SUM)}"
-                               for op, other in rest)]), COMPARISON
+            pass
+        case Compare(first, comparisons):
+            level = COMPARISON
+            text = " ".join([format_expr(first, SUM), *(f"{op} {format_expr(other, SUM)}"
+                                                        for op, other in comparisons)])
         case Operation("if", (then, condition, other)):
-            return (f"{format_expr(then, OR)} if {format_expr(condition, OR)} else "
-                    f"{format_expr(other)}", IF)
+            level = IF
+            text = (f"{format_expr(then, OR)} if {format_expr(condition, OR)} else "
+                    f"{format_expr(other)}")
         case Operation("not", (operand,)):
-            return f"not {format_expr(operand, NOT)}", NOT
+            level = NOT
+            text = f"not {format_expr(operand, NOT)}"
         case Operation("-", (operand,)):
-            return f"-{format_expr(operand, SIGN)}", SIGN
+            level = SIGN
+            text = f"-{format_expr(operand, SIGN)}"
         case Operation("and" | "or" as op, operands):
-            return f" {op} ".join(format_expr(operand, PRECEDENCE[op] + 1)
-                                  for operand in operands), PRECEDENCE[op]
+            level = PRECEDENCE[op]
+            text = f" {op} ".join(format_expr(operand, level + 1) for operand in operands)
         case Operation(op, operands) if op in FUNCTIONS:
-            return f"{op}({', '.join(map(format_expr, operands))})", 9
+            text = f"{op}({', '.join(map(format_expr, operands))})"
         case Operation(op, (left, right)):
             level = PRECEDENCE[op]
             # 2 ** -1 needs no parentheses
-            first, second = (POWER + 1, SIGN) if op == "**" else (level, level + 1)
+            left_level, right_level = (ATOM, SIGN) if op == "**" else (level, level + 1)
             gap = "" if level > SUM and Name("i") in (left, right) else " "  # the index 2*i + 1
-            return f"{format_expr(left, first)}{gap}{op}{gap}{format_expr(right, second)}", level
-    raise TypeError(expr)
-
-
-def _scaled(value: int) -> str:
-    """A whole number with the unit k (from 10k), M or G if that is exact and short."""
-    for scale, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if max(scale, 10**4) <= value < 10**15 and value % (scale // 10) == 0:
-            whole, tenth = divmod(value // (scale // 10), 10)
-            return f"{whole}{f'.{tenth}' if tenth else ''}{letter}"
-    return str(value)
+            text = f"{format_expr(left, left_level)}{gap}{op}{gap}{format_expr(right, right_level)}"
+        case _:
+            raise TypeError(expr)
+    return f"({text})" if level < outer else text
 
 
 def format_word(text: str) -> str:
@@ -149,3 +150,180 @@ def format_word(text: str) -> str:
     if PATH.fullmatch(text) and text not in {*RESERVED, "yes", "no", "true", "false"}:
         return text
     return f"'{text}'" if "'" not in text else f'"{text}"'
+
+
+class AbsentType(Enum):
+    """The type of ABSENT."""
+
+    ABSENT = "absent"
+
+
+ABSENT = AbsentType.ABSENT
+Lookup = Callable[[str], Any]
+MAX_BITS = 1000  # bits of a whole number, so that every number fits a float
+MAX_POPULATION_VALUE = 2.0**62  # what a population's numbers stay below
+
+
+class EvaluationError(ArithmeticError):
+    """An expression without a value, such as a division by zero."""
+
+
+def evaluate(expr: Expr, lookup: Lookup) -> Any:
+    """The value of ``expr``, or ABSENT.
+
+    ``lookup`` may return ABSENT or raise KeyError.
+
+    Raises:
+        EvaluationError: it has none (division by zero, logarithm of a negative number, too large).
+    """
+    match expr:
+        case Value(value):
+            return value
+        case KeyRef(_, key, guards):
+            try:
+                exists = all(lookup(group) == variant for group, variant in guards)
+                return lookup(key) if exists else ABSENT
+            except KeyError:
+                return ABSENT
+        case Operation("if", (then, condition, other)):
+            return evaluate(then if evaluate(condition, lookup) is True else other, lookup)
+        case Operation(op, operands):
+            return _apply(op, [evaluate(operand, lookup) for operand in operands])
+        case Compare(_, rest):
+            values = [evaluate(operand, lookup) for operand in expr.operands]
+            return kleene_and([compare(op, values[n], values[n + 1])
+                               for n, (op, _) in enumerate(rest)])
+        case Name(text):
+            return lookup(text)
+    raise TypeError(expr)
+
+
+def kleene_and(truths: list[Any]) -> Any:
+    """Kleene's ``and``."""
+    if any(truth is False for truth in truths):
+        return False
+    return True if all(truth is True for truth in truths) else ABSENT
+
+
+def kleene_not(truth: Any) -> Any:
+    """Kleene's ``not``."""
+    return not truth if isinstance(truth, bool) else ABSENT
+
+
+def _number(value: Any) -> bool:
+    return is_array(value) or is_number(value)
+
+
+def _has_layer_lists(*operands: Any) -> bool:
+    """True if an operand is a list of per-layer sizes and no operand is another list."""
+    lists = [operand for operand in operands if isinstance(operand, list)]
+    return bool(lists) and all(operand and all(map(_number, operand)) for operand in lists)
+
+
+def _per_layer_operands(operands: list[Any]) -> list[tuple[Any, ...]]:
+    """The operands of each layer; a number is used for every layer.
+
+    Raises:
+        EvaluationError: lists differ in length.
+    """
+    lengths = {len(operand) for operand in operands if isinstance(operand, list)}
+    if len(lengths) > 1:
+        raise EvaluationError(f"lists of {' and '.join(map(str, sorted(lengths)))} layers have no "
+                              "common layers")
+    n_layers = max(lengths)
+    return list(zip(*(operand if isinstance(operand, list) else [operand] * n_layers
+                      for operand in operands)))
+
+
+ORDER_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+def compare(op: str, left: Any, right: Any) -> Any:
+    """``left op right``, or ABSENT."""
+    if left is ABSENT or right is ABSENT:
+        return ABSENT
+    if _has_layer_lists(left, right):
+        return kleene_and([compare(op, *pair) for pair in _per_layer_operands([left, right])])
+    if op in ("==", "!="):
+        # An array is only compared with a number or an array of numbers.
+        is_comparable = (not (is_array(left) or is_array(right))
+                         or (_number(left) and _number(right)))
+        same = (isinstance(left, bool) == isinstance(right, bool) and is_comparable
+                and decide(left == right))
+        return same == (op == "==")
+    return decide(ORDER_OPERATORS[op](left, right)) if _number(left) and _number(right) else ABSENT
+
+
+OPERATIONS: Mapping[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "//": operator.floordiv, "%": operator.mod, "**": operator.pow,
+    "min": lambda *numbers: min(numbers), "max": lambda *numbers: max(numbers),
+    "log": math.log, "sqrt": math.sqrt, "floor": math.floor, "ceil": math.ceil, "round": round,
+}  # fmt: skip
+
+
+def _apply(op: str, operands: list[Any]) -> Any:
+    """``op`` of its operands, or ABSENT; a whole quotient is an int (``width / 4``)."""
+    if op == "and":
+        return kleene_and(operands)
+    if op in ("or", "not"):  # of which `not` has a single operand
+        return (kleene_not(kleene_and([kleene_not(truth) for truth in operands])) if op == "or"
+                else kleene_not(operands[0]))
+    if _has_layer_lists(*operands):
+        return [_apply(op, list(operand)) for operand in _per_layer_operands(operands)]
+    if not all(map(_number, operands)):
+        return ABSENT
+    if len(operands) == 1 and op == "-":
+        return -operands[0]
+    if any(map(is_array, operands)):
+        return _apply_to_many(op, operands)
+    left = operands[0]
+    right = operands[-1]
+    if op == "**" and isinstance(left, int) and abs(right) * left.bit_length() > MAX_BITS:
+        raise EvaluationError(f"{_shown(op, operands)} is too large")
+    try:
+        if op == "/" and isinstance(left, int) and isinstance(right, int) and left % right == 0:
+            return left // right
+        value = OPERATIONS[op](*operands)
+    except ZeroDivisionError:
+        raise EvaluationError(f"{_shown(op, operands)} divides by zero") from None
+    except (ValueError, OverflowError) as error:
+        reason = "is too large" if op in PRECEDENCE and isinstance(
+            error, OverflowError) else "is not a number"
+        raise EvaluationError(f"{_shown(op, operands)} {reason}") from None
+    if isinstance(value, int):
+        if value.bit_length() > MAX_BITS:
+            raise EvaluationError(f"{_shown(op, operands)} is too large")
+    elif isinstance(value, complex) or not math.isfinite(value):
+        raise EvaluationError(f"{_shown(op, operands)} is not a number")
+    return value
+
+
+def _shown(op: str, operands: list[Any]) -> str:
+    texts = [f"{number:.6g}" for number in operands]
+    return f" {op} ".join(texts) if op in PRECEDENCE else f"{op}({', '.join(texts)})"
+
+
+def _apply_to_many(op: str, operands: list[Any]) -> Any:
+    """``op`` on arrays of a population, whose numbers 64 bits must hold."""
+    import numpy as np
+
+    left = operands[0]
+    right = operands[-1]
+    if op in ("min", "max"):
+        return functools.reduce(np.minimum if op == "min" else np.maximum, operands)
+    if op in ("log", "sqrt"):
+        if decide(left <= 0 if op == "log" else left < 0):
+            raise EvaluationError(f"{op} of a number below zero is not a number")
+        return np.log(left) if op == "log" else np.sqrt(left)
+    if op not in PRECEDENCE:
+        return getattr(np, op)(left).astype(np.int64)
+    if op in ("/", "//", "%") and decide(right == 0):
+        raise EvaluationError(f"a number {op} 0 divides by zero")
+    if op == "/" and decide(left % right == 0):
+        op = "//"
+    if op in ("*", "**") and decide(
+            abs(OPERATIONS[op](left * 1.0, right * 1.0)) >= MAX_POPULATION_VALUE):
+        raise EvaluationError(f"a number {op} another is too large for a population")
+    return OPERATIONS[op](left, right)

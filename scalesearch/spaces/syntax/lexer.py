@@ -56,23 +56,29 @@ def tokenize(text: str) -> list[Token]:
     start = len(text) - len(text.lstrip())
     end = len(text.rstrip())
     while start < end:
-        tokens.append(_token(text, start))
-        start = tokens[-1].span[1]
+        character = text[start]
+        if character.isdigit() or (character == "." and text[start + 1 : start + 2].isdigit()):
+            token = _number(text, start)
+        elif match := PATH.match(text, start):
+            token = Token("word", match[0], match.span())
+        elif match := STRING.match(text, start):
+            token = Token("string", match[0], match.span(), match[0][1:-1])
+        elif match := OPERATOR.match(text, start):
+            token = Token("op", match[0], match.span())
+        elif character in "\"'":
+            raise ValueSyntaxError("this quote is not closed", (start, len(text)),
+                                   code="bad-syntax")
+        else:
+            help = OPERATOR_HINTS.get(character)
+            if character in LOOKALIKES:
+                help = f"write `{LOOKALIKES[character]}`"
+            raise ValueSyntaxError(f"unexpected character `{character}`", (start, start + 1), help,
+                                   code="bad-syntax")
+        tokens.append(token)
+        start = token.span[1]
         while start < end and text[start].isspace():
             start += 1
     return [*tokens, Token("end", "", (end, end + 1))]
-
-
-def _token(text: str, start: int) -> Token:
-    if text[start].isdigit() or (text[start] == "." and text[start + 1 : start + 2].isdigit()):
-        return _number(text, start)
-    if match := PATH.match(text, start):
-        return Token("word", match[0], match.span())
-    if match := STRING.match(text, start):
-        return Token("string", match[0], match.span(), match[0][1:-1])
-    if match := OPERATOR.match(text, start):
-        return Token("op", match[0], match.span())
-    raise _unreadable(text, start)
 
 
 def _number(text: str, start: int) -> Token:
@@ -96,13 +102,3 @@ def _number(text: str, start: int) -> Token:
     if "e" in digits.lower() and value == round(value) and abs(value) < 2**53:
         value = round(value)  # 1e3 is the size 1,000
     return Token("number", match[0], match.span(), value)
-
-
-def _unreadable(text: str, start: int) -> ValueSyntaxError:
-    character = text[start]
-    if character in "\"'":
-        return ValueSyntaxError("this quote is not closed", (start, len(text)), code="bad-syntax")
-    help = f"write `{LOOKALIKES[character]}`" if character in LOOKALIKES else OPERATOR_HINTS.get(
-        character)
-    return ValueSyntaxError(f"unexpected character `{character}`", (start, start + 1), help,
-                            code="bad-syntax")

@@ -35,15 +35,18 @@ def read_text(path: Path) -> str:
 
     Raises ConfigError if it is missing, a directory, too large, or not text.
     """
-    if os.path.isdir(path):  # False, not an error, where the name is too long
+    if os.path.isdir(path):  # False, not an error, if the name is too long
+        names = sorted(file.name for file in path.glob("*.yaml"))
+        shown = f": {', '.join(names[:8])}" if names else ""
         raise ConfigError(message=f"{path}: this is a directory\n  = help: name a file inside "
-                          f"it{_inside(path)}", code="is-a-folder")
+                          f"it{shown}", code="is-a-folder")
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
-        raise ConfigError(message=f"{path}: no such file{_nearby(path)}",
-                          code="no-such-file") from None
+        names = sorted(file.name for file in path.parent.glob("*.yaml"))[:8]
+        help = f"\n  = help: {suggest_match(path.name, names)}" if names else ""
+        raise ConfigError(message=f"{path}: no such file{help}", code="no-such-file") from None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(message=f"{path}: cannot be read: {reason}", code="cannot-read") from None
@@ -55,34 +58,20 @@ def read_text(path: Path) -> str:
 
 
 def decode(data: bytes, name: str) -> str:
-    """``data`` as UTF-8. Raises SpaceErrors with the line where it stops being text."""
+    """``data`` as UTF-8. Raises ConfigError with the line where it stops being text."""
     try:
         text = data.decode("utf-8-sig")
+        if "\0" not in text:
+            return text
+        before = text[: text.index("\0")]
+        reason = "it holds a zero byte"
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8", "replace")
-        raise _not_text(name, before, f"byte 0x{data[error.start]:02x} is not UTF-8") from None
-    if "\0" in text:
-        raise _not_text(name, text[: text.index("\0")], "it holds a zero byte")
-    return text
-
-
-def _not_text(name: str, before: str, reason: str) -> ConfigError:
+        reason = f"byte 0x{data[error.start]:02x} is not UTF-8"
     line = before.count("\n") + 1
     column = len(before) - before.rfind("\n")
-    help = "the file must be YAML in UTF-8"
-    return ConfigError(
-        message=f"{name}:{line}:{column}: not a text file: {reason}\n  = help: {help}",
-        code="not-a-text-file")
-
-
-def _inside(folder: Path) -> str:
-    names = sorted(path.name for path in folder.glob("*.yaml"))
-    return f": {', '.join(names[:8])}" if names else ""
-
-
-def _nearby(path: Path) -> str:
-    names = [other.name for other in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
-    return f"\n  = help: {suggest_match(path.name, sorted(names)[:8])}" if names else ""
+    raise ConfigError(message=f"{name}:{line}:{column}: not a text file: {reason}\n"
+                      "  = help: the file must be YAML in UTF-8", code="not-a-text-file")
 
 
 def parse_yaml(source: SourceText, what: str = "a space",
@@ -93,13 +82,17 @@ def parse_yaml(source: SourceText, what: str = "a space",
         what, example: is expected, for error messages.
 
     Raises:
-        SpaceErrors: not YAML, empty, too large, or not a mapping.
+        ConfigError: not YAML, empty, too large, or not a mapping.
     """
     try:
         composer = _Composer(source)
         top = composer.document()
     except yaml.reader.ReaderError as error:
-        raise ConfigError([_unprintable(source, error)]) from None
+        lines = SourceText("", source.text[: error.position]).lines
+        place = SourcePosition(source, len(lines) - 1, len(lines[-1]), len(lines[-1]) + 1)
+        message = ("not a text file: it holds the control character "
+                   f"U+{ord(source.text[error.position]):04X}")
+        raise ConfigError([Problem(place, message, code="not-a-text-file")]) from None
     except yaml.MarkedYAMLError as error:
         raise ConfigError([_syntax(source, error)]) from None
     except (OverflowError, ValueError):  # PyYAML takes any number for a version, or for a character
@@ -157,20 +150,21 @@ class _Composer:
                 "found duplicate anchor", None, None, event.start_mark)
         if event.anchor:
             self.anchors[event.anchor] = None
-        node = self.content(event, depth)
+        if isinstance(event, yaml.ScalarEvent):
+            node: Node = self.scalar(event)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            items = []
+            while not isinstance(item := self.loader.get_event(), yaml.SequenceEndEvent):
+                items.append(self.node(item, depth + 1))
+            node = SequenceNode(self.position_of(event, item), tuple(items))
+        else:
+            node = self.mapping(event, depth)
         if event.anchor:
             self.anchors[event.anchor] = node
         return node
 
-    def content(self, event: Any, depth: int) -> Node:
-        """The scalar, the list or the mapping that begins with ``event``."""
-        if isinstance(event, yaml.ScalarEvent):
-            return self.scalar(event)
-        if isinstance(event, yaml.SequenceStartEvent):
-            items = []
-            while not isinstance(item := self.loader.get_event(), yaml.SequenceEndEvent):
-                items.append(self.node(item, depth + 1))
-            return SequenceNode(self.position_of(event, item), tuple(items))
+    def mapping(self, event: Any, depth: int) -> MappingNode:
+        """The mapping that begins with ``event``."""
         entries = []
         while not isinstance(key := self.loader.get_event(), yaml.MappingEndEvent):
             name = self.key(key, depth + 1)
@@ -251,20 +245,11 @@ class _Composer:
 
 def _extent(node: Node) -> tuple[int, int]:
     """How many nodes ``node`` is, and how many levels of them lie below it."""
-    inside = [
-        value for _, value in node] if isinstance(node, MappingNode) else getattr(node, "items", ())
-    extents = [_extent(item) for item in inside]
+    values = [value for _, value in node] if isinstance(node, MappingNode) else getattr(
+        node, "items", ())
+    extents = [_extent(value) for value in values]
     return 1 + sum(size for size, _ in extents), max(
         (1 + levels for _, levels in extents), default=0)
-
-
-def _unprintable(source: SourceText, error: yaml.reader.ReaderError) -> Problem:
-    before = source.text[: error.position]
-    lines = SourceText("", before).lines
-    place = SourcePosition(source, len(lines) - 1, len(lines[-1]), len(lines[-1]) + 1)
-    return Problem(place,
-                   "not a text file: it holds the control character "
-                   f"U+{ord(source.text[error.position]):04X}", code="not-a-text-file")
 
 
 def _syntax(source: SourceText, error: yaml.MarkedYAMLError) -> Problem:
@@ -275,30 +260,27 @@ def _syntax(source: SourceText, error: yaml.MarkedYAMLError) -> Problem:
         line -= 1
         column = len(source.lines[line].rstrip())
         text = source.lines[line]
-    if "single document" in (error.context or ""):
-        help = "remove the line `---`"
+    context = error.context or ""
+    if "single document" in context:
         return Problem(SourcePosition(source, line, column, column + 3),
-                       "this file holds more than one document", help, code="not-yaml")
+                       "this file holds more than one document", "remove the line `---`",
+                       code="not-yaml")
     begin = error.context_mark
     since = f" that begins in line {begin.line + 1}" if begin and begin.line != line else ""
-    message = f"not YAML: {error.problem}" + (f" ({error.context}{since})" if error.context else "")
-    if "duplicate anchor" in (error.context or ""):
-        help = "give each anchor a name of its own"
-        return Problem(SourcePosition(source, line, column, column + 1),
-                       "this anchor is defined twice", help, code="not-yaml")
-    return Problem(SourcePosition(source, line, column, column + 1), message,
-                   _hint(error, text, column), code="not-yaml")
-
-
-def _hint(error: yaml.MarkedYAMLError, text: str, column: int) -> str | None:
+    message = f"not YAML: {error.problem}" + (f" ({context}{since})" if context else "")
     problem = error.problem or ""
-    if "\\t" in problem or "\t" in text[: column + 1]:
-        return "YAML indents with spaces, not with tabs"
-    if "mapping values are not allowed" in problem:
-        return ("a value that contains `: ` must be quoted; or the line above is indented "
+    help = None
+    if "duplicate anchor" in context:
+        message = "this anchor is defined twice"
+        help = "give each anchor a name of its own"
+    elif "\\t" in problem or "\t" in text[: column + 1]:
+        help = "YAML indents with spaces, not with tabs"
+    elif "mapping values are not allowed" in problem:
+        help = ("a value that contains `: ` must be quoted; or the line above is indented "
                 "differently")
-    if "flow" in (error.context or ""):
-        return "close the bracket; inside { } and [ ], quote a value that contains a comma"
-    if "block mapping" in (error.context or "") or "block end" in problem:
-        return "keys of one mapping begin in the same column"
-    return None
+    elif "flow" in context:
+        help = "close the bracket; inside { } and [ ], quote a value that contains a comma"
+    elif "block mapping" in context or "block end" in problem:
+        help = "keys of one mapping begin in the same column"
+    return Problem(SourcePosition(source, line, column, column + 1), message, help,
+                   code="not-yaml")

@@ -15,12 +15,11 @@
 from collections.abc import Callable
 
 from scalesearch.errors import UserError
-from scalesearch.spaces.syntax.composite_domains import AlternativesDomain
 from scalesearch.spaces.syntax.diagnostics import Problem, SourcePosition
-from scalesearch.spaces.syntax.domains import Domain, RangeDomain
+from scalesearch.spaces.syntax.domains import AlternativesDomain, Domain, RangeDomain
 from scalesearch.spaces.syntax.lexer import ValueSyntaxError
 from scalesearch.spaces.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from scalesearch.spaces.syntax.value_parser import parse_value
+from scalesearch.spaces.syntax.parser import parse_value
 
 KEYS_OF_RULE_WORD = {"deeper": ("encoder.depth",), "wider": ("width",),
                      "heads": ("encoder.heads", "decoder.heads"),

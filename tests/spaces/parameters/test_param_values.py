@@ -14,7 +14,7 @@ from scalesearch.spaces import (
     ScheduleCall,
     parse_schedule,
 )
-from scalesearch.spaces.syntax.expression_parser import parse_expression
+from scalesearch.spaces.syntax.parser import parse_expression
 from tests.errors import refuses
 from tests.spaces.small import small
 

@@ -7,31 +7,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.spaces.syntax.composite_domains import (
+from scalesearch.spaces.syntax.domains import (
     AlternativesDomain,
+    CallDomain,
     ComputedDomain,
     ConditionalDomain,
-)
-from scalesearch.spaces.syntax.domains import (
-    CallDomain,
     ConstantDomain,
+    LayerReference,
     LayerReferenceDomain,
     ListDomain,
     RangeDomain,
 )
-from scalesearch.spaces.syntax.evaluator import ABSENT, EvaluationError, evaluate
-from scalesearch.spaces.syntax.expression_parser import parse_expression
 from scalesearch.spaces.syntax.expressions import (
+    ABSENT,
     Compare,
+    EvaluationError,
     KeyRef,
     Name,
     Operation,
     Value,
+    evaluate,
     format_expr,
 )
 from scalesearch.spaces.syntax.lexer import ValueSyntaxError
 from scalesearch.spaces.syntax.parameters import FloatRange, IntRange
-from scalesearch.spaces.syntax.value_parser import parse_value
+from scalesearch.spaces.syntax.parser import parse_expression, parse_value
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_round_sizes_are_formatted_with_units(value, text):
      ("own | cycle(1..4)",
       AlternativesDomain((ConstantDomain("own"),
                           CallDomain("cycle", (RangeDomain(IntRange(1, 4)),))))),
-     ("a.b[2*i + 1]", LayerReferenceDomain("a.b", parse_expression("2*i + 1"))),
+     ("a.b[2*i + 1]", LayerReferenceDomain(LayerReference("a.b", parse_expression("2*i + 1")))),
      ("= 4 * width", ComputedDomain(Operation("*", (Value(4), Name("width"))))),
      ("1 | 2 if a else 3",
       ConditionalDomain(parse_value("1 | 2"), Name("a"), ConstantDomain(3))),
