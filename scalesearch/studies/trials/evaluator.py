@@ -143,7 +143,8 @@ class Evaluator:
                 constraints = {name: float(name == BUILDABLE_CONSTRAINT)
                                for name in self.constraint_names}
                 self._cache[key] = Trial(-1, State.INFEASIBLE, params=params,
-                                         config=plain_config(values), constraints=constraints, reason=str(error)), None
+                                         config=plain_config(values), constraints=constraints,
+                                         reason=str(error)), None
         return self._cache[key]
 
     def evaluate_architecture(self, architecture: ModelSpec, params: Params | None = None) -> Trial:
