@@ -158,12 +158,12 @@ def measure(folder: Path, kind: str, rungs: Rungs, options: argparse.Namespace,
     (folder / "overhead.yaml").write_text(STUDY)
     file = read_study(folder / "overhead.yaml", (f"trials={options.trials}", f"sampler={kind}"))
     spec = file.replace(rungs=rungs, out=folder / "study")
-    ready = prepare_study(spec, load_data(spec), None)
-    study = open_study(ready)
+    plan, meta = prepare_study(spec, load_data(spec), None)
+    study = open_study(plan, meta)
     runner = Simulated(options.workers, options.seconds, rungs, clock)
     export = open_export(spec.storage, study, TrialExporter(spec.space, spec.objectives),
-                         spec.objectives, print)
-    Driver(ready.plan, study, build_sampler(spec, ready.evaluator), runner, export).run()
+                         print)
+    Driver(plan, study, build_sampler(spec, plan.evaluator), runner, export).run()
     return runner
 
 

@@ -205,8 +205,7 @@ def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=No
     if study.meta.seeds != plan.spec.seeds:
         study.update_meta(seeds=plan.spec.seeds)
     exported = TrialExporter(plan.evaluator.joint_space, OBJECTIVES)
-    export = storage is not False and open_export(
-        storage, study, exported, OBJECTIVES, view.message)
+    export = storage is not False and open_export(storage, study, exported, view.message)
     driver = Driver(plan, study, make_sampler_of(plan, kind, seed), runner or InProcessRunner(work),
                     Callbacks(view, export) if export else view)
     driver.export = export

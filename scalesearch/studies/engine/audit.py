@@ -115,14 +115,12 @@ class AuditLoop(JobLoop):
         self._report(job)
 
     def _report(self, job: TrainingJob) -> None:
-        member, option = self.pairs[job.trial]
-        self.report(f"{self._stretches_done()} of at most {self.plan.stretches} stretches of "
-                    f"training; last: {member.folder}, {describe_option(option)}")
-
-    def _stretches_done(self) -> int:
-        """Number of stretches of training that are done: to the early stop, to the end."""
+        """Report the number of finished stretches: to the early stop, and to the end."""
         runs = [audit_run for member in self.plan.architectures
                 for audit_run in runs_of_architecture(self.plan, member, self.study.folder,
                                                       self.metric)]
-        return sum((audit_run.rung_loss is not None) + (audit_run.loss is not None)
-                   for audit_run in runs)
+        n_done = sum((audit_run.rung_loss is not None) + (audit_run.loss is not None)
+                     for audit_run in runs)
+        member, option = self.pairs[job.trial]
+        self.report(f"{n_done} of at most {self.plan.stretches} stretches of training; last: "
+                    f"{member.folder}, {describe_option(option)}")

@@ -10,7 +10,7 @@ These are jobs of the study's runner, like its trials: they run on the same mach
 an interruption, and are not repeated. Only the process that owns the study starts them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,7 +115,8 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
     if teacher is None:
         return None
     if not teacher.folders:
-        space = reference_space(ReferenceSpec(name="teacher", file=teacher.file, set=teacher.set), spec)
+        space = reference_space(ReferenceSpec(name="teacher", file=teacher.file, set=teacher.set),
+                                spec)
         return Teacher(teacher, (space.single_architecture("teacher: it"),),
                        teacher.recipe or spec.recipe)
     try:
@@ -123,11 +124,11 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
     except UserError as error:
         raise UserError(error.message.removeprefix("data: "), key="teacher",
                         code=error.code) from None
-    return Teacher(teacher, tuple(_finished_architecture(folder, corpus) for folder in folders),
-                   None, folders)
+    architectures = tuple(finished_architecture(folder, corpus) for folder in folders)
+    return Teacher(teacher, architectures, None, folders)
 
 
-def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
+def finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
     """Return the architecture of the finished training run in ``folder``.
 
     Raises:
@@ -160,7 +161,7 @@ def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
     differing = [key for key in TASK_KEYS if learned.get(key) != getattr(own, key)]
     if differing:
         raise UserError(f"teacher: {folder} learned another task: "
-                        + ", ".join(f"{key} {learned.get(key)}, " "and the study's is "
+                        + ", ".join(f"{key} {learned.get(key)}, and the study's is "
                                     f"{getattr(own, key)}" for key in differing), key="teacher",
                         code="teacher-task-mismatch")
     if Tokenizer.from_file(folder / TOKENIZER_FILE) != corpus.tokenizer:
@@ -195,58 +196,49 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
     place = (spec.out / TEACHER_FOLDER).resolve()
     common: JobFile = {"data": spec.data.with_absolute_paths().to_json(),
                        "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice}
+
+    def complete_job(folder: Path, job: JobFile, description: str) -> TeacherJobResult:
+        if not (folder / RESULT_FILE).exists():
+            write_json(folder / "job.json", {**common, **job})
+            with progress_display(folder, description, console):
+                TeacherJob(folder, runner, spec.attempts).run_jobs()
+        result = read_json(folder / RESULT_FILE, TeacherJobResult)
+        if result.state != "complete":
+            raise UserError(f"teacher: its training failed: {result.reason}. Change its recipe, and "
+                            f"start another study with {option('out')}", key="teacher",
+                            code="teacher-failed")
+        return result
+
     if teacher.recipe is not None:
         if not (place / "architecture.yaml").exists():
             write_text(place / "architecture.yaml", teacher.architectures[0].to_yaml())
-        job: JobFile = {**common, "cache": str(default_cache()), "recipe": teacher.recipe.to_json(),
-                        "seed": teacher.spec.seed}
-        _complete_job(place, job, f"the teacher ({teacher.id}) in training", spec.attempts, runner,
-                      console)
+        complete_job(place, {"cache": str(default_cache()), "recipe": teacher.recipe.to_json(),
+                             "seed": teacher.spec.seed}, f"the teacher ({teacher.id}) in training")
     folders = teacher.folders or (place,)
-    distill_job: JobFile = {**common, "teachers": [str(folder) for folder in folders],
-                       "prefix": DISTILLED_PREFIX}
-    job = {**distill_job,
-           "decoding": {"beam": teacher.spec.beam, "length_penalty": teacher.spec.length_penalty}}
-    translations = _complete_job(place / TRANSLATIONS_FOLDER, job,
-                         "the teacher translates the training text", spec.attempts, runner, console)
+    distill_job: JobFile = {"teachers": [str(folder) for folder in folders],
+                            "prefix": DISTILLED_PREFIX}
+    decoding = {"beam": teacher.spec.beam, "length_penalty": teacher.spec.length_penalty}
+    translations = complete_job(place / TRANSLATIONS_FOLDER, {**distill_job, "decoding": decoding},
+                                "the teacher translates the training text")
     if teacher.spec.top_k:
         pairs = distilled_data(spec).replace(soft_targets=None).with_absolute_paths().to_json()
-        job = {**distill_job, "data": pairs, "cache": str(default_cache()),
-               "top_k": teacher.spec.top_k}
-        _complete_job(place / SOFT_TARGETS_FOLDER, job, "the teacher computes soft targets",
-                      spec.attempts, runner, console)
+        complete_job(place / SOFT_TARGETS_FOLDER,
+                     {**distill_job, "data": pairs, "cache": str(default_cache()),
+                      "top_k": teacher.spec.top_k}, "the teacher computes soft targets")
     results = [read_json(folder / RESULT_FILE, Result) for folder in folders]
+    scores = [{result.metrics["split"]: result.metrics,
+               **({"test": result.metrics["test"]} if "test" in result.metrics else {})}
+              for result in results]
+    # of the splits on which all teachers were scored
+    bleu = {split: fmean(by_split[split]["bleu"] for by_split in scores) for split in scores[0]
+            if all(split in by_split for by_split in scores)}
     return {"architecture": teacher.id, "params": sum(result.n_params for result in results),
-            "bleu": _mean_bleu(results), "decoding": results[0].metrics["decoding"],
+            "bleu": bleu, "decoding": results[0].metrics["decoding"],
             "seeds": [result.seed for result in results], "corpus": results[0].corpus_hash,
             "cpu_seconds": sum(result.total_cpu_seconds for result in results),
             "translations": {"pairs": translations.pairs, "decoding": translations.decoding,
                              "cpu_seconds": translations.cpu_seconds}, "mix": teacher.spec.mix,
             **({"top_k": teacher.spec.top_k} if teacher.spec.top_k else {})}
-
-
-def _mean_bleu(results: Sequence[Result]) -> dict[str, float]:
-    """Return the mean BLEU per split, for splits on which all teachers were scored."""
-    scores = [{result.metrics["split"]: result.metrics,
-               **({"test": result.metrics["test"]} if "test" in result.metrics else {})}
-              for result in results]
-    return {split: fmean(by_split[split]["bleu"] for by_split in scores) for split in scores[0]
-            if all(split in by_split for by_split in scores)}
-
-
-def _complete_job(folder: Path, job: JobFile, description: str, attempts: int, runner: Runner,
-                  console: Console) -> TeacherJobResult:
-    """Run the job in ``folder`` unless it is complete; return its result."""
-    file = folder / RESULT_FILE
-    if not file.exists():
-        write_json(folder / "job.json", job)
-        with _progress_display(folder, description, console):
-            TeacherJob(folder, runner, attempts).run_jobs()
-    result = read_json(file, TeacherJobResult)
-    if result.state != "complete":
-        raise UserError(f"teacher: its training failed: {result.reason}. Change its recipe, and "
-                        f"start another study with {option('out')}", key="teacher", code="teacher-failed")
-    return result
 
 
 class TeacherJob(JobLoop):
@@ -273,7 +265,7 @@ class TeacherJob(JobLoop):
 
 
 @contextmanager
-def _progress_display(folder: Path, description: str, console: Console) -> Iterator[None]:
+def progress_display(folder: Path, description: str, console: Console) -> Iterator[None]:
     """Show a progress bar on a terminal, or print one line elsewhere."""
     if not console.is_terminal:
         print_text(description, console)

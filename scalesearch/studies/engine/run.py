@@ -89,7 +89,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
             report(line)
         screen = stack.enter_context(make_console(console, study))
         exporter = TrialExporter(plan.evaluator.joint_space, spec.objectives)
-        export = open_export(spec.storage, study, exporter, spec.objectives, screen.message)
+        export = open_export(spec.storage, study, exporter, screen.message)
         loggers = make_loggers(spec.loggers, study, screen.message)
         callback = Callbacks(screen, export, *loggers, *callbacks)
         return heartbeat.finish(Driver(plan, study, sampler, runner, callback).run())

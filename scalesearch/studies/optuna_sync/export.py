@@ -69,7 +69,7 @@ class OptunaExport(Callback):
                  report: Callable[[str], object],
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._study = study
-        self._exported = exporter
+        self._exporter = exporter
         self._connect = connect
         self._storage_name = storage_name
         self._report = report
@@ -80,7 +80,7 @@ class OptunaExport(Callback):
         self._thread: Thread | None = None
         self._exported_numbers: set[int] = set()
         self._open()
-        self._add()
+        self._add_missing()
 
     def update(self) -> None:
         """Export finished trials in the background, unless a failed storage has to wait."""
@@ -101,14 +101,27 @@ class OptunaExport(Callback):
     def _busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
+    def _missing(self) -> list[Trial]:
+        """Return the finished trials that the storage lacks."""
+        trials = self._study.trials
+        return [trial for trial in trials.candidates()
+                if trial.is_in_space and trial.number not in self._exported_numbers
+                and {trial.state, trials.resolve_duplicate(trial).state}.isdisjoint(OPEN_STATES)]
+
     def export(self) -> bool:
         """Add the missing trials; return whether that succeeded."""
         try:
             if self._failure:
                 self._open()
-            self._add()
+            self._add_missing()
         except (*STORAGE_ERRORS, UserError) as error:
-            self._failed(describe_error(error))
+            failure = describe_error(error)
+            if not self._failure:
+                self._report(f"the storage {self._storage_name} cannot be written ({failure}); the "
+                             "study continues without it, and brings it up to date when it is back")
+            self._wait = min(2 * self._wait, MAX_WAIT) if self._failure else MIN_WAIT
+            self._failure = failure
+            self._retry_time = self._clock() + self._wait
             return False
         except Exception as error:  # a bug of this package, which would occur again
             self._retry_time = NEVER
@@ -125,50 +138,51 @@ class OptunaExport(Callback):
         self._retry_time = -math.inf
         return True
 
-    def _failed(self, why: str) -> None:
-        if not self._failure:
-            self._report(f"the storage {self._storage_name} cannot be written ({why}); the study "
-                         "continues without it, and brings it up to date when it is back")
-        self._wait = min(2 * self._wait, MAX_WAIT) if self._failure else MIN_WAIT
-        self._failure = why
-        self._retry_time = self._clock() + self._wait
-
-    def _missing(self) -> list[Trial]:
-        return [trial
-                for trial in self._study.trials.candidates()
-                if trial.is_in_space and trial.state not in OPEN_STATES
-                and trial.number not in self._exported_numbers
-                and self._study.trials.resolve_duplicate(trial).state not in OPEN_STATES]
-
     def _open(self) -> None:
         self._optuna_study = self._connect()
         exported = self._optuna_study.get_trials(deepcopy=False)
         self._exported_numbers = {trial.user_attrs[TRIAL_NUMBER_ATTR]
                                   for trial in exported if TRIAL_NUMBER_ATTR in trial.user_attrs}
 
-    def _add(self) -> None:
+    def _add_missing(self) -> None:
         for trial in self._missing():
-            self._optuna_study.add_trial(
-                self._exported.to_frozen_trial(trial, self._study.trials.resolve_duplicate(trial)))
+            outcome = self._study.trials.resolve_duplicate(trial)
+            self._optuna_study.add_trial(self._exporter.to_frozen_trial(trial, outcome))
             self._exported_numbers.add(trial.number)
 
 
 def open_export(url: str | None, study: StudyDir, exporter: TrialExporter,
-                objectives: tuple[Objective, ...], report: Callable[[str], object]) -> OptunaExport:
+                report: Callable[[str], object]) -> OptunaExport:
     """Open the export of ``study`` to ``url``, or to a journal in its folder.
+
+    A damaged journal, or that of another study, is renamed and written again.
 
     Raises:
         UserError: the storage cannot be reached, or holds another study of that name.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    file = study.folder / "optuna.journal"
+    # Optuna waits indefinitely for a lock that is a relative link
+    file = (study.folder / "optuna.journal").absolute()
+
+    def open_journal() -> optuna.Study:
+        return open_owned_study(JournalStorage(JournalFileBackend(str(file))), study,
+                                exporter.objectives)
 
     def connect() -> optuna.Study:
-        if url is None:
-            return _open_journal(file, study, objectives)
-        return _open_owned_study(_database(url), study, objectives)
+        if url is not None:
+            return open_owned_study(open_database(url), study, exporter.objectives)
+        if file.exists():
+            # A process that was killed may have left a lock and an unfinished line.
+            Path(f"{file}.lock").unlink(missing_ok=True)
+            data = file.read_bytes()
+            os.truncate(file, data.rfind(b"\n") + 1)
+            try:
+                return open_journal()
+            except (UserError, LookupError, ValueError, TypeError, AssertionError):
+                file.replace(file.with_suffix(".old"))
+        return open_journal()
 
-    storage_name = mask_passwords(url) if url else str(file)
+    storage_name = mask_passwords(url) if url else str(study.folder / file.name)
     with _storage_errors(storage_name):
         return OptunaExport(study, exporter, connect, storage_name, report)
 
@@ -180,7 +194,7 @@ def check_storage(url: str) -> None:
         UserError: it cannot.
     """
     with _storage_errors(mask_passwords(url)):
-        _database(url).remove_session()
+        open_database(url).remove_session()
 
 
 @contextmanager
@@ -189,8 +203,11 @@ def _storage_errors(where: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise UserError(f"storage: {where} needs {_driver(where, error)}",
-                        code="package-missing") from None
+        package = getattr(error.__cause__ or error, "name", None)
+        driver = (f"a driver for PostgreSQL: {install_command('postgres')}"
+                  if where.startswith("postgresql") else
+                  f"a driver for its database, the package {package}, which is not installed")
+        raise UserError(f"storage: {where} needs {driver}", code="package-missing") from None
     except STORAGE_ERRORS as error:
         raise UserError(f"storage: {where} cannot be used: "
                         f"{mask_passwords(describe_error(error))}. Start or correct it, or keep "
@@ -199,7 +216,7 @@ def _storage_errors(where: str) -> Iterator[None]:
                         code="storage-unreachable") from None
 
 
-def _database(url: str) -> BaseStorage:
+def open_database(url: str) -> BaseStorage:
     """Open Optuna's storage at ``url``.
 
     The default driver of PostgreSQL is psycopg. Time limits are set to seconds, because the default
@@ -217,39 +234,7 @@ def _database(url: str) -> BaseStorage:
     return optuna.storages.get_storage(RDBStorage(address, engine_kwargs=options))
 
 
-def _driver(url: str, error: ImportError) -> str:
-    if url.startswith("postgresql"):
-        return f"a driver for PostgreSQL: {install_command('postgres')}"
-    package = getattr(error.__cause__ or error, "name", None)
-    return f"a driver for its database, the package {package}, which is not installed"
-
-
-def _open_journal(file: Path, study: StudyDir, objectives: tuple[Objective, ...]) -> optuna.Study:
-    """Open the study in the journal ``file``.
-
-    A damaged journal, or that of another study, is renamed and written again.
-    """
-    file = file.absolute()  # Optuna waits indefinitely for a lock that is a relative link
-    if file.exists():
-        _unlock_journal(file)
-        try:
-            return _open_owned_study(JournalStorage(JournalFileBackend(str(file))), study,
-                                     objectives)
-        except (UserError, LookupError, ValueError, TypeError, AssertionError):
-            file.replace(file.with_suffix(".old"))
-    return _open_owned_study(JournalStorage(JournalFileBackend(str(file))), study, objectives)
-
-
-def _unlock_journal(file: Path) -> None:
-    """Remove the lock and the unfinished line of a process that was killed."""
-    Path(f"{file}.lock").unlink(missing_ok=True)
-    data = file.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        os.truncate(file, whole)
-
-
-def _open_owned_study(storage: BaseStorage, study: StudyDir,
+def open_owned_study(storage: BaseStorage, study: StudyDir,
                       objectives: tuple[Objective, ...]) -> optuna.Study:
     name = study.meta.name
     directions = [objective.optuna_direction for objective in objectives]
