@@ -12,14 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.cli.main import main
 from scalesearch.config.reader import ConfigReader
 from scalesearch.cost import find_protocol
 from scalesearch.pareto.objective import Objective
 from scalesearch.report.table import trials_frame
 from scalesearch.spaces.syntax.diagnostics import SourceText
 from scalesearch.spaces.syntax.yaml_reader import parse_yaml
-from scalesearch.studies.executors.local import InProcessRunner
 from scalesearch.studies.executors.worker import finish_job
 from scalesearch.studies.replicates.allocation import FrontOrder
 from scalesearch.studies.replicates.summary import StudyView
@@ -40,6 +38,7 @@ from tests.studies.fakes import (
     score,
 )
 from tests.studies.fakes import fake_result as by_architecture
+from tests.studies.quick_studies import study_command
 
 QUESTIONS = "steps: 5\nlr: 1e-3 | 2e-3 | 4e-3\ndropout: 0..0.3 step 0.1\n"
 
@@ -219,14 +218,10 @@ out: old
 """
 
 
-def quick(folder):
-    """Write a result without training."""
-    def run(place, job):
-        loss = 1 + abs(job["recipe"]["lr"]["base"] - 2e-3) * 100 + job["seed"] / 1000
-        return {"state": "complete", "seconds": 1.0,
-                "metrics": {"loss": loss, "bleu": 9 - loss, "split": "valid"}}
-
-    finish_job(Path(folder), run)
+def measure(place, job):
+    """Return the metrics of a job without training."""
+    loss = 1 + abs(job["recipe"]["lr"]["base"] - 2e-3) * 100 + job["seed"] / 1000
+    return {"loss": loss, "bleu": 9 - loss, "split": "valid"}
 
 
 @pytest.fixture(scope="module")
@@ -237,22 +232,7 @@ def cache(tmp_path_factory):
 @pytest.fixture
 def call(tmp_path, monkeypatch, capsys, cache):
     """Function that runs ``study`` in a folder with the study file."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setattr("scalesearch.studies.executors.local.PoolRunner",
-                        lambda work, *_: InProcessRunner(quick))
-    monkeypatch.setenv("COLUMNS", "200")
-    (tmp_path / "s.yaml").write_text(STUDY)
-
-    def run(*arguments, status=0):
-        monkeypatch.setattr("sys.argv", ["scalesearch", "study", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        output = capsys.readouterr()
-        assert (ended.value.code or 0) == status, output.out + output.err
-        return output.out if "--json" in arguments else output.out + output.err
-
-    return run
+    return study_command(tmp_path, monkeypatch, capsys, cache, STUDY, measure)
 
 
 def trained(folder):

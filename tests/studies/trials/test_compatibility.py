@@ -2,18 +2,17 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from scalesearch.cli.main import main
 from scalesearch.spaces import read_space
-from scalesearch.studies.executors.local import InProcessRunner
-from scalesearch.studies.executors.worker import finish_job
 from scalesearch.studies.trials.compatibility import training_differences
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import TeacherMeta
 from scalesearch.studies.trials.trial import Origin, State
+from tests.studies.quick_studies import study_command
 
 STUDY = """\
 study: changed
@@ -33,37 +32,18 @@ out: old
 """
 
 
-def quick(folder):
-    """Write a result without training."""
-    def run(place, job):
-        space = read_space(place / "architecture.yaml")
-        params = dict(space.resolve(lambda path, parameter: pytest.fail(f"{path} is open")))
-        loss = 10 / (params["width"] + params["encoder.depth"])
-        return {"state": "complete", "seconds": 1.0,
-                "metrics": {"loss": loss, "bleu": 100 - loss, "split": "valid"}}
-
-    finish_job(Path(folder), run)
+def measure(place, job):
+    """Return the metrics of a job without training."""
+    space = read_space(place / "architecture.yaml")
+    params = dict(space.resolve(lambda path, parameter: pytest.fail(f"{path} is open")))
+    loss = 10 / (params["width"] + params["encoder.depth"])
+    return {"loss": loss, "bleu": 100 - loss, "split": "valid"}
 
 
 @pytest.fixture
 def call(tmp_path, monkeypatch, capsys, cache):
     """Function that runs ``study run`` in a folder with the study file."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setattr("scalesearch.studies.executors.local.PoolRunner",
-                        lambda work, *_: InProcessRunner(quick))
-    monkeypatch.setenv("COLUMNS", "200")
-    (tmp_path / "s.yaml").write_text(STUDY)
-
-    def run(*arguments, status=0):
-        monkeypatch.setattr("sys.argv", ["scalesearch", "study", "run", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        output = capsys.readouterr()
-        assert (ended.value.code or 0) == status, output.out + output.err
-        return output.out + output.err
-
-    return run
+    return partial(study_command(tmp_path, monkeypatch, capsys, cache, STUDY, measure), "run")
 
 
 @pytest.fixture(scope="module")
