@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.front import pareto_front
-from scalesearch.pareto.hypervolume import hypervolume
+from scalesearch.pareto.front import hypervolume, pareto_front
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SamplerSpec, make_sampler
 from scalesearch.samplers.candidate import Candidate, candidate_key

@@ -201,7 +201,7 @@ class Study(Displayable):
         Raises:
             UserError: no finished trial meets the condition, or it uses test scores.
         """
-        from scalesearch.studies.results.selection import select_trial
+        from scalesearch.studies.results.results import select_trial
 
         results = self.results
         number, reason = select_trial(results, objective, None, constraint)
@@ -210,7 +210,7 @@ class Study(Displayable):
 
     def model(self, trial: int) -> Model:
         """Return the model of a finished trial, by its number."""
-        from scalesearch.studies.results.selection import select_trial
+        from scalesearch.studies.results.results import select_trial
 
         results = self.results
         select_trial(results, None, trial)

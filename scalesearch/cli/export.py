@@ -87,7 +87,7 @@ def _select_training(model: str, trial: int | None, best: str | None,
         return Path(model), Path(model).resolve().name, model
     require_packages("optuna", "pandas")
     from scalesearch.cli.study.shared import load_study
-    from scalesearch.studies.results.selection import select_trial
+    from scalesearch.studies.results.results import select_trial
 
     if trial is not None and (best, constraint) != (None, None):
         raise UserError("use only one of TRIAL, --best and --constraint",

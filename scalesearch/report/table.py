@@ -1,21 +1,18 @@
 """Tables of a study's trials: data frames, and text cells for display."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.noise import CONFIDENCE, decimals_for_interval, pool_noise, sample_std
-from scalesearch.report.labels import format_value
+from scalesearch.report.labels import SIZE_COST_GROUPS, format_value
 from scalesearch.report.records import Record, early_measurements, get_cost, get_score, is_replicate
-from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS
-from scalesearch.tasks import METRICS as EVERY_METRIC
+from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS, METRICS
 
-METRIC_COLUMNS = tuple(EVERY_METRIC)  # validation metrics of all tasks
-TEST_METRIC_COLUMNS = tuple(f"test.{name}"
-                            for name in METRIC_COLUMNS if name not in EFFICIENCY_METRICS)
+TEST_METRIC_COLUMNS = tuple(f"test.{name}" for name in METRICS if name not in EFFICIENCY_METRICS)
+METRIC_COLUMNS = (*METRICS, *TEST_METRIC_COLUMNS)  # metrics of all tasks
 COST_COLUMNS = ("params.total", "params.non_embedding", "params.decoder", "macs.total",
                 "flops.total", "memory.weights", "memory.cache", "memory.activations")
 # Column to key of the record. Training seconds cover the updates only; wall seconds also cover
@@ -29,118 +26,84 @@ SD_SUFFIX = ".sd"  # suffix of a score's column for the standard deviation betwe
 HALF_WIDTH_SUFFIX = ".half_width"  # suffix of a score's column for half the interval of its mean
 
 
-def trials_frame(records: Iterable[Record], objectives: Mapping[str, str],
-                 confidence: float = CONFIDENCE, main_objective: str | None = None) -> pd.DataFrame:
+def trials_frame(records: Iterable[Record], objectives: Iterable[str],
+                 front: Container[int] = (), confidence: float = CONFIDENCE) -> pd.DataFrame:
     """Build the table of a study with a row per trial; replicates are averaged.
 
     Columns: trial, state, front, label, id, is_feasible, is_in_space; metrics; costs; data of the
     training run; rung_loss; early measurements under ``proxy.`` (see
-    :mod:`scalesearch.report.proxies`); hyperparameters under ``param.``; and the columns that
-    :func:`average_replicates` adds. Scores of a trial with replicates are means. Its other data
-    (seed, seconds, tokens) belong to the first run. ``front`` marks the front of the eligible rows.
+    :mod:`scalesearch.report.proxies`); hyperparameters under ``param.``; seeds.
+
+    Scores of a trial are means over ``seeds`` runs. Its other data (seed, seconds, tokens) belong
+    to the first run. A score with known noise has two more columns: ``.sd`` is the sample standard
+    deviation, missing for one seed. ``.half_width`` is half the interval of the mean, by the noise
+    pooled over all trials; it also exists for trials with one seed.
 
     Args:
         records: all records of the study.
-        objectives: name to ``min`` or ``max``.
+        front: numbers of the trials on the front.
         confidence: confidence level of the intervals of means.
-        main_objective: objective by which recipes of an architecture are compared; by default the
-            first one.
     """
-    records = list(records)
-    rows = [_build_row(record, objectives) for record in records if not is_replicate(record)]
-    table = pd.DataFrame(rows)
-    for name in (name for name in table.columns if name.startswith(PARAM_PREFIX)):
-        # as objects, because pandas converts 2 to 2.0 in a column with missing values
-        table[name] = pd.Series([row.get(name, "") for row in rows], dtype=object)
-    if table.empty:
-        columns = ["trial", "state", "front", "label", "id", "is_feasible", "is_in_space",
-                   *_names(objectives), *TRAINING_COLUMNS, "rung_loss", "seeds"]
-        return pd.DataFrame(columns=columns)
-    table = table.sort_values("trial", kind="stable").reset_index(drop=True)
-    scores = [name
-              for name in _names(objectives)
-              if name in METRIC_COLUMNS or name in TEST_METRIC_COLUMNS]
-    # copies, because pandas warns about tables that are built column by column
-    table = average_replicates(table.copy(), replicates_frame(records, objectives), scores,
-                               confidence).copy()
-    may_be_on_front = _best_recipes(table, objectives, main_objective or next(iter(objectives)))
-    values = table[list(objectives)].where(may_be_on_front).to_numpy(dtype=float)
-    table.insert(2, "front", pareto_front(values, list(objectives.values())))
-    return table
-
-
-def eligible_mask(table: pd.DataFrame) -> pd.Series:
-    """Mask of the rows that may be on the front: complete, feasible and in the space."""
-    return (table["state"]
-            == "complete") & table["is_feasible"].astype(bool) & table["is_in_space"].astype(bool)
-
-
-def _best_recipes(table: pd.DataFrame, objectives: Mapping[str, str],
-                  main_objective: str) -> pd.Series:
-    """Mask of the eligible rows with the best recipe of each architecture."""
-    rows = table[eligible_mask(table)].sort_values(
-        [main_objective, "trial"], ascending=[objectives[main_objective] == "min", True])
-    if not any(RECIPE_PREFIX in name for name in table):
-        return eligible_mask(table)
-    return pd.Series(table.index.isin(rows.drop_duplicates("id").index), index=table.index)
-
-
-def replicates_frame(trial_records: Iterable[Record],
-                     objectives: Mapping[str, str]) -> pd.DataFrame:
-    """Table with a row per replicate: ``original``, and as in :func:`trials_frame`."""
-    return pd.DataFrame([{"original": record["original"], **_build_row(record, objectives)}
-                         for record in trial_records if is_replicate(record)])
-
-
-def average_replicates(table: pd.DataFrame, replicates: pd.DataFrame, names: Sequence[str],
-                       confidence: float) -> pd.DataFrame:
-    """Replace the scores of first seeds in ``table`` by means over replicates.
-
-    Adds the column ``seeds``, the number of runs that the scores of a complete trial average. For
-    each score with known noise, it adds two more columns: ``.sd`` is the sample standard deviation,
-    missing for one seed. ``.half_width`` is half the interval of the mean, by the noise pooled over
-    all trials; it also exists for trials with one seed.
-
-    Args:
-        table: a row per trial, with a column ``trial``; modified.
-        replicates: a row per replicate, with the same columns and ``original``, the number of the
-            repeated trial.
-        names: columns of scores.
-        confidence: confidence level of the intervals.
-    """
-    finished = replicates[replicates["state"] == "complete"] if len(replicates) else replicates
-    complete = (table["state"] == "complete").to_numpy()
-    replicates_by_trial = {trial: finished.index[finished["original"] == trial]
-                           for trial in set(finished["original"])} if len(finished) else {}
-    replicate_rows = [replicates_by_trial.get(trial, []) for trial in table["trial"]]
-    table["seeds"] = [1 + len(rows) if is_complete else None
-                      for rows, is_complete in zip(replicate_rows, complete)]
-    table["seeds"] = table["seeds"].astype("Int64")
-    for name in names if replicates_by_trial else ():
-        samples = [_sample(value, finished.loc[rows, name] if len(rows) else ())
-                   for value, rows in zip(table[name], replicate_rows)]
+    objectives = tuple(objectives)
+    names = value_columns(objectives)
+    rows = []
+    replicates: dict[int, list[dict[str, Any]]] = {}  # complete replicates by repeated trial
+    for record in records:
+        row = run_row(record, objectives)
+        if not is_replicate(record):
+            rows.append(row)
+        elif record["state"] == "complete":
+            replicates.setdefault(record["original"], []).append(row)
+    if not rows:
+        return pd.DataFrame(columns=["trial", "state", "front", "label", "id", "is_feasible",
+                                     "is_in_space", *names, *TRAINING_COLUMNS, "rung_loss", "seeds"])
+    columns: dict[str, Any] = {}
+    for name in dict.fromkeys(key for row in rows for key in row):
+        # parameters are objects, because pandas converts 2 to 2.0 in a column with missing values
+        columns[name] = (pd.Series([row.get(name, "") for row in rows], dtype=object)
+                         if name.startswith(PARAM_PREFIX) else [row.get(name) for row in rows])
+    runs = [[row, *replicates.get(row["trial"], ())] for row in rows]
+    n_seeds = [len(group) if group[0]["state"] == "complete" else None for group in runs]
+    columns["seeds"] = pd.array(n_seeds, dtype="Int64")
+    for name in names if replicates else ():
+        if name not in METRIC_COLUMNS:
+            continue
+        samples = [[float(run[name]) for run in group if pd.notna(run[name])]
+                   if pd.notna(group[0][name]) else [] for group in runs]
         noise = pool_noise(samples)
         if noise.is_known:
-            table[name] = [float(np.mean(sample)) if sample else None for sample in samples]
-            table[name + SD_SUFFIX] = [sample_std(sample) for sample in samples]
-            table[name + HALF_WIDTH_SUFFIX] = [
-                (noise.interval_half_width(confidence, len(sample))
-                 if sample and is_complete else None)
-                for sample, is_complete in zip(samples, complete)]
-    return table
+            columns[name] = [float(np.mean(sample)) if sample else None for sample in samples]
+            columns[name + SD_SUFFIX] = [sample_std(sample) for sample in samples]
+            columns[name + HALF_WIDTH_SUFFIX] = [
+                noise.interval_half_width(confidence, len(sample)) if sample and count else None
+                for sample, count in zip(samples, n_seeds)]
+    table = pd.DataFrame(columns)
+    table.insert(2, "front", [number in front for number in table["trial"]])
+    return table.sort_values("trial", kind="stable").reset_index(drop=True)
 
 
-def _sample(first_score: Any, other_scores: Iterable[Any]) -> list[float]:
-    """The scores that are not missing; empty if the first run does not have one."""
-    if first_score is None or pd.isna(first_score):
-        return []
-    return [float(first_score), *(float(score) for score in other_scores if pd.notna(score))]
+def value_columns(objectives: Iterable[str]) -> list[str]:
+    """Return the columns of scores and costs: objectives first."""
+    return list(dict.fromkeys([*objectives, *METRIC_COLUMNS, *COST_COLUMNS]))
 
 
-def format_mean(value: float, half_width: float, seeds: int) -> str:
-    """Format a mean, half its interval and the number of seeds: ``31.2 ± 0.4 (3)``."""
-    decimals = decimals_for_interval(half_width)
-    return f"{value:.{decimals}f} ± {half_width:.{decimals}f} ({seeds})"
+def run_row(record: Record, objectives: Iterable[str]) -> dict[str, Any]:
+    """Return the columns of one training run."""
+    row = {key: record.get(key) for key in ("trial", "state", "label")}
+    row |= {"id": record.get("architecture")}
+    row |= {key: record.get(key) for key in ("is_feasible", "is_in_space")}
+    row |= {name: get_score(record, name) if name in METRIC_COLUMNS else get_cost(record, name)
+            for name in value_columns(objectives)}
+    row |= {column: record.get(key) for column, key in TRAINING_COLUMNS.items()}
+    row |= early_measurements(record)
+    row["rung_loss"] = (record.get("rungs") or [{}])[-1].get("loss")  # of the last reached rung
+    recipe_params = {RECIPE_PREFIX + key: value
+                     for key, value in (record.get("recipe_params") or {}).items()}
+    config = {**(record.get("config") or {}), **recipe_params}
+    for path, value in config.items():
+        text = str(value) if isinstance(value, list | dict) else value
+        row[PARAM_PREFIX + path] = "" if pd.isna(text) else text
+    return row
 
 
 def drop_empty_columns(table: pd.DataFrame) -> pd.DataFrame:
@@ -196,15 +159,14 @@ def architecture_lines(trials: pd.DataFrame, params: Iterable[str] | None = None
     names = differing_columns(trials, params, len(trials.columns))
     return [f"{trial_name(row)}: "
             + ", ".join(f"{name.removeprefix(PARAM_PREFIX)} {format_value(row[name])}"
-                        for name in names if _text(row[name]) != "")
+                        for name in names if row[name] != "")
             for _, row in trials.iterrows() if names]
 
 
 def trial_name(row: Any, prefix: str = "trial ") -> str:
     """Number and label of a row's trial."""
-    return f"{prefix}{row['trial']}" + (f" ({row['label']})" if isinstance(row["label"], str)
-                                        else "")
-
+    label = f" ({row['label']})" if isinstance(row["label"], str) else ""
+    return f"{prefix}{row['trial']}{label}"
 
 
 def differing_columns(trials: pd.DataFrame, params: Iterable[str] | None = None,
@@ -222,11 +184,12 @@ def differing_columns(trials: pd.DataFrame, params: Iterable[str] | None = None,
 
 
 def format_cell(row: Any, name: str) -> str:
-    """Format a cell as a number, or as a mean with its interval and number of seeds."""
+    """Format a number, or a mean with its interval and seeds: ``31.2 ± 0.4 (3)``."""
     half_width = row.get(name + HALF_WIDTH_SUFFIX)
     if half_width is None or pd.isna(half_width):
         return format_number(row[name], name)
-    return format_mean(float(row[name]), float(half_width), int(row["seeds"]))
+    decimals = decimals_for_interval(half_width)
+    return f"{row[name]:.{decimals}f} ± {half_width:.{decimals}f} ({int(row['seeds'])})"
 
 
 def format_number(value: Any, name: str) -> str:
@@ -234,7 +197,7 @@ def format_number(value: Any, name: str) -> str:
     if value is None or pd.isna(value):
         return ""
     group = name.partition(".")[0]
-    if group in ("params", "macs", "flops", "memory", "artifact"):
+    if group in (*SIZE_COST_GROUPS, "artifact"):
         return f"{int(value):,}"
     if name.endswith("seconds"):
         return f"{value:.1f}"
@@ -246,28 +209,3 @@ def summarize_trial(row: Any, columns: Mapping[str, str]) -> str:
     return "; ".join([trial_name(row),
                       *(f"{label} {format_cell(row, column)}"
                         for column, label in columns.items())])
-
-
-def _build_row(record: Record, objectives: Mapping[str, str]) -> dict[str, Any]:
-    row = {key: record.get(key)
-           for key in ("trial", "state", "label")} | {"id": record.get("architecture")}
-    row |= {key: record.get(key) for key in ("is_feasible", "is_in_space")}
-    row |= {name: get_score(record, name) if name in METRIC_COLUMNS or name in TEST_METRIC_COLUMNS
-            else get_cost(record, name) for name in _names(objectives)}
-    row |= {column: record.get(key)
-            for column, key in TRAINING_COLUMNS.items()} | early_measurements(record)
-    row["rung_loss"] = (record.get("rungs") or [{}])[-1].get("loss")  # of the last reached rung
-    recipe_params = {RECIPE_PREFIX + key: value
-                     for key, value in (record.get("recipe_params") or {}).items()}
-    config = {**(record.get("config") or {}), **recipe_params}
-    return row | {PARAM_PREFIX + path: _text(value) for path, value in config.items()}
-
-
-def _names(objectives: Mapping[str, str]) -> list[str]:
-    return list(dict.fromkeys([*objectives, *METRIC_COLUMNS, *TEST_METRIC_COLUMNS, *COST_COLUMNS]))
-
-
-def _text(value: Any) -> Any:
-    if value is None or (isinstance(value, float) and np.isnan(value)):
-        return ""
-    return str(value) if isinstance(value, list | dict) else value

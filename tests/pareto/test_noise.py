@@ -16,7 +16,7 @@ from scalesearch.pareto.noise import (
     sample_std,
     t_quantile,
 )
-from scalesearch.report.table import format_mean
+from scalesearch.report.table import format_cell
 
 samples = st.lists(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=5), max_size=6)
 
@@ -68,7 +68,8 @@ def test_one_score_has_no_standard_deviation():
                           (812.4, 53.0, 3, "812 ± 53 (3)"), (20.0, 0.0, 2, "20.00 ± 0.00 " "(2)"),
                           (29.67, 2.2, 1, "29.7 ± 2.2 (1)")])
 def test_mean_has_significant_digits_only(value, half, seeds, text):
-    assert format_mean(value, half, seeds) == text
+    row = {"bleu": value, "bleu.half_width": half, "seeds": seeds}
+    assert format_cell(row, "bleu") == text
 
 
 def test_percentages_keep_their_digits():

@@ -2,25 +2,26 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.pareto.hypervolume import hypervolume
+from scalesearch.pareto.front import hypervolume
 from scalesearch.report.compare import ComparedStudy, compare_studies, plot_comparison
 from scalesearch.report.figures.style import save_figure
-from scalesearch.report.table import trials_frame
 from tests.errors import refuses
-from tests.report.trial_records import OBJECTIVES, PROTOCOL, record, records
+from tests.report.trial_records import OBJECTIVES, PROTOCOL, record, records, trials_table
 
 OBJECTIVE_PAIR = {"bleu": "max", "params.total": "min"}
 
 
 def compared_study(name, trials, objectives=None, **options):
     objectives = objectives or OBJECTIVE_PAIR
-    return ComparedStudy(name, trials_frame(trials, objectives), objectives, PROTOCOL, "abc",
-                         "sig|v:1", **options)
+    table = trials_table(trials, objectives)
+    eligible = table[table["is_feasible"] & table["is_in_space"] & (table["state"] == "complete")]
+    return ComparedStudy(name, eligible, objectives, PROTOCOL, "abc", "sig|v:1", **options)
 
 
 @settings(max_examples=20, deadline=None)
@@ -28,7 +29,8 @@ def compared_study(name, trials, objectives=None, **options):
 def test_equal_studies_have_no_difference(rng, count, seed):
     first = compared_study("one", records(count, rng, widest=6.2))
     comparison = compare_studies(first, replace(first, name="other"), n_resamples=200, seed=seed)
-    assert comparison.difference == 0 and comparison.low <= 0 <= comparison.high
+    assert comparison.difference == 0
+    assert comparison.interval is None or comparison.interval.low <= 0 <= comparison.interval.high
     assert "neither is shown to be better" in comparison.lines()[3]
 
 
@@ -52,7 +54,7 @@ def test_clear_difference_has_interval_above_zero():
     rows = [record(number, 30.0 + number, 1000 - number, 10) for number in range(9)]
     worse = [record(number, 10.0 + number, 9000 - number, 10) for number in range(9)]
     comparison = compare_studies(compared_study("good", rows), compared_study("bad", worse))
-    assert 0 < comparison.low < comparison.difference and "good is better" in comparison.lines()[3]
+    assert 0 < comparison.interval.low < comparison.difference and "good is better" in comparison.lines()[3]
     comparison = compare_studies(compared_study("good", worse), compared_study("bad", rows))
     assert "bad is better" in comparison.lines()[3]
 
@@ -61,7 +63,7 @@ def test_study_with_one_trial_has_no_interval():
     first, second = (compared_study(name, [record(0, bleu, 1000, 10)])
                   for name, bleu in (("one", 36.7), ("other", 37.2)))
     comparison = compare_studies(first, second)
-    assert comparison.difference < 0 and comparison.to_json()["interval"] is None
+    assert comparison.difference < 0 and comparison.interval is None
     assert "neither is shown to be better" in comparison.lines()[3] and "bootstrap" not in "".join(
         comparison.lines())
 
@@ -81,7 +83,7 @@ def test_weight_only_work_is_reported_separately():
     comparison = compare_studies(first, second, n_resamples=100)
     assert any("macs.once 4,321" in line and "not in the total" in line
                for line in comparison.lines())
-    assert "macs.once" in comparison.to_json()["conventions"]
+    assert "macs.once" in msgspec.to_builtins(comparison)["conventions"]
 
 
 def test_hypervolumes_are_shares_of_a_common_box():
@@ -107,8 +109,9 @@ def test_interval_depends_on_seed_and_confidence():
     comparison, repeated, wide = (compare_studies(first, second, n_resamples=300, **options)
                                   for options in ({}, {}, {"confidence": 0.99}))
     assert comparison == repeated
-    assert comparison.low >= wide.low and comparison.high <= wide.high
-    assert compare_studies(first, second, n_resamples=300, seed=2).low != comparison.low
+    interval = comparison.interval
+    assert interval.low >= wide.interval.low and interval.high <= wide.interval.high
+    assert compare_studies(first, second, n_resamples=300, seed=2).interval.low != interval.low
 
 
 def test_order_of_objectives_is_irrelevant():

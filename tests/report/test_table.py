@@ -12,13 +12,12 @@ from scalesearch.report.table import (
     format_number,
     format_trials,
     select_front,
-    trials_frame,
 )
-from tests.report.trial_records import OBJECTIVES, record, records, replicate
+from tests.report.trial_records import OBJECTIVES, record, records, replicate, trials_table
 
 
 def test_front_excludes_ineligible_trials():
-    table = trials_frame([
+    table = trials_table([
         record(0, 20.0, 100, 1000),
         record(1, 30.0, 200, 2000),
         record(2, 19.0, 150, 1500),
@@ -32,36 +31,36 @@ def test_front_excludes_ineligible_trials():
 
 
 def test_front_is_sorted_by_cost():
-    rows = select_front(trials_frame(records(), OBJECTIVES), OBJECTIVES)
+    rows = select_front(trials_table(records(), OBJECTIVES), OBJECTIVES)
     assert rows["params.total"].is_monotonic_increasing and len(rows) > 3
     assert rows["bleu"].is_monotonic_increasing  # both costs increase together
 
 
 def test_table_without_records_is_empty():
-    table = trials_frame([], OBJECTIVES)
+    table = trials_table([], OBJECTIVES)
     assert list(table.columns)[:3] == [
         "trial", "state", "front"] and select_front(table, OBJECTIVES).empty
 
 
 def test_csv_round_trip():
-    table = trials_frame(records(), OBJECTIVES)
+    table = trials_table(records(), OBJECTIVES)
     back = pd.read_csv(io.StringIO(table.to_csv(index=False)))
     assert back["params.total"].tolist() == table["params.total"].tolist()
     assert back["param.width"].tolist() == table["param.width"].tolist()
 
 
 def test_empty_columns_are_dropped():
-    table = trials_frame([record(0, 1.0, 10, 10, depth=2),
+    table = trials_table([record(0, 1.0, 10, 10, depth=2),
                           record(1, None, 20, 20, state="infeasible")], OBJECTIVES)
     dropped = set(table.columns) - set(drop_empty_columns(table).columns)
     assert {"label", "reason", "memory.weights"} <= dropped and not {
         "bleu", "param.depth", "is_feasible"} & dropped
-    assert list(drop_empty_columns(trials_frame([], OBJECTIVES)).columns) == list(
-        trials_frame([], OBJECTIVES).columns)
+    assert list(drop_empty_columns(trials_table([], OBJECTIVES)).columns) == list(
+        trials_table([], OBJECTIVES).columns)
 
 
 def test_only_differing_params_are_shown():
-    table = trials_frame([record(0, 1.0, 10, 10, depth=2), record(1, 2.0, 20, 20, depth=3)],
+    table = trials_table([record(0, 1.0, 10, 10, depth=2), record(1, 2.0, 20, 20, depth=3)],
                          OBJECTIVES)
     assert differing_columns(table) == ["param.width", "param.depth"]
     assert architecture_lines(table, ["depth", "norm"]) == ["trial 0: depth 2", "trial 1: depth 3"]
@@ -72,7 +71,7 @@ def test_all_differing_params_are_shown(count):
     trials = [record(number, 20.0 + number, 10 + number, 10,
                      **{f"key{index}": number + index for index in range(count)})
               for number in range(3)]
-    lines = architecture_lines(trials_frame(trials, OBJECTIVES))
+    lines = architecture_lines(trials_table(trials, OBJECTIVES))
     assert [line.count("key") for line in lines] == [count] * 3 and lines[2].endswith(
         f"key{count - 1} {count + 1}")
 
@@ -88,7 +87,7 @@ def test_table_shows_test_score_and_front_of_validation():
     trials = [record(1, 20.0, 100, 1000), record(2, 30.0, 200, 2000)]
     for trial, bleu in zip(trials, (29.0, 21.0)):
         trial["metrics"]["test"] = {"bleu": bleu}
-    table = trials_frame(trials, OBJECTIVES)
+    table = trials_table(trials, OBJECTIVES)
     assert list(table["test.bleu"]) == [29.0, 21.0] and list(table["bleu"]) == [20.0, 30.0]
     assert list(table["front"]) == [
         True, True], "test scores would exclude the second trial"
@@ -103,7 +102,7 @@ def test_shown_test_score_follows_objective():
                               ({"bleu": "max"}, "test bleu"), ({"loss": "min"}, "test bleu"),
                               ({"params.total": "min"}, "test bleu")):
         columns = [name
-                 for name in format_trials(trials_frame([trial], objectives), objectives)
+                 for name in format_trials(trials_table([trial], objectives), objectives)
                  if name.startswith("test")]
         assert columns == [shown]
 
@@ -112,7 +111,7 @@ def test_replicates_are_averaged():
     first = record(0, 20.0, 100, 1000)
     other = record(1, 30.0, 200, 2000)
     failed = record(2, None, 5, 5, state="failed")
-    table = trials_frame([first, other, failed, replicate(first, 3, 24.0),
+    table = trials_table([first, other, failed, replicate(first, 3, 24.0),
                           replicate(other, 4, None, "failed")], OBJECTIVES)
     assert table["trial"].tolist() == [0, 1, 2] and table["bleu"].tolist()[:2] == [22.0, 30.0]
     assert table["seeds"].tolist()[:2] == [2, 1] and pd.isna(table["seeds"][2])
@@ -126,8 +125,8 @@ def test_replicates_are_averaged():
 def test_front_uses_means():
     overestimated = record(0, 30.0, 100, 1000)
     other = record(1, 29.0, 200, 2000)
-    assert trials_frame([overestimated, other], OBJECTIVES)["front"].tolist() == [True, False]
-    table = trials_frame([overestimated, other, replicate(overestimated, 2, 20.0)], OBJECTIVES)
+    assert trials_table([overestimated, other], OBJECTIVES)["front"].tolist() == [True, False]
+    table = trials_table([overestimated, other, replicate(overestimated, 2, 20.0)], OBJECTIVES)
     assert table["front"].tolist() == [True, True]
     assert format_trials(select_front(table, OBJECTIVES),
                          OBJECTIVES)["bleu"].tolist() == ["25 ± 32 (2)", "29 ± 45 (1)"]

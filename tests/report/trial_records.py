@@ -2,6 +2,15 @@
 
 import math
 import random
+from dataclasses import replace
+
+from scalesearch.pareto.noise import CONFIDENCE
+from scalesearch.report.table import trials_frame
+from scalesearch.studies.config.objectives import parse_objective
+from scalesearch.studies.replicates.summary import StudyView
+from scalesearch.studies.trials.trial import EventType, Origin, State, Trial, TrialEvent
+from scalesearch.studies.trials.trials import Trials
+from tests.studies.fakes import META
 
 OBJECTIVES = {"bleu": "max", "params.total": "min", "macs.total": "min"}
 PROTOCOL = {"name": "forward", "source": 20, "target": 18, "vocab": 1000}
@@ -37,3 +46,20 @@ def replicate(first, number, bleu, state="complete"):
     trial = record(number, bleu, costs["params.total"], costs["macs.total"], state)
     return trial | {"origin": "replicate", "original": first["trial"], "seed": number,
                    "architecture": first["architecture"]}
+
+
+def trials_table(records, objectives=None, confidence=CONFIDENCE):
+    """Table of the records of a study, with the front of its :class:`StudyView`."""
+    objectives = objectives or OBJECTIVES
+    trials = Trials()
+    for fields in records:
+        values = {name: fields["metrics"].get(name, fields["costs"].get(name)) for name in objectives}
+        trial = Trial(fields["trial"], State(fields["state"]),
+                      Origin(fields.get("origin", "sampler")), is_in_space=fields["is_in_space"],
+                      architecture=fields["architecture"], costs=fields["costs"], values=values,
+                      original=fields.get("original"),
+                      constraints={} if fields["is_feasible"] else {"budget": 1.0})
+        trials.apply(TrialEvent(EventType.PROPOSED, trial.number, proposed_trial=trial))
+    meta = replace(META, objectives=tuple(parse_objective(*item) for item in objectives.items()))
+    front = {member.number for member in StudyView(trials, meta).members}
+    return trials_frame(records, objectives, front, confidence)

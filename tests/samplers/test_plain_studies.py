@@ -7,7 +7,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from scalesearch.pareto.hypervolume import hypervolume
+from scalesearch.pareto.front import hypervolume
 from scalesearch.samplers.candidate import candidate_key
 from scalesearch.samplers.candidate_facts import CandidateFacts
 from scalesearch.samplers.candidate_sampler import CandidateSampler, RandomSampler

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.pareto.front import pareto_ranks
-from scalesearch.pareto.hypervolume import hypervolume
+from scalesearch.pareto.front import hypervolume, pareto_ranks
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.trial_history import is_paused, rung_losses
 from scalesearch.schedule.rungs import Rungs, find_promotable, order_by_spread

@@ -145,13 +145,13 @@ def _report_architectures(results: Results, console: Console | None) -> tuple[
     """
     if results.study.meta.type == "scaling":
         from scalesearch.report.scaling.tables import to_json
-        from scalesearch.studies.results.tables import scaling_of, write_scaling
+        from scalesearch.studies.results.publish import scaling_of, write_scaling
 
         study = scaling_of(results)
         if console is not None:
             print_scaling(study, console)
         return write_scaling(study, results.study.folder), {"scaling": to_json(study)}
-    from scalesearch.studies.results.tables import table_of, write_table
+    from scalesearch.studies.results.publish import table_of, write_table
 
     table = table_of(results, results.main_metric)
     if console is not None:

@@ -48,7 +48,7 @@ def table(results: Results, base: str | None, metric: str | None, confidence: fl
     \b
     Example: scalesearch study table runs/my-ablation --base transformer
     """
-    from scalesearch.studies.results.tables import table_of, write_table
+    from scalesearch.studies.results.publish import table_of, write_table
 
     ablation = table_of(results, metric or results.main_metric, base, confidence)
     files = write_table(ablation, to or results.study.folder)
@@ -80,7 +80,7 @@ def scaling(results: Results, metric: str | None, ranking_sizes: tuple[str, ...]
     Example: scalesearch study scaling runs/my-scaling --at params.total=2M
     """
     from scalesearch.report.scaling.tables import to_json
-    from scalesearch.studies.results.tables import scaling_of, write_scaling
+    from scalesearch.studies.results.publish import scaling_of, write_scaling
 
     sizes = [parse_cost_size(text) for text in ranking_sizes]
     study = scaling_of(results, metric, sizes, confidence)
@@ -132,6 +132,8 @@ def compare(first: str, second: str, to: Path | None, resamples: int, confidence
     \b
     Example: scalesearch study compare runs/bayes runs/random --to figures
     """
+    import msgspec
+
     from scalesearch.report.compare import compare_studies
 
     first_results = load_study(first)
@@ -142,7 +144,7 @@ def compare(first: str, second: str, to: Path | None, resamples: int, confidence
     comparison = compare_studies(*studies, n_resamples=resamples, confidence=confidence, seed=seed)
     files = _write_figures(first_results, studies, comparison, to) if to else []
     if as_json:
-        print_json({**comparison.to_json(), "files": [str(file) for file in files]})
+        print_json({**msgspec.to_builtins(comparison), "files": [str(file) for file in files]})
         return
     for line in (*comparison.lines(), *files):
         print_text(str(line))
@@ -159,13 +161,10 @@ def _distinct_names(first: Results, second: Results) -> tuple[str, str]:
 
 def _compared_study(results: Results, name: str) -> ComparedStudy:
     from scalesearch.report.compare import ComparedStudy
-    from scalesearch.studies.trials.record import describe_teacher_facts
 
     meta = results.study.meta
-    return ComparedStudy(name, results.table, results.objectives, meta.protocol, meta.data.hash,
-                         results.signature, meta.recipe,
-                         describe_teacher_facts(results.teacher) if results.teacher else "",
-                         results.macs_once)
+    return ComparedStudy(name, results.eligible, results.objectives, meta.protocol, meta.data.hash,
+                         results.signature, meta.recipe, results.teacher_note, results.macs_once)
 
 
 def _write_figures(results: Results, studies: tuple[ComparedStudy, ComparedStudy],

@@ -27,7 +27,7 @@ from scalesearch.report.figures.style import (
     y_axis_label,
 )
 from scalesearch.report.labels import axis_label
-from scalesearch.report.table import HALF_WIDTH_SUFFIX, eligible_mask
+from scalesearch.report.table import HALF_WIDTH_SUFFIX
 
 MAX_FRONT_LABELS = 15  # the trials on a larger front have no labels
 LOSS_METRIC = "loss"  # the metric that is also measured at rungs
@@ -178,11 +178,10 @@ def _draw_error_bars(axes: Axes, with_bars: pd.DataFrame, context: FigureContext
 def _draw_points(axes: Axes, table: pd.DataFrame, complete: pd.DataFrame, context: FigureContext,
                  x: str, y: str) -> None:
     """Draw dominated trials, front, references, and the costs of infeasible trials."""
-    eligible = complete[eligible_mask(complete)]
     references = complete[complete["label"].notna()]
-    on_front = eligible["front"].astype(bool)
-    front = eligible[on_front]
-    dominated = eligible[~on_front & eligible["label"].isna()]
+    on_front = complete["front"].astype(bool)
+    front = complete[on_front]
+    dominated = complete[~on_front & complete["label"].isna()]
     if len(dominated):
         axes.scatter(dominated[x], dominated[y], s=16, facecolors="white",
                      edgecolors=DOMINATED_COLOR, linewidths=0.9, label="dominated", zorder=3)

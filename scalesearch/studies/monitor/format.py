@@ -3,13 +3,13 @@
 import time
 from datetime import timedelta
 
-from scalesearch.studies.forecast import (
-    ExpectedGain,
-    ForecastStatus,
-    StudyForecast,
-    total_effort,
-)
+from scalesearch.studies.forecast import ExpectedGain, ForecastStatus, StudyForecast, total_effort
+from scalesearch.studies.trials.trial import State
 
+# states in the order of display, with their words on the report page
+STATE_WORDS = {State.COMPLETE: "complete", State.PENDING: "running or queued",
+               State.PAUSED: "paused", State.FAILED: "failed", State.INFEASIBLE: "infeasible",
+               State.DUPLICATE: "duplicates"}
 MAX_SECONDS = 1e10  # longer times come from damaged files
 
 

@@ -1,7 +1,7 @@
 """Progress of running trials and the teacher, from the files of workers."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scalesearch.files import try_read_json
@@ -27,6 +27,53 @@ FINAL_REPORT_TYPES = ("decode", "done")
 
 
 @dataclass(frozen=True)
+class WorkerState:
+    """State of the worker that trains in a folder.
+
+    Attributes:
+        report: its last report.
+        holder: the process of the worker; None if no worker has the folder.
+        silence: description of a missing heartbeat; empty if it is recent.
+    """
+
+    report: ProgressReport
+    holder: lease.LeaseHolder | None
+    silence: str
+
+    @classmethod
+    def read(cls, folder: Path) -> "WorkerState":
+        """Read the files of the worker; incomplete and missing files are ignored."""
+        return cls(ProgressFile(folder).read(), lease.read_holder(folder),
+                   lease.describe_silence(folder))
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the last update before a pause or the end is done."""
+        return self.report.type in FINAL_REPORT_TYPES
+
+    @property
+    def status(self) -> str:
+        """Status; see :class:`.RunningTrial`."""
+        if self.silence:
+            return SILENT
+        if self.holder is None:
+            return WAITING
+        if self.is_at_end:
+            return SCORING
+        return TRAINING if self.report.type else STARTING
+
+    def __str__(self) -> str:
+        share = report_share(self.report)
+        if self.silence:
+            return self.silence
+        if self.holder is None:
+            return f"{WAITING} for a worker{f', {format_percent(share)} done' if share else ''}"
+        if self.report.type == "done":
+            return "at the end"
+        return describe_progress(self.report) if self.report.type else STARTING
+
+
+@dataclass(frozen=True)
 class RunningTeacher:
     """Progress of a study's teacher.
 
@@ -42,9 +89,12 @@ class RunningTeacher:
     share: float
     seconds_left: float | None = None
 
+    def __str__(self) -> str:
+        return f"{self.stage}, {self.status_text}"
+
 
 @dataclass(frozen=True)
-class _TeacherResult:
+class TeacherResult:
     """The fields of a teacher's result files that are used here."""
 
     state: str = ""
@@ -60,53 +110,42 @@ def running_trials(study: StudyDir) -> list[RunningTrial]:
 def running_trial(study: StudyDir, trial: Trial) -> RunningTrial:
     """Read the progress of ``trial``; incomplete and missing files are ignored."""
     folder = study.trial_folder(trial)
+    worker = WorkerState.read(folder)
+    if worker.report.type == "done" and trial.rungs:
+        # The report was written before the last rung, not by the resumed run.
+        worker = replace(worker, report=ProgressReport())
+    job = try_read_json(folder / "job.json", JobFile) or JobFile()
+    steps = (job.get("recipe") or {}).get("steps")
+    report = worker.report
+    holder = worker.holder
     rungs = study.meta.rungs
     n_rungs = len(trial.rungs)
-    report = ProgressFile(folder).read()
-    holder = lease.read_holder(folder)
-    job = try_read_json(folder / "job.json", JobFile)
-    if report.type == "done" and trial.rungs:
-        # The report was written before the last rung, not by the resumed run.
-        report = ProgressReport()
     never_pauses = trial.origin in (Origin.REFERENCE, Origin.REPLICATE)
     rung = None
     pause_share = 1.0
     if not never_pauses and n_rungs < rungs.n_pauses:
         rung = n_rungs + 1
         pause_share = rungs.shares[n_rungs]
-    at_end = report.type in FINAL_REPORT_TYPES
-    trained_share = max(pause_share if at_end else report_share(report),
+    trained_share = max(pause_share if worker.is_at_end else report_share(report),
                         rungs.shares[n_rungs - 1] if n_rungs else 0.0)
-    full_run_seconds = (report.seconds / trained_share
-                        if report.seconds is not None and trained_share and not at_end else None)
-    seconds_left = (None if full_run_seconds is None
-                    else max(0.0, full_run_seconds * (pause_share - trained_share)))
-    silence = lease.describe_silence(folder)
-    activity = SCORING if at_end else TRAINING if report.type else STARTING
-    status = SILENT if silence else activity if holder else WAITING
-    steps = ((job or {}).get("recipe") or {}).get("steps")
-    started_at = holder.started_at if holder else None
-    validation = report.validation
+    seconds_left = 0.0 if worker.is_at_end else None
+    full_run_seconds = None
+    if report.seconds is not None and trained_share and not worker.is_at_end:
+        full_run_seconds = report.seconds / trained_share
+        seconds_left = max(0.0, full_run_seconds * (pause_share - trained_share))
+    elapsed = None
+    if holder and holder.started_at is not None:
+        elapsed = max(0.0, time.time() - holder.started_at)
     return RunningTrial(
         trial=trial.number, type=str(trial.origin) if never_pauses else "candidate",
         name=trial.name, architecture=trial.architecture, params=trial.costs.get("params.total"),
         macs=trial.costs.get("macs.total"), attempt=max(1, trial.attempts - n_rungs),
-        status=status, status_text=silence or _status_text(status, report),
-        trained_share=trained_share, rung=rung, pause_share=pause_share,
-        seconds_left=0.0 if at_end else seconds_left, full_run_seconds=full_run_seconds,
-        elapsed=None if started_at is None else max(0.0, time.time() - started_at),
-        step=report.step, steps=steps if isinstance(steps, int) else None, loss=report.loss,
-        validation_loss=validation.validation_loss if validation else None,
+        status=worker.status, status_text=str(worker), trained_share=trained_share, rung=rung,
+        pause_share=pause_share, seconds_left=seconds_left, full_run_seconds=full_run_seconds,
+        elapsed=elapsed, step=report.step, steps=steps if isinstance(steps, int) else None,
+        loss=report.loss,
+        validation_loss=report.validation.validation_loss if report.validation else None,
         host=holder.host if holder else None, pid=holder.pid if holder else None)
-
-
-def _status_text(status: str, report: ProgressReport) -> str:
-    if status == WAITING:
-        return "waiting for a worker" + (f", {format_percent(report_share(report))} done"
-                                         if report.share else "")
-    if report.type == "done":
-        return "at the end"
-    return describe_progress(report) if report.type else STARTING
 
 
 def describe_progress(report: ProgressReport) -> str:
@@ -136,30 +175,23 @@ def running_teacher(study: StudyDir) -> RunningTeacher | None:
     """Read the progress of the study's teacher; None if it has none."""
     if not study.meta.teacher:
         return None
-    teacher_folder = study.folder / TEACHER_FOLDER
-    stages = [("training", teacher_folder),
-              ("translating", teacher_folder / TRANSLATIONS_FOLDER)]
+    folder = study.folder / TEACHER_FOLDER
+    stages = {"training": folder, "translating": folder / TRANSLATIONS_FOLDER}
     if study.meta.teacher.top_k:
-        stages.append(("soft targets", teacher_folder / SOFT_TARGETS_FOLDER))
-    results = [try_read_json(folder / "result.json", _TeacherResult) for _, folder in stages]
-    for result in results:
+        stages["soft targets"] = folder / SOFT_TARGETS_FOLDER
+    results = {}
+    for stage, stage_folder in stages.items():
+        result = results[stage] = try_read_json(stage_folder / "result.json", TeacherResult)
         if result and result.state != "complete":
             return RunningTeacher("failed", result.reason or "failed", 0.0)
-    if results[-1]:
-        translations = results[1]
+    if results[stage]:  # of the last stage
+        translations = results["translating"]
         pairs = (f" {translations.pairs:,} sentences"
                  if translations and translations.pairs is not None else "")
         return RunningTeacher("done", f"has translated{pairs}", 1.0)
-    for stage, folder in reversed(stages):
-        if (folder / "job.json").exists():
-            return _teacher_progress(stage, folder)
+    for stage, stage_folder in reversed(stages.items()):
+        if (stage_folder / "job.json").exists():
+            worker = WorkerState.read(stage_folder)
+            return RunningTeacher(stage, str(worker), report_share(worker.report),
+                                  worker.report.eta_seconds)
     return RunningTeacher(WAITING, "not started", 0.0)
-
-
-def _teacher_progress(stage: str, folder: Path) -> RunningTeacher:
-    report = ProgressFile(folder).read()
-    status_text = lease.describe_silence(folder) or (
-        describe_progress(report) if report.type else STARTING)
-    if lease.read_holder(folder) is None:
-        status_text = f"{WAITING} for a worker, {format_percent(report_share(report))} done"
-    return RunningTeacher(stage, status_text, report_share(report), report.eta_seconds)

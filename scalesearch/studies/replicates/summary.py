@@ -8,8 +8,7 @@ from itertools import compress, count
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.pareto.front import pareto_front
-from scalesearch.pareto.hypervolume import default_reference_point, hypervolume
+from scalesearch.pareto.front import default_reference_point, hypervolume, pareto_front
 from scalesearch.pareto.noise import CONFIDENCE, Noise, decimals_for_interval, format_percent
 from scalesearch.studies.config.sections import Seeds
 from scalesearch.studies.replicates.allocation import (

@@ -1,35 +1,41 @@
 """Tables and figures of a study as files."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from scalesearch.files import write_text
+from scalesearch.files import write_json, write_text
+from scalesearch.pareto.noise import CONFIDENCE
+from scalesearch.report.ablation import Ablation, build_ablation
+from scalesearch.report.labels import DEFAULT_COSTS, better_direction
+from scalesearch.report.scaling.study import ScalingStudy, analyze_scaling
+from scalesearch.report.scaling.tables import scaling_frame, to_json, to_markdown
+from scalesearch.report.table import drop_empty_columns
+from scalesearch.report.text_tables import to_csv
 from scalesearch.studies.results.results import Results
 from scalesearch.studies.trials.trial import State
-from scalesearch.tasks import EFFICIENCY_METRICS
-
-SECTION_SUFFIXES = {"total": "", "non_embedding": "-non-embedding"}
+from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS
 
 
 def write_outputs(results: Results, folder: Path | None = None) -> list[Path]:
-    """Write tables and figures to the study's folder, or to ``folder``.
-
-    Return their paths.
+    """Write tables and figures to the study's folder, or to ``folder``; return their paths.
 
     The tables are ``front.csv`` and ``all.csv``. If a candidate has several seeds, ``seeds.csv``
     contains one row per run of these candidates.
     """
-    from scalesearch.report.table import drop_empty_columns
-    from scalesearch.report.text_tables import to_csv
-
     target = folder or results.study.folder
-    files = []
-    for name, rows in (("front.csv", results.front), ("all.csv", results.table),
-                       *([("seeds.csv", results.seeds)] if len(results.seeds) else [])):
-        write_text(target / name, to_csv(drop_empty_columns(rows)))
-        files.append(target / name)
-    return files + write_figures(results, target)
+    tables = {"front.csv": results.front, "all.csv": results.table, "seeds.csv": results.seeds}
+    texts = {name: to_csv(drop_empty_columns(rows)) for name, rows in tables.items()
+             if name != "seeds.csv" or len(rows)}
+    return [*_write_texts(texts, target), *write_figures(results, target)]
+
+
+def _write_texts(texts: dict[str, str], folder: Path) -> list[Path]:
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    return [folder / name for name in texts]
 
 
 def write_figures(results: Results, folder: Path) -> list[Path]:
@@ -37,31 +43,100 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
     from scalesearch.report.figures.plot import plot_tradeoff
     from scalesearch.report.figures.style import save_figure
 
-    y = results.main_metric
-    if not np.any((results.table["state"] == State.COMPLETE) & results.table[y].notna()):
+    table = results.table
+    main = results.main_metric
+    if not np.any((table["state"] == State.COMPLETE) & table[main].notna()):
         return []
     files = []
-    names = [y]
-    test_score = f"test.{y}"
-    if test_score in results.table and results.table[test_score].notna().any():
-        names.append(test_score)
-    for name in names:
+    for y in (main, f"test.{main}"):
+        if y not in table or not table[y].notna().any():
+            continue
         for x in plotted_costs(results):
-            stem = f"{name.replace('.', '-')}-vs-{_short(x)}"
-            files += save_figure(plot_tradeoff(results.table, results.subject, x, name),
-                                 folder / stem)
+            cost = x.removesuffix(".total").replace("non_embedding", "non-embedding")
+            files += save_figure(plot_tradeoff(table, results.subject, x, y),
+                                 folder / f"{y}-vs-{cost}".replace(".", "-"))
     return files
 
 
 def plotted_costs(results: Results) -> list[str]:
     """Costs with a figure each: the costs among the objectives, parameters and MACs."""
     costs = [name for name in results.objectives if "." in name or name in EFFICIENCY_METRICS]
-    for default in ("params.total", "macs.total"):
-        if not any(cost.partition(".")[0] == default.partition(".")[0] for cost in costs):
-            costs.append(default)
-    return costs
+    groups = {cost.partition(".")[0] for cost in costs}
+    return costs + [name for name in DEFAULT_COSTS if name.partition(".")[0] not in groups]
 
 
-def _short(name: str) -> str:
-    group, _, section = name.partition(".")
-    return group + SECTION_SUFFIXES.get(section, f"-{section}") if section else group
+def table_of(results: Results, metric: str, base: str | None = None,
+             confidence: float = CONFIDENCE) -> Ablation:
+    """Compare the named architectures of a study with a base.
+
+    Args:
+        metric: score to compare.
+        base: label of the base; the study's base if not given.
+        confidence: confidence level of intervals.
+
+    Raises:
+        UserError: the study has no named architectures, or the base is unknown or has no complete
+            run.
+    """
+    return build_ablation(records_of(results), metric, base or results.study.meta.base, confidence)
+
+
+def records_of(results: Results) -> list[dict[str, Any]]:
+    """Return the records of all trials.
+
+    Without a search, return those of the architectures in its file.
+    """
+    labels = results.study.meta.architectures
+    return [record for record in results.records if labels is None or record["label"] in labels]
+
+
+def write_table(ablation: Ablation, folder: Path) -> list[Path]:
+    """Write ``table.md``, ``table.csv`` and ``table.tex``; return their paths."""
+    return _write_texts({"table.md": ablation.to_markdown(), "table.csv": to_csv(ablation.frame()),
+                         "table.tex": ablation.to_latex()}, folder)
+
+
+def scaling_of(results: Results, metric: str | None = None,
+               ranking_sizes: Sequence[tuple[str, float]] = (),
+               confidence: float | None = None) -> ScalingStudy:
+    """Analyze the scaling rules of a study, which may be unfinished.
+
+    Args:
+        metric: score to analyze; the task's main metric if not given.
+        ranking_sizes: pairs of cost and size at which the rules are ranked.
+        confidence: confidence level of intervals; the study's if not given.
+
+    Raises:
+        UserError: the study is not a scaling study, or the metric or a cost is unknown.
+    """
+    name = metric or results.main_metric
+    # The signature is that of the metric, or of the main metric; losses have none.
+    plain = name.removeprefix("test.")
+    metrics = next((record.get("metrics") or {} for record in results.records
+                    if record["state"] == State.COMPLETE), {})
+    signature = str(metrics.get(f"{plain}_signature") or "")
+    if not signature and plain not in {*COMMON_METRICS, *EFFICIENCY_METRICS}:
+        signature = results.signature
+    return analyze_scaling(
+        results.records, results.study.meta.to_json(), name,
+        results.objectives.get(name, better_direction(name)),
+        confidence or results.seed_analysis.confidence, ranking_sizes, signature,
+        results.teacher_note)
+
+
+def write_scaling(study: ScalingStudy, folder: Path) -> list[Path]:
+    """Write ``scaling.md``, ``.csv``, ``.json`` and figures; return the paths."""
+    from scalesearch.report.figures.style import save_figure
+    from scalesearch.report.scaling.figures import plot_laws, plot_means
+
+    files = _write_texts({"scaling.md": to_markdown(study),
+                          "scaling.csv": to_csv(scaling_frame(study))}, folder)
+    files.append(folder / "scaling.json")
+    write_json(files[-1], to_json(study))
+    figures = {"curves": plot_means(study)}
+    figures |= {cost.removesuffix(".total"): plot_laws(study, cost) for cost in study.costs}
+    for name, figure in figures.items():
+        if figure is not None:
+            stem = f"scaling-{name}".replace(".", "-").replace("_", "-")
+            files += save_figure(figure, folder / stem)
+    return files

@@ -13,7 +13,8 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.report.labels import describe_costs, weight_only_lines
+from scalesearch.errors import UserError, option
+from scalesearch.report.labels import better_direction, describe_costs, weight_only_lines
 from scalesearch.studies.replicates.summary import SeedAnalysis, StudyView
 from scalesearch.studies.trials.record import Record, TeacherFacts, describe_teacher_facts
 from scalesearch.studies.trials.study_dir import StudyDir
@@ -54,13 +55,11 @@ class Results:
         """Table with one row per candidate (see :func:`.trials_frame`)."""
         return self._trials_frame(self.records)
 
-    @cached_property
-    def _records_of_front(self) -> list[dict[str, Any]]:
-        """Records of the front and of trials with replicates, which give the noise."""
-        numbers = {member.number for member in self.view.members}
-        for trial in self.study.trials.replicates():
-            numbers |= {trial.number, *([] if trial.original is None else [trial.original])}
-        return self.study.table_rows(numbers)
+    @property
+    def eligible(self) -> pd.DataFrame:
+        """Rows of ``table`` that may be on the front."""
+        trials = self.study.trials
+        return self.table.loc[[trials[number].is_eligible for number in self.table["trial"]]]
 
     @cached_property
     def front(self) -> pd.DataFrame:
@@ -69,21 +68,48 @@ class Results:
 
         return select_front(self._trials_frame(self._records_of_front), self.objectives)
 
+    @cached_property
+    def seeds(self) -> pd.DataFrame:
+        """Table with one row per run of all candidates with several seeds, by candidate."""
+        import pandas as pd
+
+        from scalesearch.report.table import run_row
+
+        records = self._records_of_front
+        repeated = {record["original"] for record in records
+                    if record["origin"] == Origin.REPLICATE}
+        rows = []
+        for record in records:
+            is_replicate = record["origin"] == Origin.REPLICATE
+            original = record["original"] if is_replicate else record["trial"]
+            if original in repeated:
+                rows.append({"original": original, **run_row(record, self.objectives)})
+        return pd.DataFrame(sorted(rows, key=lambda row: (row["original"], row["trial"])))
+
+    @cached_property
+    def _records_of_front(self) -> list[dict[str, Any]]:
+        """Records of the front and of trials with replicates, which give the noise."""
+        numbers = {member.number for member in self.view.members}
+        for trial in self.study.trials.replicates():
+            numbers |= {trial.number, *([] if trial.original is None else [trial.original])}
+        return self.study.table_rows(numbers)
+
     def _trials_frame(self, records: Iterable[dict[str, Any]]) -> pd.DataFrame:
         from scalesearch.report.table import trials_frame
 
-        return trials_frame(records, self.objectives, self.seed_analysis.confidence,
-                            self.study.meta.main_objective)
-
-    @cached_property
-    def seeds(self) -> pd.DataFrame:
-        """Table with one row per run of all candidates with several seeds."""
-        return _seed_rows(self._records_of_front, self.objectives)
+        return trials_frame(records, self.objectives,
+                            {member.number for member in self.view.members},
+                            self.seed_analysis.confidence)
 
     @property
     def objectives(self) -> dict[str, str]:
         """Name of each objective to its direction, ``min`` or ``max``."""
         return dict(self.study.meta.directions)
+
+    @property
+    def main_metric(self) -> str:
+        """Main metric of the study (see :attr:`.StudyMeta.main_metric`)."""
+        return self.study.meta.main_metric
 
     @property
     def subject(self) -> FigureContext:
@@ -99,36 +125,12 @@ class Results:
         """Names of all parameters that any trial has a value for."""
         return {name for trial in self.study.trials for name in trial.params}
 
-    @property
-    def signature(self) -> str:
-        """Signature of the main metric and of decoding.
-
-        The result is empty before the first complete trial.
-        """
-        decoding = (self._first_record.get("metrics") or {}).get("decoding")
-        return " · ".join(str(part) for part in (self._signed[1], decoding) if part)
-
-    @property
-    def _signed(self) -> tuple[str, str]:
-        """Name and signature of the main metric.
-
-        If it has no signature, as a loss, another metric of the task is used.
-        """
-        metrics = self._first_record.get("metrics") or {}
-        signed = [key.removesuffix("_signature")
-                  for key, text in metrics.items() if key.endswith("_signature") and text]
-        name = next((name for name in (self.main_metric, "bleu", *signed) if name in signed), "")
-        return name, str(metrics[f"{name}_signature"]) if name else ""
-
-    @property
-    def main_metric(self) -> str:
-        """Main metric of the study (see :attr:`.StudyMeta.main_metric`)."""
-        return self.study.meta.main_metric
-
-    @property
-    def task(self) -> str:
-        """Task of the data."""
-        return self.study.meta.task
+    @cached_property
+    def _first_record(self) -> Record:
+        """First record of a complete trial; empty if all are missing."""
+        records = (self.study.record(trial)
+                   for trial in self.study.trials.with_state(State.COMPLETE))
+        return next((record for record in records if record), Record())
 
     @property
     def teacher(self) -> TeacherFacts | None:
@@ -138,12 +140,31 @@ class Results:
         """
         return self._first_record.get("teacher")
 
-    @cached_property
-    def _first_record(self) -> Record:
-        """First record of a complete trial; empty if all are missing."""
-        records = (self.study.record(trial)
-                   for trial in self.study.trials.with_state(State.COMPLETE))
-        return next((record for record in records if record), Record())
+    @property
+    def teacher_note(self) -> str:
+        """Description of the teacher; empty without a teacher."""
+        return describe_teacher_facts(self.teacher) if self.teacher else ""
+
+    @property
+    def signed_metric(self) -> str:
+        """Main metric, or another metric of the task if it has no signature, as a loss.
+
+        The result is empty if no metric has a signature.
+        """
+        metrics = self._first_record.get("metrics") or {}
+        signed = [key.removesuffix("_signature")
+                  for key, text in metrics.items() if key.endswith("_signature") and text]
+        return next((name for name in (self.main_metric, "bleu", *signed) if name in signed), "")
+
+    @property
+    def signature(self) -> str:
+        """Signature of :attr:`signed_metric` and of decoding.
+
+        The result is empty before the first complete trial.
+        """
+        metrics = self._first_record.get("metrics") or {}
+        parts = (metrics.get(f"{self.signed_metric}_signature"), metrics.get("decoding"))
+        return " · ".join(str(part) for part in parts if part)
 
     @cached_property
     def trials_without_record(self) -> list[int]:
@@ -170,12 +191,9 @@ class Results:
         return compute_proxy_correlations(self.table, self.main_metric)
 
     def hypervolume(self) -> tuple[float, list[float]] | None:
-        """Hypervolume of the front, and its reference point.
+        """Hypervolume of the front, and its reference point (see :class:`.StudyView`).
 
         The result is None without complete candidates.
-
-        The reference point is beyond the worst value of each objective over all complete
-        candidates.
         """
         if not self.view.completed:
             return None
@@ -193,16 +211,15 @@ class Results:
         meta = self.study.meta
         synthetic = (" (synthetic corpus: scores compare candidates and are not meaningful "
                      "for real translation)")
-        lines = [describe_costs(meta.protocol), *weight_only_lines(meta.protocol, *self.macs_once),
-                 f"Data: {meta.data.name}, hash "
-                 f"{meta.data.hash}{synthetic if meta.synthetic else ''}.",
-                 "Selection uses validation scores; test scores were not used for selection.",
-                 *self.seed_analysis.notes(meta.seed)]
-        signed = self._signed[0]
-        name = (METRICS[signed].label if signed in METRICS and self.task == "translation"
-                else f"Metrics of {self.task}")
-        teacher = [describe_teacher_facts(self.teacher)] if self.teacher else []
-        return [*self.warnings(), *lines, *teacher,
+        name = (METRICS[self.signed_metric].label
+                if self.signed_metric in METRICS and meta.task == "translation"
+                else f"Metrics of {meta.task}")
+        return [*self.warnings(), describe_costs(meta.protocol),
+                *weight_only_lines(meta.protocol, *self.macs_once),
+                f"Data: {meta.data.name}, hash "
+                f"{meta.data.hash}{synthetic if meta.synthetic else ''}.",
+                "Selection uses validation scores; test scores were not used for selection.",
+                *self.seed_analysis.notes(meta.seed), *filter(None, [self.teacher_note]),
                 *([f"{name}: {self.signature}"] if self.signature else [])]
 
 
@@ -220,14 +237,66 @@ def make_results(study: StudyDir) -> Results:
     return Results(study, SeedAnalysis(study.trials, study.meta))
 
 
-def _seed_rows(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.DataFrame:
-    """Table of all runs of candidates with several seeds, sorted by candidate."""
-    from scalesearch.report.table import replicates_frame
+def select_trial(results: Results, objective: str | None, trial: int | None,
+                 condition: str | None = None) -> tuple[int, str]:
+    """Select a trial to export.
 
-    repeated = {record["original"] for record in records if record["origin"] == Origin.REPLICATE}
-    first_runs = [{**record, "origin": Origin.REPLICATE, "original": record["trial"]}
-                  for record in records if record["trial"] in repeated]
-    rows = replicates_frame([*first_runs, *records], objectives)
+    If a candidate has several seeds, its first run is selected: the run with the best score would
+    be selected by chance (winner's curse). Other runs can be selected by number.
+
+    Args:
+        objective: metric or cost by which the best trial of the front is selected; the first
+            objective if not given.
+        trial: number of the trial; overrides the other arguments.
+        condition: condition such as ``params.decoder <= 1M and bleu >= 30``. The best of all
+            eligible candidates that meet it is selected.
+
+    Returns:
+        The number of the trial and the reason of the selection.
+
+    Raises:
+        UserError: no trial meets the request, or ``objective`` is a test score.
+    """
+    from scalesearch.report.table import format_cell
+    from scalesearch.report.trial_filter import filter_trials
+
+    trials = results.study.trials
+    if trial is not None:
+        chosen = trials.get(trial)
+        if chosen is None or chosen.state != State.COMPLETE:
+            raise UserError(f"trial {trial} is not a finished candidate of this study",
+                            code="no-such-trial")
+        seed_words = (f"trial {chosen.original} with seed {chosen.seed}, "
+                      if chosen.origin == Origin.REPLICATE else "")
+        return trial, f"{seed_words}selected by number"
+    name = objective or next(iter(results.objectives))
+    if name.startswith("test."):
+        raise UserError(f"{option('best', name)}: a trial selected by its test score has no "
+                        f"unbiased test score. Select by {name.removeprefix('test.')}, the score "
+                        "on the validation set, or give the number of a trial",
+                        code="selection-on-test")
+    if not results.view.completed:
+        raise UserError(f"{results.study.folder}: no finished trials, so none can be "
+                        "selected", code="nothing-finished")
+    rows = results.front
+    if condition is not None:  # with all costs
+        rows = results.eligible
+        costs = [trials[number].costs for number in rows["trial"]]
+        missing = sorted({name for trial_costs in costs for name in trial_costs} - {*rows.columns})
+        rows = rows.assign(**{cost: [trial_costs.get(cost) for trial_costs in costs]
+                              for cost in missing})
+    if name not in rows.columns or not len(rows):
+        raise UserError(f"the front has no {name}; its objectives are "
+                        f"{', '.join(results.objectives)}", code="unknown-objective")
+    rows = rows if condition is None else filter_trials(rows, condition)
+    rows = rows[rows[name].notna()]
     if not len(rows):
-        return rows
-    return rows.sort_values(["original", "trial"], kind="stable").reset_index(drop=True)
+        requirement = f"has {name}" if condition is None else f"meets {condition}"
+        raise UserError(f"no finished candidate {requirement}", code="nothing-meets")
+    is_minimized = results.objectives.get(name, better_direction(name)) == "min"
+    values: Any = rows[name].astype(float)
+    row = rows.loc[values.idxmin() if is_minimized else values.idxmax()]
+    group = "the front" if condition is None else f"the trials with {condition}"
+    weights = (f"; the weights are those of seed {results.study.meta.seed}"
+               if row["seeds"] > 1 else "")
+    return int(row["trial"]), f"best {name} of {group} ({format_cell(row, name)}{weights})"

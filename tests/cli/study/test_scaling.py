@@ -12,8 +12,8 @@ from scalesearch.errors import UserError
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.sections import Seeds
 from scalesearch.studies.results.page.render import study_figures
+from scalesearch.studies.results.publish import scaling_of, write_scaling
 from scalesearch.studies.results.results import load_results
-from scalesearch.studies.results.tables import scaling_of, write_scaling
 from tests.errors import refuses
 from tests.studies.fakes import architecture_of, make_driver, make_plan
 from tests.studies.noisy import noisy_work

@@ -13,15 +13,14 @@ from scalesearch.report.figures.label_placement import place_labels
 from scalesearch.report.figures.plot import MAX_FRONT_LABELS, FigureContext, plot_tradeoff
 from scalesearch.report.figures.style import FRONT_COLOR, save_figure
 from scalesearch.report.labels import COST_LABELS, axis_label
-from scalesearch.report.table import trials_frame
-from tests.report.trial_records import OBJECTIVES, PROTOCOL, record, records, replicate
+from tests.report.trial_records import OBJECTIVES, PROTOCOL, record, records, replicate, trials_table
 
 OBJECTIVE_PAIR = {"bleu": "max", "params.total": "min"}
 CONTEXT = FigureContext(OBJECTIVES, PROTOCOL, {"params.total": 2e6}, "grammar", synthetic=True)
 
 
 def study_table(*extra_records, **options):
-    return trials_frame([*records(**options), *extra_records], OBJECTIVES)
+    return trials_table([*records(**options), *extra_records], OBJECTIVES)
 
 
 def test_equal_tables_give_equal_files(tmp_path):
@@ -87,7 +86,7 @@ def test_axes_of_neighboring_figures_are_aligned():
 @pytest.mark.parametrize("scores", [(36.425, 36.43), (2.4, 2.5), (36.0, 90.0)])
 def test_y_label_is_inside_figure(scores):
     """The label has two lines, next to ticks with many digits."""
-    table = trials_frame([record(number, score, 100 + number, 1000)
+    table = trials_table([record(number, score, 100 + number, 1000)
                           for number, score in enumerate(scores)], OBJECTIVES)
     figure = plot_tradeoff(table, replace(CONTEXT, corpus="multi30k en-de (distilled, mixed)"),
                            "params.total")
@@ -105,7 +104,7 @@ def test_references_are_labeled():
 
 @pytest.mark.parametrize("count", [3, 40])
 def test_small_front_has_trial_numbers(count):
-    table = trials_frame([record(number, 10.0 + number, 1000 + number, 10)
+    table = trials_table([record(number, 10.0 + number, 1000 + number, 10)
                           for number in range(count)], OBJECTIVE_PAIR)
     for named in (True, False):
         drawn = {text.get_text()
@@ -145,7 +144,7 @@ def test_means_have_error_bars_with_legend():
     cheap, expensive, worse, single_seed = (record(n, bleu, params, 10**7)
                                  for n, bleu, params in ((0, 20.0, 100_000), (1, 30.0, 300_000),
                                                          (2, 10.0, 200_000), (3, 33.0, 400_000)))
-    table = trials_frame([cheap, expensive, worse, single_seed, replicate(cheap, 4, 21.0),
+    table = trials_table([cheap, expensive, worse, single_seed, replicate(cheap, 4, 21.0),
                           replicate(expensive, 5, 28.0),
                           replicate(expensive, 6, 29.0)], OBJECTIVES, 0.9)
     drawn, (low, high), legend = bars(table)
@@ -181,7 +180,7 @@ def test_full_legend_covers_nothing():
     rows = [first, record(1, 30.0, 400_000, 10**7), record(2, 15.0, 300_000, 10**7), over,
             replicate(first, 4, 21.0), record(5, None, 200_000, 10**7, "paused"),
             record(6, 25.0, 390_000, 10**7, label="base", in_space=False)]
-    axes = plot_tradeoff(trials_frame(rows, OBJECTIVES), CONTEXT, "params.total").axes[0]
+    axes = plot_tradeoff(trials_table(rows, OBJECTIVES), CONTEXT, "params.total").axes[0]
     box = axes.figure.bbox
     legend = axes.get_legend().get_window_extent()
     assert len(axes.get_legend().get_texts()) == 7
@@ -195,7 +194,7 @@ def test_single_seeds_have_no_error_bars():
 
 
 def test_single_candidate_is_drawn(tmp_path):
-    table = trials_frame([record(0, 0.0, 100, 1000)], OBJECTIVES)
+    table = trials_table([record(0, 0.0, 100, 1000)], OBJECTIVES)
     assert all(file.stat().st_size > 1000
                for file in save_figure(plot_tradeoff(table, CONTEXT, "params.total"),
                                        tmp_path / "one"))

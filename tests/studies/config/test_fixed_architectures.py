@@ -11,8 +11,8 @@ from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.config.sections import Seeds
 from scalesearch.studies.engine.dry_run import dry_run
 from scalesearch.studies.engine.run import launch
+from scalesearch.studies.results.publish import table_of
 from scalesearch.studies.results.results import load_results
-from scalesearch.studies.results.tables import table_of
 from scalesearch.studies.trials.trial import State
 from tests.corpora import DATA
 from tests.errors import refuses

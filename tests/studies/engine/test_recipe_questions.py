@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from scalesearch.config.reader import ConfigReader
 from scalesearch.cost import find_protocol
 from scalesearch.pareto.objective import Objective
-from scalesearch.report.table import trials_frame
 from scalesearch.spaces.syntax.diagnostics import SourceText
 from scalesearch.spaces.syntax.yaml_reader import parse_yaml
 from scalesearch.studies.executors.worker import finish_job
@@ -163,10 +161,9 @@ def test_front_has_architectures_with_best_recipe(runs):
         def replicates(self):
             return []
 
-    order = FrontOrder(StudyView(Fixed(trials), META).candidates, OBJECTIVES, META.seeds)
-    table = trials_frame([{**msgspec.to_builtins(trial), "metrics": {"bleu": trial.values["bleu"]}}
-                          for trial in trials], META.directions)
-    for members in (list(order.front), list(table.loc[table["front"], "trial"])):
+    view = StudyView(Fixed(trials), META)
+    order = FrontOrder(view.candidates, OBJECTIVES, META.seeds)
+    for members in (order.front, [member.number for member in view.members]):
         shown = [trials[number] for number in members]
         assert sorted(trial.architecture for trial in shown) == sorted(
             f"a{trial}" for trial in expected
@@ -189,11 +186,7 @@ def test_best_recipe_does_not_depend_on_order_of_objectives(order):
         def replicates(self):
             return []
 
-    candidates = StudyView(Fixed(trials), meta).candidates
-    assert [candidate.number for candidate in candidates] == [0]
-    table = trials_frame([{**msgspec.to_builtins(trial), "metrics": trial.values} for trial in trials],
-                         meta.directions, main_objective=meta.main_objective)
-    assert table["front"].tolist() == [True, False]
+    assert [member.number for member in StudyView(Fixed(trials), meta).members] == [0]
 
 
 # -- Command line

@@ -30,8 +30,7 @@ from scalesearch.studies.optuna_sync.search_study import SearchStudy
 from scalesearch.studies.replicates.allocation import NEIGHBORS
 from scalesearch.studies.replicates.summary import MIN_DF, SeedAnalysis
 from scalesearch.studies.results.publish import write_outputs
-from scalesearch.studies.results.results import load_results
-from scalesearch.studies.results.selection import select_trial
+from scalesearch.studies.results.results import load_results, select_trial
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import Origin, State
 from tests.processes import ended, wait_until

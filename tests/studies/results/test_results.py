@@ -9,8 +9,7 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.objectives import parse_objective
 from scalesearch.studies.results.publish import write_outputs
-from scalesearch.studies.results.results import load_results
-from scalesearch.studies.results.selection import select_trial
+from scalesearch.studies.results.results import load_results, select_trial
 from scalesearch.tasks import METRICS
 from tests.errors import refuses
 from tests.studies.fakes import architecture_of, make_driver, make_plan
@@ -84,8 +83,8 @@ def test_signature_of_main_metric(folder, metric, words):
                           "decoding": "greedy"}}
     vars(results)["_first_record"] = signed
     assert results.signature == f"{words.partition(': ')[2]} · greedy"
-    name, signature = results._signed
-    assert f"{METRICS[name].label}: {signature}" == words
+    signature = results.signature.removesuffix(" · greedy")
+    assert f"{METRICS[results.signed_metric].label}: {signature}" == words
 
 
 def test_hypervolume_has_reference_point(folder):

@@ -29,7 +29,6 @@ from scalesearch.report.figures.style import (
     new_figure,
 )
 from scalesearch.report.labels import better_direction, format_value, one_line_label
-from scalesearch.report.table import eligible_mask
 from scalesearch.studies.results.page.elements import PageSection, Part, text
 from scalesearch.studies.results.page.facts import PageFacts, shown_params
 from scalesearch.studies.results.page.svg import picture
@@ -186,9 +185,9 @@ def importance_section(facts: PageFacts) -> PageSection | None:
 
 def _body(facts: PageFacts) -> Part:
     sign = -1.0 if better_direction(facts.main_metric) == "max" else 1.0
-    rows = facts.finished_rows[eligible_mask(facts.finished_rows)]
+    rows = facts.results.eligible
     pairs = [(shown_params(facts.trials[int(trial)]), sign * float(score))
-             for trial, score in zip(rows["trial"], rows[facts.main_metric])]
+             for trial, score in zip(rows["trial"], rows[facts.main_metric].astype(float))]
     pairs = [(params, loss) for params, loss in pairs
              if params and set(params) <= facts.sampled and np.isfinite(loss)]
     if len(pairs) < MIN_TRIALS:

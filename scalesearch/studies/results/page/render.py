@@ -13,6 +13,7 @@ from scalesearch.files import write_text
 from scalesearch.report.labels import better_direction, column_heading
 from scalesearch.report.table import summarize_trial
 from scalesearch.studies.config.fixed_architectures import SCALING
+from scalesearch.studies.monitor.format import STATE_WORDS
 from scalesearch.studies.results.page import (
     cost_breakdowns,
     curves,
@@ -48,9 +49,6 @@ PAGE_SECTIONS: tuple[Callable[[PageFacts], PageSection | None], ...] = (
     front.hypervolume_section, parallel.parallel_section, importance.importance_section,
     curves.curves_section, cost_breakdowns.cost_section, summary_tables.failures_section,
     summary_tables.provenance_section)
-STATE_WORDS = {State.COMPLETE: "complete", State.PENDING: "running or queued",
-               State.PAUSED: "paused", State.FAILED: "failed", State.INFEASIBLE: "infeasible",
-               State.DUPLICATE: "duplicates"}
 
 
 def render(facts: PageFacts) -> str:
@@ -108,7 +106,7 @@ def study_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
     # Imported here because other studies do not need them.
     from scalesearch.report.scaling.figures import plot_laws, plot_means
     from scalesearch.report.scaling.tables import scaling_tables
-    from scalesearch.studies.results.tables import scaling_of
+    from scalesearch.studies.results.publish import scaling_of
 
     try:
         study = scaling_of(results)
