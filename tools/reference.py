@@ -11,10 +11,10 @@ from pathlib import Path
 from scalesearch.cli.schema import FILE_TYPES, json_schema
 from scalesearch.config.model import schema_of
 from scalesearch.data.spec import DataSpec
+from scalesearch.spaces.schema.builtin import architecture_schema
 from scalesearch.spaces.schema.cost_names import COST_NAMES, PROTOCOL_NAMES
 from scalesearch.spaces.schema.type_check import describe_field
 from scalesearch.spaces.schema.types import SchemaField, SchemaGroup
-from scalesearch.spaces.space import default_schema
 from scalesearch.studies.config.spec import StudyFile
 from scalesearch.training.recipe import PRESETS, Recipe
 
@@ -29,7 +29,7 @@ also under a condition (`2 | 3 if length > 1 else 1`). Besides the keys below, a
 PAGES = {"space-language": ("Space language",
                             OF_A_SPACE + ", ".join(f"`{name}`" for name in COST_NAMES)
                             + "; protocols are " + ", ".join(f"`{name}`" for name in PROTOCOL_NAMES)
-                            + ".", default_schema),
+                            + ".", architecture_schema),
          "study-file": ("Study file",
                         "`data` and `recipe` hold the "
                         "keys of a [data file](data-file.md) and of a [recipe](recipe.md), `space` "

@@ -51,10 +51,10 @@ def json_schema(file_type: str) -> dict[str, Any]:
 
 def space_schema() -> dict[str, Any]:
     """The JSON Schema of space files."""
+    from scalesearch.spaces.schema.builtin import architecture_schema
     from scalesearch.spaces.schema.cost_names import PROTOCOL_CHOICES, PROTOCOL_SIZES
-    from scalesearch.spaces.space import default_schema
 
-    schema = _group_schema(default_schema())["anyOf"][0]
+    schema = _group_schema(architecture_schema())["anyOf"][0]
     protocol: dict[str, Any] = {name: {"enum": list(names)}
                                 for name, names in PROTOCOL_CHOICES.items()}
     protocol |= {name: {"type": ["integer", "string"]} for name in PROTOCOL_SIZES}

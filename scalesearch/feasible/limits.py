@@ -10,8 +10,7 @@ from typing import Any
 from scalesearch.blocks.sizes import is_number
 from scalesearch.errors import UserError, option, option_prefix
 from scalesearch.spaces import Constraint, Space
-from scalesearch.spaces.binding.bind import rename_deprecated_costs
-from scalesearch.spaces.binding.name_resolution import NameResolver
+from scalesearch.spaces.binding.binder import Binder
 from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, suggest_match
@@ -26,9 +25,8 @@ from scalesearch.spaces.syntax.expressions import (
     format_expr,
     keys_of,
 )
-from scalesearch.spaces.syntax.lexer import PATH, ValueSyntaxError
+from scalesearch.spaces.syntax.lexer import PATH
 from scalesearch.spaces.syntax.nodes import ScalarNode, scalar_from_text
-from scalesearch.spaces.syntax.parser import parse_expression
 
 EXAMPLE_BUDGET = "'params.non_embedding <= 10M and macs.total <= 2G'"
 ADDITIVE_COSTS = tuple(
@@ -54,21 +52,11 @@ def parse_budget(space: Space, node: ScalarNode) -> Constraint:
                 else "the space has no named budgets; write an expression")
         raise ConfigError([Problem(node.display_position, f"the space has no budget `{node.text}`",
                                    hint, code="unknown-budget")])
-    node = rename_deprecated_costs(node)
-    problems: list[Problem] = []
-
-    def add_problem(error: ValueSyntaxError) -> None:
-        problems.append(Problem(node.position_of(error.span), error.message, error.help,
-                                code=error.code))
-
-    try:
-        expression = NameResolver(build_index(space.schema), "", True,
-                                  add_problem).resolve_condition(parse_expression(node.text))
-    except ValueSyntaxError as error:
-        add_problem(error)
-    if problems:
-        raise ConfigError(problems)
-    return Constraint(expression, node.display_position)
+    binder = Binder(build_index(space.schema))
+    constraint = binder.bind_constraint(node)
+    if constraint is None:
+        raise ConfigError(binder.problems)
+    return constraint
 
 
 def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:

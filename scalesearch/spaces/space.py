@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError, option
-from scalesearch.spaces.binding.bind import BoundSpace, bind_space
-from scalesearch.spaces.binding.overrides import override_space
+from scalesearch.spaces.binding.bind import BoundSpace, SpaceBinder
+from scalesearch.spaces.binding.overrides import OverrideBinder
 from scalesearch.spaces.binding.unknown_keys import check_not_study
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.parameters.count import count_configurations
@@ -22,6 +22,7 @@ from scalesearch.spaces.parameters.param_values import (
     SuggestFunction,
     enumerate_runs,
 )
+from scalesearch.spaces.schema.builtin import architecture_schema
 from scalesearch.spaces.schema.types import SchemaGroup
 from scalesearch.spaces.schema.yaml_writer import (
     canonical_tree,
@@ -41,45 +42,26 @@ if TYPE_CHECKING:
     from scalesearch.spaces.assembly.architecture import ModelSpec
 
 
-class Space:
+class Space(BoundSpace):
     """A search space of architectures.
 
     Immutable. Use ``read_space``, ``Space.parse`` or ``Space.from_python`` to create one.
-
-    Attributes:
-        name: the name in the file, or an empty text.
-        notes: free text.
-        constraints: conditions over values and costs, from ``where:``.
-        budgets: named constraints.
-        protocol: settings of the costs, ``name`` and those that the file sets.
-        parameter_space: the parameters.
-        root: the bound tree.
     """
 
-    def __init__(self, document: MappingNode, schema: SchemaGroup, problems: list[Problem],
-                 bound: BoundSpace | None = None) -> None:
-        """Bind ``document``, unless ``bound`` is given.
+    @classmethod
+    def bind(cls, document: MappingNode, schema: SchemaGroup, problems: list[Problem]) -> "Space":
+        """The space of the nodes of a file.
 
         Raises:
             ConfigError: with every problem, including ``problems``.
         """
-        bound = bound or bind_space(document, schema, problems)
-        self.document = document
-        self.schema = schema
-        self._bound = bound
-        self.name = bound.name
-        self.notes = bound.notes
-        self.parameter_space = bound.parameter_space
-        self.root = bound.root
-        self.constraints = bound.constraints
-        self.budgets = dict(bound.budgets)
-        self.protocol = dict(bound.protocol)
+        return cls(**vars(SpaceBinder(document, schema, problems).bind_space()))
 
     @classmethod
     def parse(cls, text: str, name: str = "<string>", schema: SchemaGroup | None = None) -> "Space":
         """Read a space from YAML text. Raises ConfigError."""
         document, problems = parse_yaml(SourceText(name, text))
-        return cls(document, schema or default_schema(), problems)
+        return cls.bind(document, schema or architecture_schema(), problems)
 
     @classmethod
     def from_python(cls, values: Mapping[str, Any], schema: SchemaGroup | None = None) -> "Space":
@@ -100,8 +82,7 @@ class Space:
         Raises:
             ConfigError: an override is invalid; the message names the option.
         """
-        return Space(self.document, self.schema, [],
-                     override_space(self._bound, self.schema, overrides, option_name))
+        return OverrideBinder(self.schema, option_name).override_space(self, overrides)
 
     def parameters(self) -> list[tuple[str, Parameter]]:
         """Every parameter that may be requested, with its name."""
@@ -316,13 +297,6 @@ def _differences(tree: Mapping[str, Any], default: Mapping[str, Any]) -> dict[st
     return differences
 
 
-def default_schema() -> SchemaGroup:
-    """The built-in keys."""
-    from scalesearch.spaces.schema.builtin import architecture_schema
-
-    return architecture_schema()
-
-
 def read_space(path: Path | str, schema: SchemaGroup | None = None) -> Space:
     """Read a space file; ``schema`` defaults to the built-in keys.
 
@@ -332,4 +306,4 @@ def read_space(path: Path | str, schema: SchemaGroup | None = None) -> Space:
     """
     document, problems = parse_yaml(SourceText(str(path), read_text(Path(path))))
     check_not_study(document)
-    return Space(document, schema or default_schema(), problems)
+    return Space.bind(document, schema or architecture_schema(), problems)

@@ -4,12 +4,14 @@ Missing, unknown and invalid keys are reported.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from scalesearch.blocks.core import join_path
 from scalesearch.spaces.binding.name_resolution import NameResolver
 from scalesearch.spaces.binding.unknown_keys import suggest_key
+from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.schema.bound_tree import (
     GroupNode,
     Guards,
@@ -18,7 +20,8 @@ from scalesearch.spaces.schema.bound_tree import (
     guards_of,
     variant_field,
 )
-from scalesearch.spaces.schema.type_check import check_domain, describe_field
+from scalesearch.spaces.schema.cost_names import DEPRECATED_COST_NAMES
+from scalesearch.spaces.schema.type_check import ReportError, check_domain, describe_field
 from scalesearch.spaces.schema.types import InlinedVariant, SchemaField, SchemaGroup
 from scalesearch.spaces.syntax.diagnostics import (
     MAX_PROBLEMS_SHOWN,
@@ -46,7 +49,7 @@ from scalesearch.spaces.syntax.nodes import (
     SequenceNode,
     unfold_dotted_keys,
 )
-from scalesearch.spaces.syntax.parser import list_domain, parse_value
+from scalesearch.spaces.syntax.parser import list_domain, parse_expression, parse_value
 
 ONE_OF_KEY = "one of"
 NONE_TEXT = "none"
@@ -100,6 +103,34 @@ class Binder:
                        code: str = "bad-value") -> None:
         """Record a problem."""
         self.problems.append(Problem(position, message, help, code=code))
+
+    def error_reporter(self, position_of: Callable[[Span], SourcePosition]) -> ReportError:
+        """A function that records errors of a text as problems.
+
+        Args:
+            position_of: the position of some characters of the text.
+        """
+        def report_error(error: ValueSyntaxError) -> None:
+            self.report_problem(position_of(error.span), error.message, error.help,
+                                code=error.code)
+
+        return report_error
+
+    def bind_constraint(self, node: ScalarNode) -> Constraint | None:
+        """The constraint of a text; ``None`` after a reported problem."""
+        for old, new in DEPRECATED_COST_NAMES.items():
+            if old in node.text:
+                warn_deprecated(node.position, f"the cost `{old}` is now `{new}`")
+                node = replace(node, text=node.text.replace(old, new))  # of the same length
+        n_problems = len(self.problems)
+        report_error = self.error_reporter(node.position_of)
+        try:
+            resolver = NameResolver(self.index, "", True, report_error)
+            expression = resolver.resolve_condition(parse_expression(node.text))
+        except ValueSyntaxError as error:
+            report_error(error)
+        return (Constraint(expression, node.position_of((0, len(node.text))))
+                if len(self.problems) == n_problems else None)
 
     def bind_group(self, group: SchemaGroup, node: Node | None,
                    context: KeyContext) -> GroupNode | None:
@@ -166,27 +197,29 @@ class Binder:
             node = replace(node, entries=tuple(
                 (replace(name, text=group.spellings.get(name.text, name.text)), value)
                 for name, value in unfold_dotted_keys(node, self.problems)))
-        if group.inlined_variant:
-            node = self.move_inlined_keys(node, group.inlined_variant)
+        if inlined := group.inlined_variant:  # write its keys at the level of the group
+            own_entries: list[tuple[ScalarNode, Node]] = []
+            moved: list[tuple[ScalarNode, Node]] = []
+            for name, value in unfold_dotted_keys(node, self.problems):
+                if name.text == inlined.group:
+                    value, inner = self.split_inlined_keys(value, inlined)
+                    moved += inner
+                own_entries.append((name, value))
+            node = replace(node, entries=(*own_entries, *moved))
         entries: dict[str, tuple[ScalarNode, Node]] = {}
         for name, value in unfold_dotted_keys(node, self.problems):
             if name.text in group.fields or name.text in group.variants or (
                     name.text == ONE_OF_KEY and group.variants):
                 entries[name.text] = (name, value)
             else:
-                self.report_unknown_key(name, group, path)
+                legal = [*group.fields, *group.variants, *(() if path else self.extra_keys)]
+                where = f" in `{path}`" if path else ""
+                help = (suggest_key(name.text, group, path, legal, self.index)
+                        # a suggestion takes milliseconds and would not be shown
+                        if len(self.problems) <= MAX_PROBLEMS_SHOWN else None)
+                self.report_problem(name.position, f"unknown key `{name.text}`{where}", help,
+                                    code="unknown-key")
         return entries
-
-    def move_inlined_keys(self, table: MappingNode, inlined: InlinedVariant) -> MappingNode:
-        """``table`` with the inlined keys of the variant at its own level."""
-        entries: list[tuple[ScalarNode, Node]] = []
-        moved: list[tuple[ScalarNode, Node]] = []
-        for name, node in unfold_dotted_keys(table, self.problems):
-            if name.text == inlined.group:
-                node, inner = self.split_inlined_keys(node, inlined)
-                moved += inner
-            entries.append((name, node))
-        return replace(table, entries=(*entries, *moved))
 
     def split_inlined_keys(self, node: Node, inlined: InlinedVariant) -> tuple[Node, Sequence[
             tuple[ScalarNode, Node]]]:
@@ -207,22 +240,16 @@ class Binder:
             entries.append((name, child))
         return replace(node, entries=tuple(entries)), moved
 
-    def report_unknown_key(self, name: ScalarNode, group: SchemaGroup, path: str) -> None:
-        """Report a key that does not exist in ``group``."""
-        legal = [*group.fields, *group.variants, *(() if path else self.extra_keys)]
-        where = f" in `{path}`" if path else ""
-        help = (suggest_key(name.text, group, path, legal, self.index)
-                # a suggestion takes milliseconds and would not be shown
-                if len(self.problems) <= MAX_PROBLEMS_SHOWN else None)
-        self.report_problem(name.position, f"unknown key `{name.text}`{where}", help,
-                            code="unknown-key")
-
     def bind_variant_text(self, group: SchemaGroup, node: Node | None,
                           context: KeyContext) -> tuple[ParameterNode, VariantNodes]:
         """The variant parameter of a text (or of the default), and its possible variants."""
         variant_node = self.bind_parameter(variant_field(group), node, context)
-        names = offered_variants(variant_node.domain)
-        return variant_node, dict.fromkeys(names or (group.variants if node is not None else ()))
+        options = list(iter_options(variant_node.domain))
+        names = {str(option.value) for option in options if isinstance(option, ConstantDomain)}
+        if not all(isinstance(option, ConstantDomain) for option in options):
+            # a computed value may be any variant
+            names = set(group.variants) if node is not None else set()
+        return variant_node, dict.fromkeys(names)
 
     def bind_variants(self, group: SchemaGroup, entries: Entries,
                       context: KeyContext) -> tuple[ParameterNode, VariantNodes]:
@@ -308,13 +335,9 @@ class Binder:
         parameter = ParameterNode(context.key, context.path, field, InvalidDomain(), context.guards,
                                   context.origin if node is None else node, node is not None)
 
-        def report_error(problem: ValueSyntaxError) -> None:
-            self.report_problem(parameter.position_of(problem.span), problem.message, problem.help,
-                                code=problem.code)
-
+        report_error = self.error_reporter(parameter.position_of)
         try:
-            domain = (self.default_domain(parameter) if node is None
-                      else self.read_domain(parameter, node))
+            domain = self.read_domain(parameter, node)
         except ValueSyntaxError as problem:
             report_error(problem)
             return parameter
@@ -327,34 +350,27 @@ class Binder:
         domain = map_options(domain, check_option, resolver.resolve_condition)
         return replace(parameter, domain=domain)
 
-    def default_domain(self, parameter: ParameterNode) -> Domain:
-        """The domain of a key that is not set."""
-        if parameter.field.default is not None:
-            default = parameter.field.default
-            is_text = parameter.field.type == "text"
-            return ConstantDomain(default) if is_text else parse_value(default)
-        if self.is_complete:
-            self.report_problem(parameter.position_of((0, 0)), f"`{parameter.path}` is missing",
-                                f"add `{parameter.path.rpartition('.')[2]}:` with "
-                                f"{describe_field(parameter.field)}", code="missing-key")
-        return InvalidDomain()
-
-    def read_domain(self, parameter: ParameterNode, node: Node) -> Domain:
-        """The domain that ``node`` describes; InvalidDomain after a reported problem.
+    def read_domain(self, parameter: ParameterNode, node: Node | None) -> Domain:
+        """The domain of ``node``, or of the default; InvalidDomain after a reported problem.
 
         Raises:
             ValueSyntaxError: the text is not a value of the language.
         """
+        field = parameter.field
+        text = node.text if isinstance(node, ScalarNode) else field.default if node is None else None
+        if text is not None:
+            return ConstantDomain(text) if field.type == "text" else parse_value(text)
+        if isinstance(node, SequenceNode):
+            return self.read_list(node, field)
         if isinstance(node, MappingNode):
             description = "an anchor of a mapping" if node.alias else "keys"
             self.report_problem(node.display_position,
-                                f"`{parameter.path}`: expected {describe_field(parameter.field)}, "
+                                f"`{parameter.path}`: expected {describe_field(field)}, "
                                 f"found {description}")
-        elif isinstance(node, SequenceNode):
-            return self.read_list(node, parameter.field)
-        elif isinstance(node, ScalarNode):
-            is_text = parameter.field.type == "text"
-            return ConstantDomain(node.text) if is_text else parse_value(node.text)
+        elif node is None and self.is_complete:
+            self.report_problem(parameter.position_of((0, 0)), f"`{parameter.path}` is missing",
+                                f"add `{parameter.path.rpartition('.')[2]}:` with "
+                                f"{describe_field(field)}", code="missing-key")
         return InvalidDomain()
 
     def read_list(self, node: SequenceNode, field: SchemaField) -> Domain:
@@ -366,21 +382,21 @@ class Binder:
         for index, item in enumerate(node.items):
             if type(item) is Node:
                 return InvalidDomain()  # already reported
-            try:
-                spec = parse_value(item.text) if isinstance(item, ScalarNode) else InvalidDomain()
-            except ValueSyntaxError:
-                spec = InvalidDomain()
+            domain: Domain = InvalidDomain()
+            with suppress(ValueSyntaxError):
+                if isinstance(item, ScalarNode):
+                    domain = parse_value(item.text)
             if isinstance(item, SequenceNode):
-                spec = self.read_list(item, field)
-            elif not isinstance(spec, ConstantDomain | ListDomain) and (
-                    field.layer_depth_key is None or isinstance(spec, InvalidDomain)):
+                domain = self.read_list(item, field)
+            is_constant = isinstance(domain, ConstantDomain | ListDomain)
+            is_legal = is_constant or (
+                field.layer_depth_key is not None and not isinstance(domain, InvalidDomain))
+            if not is_legal and not isinstance(item, SequenceNode):
                 self.report_problem(item.display_position, "a list contains only constants",
                                     "a list is a value, not alternatives")
-            if isinstance(spec,
-                          InvalidDomain) or (field.layer_depth_key is None
-                                             and not isinstance(spec, ConstantDomain | ListDomain)):
+            if not is_legal:
                 return InvalidDomain()
-            items.append(map_options(spec, partial(replace, span=(index, index + 1))))
+            items.append(map_options(domain, partial(replace, span=(index, index + 1))))
         return list_domain(items)
 
 
@@ -438,13 +454,6 @@ def variants_domain(names: Iterable[str]) -> Domain:
     """The domain of a choice between variants."""
     options = tuple(map(ConstantDomain, names))
     return options[0] if len(options) == 1 else AlternativesDomain(options)
-
-
-def offered_variants(domain: Domain) -> set[str]:
-    """The words that ``domain`` may be; empty if a computed value determines them."""
-    words = {str(option.value) if isinstance(option, ConstantDomain) else None
-             for option in iter_options(domain)}
-    return {word for word in words if word is not None} if None not in words else set()
 
 
 def rename_deprecated_keys(table: MappingNode, group: SchemaGroup) -> MappingNode:

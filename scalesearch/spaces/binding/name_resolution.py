@@ -194,21 +194,12 @@ class NameResolver:
         else:
             what = (f"neither a key nor one of {format_alternatives(words)}" if words
                     else "not a key of this space")
-            self.report_problem(expr, f"`{expr.text}` is {what}",
-                                self.suggest_name(expr.text, words), code="unknown-name")
-
-    def suggest_name(self, text: str, words: tuple[str, ...]) -> str | None:
-        """A help line for a misspelled name: a similar word, key or last name of a key."""
-        legal = [*words, *self.index.entries, *(COST_NAMES if self.allows_costs else ())]
-        path_of_last_name = {
-            path.rpartition(".")[2]: path for path in reversed(list(self.index.entries))}
-        match = closest_match(text, legal)
-        if match is None:
-            last_name = closest_match(text.rpartition(".")[2], path_of_last_name)
-            match = path_of_last_name.get(last_name or "")
-        if match:
-            return f"did you mean `{match}`?"
-        return f"the words are {format_alternatives(words)}" if words else None
+            match = self.index.suggest_path(
+                expr.text, (*words, *(COST_NAMES if self.allows_costs else ())))
+            suggestion = f"did you mean `{match}`?" if match else None
+            if words and not match:
+                suggestion = f"the words are {format_alternatives(words)}"
+            self.report_problem(expr, f"`{expr.text}` is {what}", suggestion, code="unknown-name")
 
     def resolve_comparison(self, expr: Compare) -> Expr:
         """Resolve a comparison: each operand with its neighbor."""

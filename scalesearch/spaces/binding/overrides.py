@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from scalesearch.blocks.core import join_path
 from scalesearch.errors import option, option_prefix
@@ -12,37 +13,23 @@ from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.spaces.schema.types import InlinedVariant, SchemaField, SchemaGroup
 from scalesearch.spaces.syntax.diagnostics import (
     ConfigError,
-    Problem,
     SourcePosition,
     SourceText,
-    closest_match,
     format_alternatives,
 )
 from scalesearch.spaces.syntax.nodes import MappingNode, Node, ScalarNode, scalar_from_text
 from scalesearch.spaces.syntax.yaml_reader import parse_yaml
 
 TEXT_KEYS = ("space", "notes")
+BoundT = TypeVar("BoundT", bound=BoundSpace)
 BoundFields = dict[str, GroupNode | ParameterNode]
 
 
-def override_space(bound: BoundSpace, schema: SchemaGroup, overrides: Mapping[str, str],
-                   option_name: str = "set") -> BoundSpace:
-    """``bound`` with some keys replaced.
-
-    Args:
-        overrides: path to value, as texts.
-        option_name: option of the command line, for messages.
-
-    Raises:
-        ConfigError: with every problem of the overrides.
-    """
-    return _OverrideBinder(schema, option_name).override_space(bound, overrides)
-
-
-class _OverrideBinder(Binder):
+class OverrideBinder(Binder):
     """Binds the values of overrides, and keeps the rest of a bound tree.
 
     Attributes:
+        source_name, prefix: the option of the command line, for messages.
         values: path to the node of its new value.
         used: the paths of keys that the space has.
     """
@@ -55,8 +42,8 @@ class _OverrideBinder(Binder):
         self.values: dict[str, Node] = {}
         self.used: set[str] = set()
 
-    def override_space(self, bound: BoundSpace, overrides: Mapping[str, str]) -> BoundSpace:
-        """``bound`` with ``overrides``. Raises ConfigError with every problem."""
+    def override_space(self, bound: BoundT, overrides: Mapping[str, str]) -> BoundT:
+        """``bound`` with ``overrides``, texts by path. Raises ConfigError with every problem."""
         texts = {"space": bound.name, "notes": bound.notes}
         positions: dict[str, SourcePosition] = {}
         for name, text in sorted(overrides.items(), key=lambda item: item[0].count(".")):
@@ -72,14 +59,17 @@ class _OverrideBinder(Binder):
                 self.values[path] = value
                 positions[path] = position
             else:
-                self.problems.append(self.unknown_key(path, position))
+                match = self.index.suggest_path(path)
+                help = self.index.describe_synonym(path) or (
+                    f"did you mean `{match}`?" if match else None)
+                self.report_problem(position, f"unknown key `{path}`", help, code="unknown-key")
         self.is_complete = not self.problems
         top = SourcePosition(SourceText(self.source_name, "", has_lines=False), 0, 0, 1)
         root = self.override_group(self.schema, bound.root, KeyContext("", "", top))
         assert root is not None
         for path, position in positions.items():
             if path not in self.used:
-                self.problems.append(self.key_not_offered(path, position))
+                self.report_not_offered(path, position)
         protocol = dict(bound.protocol)
         if "vocab" in overrides:
             protocol = {"name": protocol["name"], "vocab": OWN_VOCABULARY} | {
@@ -101,19 +91,8 @@ class _OverrideBinder(Binder):
         self.problems.extend(problems)
         return table
 
-    def unknown_key(self, path: str, position: SourcePosition) -> Problem:
-        """The problem of a path that does not exist in the schema."""
-        paths = [*self.index.entries, *(name for name in self.index.groups if name)]
-        path_of_last_name = {name.rpartition(".")[2]: name for name in reversed(paths)}
-        match = closest_match(path, paths)
-        if match is None:
-            last_name = closest_match(path.rpartition(".")[2], path_of_last_name)
-            match = path_of_last_name.get(last_name or "")
-        help = self.index.describe_synonym(path) or (f"did you mean `{match}`?" if match else None)
-        return Problem(position, f"unknown key `{path}`", help, code="unknown-key")
-
-    def key_not_offered(self, path: str, position: SourcePosition) -> Problem:
-        """The problem of a key that exists only in variants that the space does not offer."""
+    def report_not_offered(self, path: str, position: SourcePosition) -> None:
+        """Report a key that exists only in variants that the space does not offer."""
         names = path.split(".")
         group = self.schema
         level = 0
@@ -124,10 +103,10 @@ class _OverrideBinder(Binder):
         owners = [variant_name for variant_name, variant in group.variants.items()
                   if name == variant_name or name in variant.fields]
         parent = ".".join(names[:level])
-        help = (f"choose {format_alternatives(owners)} first, for example with "
-                f"`{option('set', f'{parent}={owners[0]}')}`")
-        return Problem(position, f"no variant of `{parent}` that the space offers has `{name}`",
-                       help, code="unknown-key")
+        self.report_problem(position,
+                            f"no variant of `{parent}` that the space offers has `{name}`",
+                            f"choose {format_alternatives(owners)} first, for example with "
+                            f"`{option('set', f'{parent}={owners[0]}')}`", code="unknown-key")
 
     def override_group(self, group: SchemaGroup, node: GroupNode | None,
                        context: KeyContext) -> GroupNode | None:
@@ -145,12 +124,28 @@ class _OverrideBinder(Binder):
         if node is None:
             node = self.bind_group(group, MappingNode(context.origin, ()), context)
             assert node is not None
-        if group.inlined_variant:
-            self.move_inlined_overrides(group.inlined_variant, context.path)
+        inlined = group.inlined_variant
+        if inlined and (group_value := self.values.get(join_path(context.path, inlined.group))):
+            # inlined keys in the override of the variant's group
+            group_value, moved = self.split_inlined_keys(group_value, inlined)
+            self.values[join_path(context.path, inlined.group)] = group_value
+            for key, moved_value in moved:
+                self.values.setdefault(join_path(context.path, key.text), moved_value)
         fields: BoundFields = {}
         for name, child in group.fields.items():
-            bound = self.override_field(child, dict(node.fields).get(name),
-                                        self.child_context(group, name, context))
+            value = self.values.get(join_path(context.path, name))
+            # errors of defaults are shown at the override of the key
+            origin = context.origin if value is None else value.display_position
+            child_context = context.child(name, origin, guards_of(group, name, context.key))
+            bound = dict(node.fields).get(name)
+            if isinstance(child, SchemaGroup):
+                assert not isinstance(bound, ParameterNode)
+                bound = self.override_group(child, bound, child_context)
+            else:
+                self.used |= {child_context.path, child_context.key}
+                value = value or self.values.get(child_context.key)
+                bound = bound if value is None else self.bind_parameter(child, value,
+                                                                        child_context)
             if bound is not None:
                 fields[name] = bound
         variants = []
@@ -159,29 +154,9 @@ class _OverrideBinder(Binder):
                                                 context.variant(name))
             if bound_variant is not None:
                 variants.append((name, bound_variant))
-        if group.inlined_variant:
-            self.reset_inlined_keys(group, group.inlined_variant, fields, context)
+        if inlined:
+            self.reset_inlined_keys(group, inlined, fields, context)
         return replace(node, fields=tuple(fields.items()), variants=tuple(variants))
-
-    def child_context(self, group: SchemaGroup, name: str, context: KeyContext) -> KeyContext:
-        """The context of a field.
-
-        Errors of its defaults are shown at its override, if there is one.
-        """
-        value = self.values.get(join_path(context.path, name))
-        origin = context.origin if value is None else value.display_position
-        return context.child(name, origin, guards_of(group, name, context.key))
-
-    def override_field(self, child: SchemaField | SchemaGroup,
-                       node: GroupNode | ParameterNode | None,
-                       context: KeyContext) -> GroupNode | ParameterNode | None:
-        """``node``, a bound field, with its overrides."""
-        if isinstance(child, SchemaGroup):
-            assert not isinstance(node, ParameterNode)
-            return self.override_group(child, node, context)
-        self.used |= {context.path, context.key}
-        value = self.values.get(context.path) or self.values.get(context.key)
-        return node if value is None else self.bind_parameter(child, value, context)
 
     def bind_override(self, group: SchemaGroup, node: GroupNode | None, value: Node,
                       context: KeyContext) -> GroupNode | None:
@@ -218,15 +193,6 @@ class _OverrideBinder(Binder):
                                    origin=context.origin)
         return replace(node, variant_node=variant_node,
                        variants=tuple((name, variants[name]) for name in names))
-
-    def move_inlined_overrides(self, inlined: InlinedVariant, path: str) -> None:
-        """Move inlined keys from an override of the variant's group to ``path``."""
-        group_path = join_path(path, inlined.group)
-        if group_path in self.values:
-            node, moved = self.split_inlined_keys(self.values[group_path], inlined)
-            self.values[group_path] = node
-            for key, value in moved:
-                self.values.setdefault(join_path(path, key.text), value)
 
     def reset_inlined_keys(self, group: SchemaGroup, inlined: InlinedVariant, fields: BoundFields,
                            context: KeyContext) -> None:

@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -23,12 +23,10 @@ from scalesearch.spaces.syntax.domains import (
     Domain,
     InvalidDomain,
     LayerReferenceDomain,
-    Schedule,
     iter_expressions,
     iter_options,
 )
 from scalesearch.spaces.syntax.expressions import keys_of
-from scalesearch.spaces.syntax.lexer import Span
 from scalesearch.spaces.syntax.nodes import Node
 
 MAX_SCHEDULE_CHECKS = 5_000  # pairs of depth and schedule that are tried, at most
@@ -100,8 +98,15 @@ def replace_invalid(nodes: list[ParameterNode],
     dependencies = _dependencies(nodes)
     if not problems:
         return nodes, set(dependencies)
-    invalid = {node.key for node in nodes if _is_invalid(node, problems)}
-    invalid |= {key for key in dependencies if _cycle(key, dependencies)}
+    invalid = {key for key in dependencies if _cycle(key, dependencies)}
+    for node in nodes:
+        place = node.origin.display_position if isinstance(node.origin, Node) else None
+        if any(isinstance(option, InvalidDomain) for option in iter_options(node.domain)) or (
+                node.is_given and place is not None and any(
+                    (problem.position.source, problem.position.line) == (place.source, place.line)
+                    and place.column <= problem.position.column <= place.end
+                    for problem in problems)):
+            invalid.add(node.key)
     dependent = invalid
     while dependent:
         dependent = {key for key, others in dependencies.items()
@@ -112,63 +117,40 @@ def replace_invalid(nodes: list[ParameterNode],
     return replaced, set(dependencies) - invalid
 
 
-def _is_invalid(node: ParameterNode, problems: list[Problem]) -> bool:
-    if any(isinstance(option, InvalidDomain) for option in iter_options(node.domain)):
-        return True
-    position = node.origin.display_position if isinstance(node.origin, Node) else None
-    return node.is_given and position is not None and any(
-        (problem.position.source, problem.position.line) == (position.source, position.line)
-        and position.column <= problem.position.column <= position.end for problem in problems)
-
-
 # -- schedules that fit no depth
 
 
 def find_unfitting_schedules(parameter_space: ParameterSpace,
                              valid_keys: Set[str]) -> list[Problem]:
     """Problems of schedules among ``valid_keys`` that fit no possible depth."""
-    scheduled = [node for node in parameter_space.nodes
-                 if node.field.depth_key and {node.key, node.field.depth_key} <= valid_keys]
-    return [Problem(node.position_of(span), f"`{text}` fits no possible depth", reason,
-                    code="no-depth-fits") for node in scheduled
-            for span, text, reason in _never_fits(parameter_space, node, valid_keys)]
-
-
-def _never_fits(parameter_space: ParameterSpace, node: ParameterNode,
-                valid_keys: Set[str]) -> Iterator[tuple[Span, str, str]]:
-    """Yield (span, text, reason) of each alternative of ``node`` that fits no depth."""
-    depths = _depths(parameter_space, node.field.depth_key or "")
-    if not depths:
-        return
-    for option in iter_options(node.domain):
-        schedules = [schedule
-                     for schedule in _values(parameter_space, option)
-                     if isinstance(schedule, Schedule)]
-        other_depths = _referenced_depths(parameter_space, node, option, valid_keys)
-        n_checks = len(schedules) * len(depths) * len(other_depths)
-        if not schedules or n_checks > MAX_SCHEDULE_CHECKS:
+    problems = []
+    for node in parameter_space.nodes:
+        depth_key = node.field.depth_key
+        if depth_key is None or not {node.key, depth_key} <= valid_keys:
             continue
-        reasons = [validate_schedule(schedule, node.field, depth, other_depth)
-                   for schedule, depth, other_depth
-                   in itertools.product(schedules, depths, other_depths)]
-        if all(reasons):
-            shown = " or ".join(
-                map(str, depths)) if len(depths) <= 3 else f"{min(depths)} to {max(depths)}"
-            reason = f"{node.field.depth_key} is {shown}" + f"; with {depths[0]}" * (
-                len(depths) > 1)
-            yield option.span, str(option), f"{reason}: {reasons[0]}"
-
-
-def _referenced_depths(parameter_space: ParameterSpace, node: ParameterNode, option: Domain,
-                       valid_keys: Set[str]) -> Sequence[int | None]:
-    """Possible depths of the referenced stack, in decreasing order; [None] if unknown."""
-    if not isinstance(option, LayerReferenceDomain):
-        return [None]
-    target = parameter_space.referenced_schedule(node, option.reference.path)
-    depth_key = target.field.depth_key if target else None
-    if depth_key is None or depth_key not in valid_keys:
-        return [None]
-    return sorted(_depths(parameter_space, depth_key), reverse=True) or [None]
+        depths = _depths(parameter_space, depth_key)
+        for option in iter_options(node.domain):
+            other_depths: Sequence[int | None] = []  # of the stack of a layer reference
+            if isinstance(option, LayerReferenceDomain):
+                target = parameter_space.referenced_schedule(node, option.reference.path)
+                if target and target.field.depth_key in valid_keys:
+                    other_depths = _depths(parameter_space, target.field.depth_key or "")[::-1]
+            combinations = list(itertools.islice(itertools.product(
+                _values(parameter_space, option), depths, other_depths or [None]),
+                MAX_SCHEDULE_CHECKS + 1))
+            if not combinations or len(combinations) > MAX_SCHEDULE_CHECKS:
+                continue
+            reasons = [validate_schedule(schedule, node.field, depth, other_depth)
+                       for schedule, depth, other_depth in combinations]
+            if all(reasons):
+                shown = (" or ".join(map(str, depths)) if len(depths) <= 3
+                         else f"{min(depths)} to {max(depths)}")
+                example = f"; with {depths[0]}" * (len(depths) > 1)
+                problems.append(Problem(node.position_of(option.span),
+                                        f"`{option}` fits no possible depth",
+                                        f"{depth_key} is {shown}{example}: {reasons[0]}",
+                                        code="no-depth-fits"))
+    return problems
 
 
 def _depths(parameter_space: ParameterSpace, key: str) -> list[int]:

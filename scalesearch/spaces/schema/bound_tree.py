@@ -1,13 +1,13 @@
 """A space bound to its schema: groups and parameters with their domains."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Union
 
 from scalesearch.blocks.core import join_path
 from scalesearch.spaces.schema.types import SchemaField, SchemaGroup
-from scalesearch.spaces.syntax.diagnostics import SourcePosition, format_alternatives
+from scalesearch.spaces.syntax.diagnostics import SourcePosition, closest_match, format_alternatives
 from scalesearch.spaces.syntax.domains import Domain
 from scalesearch.spaces.syntax.lexer import Span
 from scalesearch.spaces.syntax.nodes import Node, ScalarNode, SequenceNode
@@ -97,6 +97,14 @@ class SchemaIndex:
             if entry or not scope:
                 return entry
             scope = scope.rpartition(".")[0]
+
+    def suggest_path(self, text: str, words: Iterable[str] = ()) -> str | None:
+        """The word or path that is most similar to ``text``, or the path by its last name."""
+        paths = [*self.entries, *(path for path in self.groups if path)]
+        path_of_last_name = {path.rpartition(".")[2]: path for path in reversed(paths)}
+        match = closest_match(text, [*words, *paths])
+        return match or path_of_last_name.get(
+            closest_match(text.rpartition(".")[2], path_of_last_name) or "")
 
     def describe_synonym(self, name: str, scope: str = "") -> str | None:
         """A help line with the key of the synonym ``name``.

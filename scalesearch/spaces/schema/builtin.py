@@ -26,6 +26,7 @@ from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.blocks.weight_sharing import SCHEDULES, make_schedule
 from scalesearch.spaces.schema.stack import (
     OFF_VALUES,
+    Fields,
     cross_attention_schema,
     dextra_schema,
     flag_field,
@@ -75,126 +76,94 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "tensor_chain": ("tensor_train", "mpo", "tensor_network")}
 
 
-def _validate_schedule(name: str, arguments: tuple[int, ...], depth: int) -> str | None:
+def _share() -> SchemaGroup:
+    slots = {"encoder": {"attention": "mixer; also called `mixing`", "ffn": "feed-forward"},
+             "decoder": {"self": "mixer", "cross": "cross-attention", "ffn": "feed-forward"}}
+    calls = {name: ScheduleSignature(*schedule.argument_counts, partial(_schedule_problem, name))
+             for name, schedule in SCHEDULES.items()}
+    stacks: Fields = {}
+    for stack, parts in slots.items():
+        parts |= {word: f"sub-layers {word}" for word in SUBLAYERS}
+        stacks[stack] = SchemaGroup(
+            {slot: SchemaField("schedule", default="own", calls=calls, depth_key=f"{stack}.depth",
+                               doc=f"which layers share their {what}")
+             for slot, what in parts.items()},
+            none_means_defaults=True, doc=f"of the {stack}'s layers",
+            spellings={"mixing": "attention"} if stack == "encoder" else {})
+    return SchemaGroup(
+        {**stacks, "norms": word_field(("own", "follow"), "own", "norms of layers that share the "
+                                       "rest"),
+         "biases": word_field(("follow", "own"), "follow", "biases of matrices that are shared")},
+        none_means_defaults=True, doc="parameter sharing: which layers use the same weights")
+
+
+def _schedule_problem(name: str, arguments: tuple[int, ...], depth: int) -> str | None:
     return make_schedule(name, arguments).validate(depth)
 
 
-def _shared(depth: str, what: str) -> SchemaField:
-    calls = {name: ScheduleSignature(*schedule.argument_counts, partial(_validate_schedule, name))
-             for name, schedule in SCHEDULES.items()}
-    return SchemaField("schedule", default="own", calls=calls, depth_key=depth,
-                       doc=f"which layers share their {what}")
-
-
-def _share() -> SchemaGroup:
-    encoder = {"attention": _shared("encoder.depth", "mixer; also called `mixing`"),
-               "ffn": _shared("encoder.depth", "feed-forward")}
-    decoder = {"self": _shared("decoder.depth", "mixer"),
-               "cross": _shared("decoder.depth", "cross-attention"),
-               "ffn": _shared("decoder.depth", "feed-forward")}
-    for depth, keys in (("encoder.depth", encoder), ("decoder.depth", decoder)):
-        keys |= {word: _shared(depth, f"sub-layers {word}") for word in SUBLAYERS}
-    fields: dict[str, SchemaField | SchemaGroup] = {
-        "encoder": SchemaGroup(encoder, none_means_defaults=True, spellings={"mixing": "attention"},
-                               doc="of the encoder's layers"),
-        "decoder": SchemaGroup(decoder, none_means_defaults=True, doc="of the decoder's layers"),
-        "norms": word_field(("own", "follow"), "own", "norms of layers that share the rest"),
-        "biases": word_field(("follow", "own"), "follow", "biases of matrices that are shared")}
-    return SchemaGroup(fields, none_means_defaults=True,
-                       doc="parameter sharing: which layers use the same weights")
-
-
 def _embedding() -> SchemaGroup:
-    fields: dict[str, SchemaField | SchemaGroup] = {
-        "tie": word_field(TYING_MODES, "all", "which of source table, target table and output "
-                          "share weights"),
-        "output_bias": flag_field("yes", "a bias on an output matrix that is not tied"),
-        "positions": word_field(POSITION_TYPES, "sinusoidal", "how positions are encoded"),
-        "max_length": size_field("1024", "number of learned positions")}
-    per_level = "= width // (2 * embedding.levels)"
-    soft: dict[str, SchemaField | SchemaGroup] = {
+    rank = {"rank": size_field("= width // 4", "width of the table")}
+    soft: Fields = {
         "levels": size_field("2", "scales"),
-        "level_width": size_field(per_level, "features of a role or of a convolution"),
+        "level_width": size_field("= width // (2 * embedding.levels)",
+                                  "features of a role or of a convolution"),
         "roles": size_field("= embedding.level_width", "soft roles")}
-    adaptive: dict[str, SchemaField | SchemaGroup] = {
+    adaptive: Fields = {
         "cutoffs": SchemaField("list", low=1, default="[20000, 60000]",
                                doc="tokens at which bands end"),
         "factor": size_field("4", "by how much each band is narrower", low=2)}
     variants = {
         "plain": SchemaGroup(doc="a table as wide as the model"),
-        "factorised": SchemaGroup({"rank": size_field("= width // 4", "width of the table")},
-                                  doc="a narrower table, and a map to the model's width"),
-        "dextra": SchemaGroup({"rank": size_field("= width // 4", "width of the table"),
-                               **dextra_schema("rank").fields},
+        "factorised": SchemaGroup(rank, doc="a narrower table, and a map to the model's width"),
+        "dextra": SchemaGroup({**rank, **dextra_schema("rank").fields},
                               doc="a narrower table, and DeLighT's unit for each side"),
-        "attentive": SchemaGroup({"rank": size_field("= width // 4", "width of the table"),
-                                  "heads": size_field("1", "of its attention; they divide rank")},
-                                 doc="a narrower table, and an attention layer over its rows "
-                                 "(Subformer)"),
+        "attentive": SchemaGroup(
+            {**rank, "heads": size_field("1", "of its attention; they divide rank")},
+            doc="a narrower table, and an attention layer over its rows (Subformer)"),
         "h-softpos": SchemaGroup(soft, doc="Anthe's embedding with soft roles"),
         "adaptive": SchemaGroup(adaptive, doc="bands of rarer tokens are narrower")}
-    return SchemaGroup(fields, variants, default_variant="plain", doc="embeddings and output")
+    return SchemaGroup(
+        {"tie": word_field(TYING_MODES, "all", "which of source table, target table and output "
+                           "share weights"),
+         "output_bias": flag_field("yes", "a bias on an output matrix that is not tied"),
+         "positions": word_field(POSITION_TYPES, "sinusoidal", "how positions are encoded"),
+         "max_length": size_field("1024", "number of learned positions")},
+        variants, default_variant="plain", doc="embeddings and output")
 
 
 def _adapt() -> SchemaGroup:
-    """Layer adaptation, of encoder layers."""
-    lora: dict[str, SchemaField | SchemaGroup] = {
-        "rank": size_field("32", "of the low-rank paths"),
-        "on": SchemaField("list", words=ADAPTABLE_PARTS, default="[query, value]",
-                          doc="matrices that have one")}
+    lora: Fields = {"rank": size_field("32", "of the low-rank paths"),
+                    "on": SchemaField("list", ADAPTABLE_PARTS, default="[query, value]",
+                                      doc="matrices that have one")}
     variants = {"nothing": SchemaGroup(doc="layers that share weights are equal"),
                 "bias": SchemaGroup(doc="biases are each layer's own"),
                 "lora": SchemaGroup(lora, doc="low-rank paths next to shared matrices"),
                 "prompt": SchemaGroup({"length": size_field("8", "vectors per layer")},
                                       doc="learned vectors before each layer's input")}
-    doc = "weights that encoder layers with shared weights do not share"
-    return SchemaGroup({}, variants, default_variant="nothing", doc=doc)
+    return SchemaGroup({}, variants, default_variant="nothing",
+                       doc="weights that encoder layers with shared weights do not share")
 
 
 def _ratio(default: str, doc: str) -> SchemaField:
     return SchemaField("number", default=default, low=0, high=1, special_values=OFF_VALUES, doc=doc)
 
 
-def _chain() -> SchemaGroup:
-    fields: dict[str, SchemaField | SchemaGroup] = {
-        "length": size_field("2", "cores in a chain", low=2, high=4),
-        "layer": _ratio("off", "ratio of weights kept in all matrices of layers"),
-        "attention": _ratio("= tensor_chain.layer", "in the maps of query, key and value"),
-        "ffn": _ratio("= tensor_chain.layer", "in feed-forward networks"),
-        "embedding": _ratio("off", "in embedding tables"),
-        "output": _ratio("off", "in an untied output matrix"),
-        "apply": word_field(APPLY_MODES, "auto", "core by core, as a matrix, or the cheaper"),
-        "bond": word_field(BOND_RULES, "solved", "published: the code's, far smaller at length 4")}
-    return SchemaGroup(fields, none_means_defaults=True,
-                       doc="matrices as chains of small cores (Anthe)")
-
-
-def _low_rank() -> SchemaGroup:
-    fields: dict[str, SchemaField | SchemaGroup] = {
-        "attention": optional_size_field("rank of the maps of query, key and value"),
-        "ffn": optional_size_field("rank of feed-forward matrices")}
-    return SchemaGroup(fields, none_means_defaults=True, doc="matrices as two of low rank")
-
-
 def _matrices() -> SchemaGroup:
-    places = {"attention": "the maps of query, key and value", "out": "attention's output map",
-              "ffn": "the maps of feed-forward networks"}
-    kinds = {name: schema_of_block(kind) for name, kind in MATRIX_STRUCTURES.items()}
-    places |= {"embedding": "tables, and outputs that are one of them",
-               "output": "an output that is not tied"}
-    of_tables = {name: group
-                 for name, group in kinds.items()
-                 if issubclass(MATRIX_STRUCTURES[name], TableLinearFactory | Dense)}
     unsupported = {"phm": "it divides the rows, and a vocabulary is rarely divisible; "
                           "kronecker adds rows instead",
                    "group": "equal groups would keep most features from most tokens"}
-    offered = {where: (of_tables, unsupported) if where in ("embedding", "output") else (kinds, {})
-               for where in places}
-    return SchemaGroup({where: SchemaGroup({}, offered[where][0], default_variant="dense",
-                                           unsupported=offered[where][1],
-                                           doc=f"structure of {what}")
-                        for where, what in places.items()}, none_means_defaults=True,
-                       doc="structures of matrices")
+    structures = {name: schema_of_block(block) for name, block in MATRIX_STRUCTURES.items()}
+    of_tables = {name: structures[name] for name, block in MATRIX_STRUCTURES.items()
+                 if issubclass(block, TableLinearFactory | Dense)}
+    targets = {"attention": "the maps of query, key and value", "out": "attention's output map",
+               "ffn": "the maps of feed-forward networks"}
+    fields = {name: SchemaGroup({}, structures, default_variant="dense", doc=f"structure of {what}")
+              for name, what in targets.items()}
+    tables = {"embedding": "tables, and outputs that are one of them",
+              "output": "an output that is not tied"}
+    fields |= {name: SchemaGroup({}, of_tables, default_variant="dense", unsupported=unsupported,
+                                 doc=f"structure of {what}") for name, what in tables.items()}
+    return SchemaGroup(fields, none_means_defaults=True, doc="structures of matrices")
 
 
 def with_synonyms(child: FieldT, name: str = "") -> FieldT:
@@ -208,54 +177,58 @@ def with_synonyms(child: FieldT, name: str = "") -> FieldT:
 
 
 def architecture_schema() -> SchemaGroup:
-    """The keys of a space file, with those of installed packages."""
+    """The keys of a space file, with those of installed packages.
+
+    Their entry points are in the group ``scalesearch.blocks``.
+    """
     _load_installed()
     return _cached_schema(tuple(FFNS.items()), tuple(MIXERS.items()), tuple(SUBLAYERS.items()))
 
 
 @cache
 def _load_installed() -> None:
-    """Import the modules that installed packages register.
-
-    Their entry points are in the group ``scalesearch.blocks``.
-    """
     for point in entry_points(group="scalesearch.blocks"):
         point.load()
 
 
 @cache
 def _cached_schema(*registered: object) -> SchemaGroup:
-    return with_synonyms(
-        SchemaGroup({"model": word_field(MODELS, "encoder-decoder", "with an encoder, or a "
-                                         "language model"),
-                     "width": SchemaField("size", low=1,
-                                          doc="d_model: features of a position between layers"),
-                     "vocab": SchemaField("size", low=5, optional=True,
-                                          doc="entries of the vocabulary, one tokenizer per size; "
-                                              "by default that of the protocol or the data"),
-                     "norm": word_field(NORM_POSITIONS, "pre", "normalize before each sub-layer, "
-                                        "or after"),
-                     "norm_kind": word_field(tuple(NORM_CLASSES), "layer",
-                                             "with mean, deviation, gain and bias; or root mean "
-                                             "square and gain"),
-                     "last_norm": flag_field("yes", "a norm after a pre-norm stack"),
-                     "embedding": _embedding(),
-                     "encoder": stack_schema("encoder", "6",
-                                             {"solver": word_field(tuple(SOLVERS), "euler",
-                                                                   "order of a layer's step (ODE "
-                                                                   "Transformer)"),
-                                              "sublayers": sublayer_order_field("attention",
-                                                                                "ffn")}),
-                     "decoder": stack_schema("decoder", "6",
-                                             {"sublayers": sublayer_order_field("self", "cross",
-                                                                                "ffn"),
-                                              "interleaved": flag_field("no",
-                                                                        "short for sublayers: "
-                                                                        "[self, ffn, cross, "
-                                                                        "ffn_again] (EdgeFormer)"),
-                                              "cross": cross_attention_schema(),
-                                              "cross_gate": word_field(GATES, "none",
-                                                                       "Anthe's gate in "
-                                                                       "cross-attention")}),
-                     "share": _share(), "adapt": _adapt(), "tensor_chain": _chain(),
-                     "low_rank": _low_rank(), "matrices": _matrices()}))
+    solver = word_field(tuple(SOLVERS), "euler", "order of a layer's step (ODE Transformer)")
+    encoder: Fields = {"solver": solver, "sublayers": sublayer_order_field("attention", "ffn")}
+    decoder: Fields = {
+        "sublayers": sublayer_order_field("self", "cross", "ffn"),
+        "interleaved": flag_field("no", "short for sublayers: [self, ffn, cross, ffn_again] "
+                                  "(EdgeFormer)"),
+        "cross": cross_attention_schema(),
+        "cross_gate": word_field(GATES, "none", "Anthe's gate in cross-attention")}
+    tensor_chain: Fields = {
+        "length": size_field("2", "cores in a chain", low=2, high=4),
+        "layer": _ratio("off", "ratio of weights kept in all matrices of layers"),
+        "attention": _ratio("= tensor_chain.layer", "in the maps of query, key and value"),
+        "ffn": _ratio("= tensor_chain.layer", "in feed-forward networks"),
+        "embedding": _ratio("off", "in embedding tables"),
+        "output": _ratio("off", "in an untied output matrix"),
+        "apply": word_field(APPLY_MODES, "auto", "core by core, as a matrix, or the cheaper"),
+        "bond": word_field(BOND_RULES, "solved", "published: the code's, far smaller at length 4")}
+    low_rank: Fields = {
+        "attention": optional_size_field("rank of the maps of query, key and value"),
+        "ffn": optional_size_field("rank of feed-forward matrices")}
+    return with_synonyms(SchemaGroup({
+        "model": word_field(MODELS, "encoder-decoder", "with an encoder, or a language model"),
+        "width": SchemaField("size", low=1, doc="d_model: features of a position between layers"),
+        "vocab": SchemaField("size", low=5, optional=True,
+                             doc="entries of the vocabulary, one tokenizer per size; by default "
+                             "that of the protocol or the data"),
+        "norm": word_field(NORM_POSITIONS, "pre", "normalize before each sub-layer, or after"),
+        "norm_kind": word_field(tuple(NORM_CLASSES), "layer", "with mean, deviation, gain and "
+                                "bias; or root mean square and gain"),
+        "last_norm": flag_field("yes", "a norm after a pre-norm stack"),
+        "embedding": _embedding(),
+        "encoder": stack_schema("encoder", "6", encoder),
+        "decoder": stack_schema("decoder", "6", decoder),
+        "share": _share(), "adapt": _adapt(),
+        "tensor_chain": SchemaGroup(tensor_chain, none_means_defaults=True,
+                                    doc="matrices as chains of small cores (Anthe)"),
+        "low_rank": SchemaGroup(low_rank, none_means_defaults=True,
+                                doc="matrices as two of low rank"),
+        "matrices": _matrices()}))

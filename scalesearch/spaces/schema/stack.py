@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from scalesearch.blocks.core import Block, LinearFactory
@@ -14,10 +13,11 @@ from scalesearch.blocks.mixers.composites import JOIN_MODES
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
 from scalesearch.blocks.multi_path import MERGE_METHODS, PATH_TARGETS
-from scalesearch.blocks.options import Option, option_fields
+from scalesearch.blocks.options import option_fields
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.spaces.schema.types import InlinedVariant, SchemaField, SchemaGroup
 
+Fields = dict[str, SchemaField | SchemaGroup]
 OFF_VALUES = ("off",)
 # keys with the same value for all layers
 STACK_LEVEL_KEYS = ("depth", "middle_width", "relative_clip", "paths")
@@ -57,16 +57,20 @@ def sublayer_order_field(*words: str) -> SchemaField:
                        "list is in parallel")
 
 
-def stack_schema(name: str, depth: str,
-                 extra: Mapping[str, SchemaField | SchemaGroup]) -> SchemaGroup:
+def stack_schema(name: str, depth: str, extra: Fields) -> SchemaGroup:
     """The keys of the encoder or decoder, with ``extra`` keys."""
-    ffn = SchemaGroup({}, {kind: schema_of_block(block) for kind, block in FFNS.items()},
-                      default_variant="relu", doc="the feed-forward network of each layer")
-    mixers = SchemaGroup({}, {word: schema_of_block(block) for word, block in MIXERS.items()},
-                         default_variant="attention", doc="how positions of a sequence meet")
-    fields: dict[str, SchemaField | SchemaGroup] = {
+    ffns = {word: schema_of_block(block) for word, block in FFNS.items()}
+    mixers = {word: schema_of_block(block) for word, block in MIXERS.items()}
+    no_lift = SchemaGroup(doc="attention reads the layer's input")
+    no_mask = SchemaGroup(doc="of padding and later positions alone")
+    mask_clip = size_field("16", "distance from which positions are equal")
+    dynamic_mask = SchemaGroup(
+        {"clip": mask_clip}, doc="of content, distance and head, in a layer's first self-attention")
+    fields: Fields = {
         "depth": size_field(depth, "layers", high=MAX_DEPTH),
-        "mixer": mixers, "local": _local(),
+        "mixer": SchemaGroup({}, mixers, default_variant="attention",
+                             doc="how positions of a sequence meet"),
+        "local": _local(),
         "heads": size_field("8", "value heads"),
         "head_dim": size_field(f"= width // {name}.heads", "width of a head"),
         "score_heads": size_field(f"= {name}.heads", "sets of attention scores"),
@@ -76,12 +80,12 @@ def stack_schema(name: str, depth: str,
                                          "2018)"),
         "relative_clip": size_field("8", "distance from which positions are equal"),
         "rotary": flag_field("no", "queries and keys of self-attention turned by their places "
-                             "(Su et al. 2021)"), "mask": _mask(),
-        "lift": SchemaGroup({},
-                            {"none": SchemaGroup(doc="attention reads the layer's input"),
-                             "dextra": dextra_schema("width")}, default_variant="none",
-                            doc="a unit before self-attention, which then reads fewer "
-                            "features"),
+                             "(Su et al. 2021)"),
+        "mask": SchemaGroup({}, {"none": no_mask, "dynamic": dynamic_mask}, default_variant="none",
+                            doc="a learned mask added to scores (DMAN, Fan et al. 2021)"),
+        "lift": SchemaGroup({}, {"none": no_lift, "dextra": dextra_schema("width")},
+                            default_variant="none", doc="a unit before self-attention, which then "
+                            "reads fewer features"),
         "residual_scores": word_field(RESIDUAL_SCORES, "none", "A^G of a stack, or RealFormer's"),
         "gate": word_field(GATES, "none", "Anthe's gate between query, key and value"),
         "projections": word_field(("matrices", "identity"), "matrices", "of query, key and value"),
@@ -92,26 +96,36 @@ def stack_schema(name: str, depth: str,
                                      "(Universal Transformer)"),
         "middle_width": optional_size_field("width of all layers but the first and last "
                                             "(Subformer)"), **extra,
-        **{word: schema_of_block(kind) for word, kind in SUBLAYERS.items() if option_fields(kind)},
-        "paths": _paths(), "pg": _partial(name == "decoder"), "ffn": ffn,
+        **{word: schema_of_block(block) for word, block in SUBLAYERS.items()
+           if option_fields(block)},
+        "paths": SchemaGroup(
+            {"of": word_field(PATH_TARGETS, "sublayer", "what there are several of: attention is "
+                              "any mixer"),
+             "count": size_field("1", "paths, each with separate weights"),
+             "merge": word_field(MERGE_METHODS, "mean", "how they meet; gated: by weights of each "
+                                 "position"),
+             "norm": flag_field("no", "a norm at the end of each path")},
+            none_means_defaults=True, doc="several paths in the place of one (MAT, MUTE, "
+            "Multi-Path)"),
+        "pg": _partial(name == "decoder"),
+        "ffn": SchemaGroup({}, ffns, default_variant="relu",
+                           doc="the feed-forward network of each layer"),
         "ffn_norm": flag_field("no", "a norm of its hidden units (Evolved Transformer)")}
     # In the decoder, cross-attention has the others, too.
     exclusive_keys = SELF_ATTENTION_KEYS if name == "decoder" else ATTENTION_KEYS
     children = {key: child if key in STACK_LEVEL_KEYS else _per_layer_schema(child, f"{name}.depth")
                 for key, child in fields.items()}
-    return SchemaGroup(children,
-                       inlined_variant=InlinedVariant("mixer", "attention", ATTENTION_KEYS,
-                                                      exclusive_keys),
-                       doc=f"the {name}'s layers")
+    inlined = InlinedVariant("mixer", "attention", ATTENTION_KEYS, exclusive_keys)
+    return SchemaGroup(children, inlined_variant=inlined, doc=f"the {name}'s layers")
 
 
 def _per_layer_schema(child: SchemaField | SchemaGroup, depth: str) -> SchemaField | SchemaGroup:
     """A key or a group of keys with sizes that may be set per layer."""
     if isinstance(child, SchemaField):
         return replace(child, layer_depth_key=depth) if child.type in ("size", "number") else child
-    inner = {name: _per_layer_schema(field, depth) for name, field in child.fields.items()}
-    kinds = {name: _per_layer_schema(group, depth) for name, group in child.variants.items()}
-    return replace(child, fields=inner, variants=kinds)  # type: ignore[arg-type]
+    fields = {name: _per_layer_schema(field, depth) for name, field in child.fields.items()}
+    variants = {name: _per_layer_schema(group, depth) for name, group in child.variants.items()}
+    return replace(child, fields=fields, variants=variants)  # type: ignore[arg-type]
 
 
 def dextra_schema(of: str) -> SchemaGroup:
@@ -127,103 +141,72 @@ def dextra_schema(of: str) -> SchemaGroup:
         doc="grouped maps that grow and shrink again (DeLighT, Mehta et al. 2021)")
 
 
-def _mask() -> SchemaGroup:
-    clip = size_field("16", "distance from which positions are equal")
-    kinds = {"none": SchemaGroup(doc="of padding and later positions alone"),
-             "dynamic": SchemaGroup({"clip": clip},
-                                    doc="of content, distance and head, in a "
-                                    "layer's first self-attention")}
-    return SchemaGroup({}, kinds, default_variant="none",
-                       doc="a learned mask added to scores (DMAN, Fan et al. 2021)")
-
-
 def cross_attention_schema() -> SchemaGroup:
     """The types of cross-attention."""
-    gated = {"head_dim": size_field("= max(1, width // 4)", "features of queries and keys"),
-             "clip": size_field("1024", "distance from which positions are equal")}
-    kinds = {"attention": SchemaGroup(doc="with the decoder's heads"),
-             "gated": SchemaGroup(gated, doc="one head, gated (Mega)")}
-    return SchemaGroup({}, kinds, default_variant="attention", doc="how targets meet sources")
+    gated = SchemaGroup({"head_dim": size_field("= max(1, width // 4)",
+                                                "features of queries and keys"),
+                         "clip": size_field("1024", "distance from which positions are equal")},
+                        doc="one head, gated (Mega)")
+    attention = SchemaGroup(doc="with the decoder's heads")
+    return SchemaGroup({}, {"attention": attention, "gated": gated}, default_variant="attention",
+                       doc="how targets meet sources")
 
 
 def _local() -> SchemaGroup:
     """The mixers that can be combined with another one: all without attention scores."""
-    fields: dict[str, SchemaField | SchemaGroup] = {
+    fields: Fields = {
         "join": word_field(JOIN_MODES, "split", "channels of its own, added up, or the mixer "
                            "reads it"),
         "channels": size_field("= width // 2", "of a split: how many; the mixer has the others",
                                low=0)}
-    kinds = {kind: SchemaGroup(_with(fields, block, f"mixer {kind}"),
-                               argument_order=(*_keys(block), *fields), doc=_first_line(block))
-             for kind, block in MIXERS.items() if not block.has_scores}
-    none = SchemaGroup(doc="the mixer alone")
-    return SchemaGroup({}, {"none": none, **kinds}, default_variant="none",
+    variants = {"none": SchemaGroup(doc="the mixer alone")}
+    for word, block in MIXERS.items():
+        if not block.has_scores:
+            options = schema_of_block(block)
+            variants[word] = SchemaGroup(_combined(fields, options, f"mixer {word}"),
+                                         argument_order=(*options.fields, *fields), doc=options.doc)
+    return SchemaGroup({}, variants, default_variant="none",
                        doc="a second mixer, combined with the first")
 
 
-def _paths() -> SchemaGroup:
-    fields: dict[str, SchemaField | SchemaGroup] = {
-        "of": word_field(PATH_TARGETS, "sublayer", "what there are several of: attention is any "
-                         "mixer"),
-        "count": size_field("1", "paths, each with separate weights"),
-        "merge": word_field(MERGE_METHODS, "mean", "how they meet; gated: by weights of each "
-                            "position"),
-        "norm": flag_field("no", "a norm at the end of each path")}
-    return SchemaGroup(fields, none_means_defaults=True,
-                       doc="several paths in the place of one (MAT, MUTE, Multi-Path)")
-
-
-def _partial(decoder: bool) -> SchemaGroup:
+def _partial(is_decoder: bool) -> SchemaGroup:
     """The feed-forward networks inside heads, by type."""
-    fields: dict[str, SchemaField | SchemaGroup] = {
-        "ratio": size_field("2" if decoder else "4", "hidden units, in multiples of head_dim"),
+    fields: Fields = {
+        "ratio": size_field("2" if is_decoder else "4", "hidden units, in multiples of head_dim"),
         "gate": word_field(HEAD_GATES, "relu", "what the head-specific gate goes through"),
         "residual": flag_field("yes", "add what the network was given (as released, not in "
                                "equation 5)"),
         "per_head": flag_field("no", "a network for each head, not one for all")}
-    if decoder:
+    if is_decoder:
         fields["on"] = word_field(("both", "self", "cross"), "both", "in which attention")
-    kinds = {}
-    for kind, block in FFNS.items():
-        if "hidden" in option_fields(block):  # which `ratio` determines
-            more = _with(fields, block, f"ffn {kind}", "on")
-            del more["hidden"]
-            kinds[kind] = SchemaGroup(more, doc=_first_line(block))
-    off = SchemaGroup(doc="no network inside heads")
-    return SchemaGroup({}, {"none": off, **kinds}, default_variant="none",
+    variants = {"none": SchemaGroup(doc="no network inside heads")}
+    for word, block in FFNS.items():
+        options = schema_of_block(block)
+        if "hidden" in options.fields:  # which `ratio` determines
+            combined = _combined(fields, options, f"ffn {word}", "on")
+            del combined["hidden"]
+            variants[word] = SchemaGroup(combined, doc=options.doc)
+    return SchemaGroup({}, variants, default_variant="none",
                        doc="PartialFormer's FFNs inside heads")
 
 
 def schema_of_block(block: type[Block] | type[LinearFactory]) -> SchemaGroup:
     """The options of a block or linear factory as keys."""
-    return SchemaGroup(_keys(block), doc=_first_line(block))
+    fields = {name: word_field(option.choices, option.default, option.doc)
+              if option.type == "word" else
+              SchemaField(option.type, default=option.default, low=option.minimum,
+                          high=option.maximum, allowed_sizes=option.choices, doc=option.doc)
+              for name, option in option_fields(block).items()}
+    return SchemaGroup(fields, doc=(block.__doc__ or "").split("\n")[0])
 
 
-def _keys(block: type[Block] | type[LinearFactory]) -> dict[str, SchemaField | SchemaGroup]:
-    return {name: _key(meta) for name, meta in option_fields(block).items()}
-
-
-def _with(fields: Mapping[str, SchemaField | SchemaGroup], block: type[Block], what: str,
-          *others: str) -> dict[str, SchemaField | SchemaGroup]:
+def _combined(fields: Fields, options: SchemaGroup, what: str, *others: str) -> Fields:
     """``fields`` and the options of a block.
 
     Raises:
         ValueError: an option has the name of a field or of ``others``.
     """
-    options = _keys(block)
-    duplicates = sorted({*fields, *others} & set(options))
+    duplicates = sorted({*fields, *others} & set(options.fields))
     if duplicates:
         raise ValueError(f"{what}: the key {duplicates[0]} exists already; rename that option")
-    return {**fields, **options}
-
-
-def _key(meta: Option) -> SchemaField:
-    """An option as a key."""
-    if meta.type == "word":
-        return word_field(meta.choices, meta.default, meta.doc)
-    return SchemaField(meta.type, default=meta.default, low=meta.minimum, high=meta.maximum,
-                       allowed_sizes=meta.choices, doc=meta.doc)
-
-
-def _first_line(block: type[Block] | type[LinearFactory]) -> str:
-    return (block.__doc__ or "").split("\n")[0]
+    return {**fields, **options.fields}

@@ -36,12 +36,12 @@ from scalesearch.schedule.rungs import NO_RUNGS
 from scalesearch.spaces import ConfigError, Constraint, Space, read_space
 from scalesearch.spaces.binding.binder import rename_deprecated_keys
 from scalesearch.spaces.binding.unknown_keys import check_not_space
+from scalesearch.spaces.schema.builtin import architecture_schema
 from scalesearch.spaces.schema.cost_names import (
     LATENCY_KEY,
     OWN_VOCABULARY,
     PROTOCOL_KEY_OF_COST,
 )
-from scalesearch.spaces.space import default_schema
 from scalesearch.spaces.syntax.diagnostics import (
     Problem,
     SourcePosition,
@@ -366,7 +366,7 @@ class _StudyReader:
                 source = read_config(FileAndParams, node)
                 space = self.open_space(source.file).with_overrides(source.set)
             else:
-                space = Space(node, default_schema(), [])
+                space = Space.bind(node, architecture_schema(), [])
             return space.with_overrides(self.space_overrides) if self.space_overrides else space
         return None
 
