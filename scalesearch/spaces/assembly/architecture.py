@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -17,16 +17,15 @@ from scalesearch.blocks.core import (
     SRC_KEYS,
     TGT,
     TGT_KEYS,
-    Axis,
     Block,
     Repeat,
     Use,
     canonical_config,
 )
+from scalesearch.blocks.ffn import FFN
 from scalesearch.blocks.ffn.networks import NoFFN
 from scalesearch.blocks.layers import SECOND_FFN, DecoderLayer, EncoderLayer, Layer, SublayerOrder
 from scalesearch.blocks.maps.linear_factories import DENSE
-from scalesearch.blocks.mixers import Mixer
 from scalesearch.blocks.mixers.composites import ProjectedCrossAttention
 from scalesearch.blocks.mixers.scores import GlobalScores
 from scalesearch.blocks.multi_path import MultiPathConfig
@@ -44,7 +43,7 @@ from scalesearch.spaces.assembly.components import (
     optional_value,
 )
 from scalesearch.spaces.assembly.embeddings import build_embedding, build_output
-from scalesearch.spaces.assembly.layer_config import LayerConfig, LayerFactory, build_layers
+from scalesearch.spaces.assembly.layer_config import LayerConfig, build_layers
 from scalesearch.spaces.assembly.weight_sharing import build_ties
 from scalesearch.spaces.parameters.param_values import parse_config, plain_config
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
@@ -118,16 +117,18 @@ def build_blocks(config: Config) -> tuple[Config, Block]:
     """
     config = parse_config(config)
     if config["model"] == "decoder-only":
-        own_config = {path: value for path, value in config.items()
-                      if not path.startswith(ENCODER_ONLY_PREFIXES)}
-        return own_config, DecoderOnly(build_embedding(own_config, SEQ), _decoder(own_config, None),
-                                       build_output(own_config, "embedding.table"))
-    return config, _encoder_decoder(config)
+        config = {path: value for path, value in config.items()
+                  if not path.startswith(ENCODER_ONLY_PREFIXES)}
+        return config, DecoderOnly(build_embedding(config, SEQ),
+                                   _build_stack(config, "decoder", None), _build_output(config))
+    encoder = _build_stack(config, "encoder", None)
+    decoder = _build_stack(config, "decoder",
+                           encoder.layers if isinstance(encoder, Stack) else None)
+    return config, EncoderDecoder(_build_embeddings(config), encoder, decoder,
+                                  _build_output(config))
 
 
 LayerT = TypeVar("LayerT", bound=Layer)
-# Arguments: the configuration; for a middle layer, also that of the outer layers.
-BottleneckLayerFactory = Callable[..., Layer]
 SECTION_NAMES = ("embedding", "encoder", "decoder", "output")
 
 
@@ -136,18 +137,18 @@ def build_section(config: Config, name: str) -> ModelSection:
 
     The costs of all sections add up to those of the network.
     """
-    only = config["model"] == "decoder-only"
+    is_decoder_only = config["model"] == "decoder-only"
     section: Block | Use | None
     if name == "embedding":
-        section = build_embedding(config, SEQ) if only else Embeddings(
-            build_embedding(config, SRC), build_embedding(config, TGT, _shared_table(config)))
+        section = build_embedding(config, SEQ) if is_decoder_only else _build_embeddings(config)
     elif name == "output":
-        table_path = _shared_table(config) or "embedding.target.table"
-        section = build_output(config, "embedding.table" if only else table_path)
-    elif name == "encoder":
-        section = None if only else _encoder(config)
+        section = _build_output(config)
+    elif is_decoder_only and name == "encoder":
+        section = None
     else:
-        section = _decoder(config, None) if only else _decoder(config, _tied_encoder_layers(config))
+        encoder_layers = (None if is_decoder_only or name == "encoder"
+                          else _tied_encoder_layers(config))
+        section = _build_stack(config, name, encoder_layers)
     return ModelSection(name, section)
 
 
@@ -163,16 +164,26 @@ def _tied_encoder_layers(a: Config) -> Repeat | None:
     if optional_value(a, "encoder.middle_width") is not None:
         return None
     if "encoder.ffn" in tied_paths:
-        return _build_stack(a, "encoder", _encoder_layer, None).layers
+        encoder = _build_stack(a, "encoder", None)
+        assert isinstance(encoder, Stack)
+        return encoder.layers
 
-    def build_layer(config: Config) -> EncoderLayer:
+    def build_layer(config: Config) -> Layer:
         no_ffn = NoFFN(config["width"], (SRC,), DENSE)
-        layer = EncoderLayer(build_mixer(config, "encoder", (SRC, SRC, SRC)), no_ffn,
-                             config["norm"], norm_kind=_norm_type(config))
-        return _with_sublayer_order(config, "encoder", layer)
+        return _build_layer(config, "encoder", ffn=no_ffn)
 
     layers = build_layers(a, "encoder", build_layer)
     return replace(layers, ties=build_ties(a, "encoder", layers, None))
+
+
+def _build_embeddings(a: Config) -> Embeddings:
+    return Embeddings(build_embedding(a, SRC), build_embedding(a, TGT, _shared_table(a)))
+
+
+def _build_output(a: Config) -> Use:
+    is_decoder_only = a["model"] == "decoder-only"
+    return build_output(a, "embedding.table" if is_decoder_only
+                        else _shared_table(a) or "embedding.target.table")
 
 
 def _shared_table(a: Config) -> str | None:
@@ -180,49 +191,34 @@ def _shared_table(a: Config) -> str | None:
     return "embedding.source.table" if a["embedding.tie"] == "all" else None
 
 
-def _encoder_decoder(a: Config) -> EncoderDecoder:
-    encoder = _encoder(a)
-    shared_table = _shared_table(a)
-    decoder = _decoder(a, encoder.layers if isinstance(encoder, Stack) else None)
-    tables = Embeddings(build_embedding(a, SRC), build_embedding(a, TGT, shared_table))
-    return EncoderDecoder(tables, encoder, decoder,
-                          build_output(a, shared_table or "embedding.target.table"))
+def _build_layer(a: Config, stack: str, outer: Config | None = None,
+                 ffn: FFN | None = None) -> Layer:
+    """One layer of a stack.
 
-
-def _decoder(a: Config, encoder_layers: Repeat | None) -> Stack | BottleneckStack:
-    if optional_value(a, "decoder.middle_width") is None:
-        return _build_stack(a, "decoder", _decoder_layer, encoder_layers)
-    return _build_bottleneck_stack(a, "decoder", _decoder_layer)
-
-
-def _decoder_layer(a: Config, outer: Config | None = None) -> DecoderLayer:
-    """One decoder layer; ``outer`` configures the wider outer layers of a bottleneck."""
+    Args:
+        outer: the configuration of the wider outer layers of a bottleneck, for a middle layer.
+        ffn: its feed-forward network, by default that of the configuration.
+    """
+    norm_type = _norm_type(a)
+    if stack == "encoder":
+        mixer = build_mixer(a, "encoder", (SRC, SRC, SRC))
+        if ffn is None:
+            ffn = build_ffn(a, "encoder", SRC)
+        encoder_layer = EncoderLayer(mixer, ffn, a["norm"], norm_kind=norm_type)
+        return _with_sublayer_order(a, "encoder", encoder_layer)
     only = a["model"] == "decoder-only"
     mixer = build_mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, TGT_KEYS))
     cross_attention = None if only else build_cross_attention(
         a if outer is None else outer, (TGT, CROSS_MEMORY, SRC_KEYS))
     if outer is not None and cross_attention is not None:
         cross_attention = ProjectedCrossAttention(a["width"], TGT, True, DENSE,
-                                                  main=cross_attention, norm_kind=_norm_type(a))
+                                                  main=cross_attention, norm_kind=norm_type)
     ffn = build_ffn(a, "decoder", SEQ if only else TGT)
     # Only a feed-forward network can be interleaved.
     interleaved = bool(a["decoder.interleaved"]) and not ffn.is_absent
     layer = DecoderLayer(mixer, ffn, a["norm"], cross_attention=cross_attention,
-                         interleaved=interleaved, norm_kind=_norm_type(a))
+                         interleaved=interleaved, norm_kind=norm_type)
     return _with_sublayer_order(a, "decoder", layer)
-
-
-def _encoder(a: Config) -> Stack | BottleneckStack:
-    if optional_value(a, "encoder.middle_width") is None:
-        return _build_stack(a, "encoder", _encoder_layer, None)
-    return _build_bottleneck_stack(a, "encoder", _encoder_layer)
-
-
-def _encoder_layer(a: Config, outer: Config | None = None) -> EncoderLayer:
-    mixer = build_mixer(a, "encoder", (SRC, SRC, SRC))
-    ffn = build_ffn(a, "encoder", SRC)
-    layer = EncoderLayer(mixer, ffn, a["norm"], norm_kind=_norm_type(a))
-    return _with_sublayer_order(a, "encoder", layer)
 
 
 def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
@@ -243,31 +239,21 @@ def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
     main_word = next(iter(layer.sublayers))
     has_parallel_mixer = any(len(step) > 1 and main_word in step for step in order)
     multi_path = _multi_path_config(a, f"{stack}.paths", layer)
-    parallel_mixer = (build_parallel_mixer(a, stack, _axes(layer.mixer), layer.mixer)
-                      if has_parallel_mixer else None)
-    return replace(layer, multi_path=multi_path, parallel_mixer=parallel_mixer,
-                   **_canonical_order(layer, order, key))
-
-
-def _canonical_order(layer: Layer, order: SublayerOrder, key: str) -> dict[str, Any]:
-    """The fields of ``layer`` for ``order``.
-
-    Equal orders have equal fields, and therefore equal identities.
-    """
+    parallel_mixer = None
+    if has_parallel_mixer:
+        axes = axis, axis, {SEQ: SEQ_KEYS, TGT: TGT_KEYS}.get(axis, SRC)
+        parallel_mixer = build_parallel_mixer(a, stack, axes, layer.mixer)
+    layer = replace(layer, multi_path=multi_path, parallel_mixer=parallel_mixer)
+    # Equal orders have equal fields, and therefore equal identities.
     if order == _present_sublayers(layer, layer.default_order):
-        return {}
+        return layer
     if isinstance(layer, DecoderLayer):
         if layer.interleaved:
             raise UnbuildableError("decoder.interleaved",
                                    f"is short for a value of {key}: set only one of the two")
         if order == _present_sublayers(layer, layer.interleaved_order):
-            return {"interleaved": True}
-    return {"sublayer_order": order}
-
-
-def _axes(main: Mixer) -> tuple[Axis, Axis, Axis]:
-    """The axes of a layer's mixer, as arguments of :func:`build_mixer`."""
-    return main.queries, main.queries, {SEQ: SEQ_KEYS, TGT: TGT_KEYS}.get(main.queries, SRC)
+            return replace(layer, interleaved=True)
+    return replace(layer, sublayer_order=order)
 
 
 def _multi_path_config(a: Config, key: str, layer: Layer) -> MultiPathConfig | None:
@@ -297,10 +283,12 @@ def _norm_type(a: Config) -> str:
     return str(a.get("norm_kind", "layer"))
 
 
-def _build_stack(a: Config, stack: str, build_layer: LayerFactory,
-                 encoder_layers: Repeat | None) -> Stack:
+def _build_stack(a: Config, stack: str,
+                 encoder_layers: Repeat | None) -> Stack | BottleneckStack:
     """The layers of a stack, with ties between them and to ``encoder_layers``."""
-    layers = build_layers(a, stack, build_layer)
+    if optional_value(a, f"{stack}.middle_width") is not None:
+        return _build_bottleneck_stack(a, stack)
+    layers = build_layers(a, stack, lambda config: _build_layer(config, stack))
     tied_layers = replace(layers, ties=build_ties(a, stack, layers, encoder_layers))
     solver = a.get(f"{stack}.solver", "euler") if stack == "encoder" else "euler"
     has_step_signals = bool(a.get(f"{stack}.step_embedding", False))
@@ -308,8 +296,7 @@ def _build_stack(a: Config, stack: str, build_layer: LayerFactory,
                  bool(a.get("last_norm", True)))
 
 
-def _build_bottleneck_stack(a: Config, stack: str,
-                           build_layer: BottleneckLayerFactory) -> BottleneckStack:
+def _build_bottleneck_stack(a: Config, stack: str) -> BottleneckStack:
     """A Subformer stack: the layers between the first and the last have another width.
 
     Per-layer sizes of the middle layers must be equal.
@@ -331,7 +318,7 @@ def _build_bottleneck_stack(a: Config, stack: str,
     first, last = (LayerConfig(a, stack, number) for number in (0, -1))
     inner_config = ChainMap({"width": a[key]}, a)  # type: ignore[arg-type]  # only read
     inside = LayerConfig(inner_config, stack, 1)
-    middle = build_layer(inside, first)
+    middle = _build_layer(inside, stack, outer=first)
     for size_key, sizes in inside.per_layer_values.items():
         if any(decide(size != sizes[1]) for size in sizes[2:-1]):
             raise UnbuildableError(
@@ -342,8 +329,8 @@ def _build_bottleneck_stack(a: Config, stack: str,
                      ties=build_ties(_middle_config(a, stack, middle), stack, repeated, None))
     has_step_signals = bool(a.get(f"{stack}.step_embedding", False))
     last_norm = bool(a.get("last_norm", True))
-    return BottleneckStack(Repeat(build_layer(first), 1), shared, Repeat(build_layer(last), 1),
-                           has_step_signals, last_norm)
+    return BottleneckStack(Repeat(_build_layer(first, stack), 1), shared,
+                           Repeat(_build_layer(last, stack), 1), has_step_signals, last_norm)
 
 
 def _middle_config(a: Config, stack: str, middle: Layer) -> Config:

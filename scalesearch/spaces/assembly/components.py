@@ -33,6 +33,11 @@ def optional_value(a: Config, path: str) -> Any:
     return None if isinstance(value, str) else value
 
 
+def options_of(a: Config, key: str, block: type) -> dict[str, Any]:
+    """The options of a block or linear factory: the keys below ``key``."""
+    return {name: a[f"{key}.{name}"] for name in option_fields(block)}
+
+
 def validated(block: BlockT, key_prefix: str) -> BlockT:
     """``block``, after a check of its options, the keys below ``key_prefix``.
 
@@ -88,8 +93,7 @@ def linear_factory(a: Config, target: str) -> LinearFactory:
             raise UnbuildableError(key, f"{other_key}.{target} is on, too: set only one of the two")
         if name == "chain" and not decide((a[f"{key}.ratio"] > 0) & (a[f"{key}.ratio"] < 1)):
             raise UnbuildableError(f"{key}.ratio", f"{a[f'{key}.ratio']} is not between 0 and 1")
-        return MATRIX_STRUCTURES[name](**{option: a[f"{key}.{option}"]
-                                          for option in option_fields(MATRIX_STRUCTURES[name])})
+        return MATRIX_STRUCTURES[name](**options_of(a, key, MATRIX_STRUCTURES[name]))
     if ratio is not None and rank is not None:
         raise UnbuildableError(f"low_rank.{target}",
                                f"tensor_chain.{target} is on, too: set only one of the two")
@@ -125,23 +129,30 @@ def build_mixer(a: Config, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
     if join == "split":
         if decide(channels == width):
             return _check_adaptable(a, stack, "local", local)
-        a = _with_remaining_channels(a, stack, width - channels)
+        # The mixer reads the other channels, with the same share of attention heads.
+        left = width - channels
+        changed = {"width": left}
+        is_attention = a.get(f"{stack}.mixer", "attention") == "attention"
+        for name in ("heads", "score_heads") if is_attention else ():
+            product = a[f"{stack}.{name}"] * left
+            if decide(product % width != 0):
+                raise UnbuildableError(f"{key}.channels",
+                                       f"leaves {left} of {width} channels to attention, which is "
+                                       f"not a whole number of its {a[f'{stack}.{name}']} {name}")
+            changed[f"{stack}.{name}"] = product // width
+        a = ChainMap(changed, a)  # type: ignore[arg-type]  # only read
     return DualMixer(width, axes[0], stack == "decoder", DENSE, main=_main(a, stack, axes),
                      local=local, join=join)
 
 
 def _main(a: Config, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
     """The mixer of the key ``mixer``, for ``width`` channels."""
-    if a.get(f"{stack}.mixer", "attention") == "attention":  # its keys are those of the stack
-        if a.get(f"{stack}.lift", "none") == "none":
-            return build_attention(a, stack, axes)
-        return _lifted(a, stack, axes)
-    return _check_adaptable(a, stack, "mixer", _registered(a, stack, "mixer", axes[0], a["width"]))
-
-
-def _lifted(a: Config, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
-    """Attention on half of the features, computed by a DExTra unit (DeLighT)."""
     width = a["width"]
+    if a.get(f"{stack}.mixer", "attention") != "attention":
+        return _check_adaptable(a, stack, "mixer", _registered(a, stack, "mixer", axes[0], width))
+    if a.get(f"{stack}.lift", "none") == "none":
+        return build_attention(a, stack, axes)
+    # attention on half of the features, which a DExTra unit computes
     if decide(width % 2 != 0):
         raise UnbuildableError(f"{stack}.lift", f"needs an even width, and the width is {width}")
     lift = build_dextra(a, f"{stack}.lift", width, width // 2, width // 2, axes[:1])
@@ -164,8 +175,8 @@ def _registered(a: Config, stack: str, key: str, axis: Axis, d: Size) -> Mixer:
     """The mixer that ``key`` selects, other than attention, with its options."""
     path = f"{stack}.{key}"
     mixer_class = MIXERS[a[path]]
-    options = {option: a[f"{path}.{option}"] for option in option_fields(mixer_class)}
-    mixer = mixer_class(d, axis, stack == "decoder", linear_factory(a, "attention"), **options)
+    mixer = mixer_class(d, axis, stack == "decoder", linear_factory(a, "attention"),
+                        **options_of(a, path, mixer_class))
     return _validate_maps(validated(mixer, path), "attention")
 
 
@@ -173,7 +184,7 @@ def build_sublayer(a: Config, stack: str, word: str, axis: Axis) -> Mixer:
     """The sub-layer ``word`` of the key ``sublayers``."""
     path = f"{stack}.{word}"
     sublayer_class = SUBLAYERS[word]
-    options = {option: a[f"{path}.{option}"] for option in option_fields(sublayer_class)}
+    options = options_of(a, path, sublayer_class)
     if "norm_kind" in sublayer_class.__dataclass_fields__:
         options["norm_kind"] = str(a.get("norm_kind", "layer"))
     sublayer = sublayer_class(a["width"], axis, stack == "decoder", linear_factory(a, "ffn"),
@@ -219,35 +230,28 @@ def _check_adaptable(a: Config, stack: str, key: str, mixer: Mixer) -> Mixer:
     return mixer
 
 
-def _with_remaining_channels(a: Config, stack: str, left: Size) -> Config:
-    """The configuration of a mixer on ``left`` channels.
-
-    The share of attention heads is the same.
-    """
-    changed = {"width": left}
-    for key in ("heads", "score_heads") if a.get(
-            f"{stack}.mixer", "attention") == "attention" else ():
-        product = a[f"{stack}.{key}"] * left
-        if decide(product % a["width"] != 0):
-            raise UnbuildableError(f"{stack}.local.channels",
-                                   f"leaves {left} of {a['width']} channels to attention, which is "
-                                   f"not a whole number of its {a[f'{stack}.{key}']} {key}")
-        changed[f"{stack}.{key}"] = product // a["width"]
-    return ChainMap(changed, a)  # type: ignore[arg-type]  # only read
-
-
 def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
                     cross: bool = False) -> Attention:
     """Self- or cross-attention of a stack; ``axes`` as in :func:`build_mixer`."""
     queries, projected, keys = axes
     identity = a.get(f"{stack}.projections", "matrices") == "identity"
     relative = bool(a.get(f"{stack}.relative_positions", False)) and not cross
+    kv_heads = optional_value(a, f"{stack}.key_value_heads")
+    if kv_heads is None or (decide(kv_heads == a[f"{stack}.heads"])
+                            and decide(kv_heads == a[f"{stack}.score_heads"])):
+        kv_heads = 0  # one set per head, so that equal networks share an id
+    adaptation: dict[str, Any] = {}  # weights that are never tied
+    if stack == "encoder" and a.get("adapt", "nothing") == "lora":
+        adaptation = {"adapters": tuple(dict.fromkeys(a["adapt.on"])),
+                      "adapter_rank": a["adapt.rank"]}
+    elif stack == "encoder" and a.get("adapt", "nothing") == "prompt":
+        adaptation = {"prompt_length": a["adapt.length"]}
     attention = Attention(
         a["width"], queries, stack == "decoder",
         IDENTITY if identity else linear_factory(a, "attention"), heads=a[f"{stack}.heads"],
         head_dim=a[f"{stack}.head_dim"], score_heads=a[f"{stack}.score_heads"],
         projected_axis=projected, keys=keys, cross=cross,
-        expands_heads=a.get(f"{stack}.head_scaling", "none") == "mlp", kv_heads=_kv_heads(a, stack),
+        expands_heads=a.get(f"{stack}.head_scaling", "none") == "mlp", kv_heads=kv_heads,
         clip=a[f"{stack}.relative_clip"] if relative else 0,
         rotary=bool(a.get(f"{stack}.rotary", False)) and not cross,
         mask_distance=0 if cross or a.get(f"{stack}.mask", "none") == "none"
@@ -256,20 +260,8 @@ def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
         gate=a.get(f"{stack}.{'cross_gate' if cross else 'gate'}", "none"),
         output_factory=linear_factory(a, "out"), head_ffn=_head_ffn(a, stack, queries, cross),
         bias=bool(a.get(f"{stack}.projection_bias", True)),
-        **(_adaptation_kwargs(a) if stack == "encoder" else {}))
+        **adaptation)
     return _validate_maps(validated(attention, stack), "attention")
-
-
-def _kv_heads(a: Config, stack: str) -> Size:
-    """Number of key and value heads; 0 if equal to ``heads``.
-
-    Equal networks therefore share an id.
-    """
-    kv_heads = optional_value(a, f"{stack}.key_value_heads")
-    heads = a[f"{stack}.heads"]
-    is_default = kv_heads is None or (decide(kv_heads == heads)
-                                      and decide(kv_heads == a[f"{stack}.score_heads"]))
-    return 0 if is_default else kv_heads
 
 
 def build_cross_attention(a: Config, axes: tuple[Axis, Axis, Axis]) -> Mixer:
@@ -280,17 +272,6 @@ def build_cross_attention(a: Config, axes: tuple[Axis, Axis, Axis]) -> Mixer:
     cross_attention = GatedCrossAttention(a["width"], axes[0], True, linear_factory(a, "attention"),
                                           *axes[1:], *sizes)
     return _validate_maps(cross_attention, "attention")
-
-
-def _adaptation_kwargs(a: Config) -> dict[str, Any]:
-    """Keyword arguments of attention for layer adaptation.
-
-    They add weights that are never tied.
-    """
-    adaptation = a.get("adapt", "nothing")
-    if adaptation == "lora":
-        return {"adapters": tuple(dict.fromkeys(a["adapt.on"])), "adapter_rank": a["adapt.rank"]}
-    return {"prompt_length": a["adapt.length"]} if adaptation == "prompt" else {}
 
 
 def _head_ffn(a: Config, stack: str, over: Axis, cross: bool) -> PartialFFN | None:
@@ -323,7 +304,7 @@ def build_ffn(a: Config, stack: str, axis: Axis) -> FFN:
     """The feed-forward network of a stack's layers."""
     key = f"{stack}.ffn"
     ffn_class = FFNS[a[key]]
-    options = {name: a[f"{key}.{name}"] for name in option_fields(ffn_class)}
+    options = options_of(a, key, ffn_class)
     if a.get(f"{key}_norm", False) and not ffn_class.is_absent:
         if not ffn_class.supports_norm:
             raise UnbuildableError(f"{key}_norm", f"{a[key]} has no hidden units to normalize")
