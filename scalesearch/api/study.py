@@ -15,6 +15,7 @@ from scalesearch.api.display import Displayable
 from scalesearch.api.error_messages import python_error_messages
 from scalesearch.api.model import Model
 from scalesearch.api.space import SearchSpace, flatten_values
+from scalesearch.config.reader import file_value
 from scalesearch.errors import UserError
 from scalesearch.library import find_file, require_packages
 from scalesearch.spaces import Space
@@ -66,7 +67,7 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
 
 
 class _Dumper(yaml.SafeDumper):
-    """Dumper of study keys, whose values may be spaces or objects with ``to_json``."""
+    """Dumper of study keys, whose values may be spaces, recipes or data."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -76,8 +77,9 @@ class _Dumper(yaml.SafeDumper):
             return yaml.compose(data.to_yaml(), Loader=yaml.SafeLoader)
         if isinstance(data, Path):
             return self.represent_str(str(data))
-        if isinstance(data, Mapping) or hasattr(data, "to_json"):
-            return self.represent_dict(dict(data) if isinstance(data, Mapping) else data.to_json())
+        value = file_value(data)
+        if isinstance(value, Mapping):
+            return self.represent_dict(dict(value))
         raise UserError(f"{data!r} has no meaning in a study; use numbers, texts, lists, mappings "
                         "and spaces", code="not-serializable")
 

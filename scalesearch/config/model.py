@@ -85,19 +85,8 @@ class SettingError(ValueError):
         self.problems = problems
 
 
-@dataclass(frozen=True)
-class Constant:
-    """A constant of the space language with units (``10k``) as a type.
-
-    See ``SchemaField``.
-    """
-
-    type: str
-    low: float | None = None
-    high: float | None = None
-    words: tuple[str, ...] = ()
-    deprecated_words: Mapping[str, str] = field(default_factory=dict, hash=False)
-    special_values: tuple[str, ...] = ()
+class Constant(SchemaField):
+    """A constant of the space language with units (``10k``), as the type of a setting."""
 
     def __get_pydantic_core_schema__(self, source: Any,
                                      handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -158,18 +147,18 @@ class Constant:
 
 def size(low: int = 1, high: int | None = None, special_values: tuple[str, ...] = ()) -> Constant:
     """A whole number."""
-    return Constant("size", low, high, special_values=special_values)
+    return Constant("size", low=low, high=high, special_values=special_values)
 
 
 def number(low: float | None = None, high: float | None = None,
            special_values: tuple[str, ...] = ()) -> Constant:
     """A finite number."""
-    return Constant("number", low, high, special_values=special_values)
+    return Constant("number", low=low, high=high, special_values=special_values)
 
 
 def words(*words: str, deprecated: Mapping[str, str] | None = None) -> Constant:
     """One of ``words``; ``deprecated`` maps earlier words to present ones."""
-    return Constant("word", words=words, deprecated_words=deprecated or {})
+    return Constant("word", words, deprecated_words=deprecated or {})
 
 
 Size = Annotated[int, size()]
@@ -308,6 +297,10 @@ class Config(BaseModel):
 
         return read_config(cls, to_node(cls.section, mapping))
 
+    def to_json(self) -> dict[str, Any]:
+        """The values of all keys as JSON; ``from_mapping`` reads them back."""
+        return self.model_dump()
+
     def replace(self, **changes: Any) -> Self:
         """Return a validated copy with other values of some keys."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
@@ -340,16 +333,17 @@ class MadeFrom:
 
     def __get_pydantic_core_schema__(self, source: Any,
                                      handler: GetCoreSchemaHandler) -> CoreSchema:
+        def make(config: Config) -> Any:
+            try:
+                return config.make()
+            except UserError as error:
+                raise SettingError(
+                    SettingProblem("", error.message, error.help, error.code)) from None
+
         schema: CoreSchema = core_schema.no_info_after_validator_function(
-            self._make, handler.generate_schema(self.model))
+            make, handler.generate_schema(self.model))
         return core_schema.nullable_schema(schema) if self.is_optional else schema
 
-    def _make(self, config: Config) -> Any:
-        try:
-            return config.make()
-        except UserError as error:
-            raise SettingError(
-                SettingProblem("", error.message, error.help, error.code)) from None
 
 
 @cache
@@ -379,16 +373,20 @@ def _child(info: FieldInfo) -> SchemaField | SchemaGroup:
     if model is not None and not is_list(info):
         return replace(schema_of(model), optional=is_optional, required=info.is_required(),
                        **shared)
-    default = None if info.is_required() else facts.get("default_text") or _default_text(info)
-    shared |= {"unit": facts.get("unit", ""), "default": default}
+    default = info.get_default(call_default_factory=True)
+    if info.is_required():
+        default_text = None
+    elif default is PydanticUndefined or default is None or default in ((), {}):
+        default_text = NONE_TEXT
+    else:
+        default_text = format_constant(default)
+    shared |= {"unit": facts.get("unit", ""), "default": facts.get("default_text", default_text)}
     constant = next((item for item in metadata if isinstance(item, Constant)), None)
     if constant is None:
         return SchemaField("node", expected=facts.get("expected", ""),
                            items=schema_of(model) if model else None, **shared)
     special_values = constant.special_values + (NONE_TEXT,) * is_optional
-    return SchemaField(constant.type, constant.words, low=constant.low, high=constant.high,
-                       special_values=special_values,
-                       deprecated_words=constant.deprecated_words, **shared)
+    return replace(constant, special_values=special_values, **shared)
 
 
 def inspect_field(info: FieldInfo) -> tuple[bool, type[Config] | None, Iterable[Any]]:
@@ -416,10 +414,3 @@ def inspect_field(info: FieldInfo) -> tuple[bool, type[Config] | None, Iterable[
 def is_list(info: FieldInfo) -> bool:
     """Whether a field holds a list."""
     return get_origin(info.annotation) is tuple
-
-
-def _default_text(info: FieldInfo) -> str:
-    default = info.get_default(call_default_factory=True)
-    if default is PydanticUndefined or default is None or default in ((), {}):
-        return NONE_TEXT
-    return format_constant(default)

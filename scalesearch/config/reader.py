@@ -6,6 +6,7 @@ Report all problems with their positions.
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import singledispatch
 from typing import Annotated, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -278,15 +279,26 @@ def python_error(model: type[Config], values: Mapping[str, Any],
     return ConfigError(reader.problems)
 
 
+@singledispatch
+def file_value(value: Any) -> Any:
+    """The value of a key as in a file: a constant, a list or a mapping.
+
+    Types with another form in files register it here.
+    """
+    return value
+
+
+@file_value.register
+def _config_value(value: Config) -> Any:
+    return value.to_json()
+
+
 def to_node(name: str, value: Any, key: str = "") -> Node:
     """The node of a JSON-like value as if it were in a file.
 
     Errors show it with ``name``.
     """
-    if hasattr(value, "to_json"):
-        return to_node(name, value.to_json(), key)
-    if isinstance(value, Config):
-        return to_node(name, value.model_dump(), key)
+    value = file_value(value)
     if isinstance(value, Mapping):
         table = {scalar_from_text(name, "", str(inner)): to_node(name, item, str(inner))
                  for inner, item in value.items()}

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, PlainValidator
 
 from scalesearch.config.model import SettingError, SettingProblem
+from scalesearch.config.reader import file_value
 
 M2_ENDINGS = (".m2", ".m2.gz")
 PARTS_SYNTAX = ("a path (for pairs without the ending), `{source: FILE, target: FILE}`, or a list "
@@ -25,11 +26,6 @@ class FilePair:
     target: str
     references: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the mapping of a data file."""
-        return {"source": self.source,
-                "target": [self.target, *self.references] if self.references else self.target}
-
     def map_paths(self, function: Callable[[str], str]) -> "FilePair":
         """Return a copy with ``function`` applied to each path."""
         return FilePair(function(self.source), function(self.target),
@@ -37,6 +33,12 @@ class FilePair:
 
     def __str__(self) -> str:
         return f"{self.source} + {self.target}"
+
+
+@file_value.register
+def _pair_of_files(pair: FilePair) -> dict[str, Any]:
+    return {"source": pair.source,
+            "target": [pair.target, *pair.references] if pair.references else pair.target}
 
 
 SplitPart = str | FilePair
@@ -80,5 +82,5 @@ Parts = Annotated[
 
 def parts_to_json(parts: tuple[SplitPart, ...]) -> Any:
     """Return parts as JSON values, as in a data file."""
-    values = [part if isinstance(part, str) else part.to_json() for part in parts]
+    values = [file_value(part) for part in parts]
     return values[0] if len(values) == 1 else values

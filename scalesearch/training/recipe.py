@@ -325,10 +325,6 @@ class Recipe(Config):
     def __hash__(self) -> int:
         return hash(tuple(value for key, value in self if key != "name"))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return every field as a JSON value; ``from_mapping`` reads them back."""
-        return self.model_dump()
-
     @property
     def resolved_matrix_lr_factor(self) -> float:
         """Learning rate of matrices with their own optimizer, relative to other weights."""

@@ -56,14 +56,16 @@ class SchemaField:
     high: float | None = None
     allowed_sizes: tuple[int, ...] = ()
     special_values: tuple[str, ...] = ()
-    calls: Mapping[str, ScheduleSignature] = field(default_factory=lambda: MappingProxyType({}))
+    calls: Mapping[str, ScheduleSignature] = field(
+        default_factory=lambda: MappingProxyType({}), hash=False)
     depth_key: str | None = None
     layer_depth_key: str | None = None
     doc: str = ""
     unit: str = ""
     synonyms: tuple[str, ...] = ()
     deprecated: tuple[str, ...] = ()
-    deprecated_words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    deprecated_words: Mapping[str, str] = field(
+        default_factory=lambda: MappingProxyType({}), hash=False)
     expected: str = ""
     allows_nested: bool = False
     items: "SchemaGroup | None" = None
