@@ -24,6 +24,10 @@ from scalesearch.nn.model import DecodingCache, EncoderMemory
 from scalesearch.nn.module import DropoutRates
 
 ARCHITECTURE: Any = None  # replaced by the bundle
+# Argument and output that hold the cache; transformers 5.24 renamed ``past_key_values``.
+CACHE_NAME = "cache" if "cache" in Seq2SeqLMOutput.__annotations__ else "past_key_values"
+# Arguments that change nothing: padding is at the end, and positions follow from the cache.
+UNUSED_ARGUMENTS = frozenset({"cache_position", "decoder_attention_mask", "decoder_position_ids"})
 
 
 class ScalesearchConfig(transformers.PreTrainedConfig):
@@ -113,6 +117,7 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
     config_class = ScalesearchConfig
     main_input_name = "input_ids"
     base_model_prefix = ""
+    accepts_loss_kwargs = True  # ``Trainer`` passes num_items_in_batch
     _is_stateful = True  # no assisted generation: the state of a convolution cannot be cropped
     # A tied weight is registered once, by its owner.
     _tied_weights_keys: dict[str, str] = {}
@@ -143,35 +148,57 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
         encoder_outputs: Any = None,
-        past_key_values: TransformersCache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
-        **_: Any,
+        num_items_in_batch: Tensor | int | None = None,
+        **arguments: Any,
     ) -> Seq2SeqLMOutput:
         """Compute logits (batch, T, V), and the loss if ``labels`` are given.
+
+        The cache is the argument ``past_key_values`` before transformers 5.24, ``cache`` after.
 
         Args:
             input_ids: (batch, S), padded at the end; not needed with ``encoder_outputs``.
             attention_mask: (batch, S), 0 at padding; default: padding is recognized by its id.
-            decoder_input_ids: (batch, T), starting with BOS; with ``past_key_values``, only the
-                new ones. Default: the shifted ``labels``.
+            decoder_input_ids: (batch, T), starting with BOS; with a cache, only the new ones.
+                Default: the shifted ``labels``.
             labels: (batch, T), with EOS at the end; -100 and padding are ignored in the loss.
+            num_items_in_batch: number of labels in all accumulated batches, by which the sum of
+                losses is divided. Default: the loss is the mean over the labels.
+
+        Raises:
+            TypeError: an unknown argument holds tensors or other state.
+            ValueError: labels are padded with 0 although ``num_items_in_batch`` counts them.
         """
+        cache = arguments.pop(CACHE_NAME, None)
+        for name, value in arguments.items():
+            if not (name in UNUSED_ARGUMENTS or value is None or isinstance(value, (bool, int, str))):
+                raise TypeError(f"{type(self).__name__} does not know the argument {name!r}; it was "
+                                f"not written for transformers {transformers.__version__}. Export "
+                                "the model again, or install the version in artifact.json")
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(input_ids, attention_mask)
         if decoder_input_ids is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        if past_key_values is None and (self.config.use_cache and labels is None
-                                        if use_cache is None else use_cache):
-            past_key_values = TransformersCache()
+        if cache is None and (self.config.use_cache and labels is None
+                              if use_cache is None else use_cache):
+            cache = TransformersCache()
         memory = EncoderMemory(encoder_outputs[0], self._bias(encoder_outputs, attention_mask))
-        logits = self.model.logits(self.model.decode(decoder_input_ids, memory, past_key_values))
+        logits = self.model.logits(self.model.decode(decoder_input_ids, memory, cache))
         loss = None
         if labels is not None:
-            scored = labels.masked_fill(labels == PAD, -100)
-            loss = cross_entropy(logits.flatten(0, 1).float(), scored.flatten())
-        return Seq2SeqLMOutput(loss=loss, logits=logits, past_key_values=past_key_values,
-                               encoder_last_hidden_state=memory.states)
+            padding = labels == PAD
+            scored = labels.masked_fill(padding, -100).flatten()
+            if num_items_in_batch is None:
+                loss = cross_entropy(logits.flatten(0, 1).float(), scored)
+            elif padding.any():
+                raise ValueError("labels are padded with 0, which Trainer counts as labels: pad "
+                                 "with -100, as DataCollatorForSeq2Seq does")
+            else:
+                loss = cross_entropy(logits.flatten(0, 1).float(), scored,
+                                     reduction="sum") / num_items_in_batch
+        return Seq2SeqLMOutput(loss=loss, logits=logits, encoder_last_hidden_state=memory.states,
+                               **{CACHE_NAME: cache})
 
     def _bias(self, encoder_outputs: Any, attention_mask: Tensor | None) -> Tensor:
         """Return the bias of the encoder outputs, or compute it from the mask."""

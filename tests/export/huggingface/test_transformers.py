@@ -143,6 +143,44 @@ def test_model_can_be_saved_copied_and_trained(trained, folder, tmp_path):
     assert torch.allclose(again, model(source, labels=labels).loss)
 
 
+def test_accumulated_batches_give_the_loss_and_gradient_of_the_whole_batch(trained, folder):
+    model = load(folder).eval()
+    source = padded(sources(trained.tokenizer.vocab_size, Random(7), 8))
+    labels = source.masked_fill(source == PAD, -100)
+    n_labels = (labels != -100).sum()
+
+    def loss_and_gradient(batch_size: int) -> tuple[float, torch.Tensor]:
+        model.zero_grad()
+        losses = [model(input_ids=rows, labels=targets, num_items_in_batch=n_labels).loss
+                  for rows, targets in zip(source.split(batch_size), labels.split(batch_size))]
+        torch.stack(losses).sum().backward()
+        return float(torch.stack(losses).detach().sum()), torch.cat([weight.grad.flatten()
+                                              for weight in model.parameters()])
+
+    loss, gradient = loss_and_gradient(8)
+    assert loss == pytest.approx(float(model(input_ids=source, labels=labels).loss), rel=1e-5)
+    for batch_size in (4, 1):
+        accumulated_loss, accumulated_gradient = loss_and_gradient(batch_size)
+        assert accumulated_loss == pytest.approx(loss, rel=1e-5)
+        assert torch.allclose(accumulated_gradient, gradient, atol=1e-5)
+    assert model.accepts_loss_kwargs
+    with pytest.raises(ValueError, match="padded with 0"):
+        model(input_ids=source, labels=source, num_items_in_batch=n_labels)
+
+
+def test_unknown_arguments_with_state_are_refused(trained, folder):
+    """A cache under a new name would otherwise be ignored, and translations silently wrong."""
+    model = load(folder)
+    source = padded(sources(trained.tokenizer.vocab_size, Random(8)))
+    output = model(source, decoder_input_ids=source)
+    caches = [value for value in output.values() if isinstance(value, transformers.Cache)]
+    assert len(caches) == 1 and caches[0].get_seq_length() == source.shape[1]
+    for state in (caches[0], torch.ones(1), [torch.ones(1)]):
+        with pytest.raises(TypeError, match="renamed_cache"):
+            model(source, decoder_input_ids=source[:, :1], renamed_cache=state)
+    model(source, decoder_input_ids=source, output_attentions=False, renamed_option=None)
+
+
 def test_generation_arguments_are_used(trained, folder):
     model = load(folder)
     rows = sources(trained.tokenizer.vocab_size, Random(4))
