@@ -95,7 +95,8 @@ FILES = ("study.json", "command.json", "space.yaml", "events.jsonl",
 # folder and versions in
 # texts. Other floats in the study's files are compared within TOLERANCE.
 MEASURED = {"time", "created", "ended", "id", "crc", "seconds", "cpu_seconds", "wall_seconds",
-            "total_seconds", "total_cpu_seconds", "tokens_per_cpu_second", "device", "versions"}
+            "total_seconds", "total_cpu_seconds", "tokens_per_cpu_second", "device", "versions",
+            "phases"}
 TOLERANCE = 1e-3  # relative; losses after three updates by other kernels differ by less than 1e-4
 # The quick study with a budget in updates instead of CPU time, one at a time: no score depends on
 # speed.

@@ -41,7 +41,15 @@ from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import StudyMeta
 from scalesearch.studies.trials.trial import Origin, State, Trial
 from scalesearch.studies.trials.trials import Trials, allocated_full_runs, completed_full_runs
-from scalesearch.training.effort import OTHER, SCORING, TRAINING_PARTS, Effort, Efforts, sum_efforts
+from scalesearch.training.effort import (
+    OTHER,
+    SCORING,
+    TRAINING_PARTS,
+    UPDATES,
+    Effort,
+    Efforts,
+    sum_efforts,
+)
 
 FORECAST_FILE = "forecast.json"
 GAIN_FILE = "gain.json"
@@ -86,7 +94,7 @@ class ForecastStatus:
     """A forecast, the time spent so far, and the expected time at the end.
 
     Attributes:
-        spent: time of each part up to the last rung or the end of each run.
+        spent: time of each part so far.
         expected: expected time of each part at the end of the study.
         wall_seconds, expected_wall_seconds: the same as wall-clock time, if the workers are as busy
             as predicted.
@@ -137,6 +145,7 @@ class RunningTrial:
         step, steps: number of updates so far and in total; ``steps`` is None if the recipe does not
             set it.
         validation_loss: latest validation loss, or None.
+        seconds, cpu_seconds: wall-clock and CPU time of the updates so far; None if unknown.
     """
 
     trial: int
@@ -160,6 +169,8 @@ class RunningTrial:
     validation_loss: float | None
     host: str | None
     pid: int | None
+    seconds: float | None = None
+    cpu_seconds: float | None = None
 
     def time_left(self, run_seconds: float) -> float:
         """Seconds until the trial pauses or ends, if a full-budget run takes ``run_seconds``.
@@ -461,16 +472,25 @@ def training_measurer(spec: StudySpec, corpus_of: Callable[[ModelSpec], Corpus])
     return measure
 
 
-def forecast_status(forecast: StudyForecast, trials: Trials, rungs: Rungs) -> ForecastStatus:
+def forecast_status(forecast: StudyForecast, trials: Trials, rungs: Rungs,
+                    running: Sequence[RunningTrial] = ()) -> ForecastStatus:
     """Compare ``forecast`` with the time spent so far.
 
     The remaining runs are expected to take the mean time of the runs so far. For parts without a
-    run so far, the forecast is used.
+    run so far, the forecast is used. The updates of running and interrupted trials since their last
+    rung count; their other parts are not known.
     """
     own_trials = [trial for trial in trials if trial.source is None and trial.efforts]
     spent = trials.efforts()
     runs = dict.fromkeys(TRAINING_PARTS,
                          sum(completed_full_runs(trial, rungs) for trial in own_trials))
+    for running_trial in running:
+        trial = trials[running_trial.trial]
+        logged = trial.efforts.get(UPDATES, Effort())
+        total = Effort(running_trial.seconds or 0.0, running_trial.cpu_seconds or 0.0)
+        if total.seconds > logged.seconds:
+            spent[UPDATES] += total - logged
+            runs[UPDATES] += running_trial.trained_share - completed_full_runs(trial, rungs)
     runs[SCORING] = sum(trial.state == State.COMPLETE for trial in own_trials)
     expected = {}
     for part in TRAINING_PARTS:

@@ -1,4 +1,4 @@
-"""Wall-clock and CPU time of a training run, by part."""
+"""Wall-clock and CPU time of a training run, by part and phase."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +10,11 @@ VALIDATION = "validation"
 SCORING = "scoring"
 OTHER = "other"
 TRAINING_PARTS = (UPDATES, VALIDATION, SCORING, OTHER)
+START = "start"
+DECODING = "decoding"
+EXPORT = "export"
+PHASES = (START, UPDATES, VALIDATION, DECODING, SCORING, EXPORT, OTHER)
+PART_OF_PHASE = {START: OTHER, DECODING: SCORING, EXPORT: SCORING}  # others are parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,35 +49,55 @@ def sum_efforts(*efforts: Efforts) -> dict[str, Effort]:
 
 
 class TrainingTimer:
-    """Timer of a training run, by part, including earlier processes.
+    """Timer of a training run, by part and by phase, including earlier processes.
 
     Budgets count ``updates``. ``validation`` is evaluation on the validation text during training.
     ``scoring`` is the evaluation of the final weights: translations, metrics, losses, latency.
     ``other`` is everything else: building and checking the model, saving, resuming.
+
+    Phases are finer: ``start`` is the time until the first update, ``decoding`` and ``export`` are
+    phases of ``scoring``.
+
+    Attributes:
+        phases: wall-clock seconds of each phase.
     """
 
     def __init__(self, read_time: Callable[[], Effort] = read_clocks) -> None:
         self._read_time = read_time
         self._spent = dict.fromkeys(TRAINING_PARTS, Effort())
-        # Each measured part moves the start forward: the time since then belongs to no part.
-        self._start = self._read_time()
+        self.phases = dict.fromkeys(PHASES, 0.0)
+        self._phase = START
+        self._read_at = self._read_time()
 
     @contextmanager
-    def measure_part(self, name: str) -> Iterator[None]:
-        """Context that counts time to the part ``name``; contexts must not be nested."""
-        start = self._read_time()
+    def measure_part(self, phase: str) -> Iterator[None]:
+        """Context that counts time to a part or phase; nested contexts are not counted twice."""
+        outer = self._phase
+        if phase == UPDATES and outer == START:
+            outer = OTHER
+        self._enter(phase)
         try:
             yield
         finally:
-            duration = self._read_time() - start
-            self._spent[name] += duration
-            self._start += duration
+            self._enter(outer)
+
+    def _enter(self, phase: str) -> None:
+        """Count the time since the last call to the current phase, and enter ``phase``."""
+        now = self._read_time()
+        duration = now - self._read_at
+        self._spent[PART_OF_PHASE.get(self._phase, self._phase)] += duration
+        self.phases[self._phase] += duration.seconds
+        self._phase = phase
+        self._read_at = now
 
     def efforts(self) -> dict[str, Effort]:
         """Return the effort of each part so far."""
-        return {**self._spent, OTHER: self._spent[OTHER] + self._read_time() - self._start}
+        self._enter(self._phase)
+        return dict(self._spent)
 
-    def restore(self, efforts: Mapping[str, Sequence[float]]) -> None:
-        """Add the wall-clock and CPU seconds of an earlier process, by part."""
+    def restore(self, efforts: Mapping[str, Sequence[float]], phases: Mapping[str, float]) -> None:
+        """Add the time of an earlier process: wall-clock and CPU seconds of each part, and phases."""
         for part, seconds in efforts.items():
             self._spent[part] += Effort(*seconds)
+        for phase, wall_seconds in phases.items():
+            self.phases[phase] += wall_seconds

@@ -1,13 +1,13 @@
 """End of a training run: average, write and score the weights."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
 from scalesearch.tasks.language_model import perplexity
 from scalesearch.training import checkpoint
-from scalesearch.training.effort import SCORING
+from scalesearch.training.effort import DECODING, EXPORT, SCORING
 from scalesearch.training.loop import TrainingRun
 from scalesearch.training.recipe import DECODE_WITH_MODEL
 from scalesearch.training.scoring.evaluate import (
@@ -39,10 +39,11 @@ def finish(run: TrainingRun, open_artifact: OpenArtifact | None = None) -> dict[
         weights = (f"mean of the {recipe.average} {len(steps)} (after updates "
                    f"{', '.join(map(str, steps))})")
     write_weights(run.directory / checkpoint.WEIGHTS_FILE, model.state_dict())
-    decoder: AbstractContextManager[DecodeFunction | None] = nullcontext()
-    if open_artifact is not None and recipe.decode_with != DECODE_WITH_MODEL:
-        decoder = open_artifact(run.directory, recipe.decode_with)
-    with run.timer.measure_part(SCORING), decoder as decode:
+    decode: DecodeFunction | None = None
+    with run.timer.measure_part(SCORING), ExitStack() as stack:
+        if open_artifact is not None and recipe.decode_with != DECODE_WITH_MODEL:
+            with run.timer.measure_part(EXPORT):
+                decode = stack.enter_context(open_artifact(run.directory, recipe.decode_with))
         metrics = _score_splits(run, decode)
         if recipe.measure in ("latency", "both"):
             split = getattr(run.corpus, metrics["split"])
@@ -76,4 +77,5 @@ def _score_one_split(
 
     decoding = DecodingOptions(run.recipe.beam, run.recipe.length_penalty)
     return score_split(run.engine, run.corpus, split_name, decoding,
-                       run.stop_signal.raise_if_requested, report_progress, decode)
+                       run.stop_signal.raise_if_requested, report_progress, decode,
+                       run.timer.measure_part(DECODING))

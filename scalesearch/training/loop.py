@@ -341,12 +341,13 @@ class TrainingRun:
                 "scale": self.lr_factor, "identity": self.identity,
                 "mean": self.weight_average.state() if self.weight_average else None,
                 "efforts": {part: astuple(effort) for part, effort in self.timer.efforts().items()},
+                "phases": self.timer.phases,
                 "snapshots": [{"step": step, "score": score}
                               for step, score in self.snapshots.scores_by_step.items()]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the result of :meth:`state`, in another process."""
-        self.timer.restore(state["efforts"])
+        self.timer.restore(state["efforts"], state.get("phases", {}))
         self._restore_state(state)
 
     def _restore_state(self, state: dict[str, Any]) -> None:

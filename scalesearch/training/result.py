@@ -47,6 +47,8 @@ class Result:
         total_seconds, total_cpu_seconds: including validation, decoding and saving.
         efforts: wall-clock and CPU time by part; see :class:`.effort.TrainingTimer`. They add up to
             the total.
+        phases: wall-clock seconds by phase, which include the start of the worker; see
+            :class:`.effort.TrainingTimer`. Empty for runs of earlier versions.
         tokens_per_cpu_second: target tokens per CPU-second of updates.
         stop_reason: ``budget`` or ``patience``.
         notes: events during training, such as a batch that was split because memory ran out.
@@ -65,6 +67,7 @@ class Result:
     total_seconds: float = 0.0
     total_cpu_seconds: float = 0.0
     efforts: dict[str, Effort] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
     tokens_per_cpu_second: float = 0.0
     stop_reason: str = ""
     notes: list[str] = field(default_factory=list)

@@ -13,7 +13,7 @@ from scalesearch.files import DiskFullError
 from scalesearch.nn.causality import CausalityError, check_causality
 from scalesearch.signals import SignalInterrupt, deferred_signals
 from scalesearch.training import checkpoint
-from scalesearch.training.effort import Effort, TrainingTimer
+from scalesearch.training.effort import START, Effort, TrainingTimer
 from scalesearch.training.finish import OpenArtifact, finish
 from scalesearch.training.hardware import (
     Hardware,
@@ -33,7 +33,8 @@ from scalesearch.training.updates.engine import build_initial_model
 
 def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | str, seed: int = 1,
           report: ReportFunction | None = None, resume: bool = True, until_share: float = 1.0,
-          with_proxies: bool = False, open_artifact: OpenArtifact | None = None) -> Result:
+          with_proxies: bool = False, open_artifact: OpenArtifact | None = None,
+          start_seconds: float = 0.0) -> Result:
     """Train and score an architecture; write all files to ``directory``.
 
     With ``resume``, a complete result in ``directory`` is returned unchanged, and an interrupted
@@ -53,6 +54,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
             :func:`.proxies.compute_proxies`.
         open_artifact: opens the exported model of ``decode_with``; see
             :mod:`scalesearch.export.scoring`.
+        start_seconds: time from the start of the worker to this call, for ``phases``.
 
     Returns:
         The result, also written to ``directory/result.json`` unless it is ``paused``; then the
@@ -70,6 +72,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     folder = Path(directory)
     report_event = report or (lambda event: None)
     timer = TrainingTimer()
+    timer.phases[START] += start_seconds
     _check_compatible(architecture, corpus, recipe, open_artifact)
     earlier_result = Result.read(folder) if resume else None
     identity = checkpoint.run_identity(architecture, corpus, recipe, seed)
@@ -207,6 +210,7 @@ def _copy_measurements(run: TrainingRun, result: Result) -> None:
     result.seconds = used.seconds
     result.cpu_seconds = used.cpu_seconds
     result.efforts = run.timer.efforts()
+    result.phases = dict(run.timer.phases)
     total = sum(result.efforts.values(), Effort())
     result.total_seconds = total.seconds
     result.total_cpu_seconds = total.cpu_seconds

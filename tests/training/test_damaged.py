@@ -18,7 +18,7 @@ from tests.bounds import bounded, invoke_bounded
 from tests.corpora import write_text
 from tests.errors import refuses
 from tests.training.conftest import recipe, tiny
-from tests.training.test_training import stop_at
+from tests.training.test_run import stop_at
 
 JSON = ("recipe.json", "data.json", "result.json")
 STRANGE = (None, True, -1, 0, 10**9, 10**400, 0.5, "", "NaN", "x" * 10_000, [], {}, [[]],

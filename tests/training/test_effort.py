@@ -7,34 +7,66 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.training import train, training
-from scalesearch.training.effort import TRAINING_PARTS, Effort, TrainingTimer, sum_efforts
+from scalesearch.training import run, train
+from scalesearch.training.effort import (
+    DECODING,
+    OTHER,
+    PART_OF_PHASE,
+    PHASES,
+    SCORING,
+    START,
+    TRAINING_PARTS,
+    UPDATES,
+    Effort,
+    TrainingTimer,
+    sum_efforts,
+)
 from tests.training.conftest import recipe, tiny
-from tests.training.test_training import diverging
+from tests.training.test_run import diverging
 
 SPENT = st.integers(0, 1000)
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.sampled_from([*TRAINING_PARTS, None]), SPENT, SPENT, st.booleans()),
+@given(st.lists(st.tuples(st.sampled_from([*PHASES, None]), SPENT, SPENT, st.booleans()),
                 max_size=12))
 def test_parts_add_up_to_the_total_time(stretches):
-    """A stretch is a part, its seconds and CPU seconds, and whether the process ends after it."""
+    """A stretch is a phase, its seconds and CPU seconds, and whether the process ends after it."""
     now = [5.0, 7.0]
     expected = dict.fromkeys(TRAINING_PARTS, Effort())
+    expected_phases = dict.fromkeys(PHASES, 0.0)
+    outside = START
     timer = TrainingTimer(lambda: Effort(*now))
     for part, seconds, cpu_seconds, ends in stretches:
         with timer.measure_part(part) if part else nullcontext():
             now[0] += seconds
             now[1] += cpu_seconds
-        expected[part or "other"] += Effort(seconds, cpu_seconds)
+        phase = part or outside
+        outside = OTHER if part == UPDATES and outside == START else outside
+        expected[PART_OF_PHASE.get(phase, phase)] += Effort(seconds, cpu_seconds)
+        expected_phases[phase] += seconds
         if ends:
             kept = {name: (effort.seconds, effort.cpu_seconds)
                     for name, effort in timer.efforts().items()}
             now[:] = [3.0, 2.0]
+            phases = timer.phases
+            outside = START
             timer = TrainingTimer(lambda: Effort(*now))
-            timer.restore(kept)
+            timer.restore(kept, phases)
     assert timer.efforts() == sum_efforts(expected) == expected
+    assert timer.phases == expected_phases
+
+
+def test_nested_phases_are_counted_once():
+    now = [0.0]
+    timer = TrainingTimer(lambda: Effort(now[0], now[0]))
+    with timer.measure_part(SCORING):
+        now[0] += 1
+        with timer.measure_part(DECODING):
+            now[0] += 5
+        now[0] += 2
+    assert timer.efforts()[SCORING] == Effort(8.0, 8.0)
+    assert (timer.phases[SCORING], timer.phases[DECODING]) == (3.0, 5.0)
 
 
 @pytest.fixture
@@ -46,7 +78,7 @@ def readings(monkeypatch):
         recorded.append(float(len(recorded)))
         return Effort(recorded[-1], 2 * recorded[-1])
 
-    monkeypatch.setattr(training, "TrainingTimer", lambda: TrainingTimer(tick))
+    monkeypatch.setattr(run, "TrainingTimer", lambda: TrainingTimer(tick))
     return recorded
 
 

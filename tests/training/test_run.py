@@ -12,7 +12,7 @@ import torch
 from scalesearch.data import Split
 from scalesearch.files import DiskFullError
 from scalesearch.signals import SignalInterrupt
-from scalesearch.training import Result, loop, read_checkpoint, train, training
+from scalesearch.training import Result, loop, read_checkpoint, run, train
 from scalesearch.training.checkpoint import check_identity, load_state, run_identity
 from scalesearch.training.recipe import check_compatible
 from scalesearch.training.updates import engine as engines
@@ -142,14 +142,14 @@ def test_interruption_during_scoring_is_resumed(corpus, tmp_path) -> None:
 def test_late_interruption_reaches_the_caller(
         corpus, out, monkeypatch) -> None:
     """The result is kept, and a study in this process must not start its next candidate."""
-    finish = training.finish
+    finish = run.finish
 
     def finish_and_be_stopped(run, *others):
         metrics = finish(run, *others)
         os.kill(os.getpid(), signal.SIGINT)
         return metrics
 
-    monkeypatch.setattr(training, "finish", finish_and_be_stopped)
+    monkeypatch.setattr(run, "finish", finish_and_be_stopped)
     with pytest.raises(SignalInterrupt):
         train(tiny(), corpus, recipe(), out)
     assert Result.read(out).state == "complete"

@@ -96,6 +96,7 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     """Print all information about one trial."""
     from scalesearch.files import flatten
     from scalesearch.report.labels import describe_costs
+    from scalesearch.studies.monitor.format import describe_phases
 
     trial = get_trial(results, number)
     record = results.study.record(trial) or {}
@@ -108,7 +109,8 @@ def print_trial(results: Results, number: int, console: Console) -> None:
              "reason": trial.reason, "architecture": trial.architecture, "seed": record.get("seed"),
              "replicates": ", ".join(replicates),
              **{name: record.get(name)
-                for name in ("device", "dtype", "tokens", "seconds", "total_seconds")}}
+                for name in ("device", "dtype", "tokens", "seconds", "total_seconds")},
+             "wall-clock time": describe_phases(trial.phases) if trial.phases else ""}
     violations = {f"violates {name} by": f"{violation:.3g}"
                   for name, violation in trial.constraints.items() if violation > 0}
     scores = {**(trial.values or {}), **dict(flatten(record.get("metrics") or {}))}

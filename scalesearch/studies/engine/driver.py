@@ -244,7 +244,8 @@ class Driver(JobLoop):
         if rung is not None:
             self.callback.paused(
                 self._append(EventType.RUNG, trial, rung=len(trial.rungs), **msgspec.to_builtins(rung),
-                             efforts=msgspec.to_builtins(result.efforts)))
+                             efforts=msgspec.to_builtins(result.efforts),
+                             phases=result.phases))
             return
         try:
             if result.state != "complete":
@@ -259,12 +260,14 @@ class Driver(JobLoop):
         """Write the record, then the event, then tell Optuna and the callbacks."""
         seconds = (result.total_seconds or result.seconds or None) if result else None
         efforts = result.efforts if result else trial.efforts
+        phases = result.phases if result else trial.phases
         ended_trial = trial.replace(**{"state": state, "reason": "", "wall_seconds": seconds,
-                                       "efforts": efforts, **end})
+                                       "efforts": efforts, "phases": phases, **end})
         write_json(self.study.trial_folder(trial) / "record.json",
                    make_record(ended_trial, self.plan.record_fields, result))
         self.callback.ended(self._append(EventType.ENDED, trial, state=state, wall_seconds=seconds,
-                                         efforts=msgspec.to_builtins(efforts), **end))
+                                         efforts=msgspec.to_builtins(efforts), phases=phases,
+                                         **end))
 
     def _append(self, event_type: EventType, trial: Trial, **facts: Any) -> Trial:
         """Append an event to the log; return the trial after it."""

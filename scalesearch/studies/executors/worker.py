@@ -53,18 +53,20 @@ def train_job(folder: str) -> None:
         UserError: the architecture, the data or the recipe is invalid.
         LeaseHeldError: another worker holds the folder.
     """
+    start = time.perf_counter()
+
     def run(place: Path, job: JobFile) -> Mapping[str, object]:
         os.nice(max(0, job.get("nice", 0) - os.nice(0)))  # only the superuser may lower it
         os.environ["OMP_NUM_THREADS"] = str(job["threads"])
         import torch
 
         torch.set_num_threads(job["threads"])
-        return _distill(place, job) if "teachers" in job else _train(place, job)
+        return _distill(place, job) if "teachers" in job else _train(place, job, start)
 
     finish_job(Path(folder), run)
 
 
-def _train(folder: Path, job: JobFile) -> Mapping[str, object]:
+def _train(folder: Path, job: JobFile, start: float) -> Mapping[str, object]:
     from scalesearch.data import DataSpec, load_corpus
     from scalesearch.export.scoring import artifact_decoder, check_decoder
     from scalesearch.spaces import read_space
@@ -78,7 +80,8 @@ def _train(folder: Path, job: JobFile) -> Mapping[str, object]:
     result = train(architecture, corpus, recipe, folder, seed=job["seed"],
                    report=ProgressFile(folder), resume=True,
                    until_share=job.get("until_share", 1.0),
-                   with_proxies=job.get("proxies", False), open_artifact=artifact_decoder)
+                   with_proxies=job.get("proxies", False), open_artifact=artifact_decoder,
+                   start_seconds=time.perf_counter() - start)
     return result.to_json()
 
 
@@ -196,7 +199,8 @@ class ProgressReport:
 class ProgressFile:
     """``progress.json`` of a training run, written at most once in ``every`` seconds.
 
-    The last validation is kept under ``validation``. Otherwise the next update would overwrite it.
+    The last validation is kept under ``validation``, and the times of the updates are kept while
+    the final weights are scored. Otherwise the next report would overwrite them.
     """
 
     def __init__(self, folder: Path, every: float = 1.0) -> None:
@@ -204,6 +208,7 @@ class ProgressFile:
         self._every = every
         self._last_write = -every
         self._last_validation: Mapping[str, object] = {}
+        self._times: dict[str, object] = {}
 
     def read(self) -> ProgressReport:
         """Read the last report of any process; an empty report if none was written."""
@@ -219,11 +224,13 @@ class ProgressFile:
         report = dict(facts if isinstance(facts, Mapping) else vars(facts))
         if report.get("type") == "validation":
             self._last_validation = {"validation": report}
+        self._times |= {name: report[name] for name in ("seconds", "cpu_seconds") if name in report}
         if time.monotonic() - self._last_write >= self._every:
             check_lease(self._file.parent)
             self._last_write = time.monotonic()
             # Not synced, unlike all other files: a lost report only delays the display.
             part = self._file.with_suffix(".part")
             with suppress(OSError):
-                part.write_text(json.dumps({**report, **self._last_validation}, default=str))
+                part.write_text(json.dumps({**self._times, **report, **self._last_validation},
+                                           default=str))
                 os.replace(part, self._file)

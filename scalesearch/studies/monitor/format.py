@@ -1,6 +1,7 @@
 """Numbers, shares, times and forecasts as text."""
 
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 
 from scalesearch.studies.forecast import ExpectedGain, ForecastStatus, StudyForecast, total_effort
@@ -33,6 +34,14 @@ def format_percent(share: float, decimals: int = 0, sign: str = "-") -> str:
 def format_duration(seconds: float) -> str:
     """Format a duration, to the second."""
     return str(timedelta(seconds=round(max(0, seconds)))) if seconds < MAX_SECONDS else "centuries"
+
+
+def describe_phases(phases: Mapping[str, float]) -> str:
+    """Describe the seconds of each phase of a training run and their shares, without zeros."""
+    total = sum(phases.values())
+    parts = [f"{phase} {seconds:.3g} s ({format_percent(seconds / total)})"
+             for phase, seconds in phases.items() if seconds]
+    return ", ".join([f"{total:.3g} s", *parts])
 
 
 def format_ago(seconds: float) -> str:

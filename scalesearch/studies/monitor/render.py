@@ -15,6 +15,7 @@ from scalesearch.studies.monitor.format import (
     STATE_WORDS,
     describe_forecast_status,
     describe_gain,
+    describe_phases,
     format_ago,
     format_duration,
     format_number,
@@ -54,6 +55,8 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
     if snapshot.teacher:
         above.append(_line(f"Teacher: {snapshot.teacher}"))
     below: list[RenderableType] = []
+    if whole and snapshot.phases:
+        below.append(_line(f"Wall-clock time per run: {describe_phases(snapshot.phases)}", "", whole))
     if snapshot.forecast_status:
         below.append(_line(describe_forecast_status(snapshot.forecast_status)))
         if whole:

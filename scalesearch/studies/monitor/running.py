@@ -145,7 +145,8 @@ def running_trial(study: StudyDir, trial: Trial) -> RunningTrial:
         elapsed=elapsed, step=report.step, steps=steps if isinstance(steps, int) else None,
         loss=report.loss,
         validation_loss=report.validation.validation_loss if report.validation else None,
-        host=holder.host if holder else None, pid=holder.pid if holder else None)
+        host=holder.host if holder else None, pid=holder.pid if holder else None,
+        seconds=report.seconds, cpu_seconds=report.cpu_seconds)
 
 
 def describe_progress(report: ProgressReport) -> str:

@@ -6,7 +6,7 @@ They change no files.
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ from scalesearch.studies.forecast import (
     PlannedWork,
     ProgressState,
     RunningTrial,
+    StudyForecast,
     StudyProgress,
     forecast_status,
     read_forecast,
@@ -74,6 +75,7 @@ class StudySnapshot:
         problem: why the log cannot be read further; empty if it can.
         forecast_status: comparison with the forecast; None without a forecast.
         expected_gain: expected gain by further training runs; None if unknown.
+        phases: mean wall-clock seconds of each phase of a complete training run.
     """
 
     study: str
@@ -91,6 +93,7 @@ class StudySnapshot:
     problem: str
     forecast_status: ForecastStatus | None = None
     expected_gain: ExpectedGain | None = None
+    phases: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
         """Return all fields as JSON values."""
@@ -105,7 +108,7 @@ class SnapshotBuilder:
         self.study = study
         self._n_events = -1  # number of events for which the front was computed
         self._front: FrontSnapshot
-        self._forecast_status: ForecastStatus | None = None
+        self._forecast: StudyForecast | None = None
 
     def take(self, owner: Owner, events: Sequence[LoggedEvent] = (),
              problem: str = "") -> StudySnapshot:
@@ -120,16 +123,16 @@ class SnapshotBuilder:
         eta = (time_left(state, owner.workers or max(1, len(running)))
                if teacher_finished and owner.state == RUNNING else Eta())
         if self._n_events != trials.events:
-            forecast = read_forecast(study.folder)
-            self._forecast_status = (forecast_status(forecast, trials, meta.rungs)
-                                     if forecast else None)
+            self._forecast = read_forecast(study.folder)
             self._front = front_snapshot(meta, trials)
             self._n_events = trials.events
+        status = (forecast_status(self._forecast, trials, meta.rungs, running)
+                  if self._forecast else None)
         return StudySnapshot(
             meta.name, str(study.folder), time.time(), owner, study_progress(state), eta,
             _counts(trials), tuple(running), teacher, rung_summaries(trials, meta), self._front,
-            tuple(events)[-MAX_EVENTS_SHOWN:], problem, self._forecast_status,
-            read_gain(study.folder))
+            tuple(events)[-MAX_EVENTS_SHOWN:], problem, status, read_gain(study.folder),
+            trials.mean_phases())
 
 
 class StudyWatcher:

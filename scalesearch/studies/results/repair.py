@@ -112,7 +112,7 @@ def _events_from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
             facts = {"type": EventType.ENDED, "trial": trial.number, "state": trial.state,
                      "values": trial.values, "reason": trial.reason,
                      "wall_seconds": trial.wall_seconds,
-                     "efforts": msgspec.to_builtins(trial.efforts)}
+                     "efforts": msgspec.to_builtins(trial.efforts), "phases": trial.phases}
         written = datetime.fromtimestamp(file.stat().st_mtime,
                                          UTC).isoformat(timespec="milliseconds")
         # A record is written when its trial ends.

@@ -182,7 +182,8 @@ def evaluate_imported(study: StudyDir, old: Trial,
     source: dict[str, str | int] = {
         "study": study.meta.name, "id": study.meta.id, "space": study.meta.space_hash,
         "trial": old.number, "folder": str(folder.resolve())}
-    return new.replace(wall_seconds=old.wall_seconds, efforts=old.efforts, source=source), record
+    return new.replace(wall_seconds=old.wall_seconds, efforts=old.efforts, phases=old.phases,
+                       source=source), record
 
 
 def training_differences_of_record(record: Record, trial: Trial, plan: StudyPlan) -> list[str]:

@@ -85,6 +85,7 @@ class TrialEvent(msgspec.Struct, frozen=True):
         rung_result: the rung, if one was reached.
         is_own_fault: whether the trial itself caused a crash.
         efforts: efforts of the training so far, at a rung or at the end.
+        phases: wall-clock seconds of the phases of the training so far, likewise.
         state, values, reason, wall_seconds: result at the end.
     """
 
@@ -95,6 +96,7 @@ class TrialEvent(msgspec.Struct, frozen=True):
     proposed_trial: Trial | None = None
     rung_result: Rung | None = None
     efforts: Mapping[str, Effort] = {}
+    phases: Mapping[str, float] = {}
     is_own_fault: bool = True
     state: State | None = None
     values: Numbers | None = None
@@ -128,6 +130,7 @@ class Trial(msgspec.Struct, frozen=True, rename={"number": "trial"}):
         wall_seconds: seconds from the start to the result: training, validation and decoding.
         efforts: efforts of each part of its training, up to the last rung or the end; see
             :class:`scalesearch.training.effort.TrainingTimer`.
+        phases: wall-clock seconds of each phase, likewise.
         ended_at: UTC time of its end; None if it was trained by another study.
         source: study, trial and folder of an imported trial.
         is_feasible: whether it meets every constraint; references are trained even if they do not.
@@ -153,6 +156,7 @@ class Trial(msgspec.Struct, frozen=True, rename={"number": "trial"}):
     crashes: int = 0
     wall_seconds: float | None = None
     efforts: Efforts = {}
+    phases: Mapping[str, float] = {}
     ended_at: str | None = None
     source: Mapping[str, str | int] | None = None
     is_feasible: bool = True
@@ -172,14 +176,15 @@ class Trial(msgspec.Struct, frozen=True, rename={"number": "trial"}):
                 return self.replace(attempts=self.attempts + 1, state=State.PENDING)
             case EventType.RUNG if event.rung_result:
                 return self.replace(state=State.PAUSED, rungs=(*self.rungs, event.rung_result),
-                                    efforts=event.efforts)
+                                    efforts=event.efforts, phases=event.phases)
             case EventType.CRASHED:
                 return self.replace(crashes=self.crashes + event.is_own_fault, reason=event.reason)
             case EventType.ENDED if event.state:
                 return self.replace(state=event.state, values=event.values, reason=event.reason,
                                     wall_seconds=event.wall_seconds,
                                     ended_at=event.time or None,
-                                    efforts=event.efforts or self.efforts)
+                                    efforts=event.efforts or self.efforts,
+                                    phases=event.phases or self.phases)
         raise ValueError(f"event {event.type} is not possible here")
 
     @property

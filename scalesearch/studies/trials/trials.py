@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.studies.trials.trial import Origin, State, Trial, TrialEvent
-from scalesearch.training.effort import Effort, sum_efforts
+from scalesearch.training.effort import PHASES, Effort, sum_efforts
 
 
 class Trials:
@@ -120,6 +120,16 @@ class Trials:
     def efforts(self) -> dict[str, Effort]:
         """Return the sums of the efforts of all runs of this study."""
         return sum_efforts(*(trial.efforts for trial in self if trial.source is None))
+
+    def mean_phases(self) -> dict[str, float]:
+        """Return the mean wall-clock seconds of each phase of the complete runs of this study.
+
+        Empty if no run has measured them.
+        """
+        runs = [trial.phases for trial in self.with_state(State.COMPLETE)
+                if trial.source is None and trial.phases]
+        return {phase: sum(run.get(phase, 0.0) for run in runs) / len(runs)
+                for phase in PHASES} if runs else {}
 
 
 def completed_full_runs(trial: Trial, rungs: Rungs) -> float:

@@ -1,6 +1,7 @@
 """Evaluation of a model: losses, translations, metrics of its task."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -211,24 +212,27 @@ def translate_lines(
 def score_split(engine: Engine, corpus: Corpus, split_name: str, decoding: DecodingOptions,
                 check: StopCheck = lambda: None,
                 progress: ProgressFunction = lambda done, total: None,
-                decode: DecodeFunction | None = None) -> dict[str, Any]:
+                decode: DecodeFunction | None = None,
+                decoding_context: AbstractContextManager[None] | None = None) -> dict[str, Any]:
     """Compute losses, perplexity and the metrics of the task on a split.
 
     Args:
         decode: translates instead of the model.
+        decoding_context: context of the translation, such as a timer.
     """
     task = TASKS[corpus.spec.task]
     split = getattr(corpus, split_name)
     loss = evaluate_loss(engine, split, check)
     metrics: dict[str, Any] = {}
     if task.score is not None:
-        if decode:
-            translations = decode(split, decoding)
-            description = f"{decoding.description}, by {engine.recipe.decode_with}"
-        else:
-            translations = translate(engine.model, split, corpus.tokenizer, engine.hardware,
-                                     decoding, check, progress)
-            description = decoding.description
+        description = decoding.description
+        with decoding_context or nullcontext():
+            if decode:
+                translations = decode(split, decoding)
+                description += f", by {engine.recipe.decode_with}"
+            else:
+                translations = translate(engine.model, split, corpus.tokenizer, engine.hardware,
+                                         decoding, check, progress)
         hypotheses = [best[0] for best, *_ in translations]
         metrics = {**task.score(hypotheses, split.texts, corpus.spec), "decoding": description}
     rate = tokens_per_character(corpus, split_name)

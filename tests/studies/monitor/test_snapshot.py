@@ -7,14 +7,17 @@ import time
 from dataclasses import replace
 from datetime import datetime
 
+import msgspec
 import pytest
 from scipy.stats import spearmanr
 
+from scalesearch.files import write_json
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.objectives import parse_objective
 from scalesearch.studies.config.sections import Seeds
 from scalesearch.studies.executors.worker import ProgressFile
+from scalesearch.studies.forecast import FORECAST_FILE, StudyForecast
 from scalesearch.studies.monitor.heartbeat import FINISHED
 from scalesearch.studies.monitor.render import ChangePrinter
 from scalesearch.studies.monitor.running import running_teacher
@@ -25,6 +28,7 @@ from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import TeacherMeta
 from scalesearch.studies.trials.trial import State
 from scalesearch.studies.trials.trials import Trials
+from scalesearch.training.effort import TRAINING_PARTS, Effort
 from tests.errors import refuses
 from tests.studies.engine.test_promotion import RUNGS, work
 from tests.studies.event_study import EventStudy, rendered
@@ -202,6 +206,42 @@ def test_progress_keeps_last_validation(tmp_path):
                   {"type": "update", "step": 60, "loss": 4.0}):
         progress(facts)
     assert progress.read().loss == 4.0 and progress.read().validation.validation_loss == 4.5
+
+
+def test_progress_keeps_times_of_updates_while_scoring(tmp_path):
+    progress = ProgressFile(tmp_path, every=0.0)
+    progress({"type": "update", "seconds": 5.0, "cpu_seconds": 4.0})
+    progress({"type": "decode", "done": 1, "total": 2})
+    report = progress.read()
+    assert (report.type, report.seconds, report.cpu_seconds) == ("decode", 5.0, 4.0)
+
+
+def test_time_of_interrupted_trials_is_spent(event_study):
+    folder = event_study.study.folder
+    forecast = StudyForecast({part: Effort(100.0, 50.0) for part in TRAINING_PARTS}, 400.0, 100.0,
+                             300.0, 2.0, 2.0, "measurements")
+    write_json(folder / FORECAST_FILE, msgspec.to_builtins(forecast))
+    event_study.propose(0)
+    event_study.write_worker_files(0, share=0.6, seconds=30.0, cpu_seconds=24.0)
+    snapshot = StudyWatcher(folder).snapshot()
+    assert snapshot.forecast_status.spent["updates"] == Effort(30.0, 24.0)
+    assert snapshot.forecast_status.expected["updates"].cpu_seconds == pytest.approx(2 * 24 / 0.6)
+    assert "CPU time: 0:00:24 so far" in rendered(snapshot, 140)
+    event_study.end(0, 60)
+    assert StudyWatcher(folder).snapshot().forecast_status.spent["updates"] == Effort()
+
+
+def test_phases_of_complete_runs_are_averaged(event_study):
+    assert StudyWatcher(event_study.study.folder).snapshot().phases == {}
+    for number, factor in enumerate((1.0, 3.0)):
+        event_study.propose(number)
+        event_study.study.append(
+            "ended", number, state="complete", values={"bleu": 1.0, "params.total": 1.0},
+            phases={"start": factor, "updates": 4 * factor})
+    snapshot = StudyWatcher(event_study.study.folder).snapshot()
+    assert snapshot.phases["start"] == 2.0 and snapshot.phases["updates"] == 8.0
+    assert ("Wall-clock time per run: 10 s, start 2 s (20 %), updates 8 s (80 %)"
+            in rendered(snapshot, 140))
 
 
 # -- changing folders

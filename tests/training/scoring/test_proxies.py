@@ -19,7 +19,7 @@ from scalesearch.training.scoring.proxies import (
 )
 from scalesearch.training.updates.engine import build_initial_model
 from tests.training.conftest import recipe, tiny
-from tests.training.test_training import learned, weights
+from tests.training.test_run import learned, weights
 
 
 def model(seed=1, **changes):

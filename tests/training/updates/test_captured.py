@@ -13,7 +13,7 @@ from scalesearch.data import BatchStream
 from scalesearch.library import find_file
 from scalesearch.nn import DropoutRates, build_model
 from scalesearch.spaces import read_space
-from scalesearch.training import train, training
+from scalesearch.training import train
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.updates.captured import CapturedEngine, build_engine
@@ -218,7 +218,7 @@ def test_run_continues_with_the_batches_it_began_with(corpus, tmp_path, monkeypa
 
     def run(folder: str, begins: bool, **options: Any) -> Any:
         hardware = replace(Hardware.from_recipe(how), has_fixed_shapes=begins)
-        monkeypatch.setattr(training.Hardware, "from_recipe", lambda recipe, flops=0.0: hardware)
+        monkeypatch.setattr(Hardware, "from_recipe", lambda recipe, flops=0.0: hardware)
         return train(tiny(), corpus, how, tmp_path / folder, **options)
 
     whole = run("whole", has_buckets)
