@@ -3,8 +3,9 @@
     python -m tools.mutations [NAME ...]
 
 Run it at the root of a checkout; NAME is a part of a file's path. Each mutation is applied to a
-copy of the tracked files, and the tests that should fail are run there. The exit status is 1 if a
-mutation was missed, or if its text is not in the file.
+copy of the tracked files. The tests that should fail are run there, first those of `make test`,
+then all of them if none failed. The exit status is 1 if a mutation was missed, or if its text is
+not in the file.
 """
 
 import os
@@ -35,14 +36,14 @@ MUTATIONS = [
     Mutation("cost/protocol.py", "for lengths in passes)\n", "for lengths in list(passes)[:1])\n",
              "cost reference"),
     # Spaces.
-    Mutation("space/syntax/composite_domains.py", "assignment.value_of) is True",
-             "assignment.value_of)", "space"),
-    Mutation("space/syntax/composite_domains.py", "return sum(option.count_values(assignment)",
-             "return max(option.count_values(assignment)", "space"),
-    Mutation("space/assembly/weight_sharing.py", "0 <= index < depth", "0 <= index <= depth",
-             "space cost"),
-    Mutation("space/assembly/architecture.py", "json.dumps(canonical_config(block)",
-             "json.dumps(sorted(own_config)", "space feasible"),
+    Mutation("spaces/syntax/composite_domains.py", "assignment.value_of) is True",
+             "assignment.value_of)", "spaces"),
+    Mutation("spaces/syntax/composite_domains.py", "return sum(option.count_values(assignment)",
+             "return max(option.count_values(assignment)", "spaces"),
+    Mutation("spaces/assembly/weight_sharing.py", "0 <= index < depth", "0 <= index <= depth",
+             "spaces cost"),
+    Mutation("spaces/assembly/architecture.py", "json.dumps(canonical_config(block)",
+             "json.dumps(sorted(own_config)", "spaces feasible"),
     # Candidates that fit a budget.
     Mutation("feasible/extremes.py", "left[promising] * signs, right * signs",
              "left[promising], right", "feasible"),
@@ -52,35 +53,40 @@ MUTATIONS = [
              'prefix = np.searchsorted(self.first, upper_bounds[:, 0], side="left")', "feasible"),
     # Samplers, promotions, fronts.
     Mutation("pareto/front.py", "keep_weakly=True", "keep_weakly=False", "pareto"),
-    Mutation("pareto/front.py", "points.max(axis=0) + margin", "points.max(axis=0) - margin", "pareto"),
+    Mutation("pareto/front.py", "points.max(axis=0) + margin",
+             "points.max(axis=0) - margin", "pareto"),
     Mutation("schedule/rungs.py", "len(reached) // rungs.eta",
              "-(-len(reached) // rungs.eta)", "schedule"),
-    Mutation("samplers/trial_history.py", "slope * objective.sign > 0 else 0.0", "True else 0.0", "samplers"),
+    Mutation("samplers/trial_history.py", "slope * objective.sign > 0 else 0.0",
+             "True else 0.0", "samplers"),
     Mutation("samplers/bayes/hypervolume_improvement.py", "np.argsort(-priority",
              "np.argsort(priority", "samplers"),
     # Studies: durability, attempts, replicates, owners.
-    Mutation("study/trials/trial.py", 'self.crashes + event.is_own_fault', "self.crashes + 1",
-             "study/trials study/engine/test_driver.py"),
-    Mutation("study/trials/event_log.py", "data[whole:])\n            os.truncate(self.file, whole)", "data[whole:])",
-             "study/engine/test_kill.py study/trials"),
-    Mutation("study/engine/jobs.py", "crashes < self.max_attempts", "crashes <= self.max_attempts",
-             "study/engine/test_driver.py"),
-    Mutation("study/replicates/summary.py", "seed=new_seed", "seed=study.meta.seed",
-             "study/replicates"),
-    Mutation("study/executors/lease.py", "read_holder(folder) is not None and not owns_lease(folder)",
-             "False", "study/executors/test_lease.py"),
+    Mutation("studies/trials/trial.py", "self.crashes + event.is_own_fault", "self.crashes + 1",
+             "studies/trials studies/engine/test_driver.py"),
+    Mutation("studies/trials/event_log.py",
+             "data[whole:])\n            os.truncate(self.file, whole)", "data[whole:])",
+             "studies/engine/test_kill.py studies/trials"),
+    Mutation("studies/engine/jobs.py", "crashes < self.max_attempts", "crashes <= self.max_attempts",
+             "studies/engine/test_driver.py"),
+    Mutation("studies/replicates/summary.py", "seed=new_seed", "seed=study.meta.seed",
+             "studies/replicates"),
+    Mutation("studies/executors/lease.py",
+             "read_holder(folder) is not None and not owns_lease(folder)",
+             "False", "studies/executors/test_lease.py"),
     Mutation("signals.py", "self.signal_number == number == signal.SIGINT",
              "self.signal_number is not None", "test_signals.py"),
     # Training.
-    Mutation("train/updates/loss.py", "smoothing / len(weight)", "smoothing / (len(weight) - 1)",
-             "train/updates/test_loss.py"),
-    Mutation("train/updates/averaging.py", "(item[1], -item[0])", "(-item[1], -item[0])", "train"),
-    Mutation("train/checkpoint.py", '    torch.set_rng_state(state["torch"].cpu())\n', "", "train/test_training.py"),
-    Mutation("train/updates/schedule.py", "math.sqrt(start / share)", "start / share", "train"),
+    Mutation("training/updates/loss.py", "smoothing / len(weight)", "smoothing / (len(weight) - 1)",
+             "training/updates/test_loss.py"),
+    Mutation("training/updates/averaging.py", "(item[1], -item[0])", "(-item[1], -item[0])", "training"),
+    Mutation("training/checkpoint.py", '    torch.set_rng_state(state["torch"].cpu())\n', "",
+             "training/test_run.py"),
+    Mutation("training/updates/schedule.py", "math.sqrt(start / share)", "start / share", "training"),
     # Reports and commands.
     Mutation("report/table.py", "float(np.mean(sample)) if sample", "float(sample[0]) if sample",
-             "report study/replicates"),
-    Mutation("report/table.py", '& table["is_feasible"].astype(bool) ', "", "report study/results"),
+             "report studies/replicates"),
+    Mutation("report/table.py", '& table["is_feasible"].astype(bool) ', "", "report studies/results"),
     Mutation("report/compare.py", "if self.low > 0 else second", "if self.low < 0 else second", "report"),
     Mutation("cli/main.py",
              "click.echo(escape_control_characters(error), err=True)\n        sys.exit(2)",
@@ -105,13 +111,13 @@ def main(names: list[str]) -> int:
             outcomes.append(try_mutation(copy, mutation))
             print(f"{outcomes[-1]:6}  {mutation.file}: {mutation.old.strip()!r} -> "
                   f"{mutation.new.strip()!r}", flush=True)
-    caught = outcomes.count("caught")
-    print(f"{caught} of {len(outcomes)} caught")
-    return len(outcomes) - caught
+    print(f"{outcomes.count('fast')} of {len(outcomes)} caught by make test, "
+          f"{outcomes.count('full')} more by make test-all")
+    return len(outcomes) - outcomes.count("fast") - outcomes.count("full")
 
 
 def try_mutation(copy: Path, mutation: Mutation) -> str:
-    """Return ``caught`` or ``missed``.
+    """Return ``fast`` or ``full``, the tier that caught the mutation, or ``missed``.
 
     ``stale`` means that the text does not occur exactly once; ``broken``, that the failed test also
     fails without the mutation.
@@ -120,23 +126,25 @@ def try_mutation(copy: Path, mutation: Mutation) -> str:
     text = file.read_text() if file.is_file() else ""
     if text.count(mutation.old) != 1:
         return "stale"
-    file.write_text(text.replace(mutation.old, mutation.new))
-    failed = first_failure(copy, [f"tests/{name}" for name in mutation.tests.split()])
-    file.write_text(text)
-    if not failed:
-        return "missed"
-    return "broken" if first_failure(copy, failed) else "caught"
+    tests = [f"tests/{name}" for name in mutation.tests.split()]
+    for tier, options in {"fast": ["--fast"], "full": []}.items():
+        file.write_text(text.replace(mutation.old, mutation.new))
+        failed = first_failure(copy, [*options, *tests])
+        file.write_text(text)
+        if failed:
+            return "broken" if first_failure(copy, failed) else tier
+    return "missed"
 
 
-def first_failure(copy: Path, tests: list[str]) -> list[str]:
-    """Return the first failing test, all of ``tests`` if the run crashes, or an empty list."""
+def first_failure(copy: Path, arguments: list[str]) -> list[str]:
+    """Return the first test that fails, all ``arguments`` if the run crashes, or an empty list."""
     run = subprocess.run([sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider",
-                          *tests], cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)},
+                          *arguments], cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)},
                          capture_output=True, text=True)
     match = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", run.stdout, re.MULTILINE)
     if match:
         return [match[1]]
-    return tests if run.returncode else []
+    return arguments if run.returncode else []
 
 
 if __name__ == "__main__":
