@@ -1,59 +1,81 @@
-"""CPU time of every test: ``pytest -p tools.cpu_times --cpu=45``.
+"""CPU time of every test and memory of every worker: ``pytest -p tools.cpu_times --cpu=45``.
 
 Wall-clock time is not meaningful on a shared machine. Processes that a test has waited for are
-included. The time of a fixture counts for the first test that needs it.
+included in the CPU time. The cost of a fixture counts for the first test that needs it.
 """
 
 import os
+import resource
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-KEY = "cpu seconds"
-TIMES = pytest.StashKey[dict[str, float]]()
+CPU_SECONDS = "CPU seconds"  # per test
+PEAK_MEGABYTES = "peak MB"  # per worker
+GROWTH_MEGABYTES = "growth MB"  # of the peak of its worker, per test
+FIGURES = pytest.StashKey[dict[str, dict[str, float]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option ``--cpu``."""
     parser.addoption("--cpu", type=int, default=45, metavar="N",
-                     help="show the N tests with the most CPU time")
+                     help="show the N tests with the most CPU time and with the most memory")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start without figures."""
+    config.stash[FIGURES] = {CPU_SECONDS: {}, PEAK_MEGABYTES: {}, GROWTH_MEGABYTES: {}}
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Measure a test and its fixtures."""
-    start = _spent()
+    figures = item.config.stash[FIGURES]
+    seconds = sum(os.times()[:4])
+    peak = _peak_megabytes()
     result = yield
-    item.config.stash.setdefault(TIMES, {})[item.nodeid] = _spent() - start
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    figures[CPU_SECONDS][item.nodeid] = sum(os.times()[:4]) - seconds
+    figures[GROWTH_MEGABYTES][item.nodeid] = _peak_megabytes() - peak
+    figures[PEAK_MEGABYTES][worker] = _peak_megabytes()
     return result
 
 
-def _spent() -> float:
-    return sum(os.times()[:4])
+def _peak_megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send the times of a worker of pytest-xdist to the main process."""
+    """Send the figures of a worker of pytest-xdist to the main process."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput[KEY] = session.config.stash.get(TIMES, {})
+        session.config.workeroutput["figures"] = session.config.stash[FIGURES]
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_testnodedown(node: Any) -> None:
-    """Collect the times in the main process."""
-    node.config.stash.setdefault(TIMES, {}).update(getattr(node, "workeroutput", {}).get(KEY, {}))
+    """Collect the figures in the main process."""
+    received = getattr(node, "workeroutput", {}).get("figures", {})
+    for name, figures in received.items():
+        node.config.stash[FIGURES][name].update(figures)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the total time, the time per folder, and the slowest tests."""
-    times = config.stash.get(TIMES, {})
+    """Print the totals per folder, the slowest and largest tests, and the peak of every worker."""
+    figures = config.stash[FIGURES]
+    seconds = figures[CPU_SECONDS]
     folders: dict[str, float] = {}
-    for name, seconds in times.items():
+    for name, value in seconds.items():
         folder = os.path.dirname(name.partition("::")[0])
-        folders[folder] = folders.get(folder, 0.0) + seconds
-    terminalreporter.section(f"CPU: {sum(times.values()):.1f} s of {len(times)} tests")
-    for seconds_by_name, count in ((folders, len(folders)), (times, config.getoption("--cpu"))):
-        slowest = sorted(seconds_by_name.items(), key=lambda item: -item[1])
-        for name, seconds in slowest[:count]:
-            terminalreporter.write_line(f"{seconds:8.2f}  {name}")
+        folders[folder] = folders.get(folder, 0.0) + value
+    count = config.getoption("--cpu")
+    tables = {
+        f"CPU: {sum(seconds.values()):.1f} s of {len(seconds)} tests": (folders, len(folders)),
+        "CPU seconds of tests": (seconds, count),
+        "MB by which tests raised the peak of their worker": (figures[GROWTH_MEGABYTES], count),
+        "Peak MB of workers": (figures[PEAK_MEGABYTES], len(figures[PEAK_MEGABYTES])),
+    }
+    for title, (values, shown) in tables.items():
+        terminalreporter.section(title)
+        for name, value in sorted(values.items(), key=lambda item: -item[1])[:shown]:
+            terminalreporter.write_line(f"{value:8.2f}  {name}")
