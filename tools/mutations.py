@@ -36,9 +36,9 @@ MUTATIONS = [
     Mutation("cost/protocol.py", "for lengths in passes)\n", "for lengths in list(passes)[:1])\n",
              "cost reference"),
     # Spaces.
-    Mutation("spaces/syntax/composite_domains.py", "assignment.value_of) is True",
+    Mutation("spaces/syntax/domains.py", "assignment.value_of) is True",
              "assignment.value_of)", "spaces"),
-    Mutation("spaces/syntax/composite_domains.py", "return sum(option.count_values(assignment)",
+    Mutation("spaces/syntax/domains.py", "return sum(option.count_values(assignment)",
              "return max(option.count_values(assignment)", "spaces"),
     Mutation("spaces/assembly/weight_sharing.py", "0 <= index < depth", "0 <= index <= depth",
              "spaces cost"),
@@ -86,8 +86,9 @@ MUTATIONS = [
     # Reports and commands.
     Mutation("report/table.py", "float(np.mean(sample)) if sample", "float(sample[0]) if sample",
              "report studies/replicates"),
-    Mutation("report/table.py", '& table["is_feasible"].astype(bool) ', "", "report studies/results"),
-    Mutation("report/compare.py", "if self.low > 0 else second", "if self.low < 0 else second", "report"),
+    Mutation("studies/trials/trial.py", "and self.is_feasible and self.is_in_space)",
+             "and self.is_in_space)", "studies/replicates report studies/results"),
+    Mutation("report/compare.py", "if interval.low > 0 else second", "if interval.low < 0 else second", "report"),
     Mutation("cli/main.py",
              "click.echo(escape_control_characters(error), err=True)\n        sys.exit(2)",
              "click.echo(escape_control_characters(error), err=True)\n        sys.exit(0)",
