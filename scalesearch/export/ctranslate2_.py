@@ -19,9 +19,8 @@ from scalesearch.errors import UserError
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
 from scalesearch.export.tensor_values import evaluate_source
 from scalesearch.files import read_json
-from scalesearch.lowering.ctranslate2 import plan_variables
+from scalesearch.lowering.ctranslate2 import VariablePlan, plan_variables
 from scalesearch.lowering.unsupported import find_unsupported_parts
-from scalesearch.lowering.variable_plan import VariablePlan
 from scalesearch.training.hardware import read_cpuinfo
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ Low-rank products, tensor chains, adapters and factorized tables are contracted 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
@@ -58,7 +59,64 @@ from scalesearch.lowering.tensor_expressions import (
     WeightOwners,
     WeightRef,
 )
-from scalesearch.lowering.variable_plan import VariablePlan
+
+
+@dataclass(frozen=True)
+class RuntimeVariable:
+    """A variable of the exported model.
+
+    Attributes:
+        name: name in the runtime, for example ``encoder/layer_0/ffn/linear_0/weight``.
+        shape: (rows, columns) or (features,).
+        expression: its values as an expression of the weights.
+        is_quantized: whether quantization changes its type: matrices of linear maps and tables.
+    """
+
+    name: str
+    shape: tuple[Size, ...]
+    expression: TensorExpression
+    is_quantized: bool = False
+
+    @property
+    def sharing_key(self) -> Hashable:
+        """Sharing key: variables with equal keys and shapes have equal values."""
+        return tensor_expressions.sharing_key(self.expression)
+
+
+@dataclass
+class VariablePlan:
+    """All variables and scalars of an exported model; they determine its size.
+
+    If several variables have the same sharing key and shape, the first one by name is stored and
+    the others are aliases. Bytes of a stored variable with N numbers in R rows:
+
+    ====================  ==================================================  ==================
+    quantization          quantized variables                                 other variables
+    ====================  ==================================================  ==================
+    int8                  N, and a variable NAME_scale with R float32         4 N
+    int16                 2 N, and a scalar NAME_scale (float32)              4 N
+    bf16                  2 N                                                 2 N
+    none                  4 N                                                 4 N
+    ====================  ==================================================  ==================
+
+    ``model.bin`` has further bytes: per stored variable the length of its name, 8 bytes and 4 bytes
+    per dimension; per alias the length of both names and 6 bytes; about 40 bytes per scalar.
+
+    Attributes:
+        variables: the variables.
+        scalars: numbers by name. A bool or an activation is int8, a count is int16 or int32, a
+            scale is float32.
+    """
+
+    variables: list[RuntimeVariable] = field(default_factory=list)
+    scalars: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, name: str, shape: tuple[Size, ...], source: TensorExpression | None,
+            is_quantized: bool = False) -> None:
+        """Add a variable, unless ``source`` is None."""
+        if source is not None:
+            self.variables.append(RuntimeVariable(name, shape, source, is_quantized))
+
 
 NEUTRAL_HIDDEN = 8  # hidden units of a neutral feed-forward network
 NEUTRAL_HEAD_DIM = 1  # features of a neutral head

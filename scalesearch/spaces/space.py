@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.errors import UserError, option
 from scalesearch.spaces.binding.bind import BoundSpace, SpaceBinder
 from scalesearch.spaces.binding.overrides import OverrideBinder
-from scalesearch.spaces.binding.unknown_keys import check_not_study
+from scalesearch.spaces.binding.unknown_keys import check_file_type
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.parameters.count import count_configurations
 from scalesearch.spaces.parameters.param_values import (
@@ -305,5 +305,5 @@ def read_space(path: Path | str, schema: SchemaGroup | None = None) -> Space:
             a suggestion.
     """
     document, problems = parse_yaml(SourceText(str(path), read_text(Path(path))))
-    check_not_study(document)
+    check_file_type(document, "space")
     return Space.bind(document, schema or architecture_schema(), problems)

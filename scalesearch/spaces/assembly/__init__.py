@@ -1,1 +1,0 @@
-"""Builds blocks from configurations. Imports parameters and scalesearch.blocks."""

@@ -1,4 +1,0 @@
-"""From nodes to a checked space: bind to the schema, then check.
-
-Overrides bind their values onto a bound space. Imports syntax, schema, parameters.
-"""

@@ -10,7 +10,6 @@ from scalesearch.spaces.schema.types import SchemaGroup
 from scalesearch.spaces.syntax.diagnostics import (
     ConfigError,
     Problem,
-    SourcePosition,
     closest_match,
     format_alternatives,
 )
@@ -64,46 +63,30 @@ def _nearest(paths: Iterable[str], path: str) -> str | None:
 
     Of equal ones, the shortest is returned.
     """
-    return min(paths, key=lambda other: (-_n_shared(other, path), other.count(".")), default=None)
+    def distance(other: str) -> tuple[int, int]:
+        matches = [a == b for a, b in zip(other.split("."), path.split("."))]
+        return -(*matches, False).index(False), other.count(".")
 
-
-def _n_shared(first: str, second: str) -> int:
-    """The number of names that two paths have in common at the start."""
-    matches = [a == b for a, b in zip(first.split("."), second.split("."))]
-    return (*matches, False).index(False)
+    return min(paths, key=distance, default=None)
 
 
 def _last(path: str) -> str:
     return path.rpartition(".")[2]
 
 
-def check_not_study(document: MappingNode) -> None:
-    """Raise ConfigError if a file that is read as a space is a study."""
-    position = _first_key(document, STUDY_KEYS, SPACE_KEYS)
-    if position is not None:
-        raise ConfigError([Problem(position, "this is a study file, and a space is expected",
-                                   "`scalesearch study run FILE --dry-run` checks a study; its "
-                                   "space is under the key `space`", code="wrong-type")])
+def check_file_type(document: MappingNode, expected: str) -> None:
+    """Raise ConfigError if a file that is read as a ``space`` is a ``study``, or the reverse.
 
-
-def check_not_space(document: MappingNode) -> None:
-    """Raise ConfigError if a file that is read as a study is a space."""
-    position = _first_key(document, SPACE_KEYS, STUDY_KEYS)
-    if position is not None:
-        raise ConfigError([Problem(position, "this is a space, and a study file is expected",
-                                   "`scalesearch check FILE` checks a space; a study names it "
-                                   "under `space`, next to `data` and `objectives`",
-                                   code="wrong-type")])
-
-
-def _first_key(document: MappingNode, other_keys: tuple[str, ...],
-               expected_keys: tuple[str, ...]) -> SourcePosition | None:
-    """The position of the first of ``other_keys``, or None.
-
-    At least two of them must be present, and no expected key.
+    At least two keys of the other type must be present, and none of the expected one.
     """
+    keys, other_keys, message, help = (
+        (SPACE_KEYS, STUDY_KEYS, "this is a study file, and a space is expected",
+         "`scalesearch study run FILE --dry-run` checks a study; its space is under the key "
+         "`space`") if expected == "space" else
+        (STUDY_KEYS, SPACE_KEYS, "this is a space, and a study file is expected",
+         "`scalesearch check FILE` checks a space; a study names it under `space`, next to `data` "
+         "and `objectives`"))
     names = [name for name, _ in document.entries]
     positions = [name.position for name in names if name.text in other_keys]
-    if len(positions) < 2 or any(name.text in expected_keys for name in names):
-        return None
-    return positions[0]
+    if len(positions) >= 2 and not any(name.text in keys for name in names):
+        raise ConfigError([Problem(positions[0], message, help, code="wrong-type")])

@@ -1,1 +1,0 @@
-"""Values of parameters, number of configurations, and constraints."""

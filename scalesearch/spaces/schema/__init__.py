@@ -1,1 +1,0 @@
-"""Keys of the language, their types, and the bound tree. Imports syntax."""

@@ -1,1 +1,0 @@
-"""Text to nodes to values, each with its place in the file."""

@@ -35,7 +35,7 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import NO_RUNGS
 from scalesearch.spaces import ConfigError, Constraint, Space, read_space
 from scalesearch.spaces.binding.binder import rename_deprecated_keys
-from scalesearch.spaces.binding.unknown_keys import check_not_space
+from scalesearch.spaces.binding.unknown_keys import check_file_type
 from scalesearch.spaces.schema.builtin import architecture_schema
 from scalesearch.spaces.schema.cost_names import (
     LATENCY_KEY,
@@ -124,7 +124,7 @@ def parse_study(text: str, path: Path, overrides: Sequence[str] = (),
     See :func:`read_study`.
     """
     table, problems = parse_yaml(SourceText(str(path), text), "a study file", "study: edge")
-    check_not_space(table)
+    check_file_type(table, "study")
     reader = ConfigReader(StudyFile)
     reader.problems += problems
     table, data_folder = resolve_data_file(table, path, reader)
