@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -141,15 +141,15 @@ class StudyMeta:
         """Facts of the study in every record."""
         return {"study": self.name, "space_hash": self.space_hash, "protocol": self.protocol,
                 "objectives": self.directions, "recipe": self.recipe, "study_seed": self.seed,
-                "data": asdict(self.data), "teacher": self.teacher and asdict(self.teacher)}
+                **msgspec.to_builtins({"data": self.data, "teacher": self.teacher})}
 
     def to_json(self) -> dict[str, object]:
         """Return JSON of all fields."""
-        values = {field.name: msgspec.to_builtins(getattr(self, field.name))
-                  for field in fields(self)}
-        data = {"format": STUDY_FORMAT, **values, "objectives": self.directions,
-                "rungs": values["rungs"] if self.rungs.n_pauses else None,
-                "seeds": values["seeds"] if self.seeds.is_enabled else None}
+        data = {"format": STUDY_FORMAT, **msgspec.to_builtins(self), "objectives": self.directions}
+        if not self.rungs.n_pauses:
+            data["rungs"] = None
+        if not self.seeds.is_enabled:
+            data["seeds"] = None
         return {**data, "crc": _checksum(data)}
 
     def round_trip(self) -> StudyMeta:
@@ -169,16 +169,12 @@ class StudyMeta:
                 if data.pop("crc", None) != _checksum(data):
                     raise ValueError("its checksum is wrong")
                 directions = msgspec.convert(data["objectives"], dict[str, str])
-                objectives = tuple(parse_objective(*item) for item in directions.items())
-                optional = {"rungs": data["rungs"] or NO_RUNGS,
-                            "seeds": data["seeds"] or SINGLE_SEED}
-                return msgspec.convert({**data, "objectives": objectives, **optional}, cls,
-                                       from_attributes=True)
-        except (ValueError, KeyError, RecursionError) as error:
+                data |= {"objectives": tuple(parse_objective(*item) for item in directions.items()),
+                         "rungs": data["rungs"] or NO_RUNGS, "seeds": data["seeds"] or SINGLE_SEED}
+                return msgspec.convert(data, cls, from_attributes=True)
+            version = (data.get("versions") or {}).get("scalesearch", "unknown")
+        except (ValueError, KeyError, AttributeError, RecursionError) as error:
             raise UserError(f"study.json is corrupted: {error}", code="not-a-study") from None
-        versions = data.get("versions")
-        versions = versions if isinstance(versions, dict) else {}
-        version = versions.get("scalesearch", "unknown")
         raise UserError(f"the study has format {data.get('format')}, but this version of "
                         f"scalesearch reads only format {STUDY_FORMAT}. Read it with the version "
                         f"that wrote it ({version}), or run it again with another "
