@@ -1,6 +1,17 @@
 """Studies: the study file, its trials, their execution, and their results.
 
-Folders, each of which may import those after it: ``engine``, ``results``, ``monitor``,
-``forecast``, ``transfer``, ``optuna_sync``, ``replicates``, ``executors``, ``trials``, ``config``. Only ``api``
-and ``cli`` import this package.
+Rooms, each of which may import those below it (``make lint`` checks this):
+
+- ``engine``: setup, main loop and dry run of a study; distillation; training runs of an audit.
+- ``results``: tables, figures and the page of a study.
+- ``monitor``: live screen, status and loggers.
+- ``forecast``: time of a study: forecast, progress, remaining time.
+- ``transfer``: trials of other studies (warm start).
+- ``optuna_sync``: the Optuna study of the sampler, and a copy for dashboards.
+- ``replicates``: view of all candidates with their seeds; further seeds.
+- ``executors``: where jobs are trained.
+- ``trials``: trial, event log, folder, records, evaluation.
+- ``config``: keys, reader and values of study files.
+
+Only ``api`` and ``cli`` import this package.
 """

@@ -1,4 +1,0 @@
-"""Study files: the schema of their keys, the reader, and the values that it makes.
-
-May import no other room.
-"""

@@ -12,10 +12,16 @@
       - adapt: nothing
       - { name: alone, set: { share: none, adapt: nothing } }
 
-    type: scaling                    # one architecture, and how it grows; see :mod:`.scaling_rules`
+    type: scaling                    # one architecture, and how it grows
     base: small/partialformer
-    rules: { deeper: 2 | 4 | 6, wider: 96 | 128, hybrid: [{ deeper: 2 | 4 }, { heads: 8 | 12 }] }
+    rules:
+      deeper: 2 | 4 | 6              # words of the field stand for their keys, see KEYS_OF_RULE_WORD
+      wider: 48..96 step 16
+      ffn: { encoder.ffn.relu.hidden: 128 | 256, decoder.ffn.relu.hidden: 128 | 256 }
+      hybrid: [{ deeper: 2 | 4 }, { heads: 8 | 12 }]  # the second on top of the first's last step
     held_out: largest                # each rule's fit is checked by the size that it has not seen; or none
+
+``hybrid`` is the order of PartialFormer's section 6.2: depth first, then heads.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,8 +31,11 @@ from scalesearch.config.model import schema_of
 from scalesearch.config.reader import ConfigReader, is_none
 from scalesearch.errors import UserError
 from scalesearch.spaces import Space
-from scalesearch.spaces.syntax.diagnostics import SourcePosition
-from scalesearch.spaces.syntax.nodes import MappingNode, Node, SequenceNode
+from scalesearch.spaces.syntax.diagnostics import Problem, SourcePosition
+from scalesearch.spaces.syntax.domains import AlternativesDomain, Domain, RangeDomain
+from scalesearch.spaces.syntax.lexer import ValueSyntaxError
+from scalesearch.spaces.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from scalesearch.spaces.syntax.parser import parse_value
 from scalesearch.studies.config.fixed_architectures import (
     ABLATION,
     GRID,
@@ -35,18 +44,24 @@ from scalesearch.studies.config.fixed_architectures import (
     ArchitectureSet,
     FixedArchitecture,
 )
-from scalesearch.studies.config.scaling_rules import RULE_EXAMPLE, read_steps
 from scalesearch.studies.config.sections import ArchitectureSpec, ReferenceSpec
 from scalesearch.studies.config.spec import StudyFile
 from scalesearch.studies.config.values import node_text
 
-KEYS_BY_STUDY_TYPE = {"base": (GRID, ABLATION, SCALING), "architectures": (GRID,), "changes": (ABLATION,),
-                      "rules": (SCALING,), "held_out": (SCALING,)}
+KEYS_BY_STUDY_TYPE = {"base": (GRID, ABLATION, SCALING), "architectures": (GRID,),
+                      "changes": (ABLATION,), "rules": (SCALING,), "held_out": (SCALING,)}
 SEARCH_ONLY_KEYS = ("sampler", "trials", "compute", "rungs", "stop", "warm_start", "reference")
 REQUIRED_KEYS = {ABLATION: ("changes", "- share: none"),
                  SCALING: ("rules", "{deeper: 2 | 4 | 6 | 8}")}
 CHANGE_EXAMPLE = "such as `share: none`, or `{name: alone, set: {…}}`"
 BASE_KEY = "base"
+KEYS_OF_RULE_WORD = {"deeper": ("encoder.depth",), "wider": ("width",),
+                     "heads": ("encoder.heads", "decoder.heads"),
+                     "head_dim": ("encoder.head_dim", "decoder.head_dim")}
+RULE_EXAMPLE = ("such as `deeper: 2 | 3 | 4 | 6`, `{width: 64 | 96, encoder.heads: 4 | 6}`, or a "
+                "list of such mappings")
+MAX_STEPS = 1000  # steps of a rule
+Change = dict[str, str]
 OpenSpace = Callable[[str], Space]
 # position in the study file, name, file of a space (else the base), and changes one after the other
 Row = tuple[SourcePosition, str, str | None, tuple[Mapping[str, str], ...]]
@@ -111,8 +126,8 @@ def read_architectures(spec: StudyFile, space: Space | None, open_space: OpenSpa
         rows = [*base]
         for rule, value in spec.rules if isinstance(spec.rules, MappingNode) else ():
             steps = read_steps(rule, value, reader.problems.append)
-            rules[rule.text] = tuple(name for _, name, _ in steps)
-            rows += [(place, name, None, changes) for place, name, changes in steps]
+            rules[rule.text] = tuple(name for _, name, _, _ in steps)
+            rows += steps
         if spec.rules is not None and not rules:
             reader.report_problem(spec.rules, "rules are a mapping of names to how they grow",
                                   RULE_EXAMPLE)
@@ -171,3 +186,93 @@ def read_changes(changes: Node | None, reader: ConfigReader) -> Iterator[Row]:
                 yield read_row(row, item.display_position, reader)
     if changes is not None and not (isinstance(changes, SequenceNode) and changes.items):
         reader.report_problem(changes, "changes are a list", CHANGE_EXAMPLE)
+
+
+def read_steps(rule: ScalarNode, node: Node, complain: Callable[[Problem], None]) -> list[Row]:
+    """Return the steps of a rule, the smallest first; errors are reported."""
+    steps: list[Row] = []
+    before: tuple[Change, ...] = ()
+    words: tuple[str, ...] = ()
+    for stage in node.items if isinstance(node, SequenceNode) else (node,):
+        try:
+            rows = stage_steps(rule.text, stage)
+        except (UserError, ValueSyntaxError) as error:
+            complain(Problem(stage.display_position, error.message, error.help or RULE_EXAMPLE,
+                             code=error.code))
+            continue
+        changes = [{key: value for name, value in row.items()
+                    for key in KEYS_OF_RULE_WORD.get(name, (name,))} for row in rows]
+        steps += [(stage.display_position, _name(rule.text, (*words, _describe_step(row))), None,
+                   (*before, change)) for row, change in zip(rows, changes)]
+        before = (*before, changes[-1])
+        words = (*words, _describe_step(rows[-1]))
+    return steps
+
+
+def stage_steps(rule: str, stage: Node) -> list[Change]:
+    """Key to value of each step of a stage; keys may be words of the field.
+
+    Raises:
+        UserError, SyntaxProblem: what is wrong.
+    """
+    if isinstance(stage, ScalarNode):
+        if rule not in KEYS_OF_RULE_WORD:
+            raise UserError(f"`{rule}` does not say which keys grow (words that do: "
+                            f"{', '.join(KEYS_OF_RULE_WORD)})", code="bad-rule")
+        texts = {rule: stage.text}
+    elif isinstance(stage, MappingNode) and stage.entries:
+        texts = {}
+        for key, node in stage:
+            if not isinstance(node, ScalarNode):
+                raise UserError(f"`{key.text}` is to have values, `4 | 8 | 16` or `4..16 step 4`",
+                                code="bad-rule")
+            texts[key.text] = node.text
+    else:
+        raise UserError(f"`{rule}` is a mapping of keys to their values", code="bad-rule")
+    columns = {key: list_values(parse_value(text)) for key, text in texts.items()}
+    steps = max(map(len, columns.values()))
+    for name, values in columns.items():
+        if len(values) not in (1, steps):
+            raise UserError(f"`{name}` has other than {steps} values, as another key of this step "
+                            "has", code="bad-rule",
+                            help="keys that grow together have as many values each, or one")
+    return [{key: values[index if len(values) > 1 else 0] for key, values in columns.items()}
+            for index in range(steps)]
+
+
+def _name(rule: str, words: tuple[str, ...]) -> str:
+    """``deeper 4``, or ``hybrid: deeper 4, heads 8``."""
+    alone = len(words) == 1 and "," not in words[0] and words[0].startswith(f"{rule} ")
+    return words[0] if alone else f"{rule}: {', '.join(words)}"
+
+
+def _describe_step(row: Change) -> str:
+    """Describe sizes; equal sizes of encoder and decoder are named once."""
+    shown: Change = {}
+    for key, value in row.items():
+        stack, _, name = key.partition(".")
+        other = {"encoder": "decoder", "decoder": "encoder"}.get(stack)
+        is_equal = other is not None and row.get(f"{other}.{name}") == value
+        shown[name if is_equal else key] = value
+    return ", ".join(f"{key} {value}" for key, value in shown.items())
+
+
+def list_values(domain: Domain) -> list[str]:
+    """List the values of a domain: ``2 | 4..6`` has 2, 4, 5 and 6.
+
+    Raises:
+        UserError: it holds a continuous range.
+    """
+    if isinstance(domain, AlternativesDomain):
+        return [value for option in domain.options for value in list_values(option)]
+    if not isinstance(domain, RangeDomain):
+        return [str(domain)]
+    count = domain.parameter.count()
+    values = domain.parameter.values()
+    if count is None or values is None:
+        raise UserError(f"{domain} is a continuous range; list its values, or give it a step",
+                        code="continuous-range")
+    if count > MAX_STEPS:
+        raise UserError(f"{domain} has {count:,} values, each of which is a training; give it a "
+                        "larger step", code="too-many-values")
+    return [str(value) for value in values]

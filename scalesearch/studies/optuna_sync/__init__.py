@@ -1,1 +1,0 @@
-"""Trials in Optuna's format: the study that samplers read, and the export."""

@@ -123,19 +123,19 @@ class SearchStudy:
 
     def history(self) -> list[FrozenTrial]:
         """Return all candidates for the scheduler, with references from outside the space."""
-        return self._optuna_trials() + [self._frozen_outside_space(trial)
-                                        for trial in self.trials.with_origin(Origin.REFERENCE)
-                                        if not trial.is_in_space]
+        outside = []
+        for trial in self.trials.with_origin(Origin.REFERENCE):
+            if trial.is_in_space:
+                continue
+            if self._trials_outside_space.get(trial.number, (None,))[0] is not trial:
+                frozen_trial = self._frozen(trial)
+                frozen_trial.number = -1 - trial.number  # differs from all numbers of Optuna
+                self._trials_outside_space[trial.number] = trial, frozen_trial
+            outside.append(self._trials_outside_space[trial.number][1])
+        return self._optuna_trials() + outside
 
     def _optuna_trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
-
-    def _frozen_outside_space(self, trial: Trial) -> FrozenTrial:
-        if self._trials_outside_space.get(trial.number, (None,))[0] is not trial:
-            frozen_trial = self._frozen(trial)
-            frozen_trial.number = -1 - trial.number  # differs from all numbers of Optuna
-            self._trials_outside_space[trial.number] = trial, frozen_trial
-        return self._trials_outside_space[trial.number][1]
 
     def _frozen(self, trial: Trial) -> FrozenTrial:
         """Return ``trial`` as an Optuna trial."""
@@ -150,8 +150,9 @@ class SearchStudy:
         """Return the user attributes that samplers and the scheduler read."""
         exact = {objective.name: trial.costs[objective.name]
                  for objective in self.objectives if not objective.is_measured and trial.costs}
-        attributes: dict[str, Any] = {TRIAL_NUMBER_ATTR: trial.number, ARCHITECTURE: trial.identity, COSTS: exact,
-                      RUNGS: list(trial.losses), PAUSED: trial.state == State.PAUSED}
+        attributes: dict[str, Any] = {
+            TRIAL_NUMBER_ATTR: trial.number, ARCHITECTURE: trial.identity, COSTS: exact,
+            RUNGS: list(trial.losses), PAUSED: trial.state == State.PAUSED}
         if self.has_compute_limit:
             attributes[COMPUTE] = full_run_cpu_seconds(trial)
         return attributes

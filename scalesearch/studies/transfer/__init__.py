@@ -1,1 +1,0 @@
-"""Trials of other studies: warm starts. May import ``trials`` and ``config``."""

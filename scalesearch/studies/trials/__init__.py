@@ -1,4 +1,0 @@
-"""Trials of a study: value, event log, folder, records, evaluation.
-
-May import ``config``.
-"""
