@@ -3,7 +3,7 @@
 ::
 
     type: grid                       # architectures: files, or changes of `base`
-    architectures: [reference/edgeformer, {name: wide, file: edge, set: {width: 384}}]  # default: all of the space
+    architectures: [reference/edgeformer, {name: wide, set: {width: 384}}]  # default: the space
 
     type: ablation                   # one architecture, and what is changed of it
     base: small/edgeformer           # a file, {file: …, set: {…}}, or the architecture itself
@@ -15,11 +15,11 @@
     type: scaling                    # one architecture, and how it grows
     base: small/partialformer
     rules:
-      deeper: 2 | 4 | 6              # words of the field stand for their keys, see KEYS_OF_RULE_WORD
+      deeper: 2 | 4 | 6              # words stand for keys, see KEYS_OF_RULE_WORD
       wider: 48..96 step 16
       ffn: { encoder.ffn.relu.hidden: 128 | 256, decoder.ffn.relu.hidden: 128 | 256 }
       hybrid: [{ deeper: 2 | 4 }, { heads: 8 | 12 }]  # the second on top of the first's last step
-    held_out: largest                # each rule's fit is checked by the size that it has not seen; or none
+    held_out: largest                # each rule's fit is checked by this size; or none
 
 ``hybrid`` is the order of PartialFormer's section 6.2: depth first, then heads.
 """
@@ -75,7 +75,8 @@ def check_keys_of_type(study_type: str, table: MappingNode, reader: ConfigReader
         kinds = KEYS_BY_STUDY_TYPE.get(name, (study_type,))
         if study_type not in kinds:
             reader.report_problem(key, f"`{name}` does not belong to a study of type {study_type}",
-                                  f"it belongs to {' or '.join(f'`type: {type_}`' for type_ in kinds)}",
+                                  "it belongs to "
+                                  + " or ".join(f"`type: {type_}`" for type_ in kinds),
                                   code="key-of-other-study-type")
         if study_type != SEARCH and name in SEARCH_ONLY_KEYS:
             reader.report_problem(key,

@@ -1,8 +1,8 @@
 """Rows: the named architectures that a study without a search trains.
 
 A *grid* is a list of them or every combination of a space, an *ablation* a base and what is changed
-of it, a *scaling* study a base and the rules by which it grows. All are trained in the same way; they differ
-in what is made of them.
+of it, a *scaling* study a base and the rules by which it grows. All are trained in the same way;
+they differ in what is made of them.
 """
 
 from collections.abc import Callable, Mapping
@@ -60,8 +60,9 @@ class ArchitectureSet:
 
     def to_json(self) -> dict[str, object]:
         """JSON for ``study.json``."""
-        data: dict[str, Any] = {"type": self.type, "architectures": [row.label for row in self.architectures],
-                                "base": self.base}
+        data: dict[str, Any] = {
+            "type": self.type, "architectures": [row.label for row in self.architectures],
+            "base": self.base}
         if self.type == SCALING:
             rules = {rule: list(steps) for rule, steps in self.rules.items()}
             data["scaling"] = {"base": self.base, "rules": rules, "held_out": self.held_out}

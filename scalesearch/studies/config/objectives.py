@@ -12,6 +12,9 @@ from scalesearch.spaces.syntax.diagnostics import suggest_match
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS, TASKS
 
 DEPRECATED_OBJECTIVES = {**DEPRECATED_COST_NAMES, "tokenised_bleu": "tokenized_bleu"}
+DATA_SETTING_OF_METRIC = {
+    "tokenized_bleu": "`tokenized: true` in `data:`",
+    "comet": "`comet: MODEL` in `data:`, such as Unbabel/wmt22-comet-da"}
 # Refusal counts serve only as limits of a budget.
 OBJECTIVE_NAMES = (*METRICS, *(name for name in COST_NAMES if not name.startswith("refusals.")))
 
@@ -40,14 +43,14 @@ def check_objective_of_task(objective: Objective, spec: DataSpec) -> None:
     available = [*task.metrics_for(spec), *EFFICIENCY_METRICS]
     if not objective.is_measured or objective.name in available:
         return
-    of = next((other.name for other in TASKS.values() if objective.name in other.metrics), None)
-    why = f"`{objective.name}` is a metric of {of}, and the data's task is {task.name}" if of else \
-        f"the data does not ask for `{objective.name}`: {_DATA_SETTING_OF_METRIC[objective.name]}"
+    other = next((other.name for other in TASKS.values() if objective.name in other.metrics), None)
+    if other:
+        why = f"`{objective.name}` is a metric of {other}, and the data's task is {task.name}"
+    else:
+        setting = DATA_SETTING_OF_METRIC[objective.name]
+        why = (f"the data does not ask for `{objective.name}`: it is a metric of translation with "
+               f"{setting}")
     raise UserError(why, help=f"its metrics are {', '.join(available)}", code="metric-unavailable")
-
-
-_DATA_SETTING_OF_METRIC = {"tokenized_bleu": "it is a metric of translation with `tokenized: true` in `data:`",
-           "comet": "it is a metric of translation with `comet: MODEL` in `data:`, such as Unbabel/wmt22-comet-da"}
 
 
 def required_measurements(objectives: tuple[Objective, ...], recipe_value: str) -> str:

@@ -90,11 +90,11 @@ class StudyFile(Config):
         None, "of rows: the architecture that they change", expected=SPACE_FORM,
         default_text="the space", synonyms=("baseline",))
     data: DataSpec = setting(
-        REQUIRED, "training data: keys, `builtin` for the built-in corpus, or a data file, whose paths "
-        "are relative to its folder", synonyms=("dataset", "corpus"))
+        REQUIRED, "training data: keys, `builtin` for the built-in corpus, or a data file, whose "
+        "paths are relative to its folder", synonyms=("dataset", "corpus"))
     recipe: Recipe = setting(
-        REQUIRED, "how each candidate is trained: a preset, or keys; keys with alternatives or a range "
-        "are searched",
+        REQUIRED, "how each candidate is trained: a preset, or keys; keys with alternatives or a "
+        "range are searched",
         synonyms=("training", "train", "trainer", "hyperparameters"))
     objectives: Annotated[Any, NodeValue(OBJECTIVES_JSON_SCHEMA)] = setting(
         REQUIRED, "what the front is of",

@@ -7,16 +7,16 @@ from scalesearch.errors import UserError
 EMBEDDED = "embedded"  # the word for the storage in the study's own folder
 STORAGE_URL_PATTERN = re.compile(r"[A-Za-z][\w.]*(\+\w+)?://\S*")
 # In a text, a URL continues to the last @ of its line, since a password may hold anything, and then
-# to a space or to a
-# quote that closes something.
+# to a space or to a quote that closes something.
 URL_IN_TEXT_PATTERN = re.compile(
     r"([A-Za-z][\w.+]*://)((?:[^\n]*@)?(?:(?!['\"`](?:[\s,.;:)\]}]|\Z))\S)*)")
 SECRET_SETTING_PATTERN = re.compile(
     r"(?i)\b(\w*(?:pass(?:w\w*|phrase)?|pwd|secret)\s*=\s*)('[^'\n]*'|\"[^\"\n]*\"|[^\s;&'\"`]+)")
 # what users, hosts and databases are of; no `=` of further settings
 HARMLESS_TEXT_PATTERN = re.compile(r"[\w.\-/\[\]% ~+#]*")
-HARMLESS_QUERY_KEYS = ("application_name", "charset", "client_encoding", "connect_timeout", "driver", "isolation_level", "mode",  # noqa: E501
-            "sslmode", "ssl_mode", "timeout", "uri")  # keys of a query whose values are shown
+# keys of a query whose values are shown
+HARMLESS_QUERY_KEYS = ("application_name", "charset", "client_encoding", "connect_timeout",
+                       "driver", "isolation_level", "mode", "sslmode", "ssl_mode", "timeout", "uri")
 SECRET_QUERY_KEYS = ("odbc_connect", "passwd", "password", "pwd", "sslpassword")
 MASK = "***"
 
@@ -55,8 +55,8 @@ def mask_url(scheme: str, remainder: str) -> str:
     from sqlalchemy.exc import SQLAlchemyError
 
     ending = remainder[len(remainder.rstrip(".,:;!)]}…")) :]  # of the sentence around it
-    credentials, separator, place = remainder.removesuffix(ending).rpartition("@") if remainder[:1] != "/" else (
-        "", "", remainder)
+    credentials, separator, place = ("", "", remainder) if remainder[:1] == "/" else (
+        remainder.removesuffix(ending).rpartition("@"))
     user, colon, _ = credentials.partition(":")
     location, mark, query = place.partition("?")
     try:
@@ -67,6 +67,9 @@ def mask_url(scheme: str, remainder: str) -> str:
     if url.password or url.username or not all(map(HARMLESS_TEXT_PATTERN.fullmatch, parts)):
         return MASK + ending
     pairs = [pair.partition("=") for pair in query.split("&") if query]
-    shown = [f"{key}={value if key in HARMLESS_QUERY_KEYS and HARMLESS_TEXT_PATTERN.fullmatch(value) else MASK}"
-             if key.lower() in (*HARMLESS_QUERY_KEYS, *SECRET_QUERY_KEYS) else MASK for key, _, value in pairs]
+    shown = []
+    for key, _, value in pairs:
+        is_harmless = key in HARMLESS_QUERY_KEYS and HARMLESS_TEXT_PATTERN.fullmatch(value)
+        is_known = key.lower() in (*HARMLESS_QUERY_KEYS, *SECRET_QUERY_KEYS)
+        shown.append(f"{key}={value if is_harmless else MASK}" if is_known else MASK)
     return f"{user}{colon and f':{MASK}'}{separator}{location}{mark}{'&'.join(shown)}{ending}"

@@ -103,13 +103,18 @@ def parse_gain(value: Any) -> float:
     return float(share)
 
 
-def parse_duration(value: Any, expected: str = "a duration of at most thirty years",
-                   example: str = "such as `20h`, `90m` or `1h30m`") -> float:
+def parse_duration(value: Any) -> float:
+    return read_seconds(value, "expected a duration of at most thirty years",
+                        "such as `20h`, `90m` or `1h30m`")
+
+
+def read_seconds(value: Any, expected: str, example: str) -> float:
+    """Return the seconds of a duration such as ``1h30m``, of at most thirty years."""
     match = DURATION_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
     seconds = sum(unit * int(count or 0) for unit, count in
                   zip((3600.0, 60.0, 1.0), match.groups() if match else ()))
     if not 0 < seconds <= MAX_SECONDS:
-        raise _value_error(f"expected {expected}", example)
+        raise _value_error(expected, example)
     return seconds
 
 
@@ -119,8 +124,9 @@ def parse_amount(value: Any) -> ComputeAmount:
     text = _value_text(value).strip()
     if text.isdigit() and 0 < int(text) <= MAX_SECONDS:
         return ComputeAmount(full_runs=int(text))
-    return ComputeAmount(seconds=parse_duration(
-        text, "a number of training runs, or a duration", "such as `10`, `2h`, `90m` or `1h30m`"))
+    return ComputeAmount(seconds=read_seconds(
+        text, "expected a number of training runs, or a duration",
+        "such as `10`, `2h`, `90m` or `1h30m`"))
 
 
 def parse_storage(value: Any) -> str | None:
@@ -158,7 +164,7 @@ Loggers = Annotated[tuple[Annotated[str, PlainValidator(parse_logger)], ...],
                     BeforeValidator(_as_list, json_schema_input_type=str | list[str])]
 Shares = Annotated[tuple[float, ...], BeforeValidator(parse_shares)]
 Gain = Annotated[float, BeforeValidator(parse_gain, json_schema_input_type=str | float)]
-Duration = Annotated[float, BeforeValidator(lambda value: parse_duration(value), json_schema_input_type=str)]
+Duration = Annotated[float, BeforeValidator(parse_duration, json_schema_input_type=str)]
 Amount = Annotated[ComputeAmount, PlainValidator(parse_amount, json_schema_input_type=int | str)]
 StorageUrl = Annotated[Any, PlainValidator(parse_storage, json_schema_input_type=str)]
 FolderPath = Annotated[Path, Constant("text"), AfterValidator(lambda text: Path(text))]

@@ -204,8 +204,8 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
                 TeacherJob(folder, runner, spec.attempts).run_jobs()
         result = read_json(folder / RESULT_FILE, TeacherJobResult)
         if result.state != "complete":
-            raise UserError(f"teacher: its training failed: {result.reason}. Change its recipe, and "
-                            f"start another study with {option('out')}", key="teacher",
+            raise UserError(f"teacher: its training failed: {result.reason}. Change its recipe, "
+                            f"and start another study with {option('out')}", key="teacher",
                             code="teacher-failed")
         return result
 

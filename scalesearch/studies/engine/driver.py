@@ -242,10 +242,10 @@ class Driver(JobLoop):
             rung = None if file.name == RESULT_FILE else msgspec.convert(
                 {**metrics, "loss": loss}, Rung)
         if rung is not None:
+            facts = {**msgspec.to_builtins(rung), "efforts": msgspec.to_builtins(result.efforts)}
             self.callback.paused(
-                self._append(EventType.RUNG, trial, rung=len(trial.rungs), **msgspec.to_builtins(rung),
-                             efforts=msgspec.to_builtins(result.efforts),
-                             phases=result.phases))
+                self._append(EventType.RUNG, trial, rung=len(trial.rungs), phases=result.phases,
+                             **facts))
             return
         try:
             if result.state != "complete":

@@ -199,7 +199,8 @@ class DryRun:
                                     else "duplicate of another")
             recipe = (format_value(trial.recipe_params.get(key, "")) for key in recipe_keys)
             rows.append([*[trial.label] * named, *costs, trial.architecture or "", *recipe, fate])
-        left = [index for index, heading in enumerate(headings) if heading not in ("params", "MACs")]
+        left = [index for index, heading in enumerate(headings)
+                if heading not in ("params", "MACs")]
         return make_table(headings, rows, left, "Rows" if named else "The first proposals",
                           has_box=True)
 

@@ -104,8 +104,8 @@ def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) 
         training.pop(name, None)
     own = {"recipe": override_keys(shared["recipe"],
                                    trial.recipe_params)} if trial.recipe_params else {}
-    return {**training, **shared, "data": data_of(trial, shared), **own, **msgspec.to_builtins(trial),
-            "seed": trial.seed or shared["study_seed"],
+    return {**training, **shared, "data": data_of(trial, shared), **own,
+            **msgspec.to_builtins(trial), "seed": trial.seed or shared["study_seed"],
             "versions": {**package_versions(*SEARCH_PACKAGES), **training.get("versions", {})}}
 
 
