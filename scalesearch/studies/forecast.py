@@ -255,27 +255,6 @@ def rung_transitions(rungs: Rungs, trials: float) -> tuple[float, float]:
     return started * reached[-1], started * sum(reached)
 
 
-@dataclass(frozen=True)
-class TrainingTimeModel:
-    """Effort of a full-budget run as a linear function of MACs.
-
-    Attributes:
-        smallest: ``macs.total`` and effort of the smallest model.
-        largest: the same of the largest model.
-    """
-
-    smallest: tuple[float, Efforts]
-    largest: tuple[float, Efforts]
-
-    def predict(self, macs: float) -> dict[str, Effort]:
-        """Predict the effort, by part, of a full-budget run of a model with these MACs."""
-        low, min_effort = self.smallest
-        high, max_effort = self.largest
-        weight = min(1.0, max(0.0, (macs - low) / (high - low))) if high > low else 0.0
-        return {part: min_effort[part] + (max_effort[part] - min_effort[part]) * weight
-                for part in TRAINING_PARTS}
-
-
 def total_effort(efforts: Mapping[str, Effort]) -> Effort:
     """Sum the efforts of all parts."""
     return sum(efforts.values(), Effort())
@@ -393,64 +372,56 @@ def forecast_by_measuring(spec: StudySpec, evaluator: Evaluator, architectures: 
         candidates = [region.sample_feasible(rng) for _ in range(RANDOM_CANDIDATES)]
         sampled = [evaluator.evaluate(decode_params(evaluator.joint_space, candidate.params).params)
                    for candidate in candidates if candidate]
-    models = [(evaluator.evaluate_architecture(architecture).costs["macs.total"], architecture)
-              for architecture in architectures]
-    models += [(trial.costs["macs.total"], architecture) for trial in sampled
-               if (architecture := evaluator.architecture(trial.params)) is not None]
-    extremes = [min(models, key=lambda model: model[0]), max(models, key=lambda model: model[0])]
-    smallest, largest = ((macs, measure(model, seconds / 2)) for macs, model in extremes)
-    note = f", and {len(sampled)} random candidates that meet the limits" if sampled else ""
-    basis = f"the speed of the smallest and the largest model on this machine{note}"
-    time_model = TrainingTimeModel(smallest, largest)
-    macs_sampled = [trial.costs["macs.total"] for trial in sampled]
-    cpu_seconds = 0.0
-    if macs_sampled:
-        cpu_seconds = total_effort(time_model.predict(float(np.mean(macs_sampled)))).cpu_seconds
-    return forecast_from_speeds(PlannedRuns.of(spec, len(architectures), cpu_seconds), macs_sampled,
-                                [macs for macs, _ in models[:len(architectures)]], time_model,
-                                spec.workers, basis)
+    reference_macs = [evaluator.evaluate_architecture(architecture).costs["macs.total"]
+                      for architecture in architectures]
+    candidate_macs = [trial.costs["macs.total"] for trial in sampled]
+    models = [*zip(reference_macs, architectures),
+              *((trial.costs["macs.total"], architecture) for trial in sampled
+                if (architecture := evaluator.architecture(trial.params)) is not None)]
+    (low, smallest), (high, largest) = (choose(models, key=lambda model: model[0])
+                                        for choose in (min, max))
+    least_effort = measure(smallest, seconds / 2)
+    most_effort = measure(largest, seconds / 2)
 
+    def predict(macs: float) -> dict[str, Effort]:
+        """Predict the effort, by part, of a full-budget run of a model with these MACs."""
+        weight = min(1.0, max(0.0, (macs - low) / (high - low))) if high > low else 0.0
+        return {part: least_effort[part] + (most_effort[part] - least_effort[part]) * weight
+                for part in TRAINING_PARTS}
 
-def forecast_from_speeds(plan: PlannedRuns, candidate_macs: Sequence[float],
-                         reference_macs: Sequence[float], time_model: TrainingTimeModel,
-                         workers: int, basis: str) -> StudyForecast:
-    """Forecast from the training times on this machine.
+    mean = quarter = three_quarters = 0.0
+    if candidate_macs:
+        mean = float(np.mean(candidate_macs))
+        quarter, three_quarters = map(float, np.quantile(candidate_macs, (0.25, 0.75)))
+    plan = PlannedRuns.of(spec, len(architectures),
+                          total_effort(predict(mean)).cpu_seconds if candidate_macs else 0.0)
 
-    Args:
-        plan: the runs of the study.
-        candidate_macs: ``macs.total`` of random candidates.
-        reference_macs: ``macs.total`` of the references.
-        time_model: predicts the effort of a full-budget run from ``macs.total``.
-        workers: trials in training at a time.
-        basis: source of the forecast, for the user.
-    """
     def search_effort(macs: float, front_seeds: int) -> dict[str, Effort]:
-        per_run = time_model.predict(macs)
+        """Predict the effort of the search and the front's seeds, if all models have ``macs``."""
+        per_run = predict(macs)
         counts = {SCORING: plan.completed_search_runs + front_seeds,
                   OTHER: plan.search_processes + front_seeds}
         return {part: per_run[part] * counts.get(part, plan.search_full_runs + front_seeds)
                 for part in TRAINING_PARTS}
 
-    low = high = mean = 0.0
-    if len(candidate_macs):
-        low, high = map(float, np.quantile(candidate_macs, (0.25, 0.75)))
-        mean = float(np.mean(candidate_macs))
-    reference_runs = [time_model.predict(macs) for macs in reference_macs]
+    reference_runs = [predict(macs) for macs in reference_macs]
     reference_efforts = [{part: effort * plan.reference_seeds for part, effort in efforts.items()}
                          for efforts in reference_runs]
     efforts, least, most = (
-        sum_efforts(search_effort(macs, front_seeds), *reference_efforts)
-        for macs, front_seeds in ((mean, plan.front_seeds), (low, 0), (high, plan.front_seeds)))
+        sum_efforts(search_effort(macs, front_seeds), *reference_efforts) for macs, front_seeds in
+        ((mean, plan.front_seeds), (quarter, 0), (three_quarters, plan.front_seeds)))
     candidate_seconds = 0.0
     if plan.search_full_runs:
         candidate_seconds = total_effort(search_effort(mean, 0)).seconds / plan.search_full_runs
+    wall_seconds = plan.makespan(candidate_seconds,
+                                 [total_effort(run).seconds for run in reference_runs],
+                                 spec.workers)
+    note = f", and {len(sampled)} random candidates that meet the limits" if sampled else ""
     cpu_seconds = total_effort(efforts).cpu_seconds
     return StudyForecast(
-        efforts, plan.makespan(candidate_seconds,
-                               [total_effort(run).seconds for run in reference_runs], workers),
-        min(cpu_seconds, total_effort(least).cpu_seconds),
+        efforts, wall_seconds, min(cpu_seconds, total_effort(least).cpu_seconds),
         max(cpu_seconds, total_effort(most).cpu_seconds), plan.full_runs, plan.completed_runs,
-        basis)
+        f"the speed of the smallest and the largest model on this machine{note}")
 
 
 def training_measurer(spec: StudySpec, corpus_of: Callable[[ModelSpec], Corpus]) -> Measure:

@@ -17,11 +17,8 @@ from scalesearch.studies.config.sections import SINGLE_SEED, Seeds
 from scalesearch.studies.executors.worker import finish_job
 from scalesearch.studies.forecast import (
     FORECAST_FILE,
-    PlannedRuns,
     PlannedWork,
-    TrainingTimeModel,
     forecast_by_measuring,
-    forecast_from_speeds,
     forecast_status,
     full_run_seconds,
     load_or_make_forecast,
@@ -97,13 +94,18 @@ def test_forecast_equals_time_of_study(tmp_path):
 
 
 def test_forecast_of_references_and_replicates_uses_their_size():
-    line = TrainingTimeModel((1e5, slow(1e5)), (3e5, slow(3e5)))
-    plan = PlannedRuns.of(spec(4, seeds=Seeds(2, 3, references=2)), 2)
-    forecast = forecast_from_speeds(plan, [2e5, 2e5], [1e5, 3e5], line, 2, "here")
+    candidate = SimpleNamespace(costs={"macs.total": 2e5}, params={})
+    evaluator = SimpleNamespace(
+        evaluate_architecture=lambda macs: SimpleNamespace(costs={"macs.total": macs}),
+        evaluate=lambda params: candidate, architecture=lambda params: 2e5,
+        joint_space=SimpleNamespace(resolve=lambda replay: candidate),
+        feasible_region=SimpleNamespace(sample_feasible=lambda rng: candidate))
+    forecast = forecast_by_measuring(spec(4, seeds=Seeds(2, 3, references=2), workers=2), evaluator,
+                                     [1e5, 3e5], lambda macs, seconds: slow(macs), 1.0)
     assert forecast.efforts["updates"].cpu_seconds == pytest.approx(
         60 * (2 * (1 + 3) + (4 + 3) * 2))
-    assert forecast.efforts["scoring"].cpu_seconds == pytest.approx(
-        30 * 11) and plan.full_runs == plan.completed_runs == 11
+    assert forecast.efforts["scoring"].cpu_seconds == pytest.approx(30 * 11)
+    assert forecast.full_runs == forecast.completed_runs == 11
     assert forecast.cpu_seconds_low == pytest.approx(
         forecast.cpu_seconds - 3 * (2 * 60 + 6 + 30 + 1))
     # two at a time: 6 training runs, and then 5 seeds

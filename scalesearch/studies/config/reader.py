@@ -211,7 +211,8 @@ def limit_to_one_worker(spec: StudySpec, given_keys: Collection[str],
     if "workers" in given_keys or "backend" not in given_keys:
         raise UserError(f"workers: {spec.workers} with the backend inprocess, which trains one "
                         "candidate at a time; use the default backend "
-                        f"({option('backend', 'pool')}), or one worker ({option('workers', 1)})", code="one-worker-only")
+                        f"({option('backend', 'pool')}), or one worker ({option('workers', 1)})",
+                        code="one-worker-only")
     report(f"The backend inprocess trains one candidate at a time, not the file's {spec.workers}.")
     return spec.replace(workers=1)
 
