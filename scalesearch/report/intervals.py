@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from scalesearch.pareto.noise import pool_noise
 
@@ -62,7 +62,7 @@ def kendall_tau_interval(table: NDArray[np.float64], confidence: float,
     return ConfidenceInterval(value, float(low), float(high))
 
 
-def spearman_rho(x: NDArray[np.float64], y: NDArray[np.float64]) -> float | None:
+def spearman_rho(x: ArrayLike, y: ArrayLike) -> float | None:
     """Spearman's rank correlation of ``x`` (n,) and ``y`` (n,).
 
     It is None if one of them is constant.

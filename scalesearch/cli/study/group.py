@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from scalesearch.cli.options import OutputPath, RenamedOption, json_option, print_json
 from scalesearch.cli.study import audit, run, tables, watch
@@ -74,7 +75,7 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
     else:
         results = make_results(watcher.study)
     if as_json:
-        progress = snapshot.to_json()
+        progress = msgspec.to_builtins(snapshot)
         print_json({**progress, **results_to_json(results),
                     "teacher_progress": progress["teacher"]})
         return
@@ -133,8 +134,6 @@ def show(results: Results, trial: int, as_json: bool) -> None:
     Example: scalesearch study show runs/my-study 12
     """
     if as_json:
-        import msgspec
-
         selected = get_trial(results, trial)
         print_json({**msgspec.to_builtins(selected), "record": results.study.record(selected)})
     else:
@@ -199,8 +198,6 @@ def repair(study: str, out: Path | None, to: Path | None, as_json: bool) -> None
     \b
     Example: scalesearch study repair runs/my-study --to runs/my-study-repaired
     """
-    import msgspec
-
     from scalesearch.studies.results.repair import repair as repair_study
 
     folder = find_study_folder(study, out)

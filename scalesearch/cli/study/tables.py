@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from scalesearch.blocks.sizes import is_number
 from scalesearch.cli.options import (
@@ -132,8 +133,6 @@ def compare(first: str, second: str, to: Path | None, resamples: int, confidence
     \b
     Example: scalesearch study compare runs/bayes runs/random --to figures
     """
-    import msgspec
-
     from scalesearch.report.compare import compare_studies
 
     first_results = load_study(first)

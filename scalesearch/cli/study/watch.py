@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from scalesearch.cli.options import json_option, print_json
 from scalesearch.cli.study.shared import find_study_folder, snapshot_console, study_argument
@@ -44,7 +45,7 @@ def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | N
 
     watcher = StudyWatcher(find_study_folder(study, out))
     if as_json:
-        print_json(watcher.snapshot().to_json())
+        print_json(msgspec.to_builtins(watcher.snapshot()))
         return
     if once:
         from scalesearch.studies.monitor.render import render_snapshot

@@ -21,10 +21,14 @@ from scalesearch.studies.monitor.format import (
     format_number,
     format_percent,
 )
-from scalesearch.studies.monitor.front import FrontHypervolume, FrontMember, FrontSnapshot
 from scalesearch.studies.monitor.heartbeat import FINISHED, RUNNING, STOPPED, Owner
 from scalesearch.studies.monitor.running import SILENT, TRAINING
-from scalesearch.studies.monitor.snapshot import StudySnapshot
+from scalesearch.studies.monitor.snapshot import (
+    FrontHypervolume,
+    FrontMember,
+    FrontSnapshot,
+    StudySnapshot,
+)
 from scalesearch.studies.trials.trial import State
 from scalesearch.training.effort import TRAINING_PARTS
 

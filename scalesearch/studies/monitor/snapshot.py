@@ -7,11 +7,12 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
+from scalesearch.pareto.front import pareto_front
 from scalesearch.report.intervals import spearman_rho
 from scalesearch.studies.forecast import (
     Eta,
@@ -29,15 +30,16 @@ from scalesearch.studies.forecast import (
     time_left,
 )
 from scalesearch.studies.monitor.events import LogFollower, LoggedEvent
-from scalesearch.studies.monitor.front import FrontSnapshot, front_snapshot
 from scalesearch.studies.monitor.heartbeat import RUNNING, Owner, read_owner
 from scalesearch.studies.monitor.running import RunningTeacher, running_teacher, running_trials
+from scalesearch.studies.replicates.summary import StudyView
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import StudyMeta
 from scalesearch.studies.trials.trial import Origin, State
 from scalesearch.studies.trials.trials import Trials
 
 MAX_EVENTS_SHOWN = 5
+MAX_MEMBERS_SHOWN = 6
 MIN_TRIALS_FOR_CORRELATION = 5  # complete trials needed for a rank correlation
 
 
@@ -62,6 +64,53 @@ class RungSummary:
     failed: int
     best_loss: float | None
     rank_correlation: float | None = None
+
+
+@dataclass(frozen=True)
+class FrontMember:
+    """A complete candidate; its values are means over its ``seeds``."""
+
+    trial: int
+    label: str | None
+    architecture: str | None
+    seeds: int
+    values: dict[str, float]
+
+
+@dataclass(frozen=True)
+class FrontHypervolume:
+    """Hypervolume of the front, and its growth by the latest member.
+
+    Attributes:
+        value: hypervolume with respect to ``reference_point``.
+        gain: growth of the hypervolume by ``trial``, the member of the front that ended last. The
+            hypervolume before it uses the same reference point.
+        ended_at: end of ``trial`` in seconds since the epoch; None if another study trained it.
+    """
+
+    value: float
+    reference_point: dict[str, float]
+    gain: float
+    trial: int
+    ended_at: float | None
+
+
+@dataclass(frozen=True)
+class FrontSnapshot:
+    """The best candidates so far.
+
+    Attributes:
+        size: number of members of the front; 0 if only references outside the space are complete.
+        main_objective: objective by which members are sorted, best first.
+        members: some members, evenly spaced, with the first and the last one; references if
+            ``size`` is 0.
+    """
+
+    objectives: dict[str, str]
+    main_objective: str
+    size: int = 0
+    members: tuple[FrontMember, ...] = ()
+    hypervolume: FrontHypervolume | None = None
 
 
 @dataclass(frozen=True)
@@ -95,11 +144,6 @@ class StudySnapshot:
     expected_gain: ExpectedGain | None = None
     phases: dict[str, float] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, object]:
-        """Return all fields as JSON values."""
-        fields: dict[str, object] = msgspec.to_builtins(self)
-        return fields
-
 
 class SnapshotBuilder:
     """Takes snapshots of ``study``; the front is recomputed only after new events."""
@@ -118,21 +162,22 @@ class SnapshotBuilder:
         trials = study.trials
         running = running_trials(study)
         teacher = running_teacher(study)
-        state = ProgressState(trials, planned_work(meta, trials, owner), meta, running)
+        progress = ProgressState(trials, planned_work(meta, trials, owner), meta, running)
         teacher_finished = teacher is None or teacher.stage == "done" or len(trials) > 0
-        eta = (time_left(state, owner.workers or max(1, len(running)))
+        eta = (time_left(progress, owner.workers or max(1, len(running)))
                if teacher_finished and owner.state == RUNNING else Eta())
         if self._n_events != trials.events:
             self._forecast = read_forecast(study.folder)
-            self._front = front_snapshot(meta, trials)
+            self._front = front_snapshot(StudyView(trials, meta))
             self._n_events = trials.events
         status = (forecast_status(self._forecast, trials, meta.rungs, running)
                   if self._forecast else None)
+        counts = Counter(trial.state for trial in trials.candidates())
         return StudySnapshot(
-            meta.name, str(study.folder), time.time(), owner, study_progress(state), eta,
-            _counts(trials), tuple(running), teacher, rung_summaries(trials, meta), self._front,
-            tuple(events)[-MAX_EVENTS_SHOWN:], problem, status, read_gain(study.folder),
-            trials.mean_phases())
+            meta.name, str(study.folder), time.time(), owner, study_progress(progress), eta,
+            {str(state): counts[state] for state in State}, tuple(running), teacher,
+            rung_summaries(trials, meta), self._front, tuple(events)[-MAX_EVENTS_SHOWN:], problem,
+            status, read_gain(study.folder), trials.mean_phases())
 
 
 class StudyWatcher:
@@ -165,24 +210,53 @@ class StudyWatcher:
 
 def planned_work(meta: StudyMeta, trials: Trials, owner: Owner) -> PlannedWork:
     """Planned training of the study, of its last start if known."""
-    if owner.candidates is not None and owner.references is not None:
-        candidates = owner.candidates
-        references = owner.references
-    else:
+    candidates = owner.candidates
+    references = owner.references
+    if candidates is None or references is None:
         references = len(trials.with_origin(Origin.REFERENCE))
         candidates = max(0, meta.total_trials - references)
     return PlannedWork(trials.full_runs_allowed(meta.rungs, candidates, meta.compute), references)
 
 
-def _counts(trials: Trials) -> dict[str, int]:
-    counts = Counter(trial.state for trial in trials.candidates())
-    return {str(state): counts[state] for state in State}
+def front_snapshot(view: StudyView) -> FrontSnapshot:
+    """Compute the front, its hypervolume and some members.
+
+    If no trial is eligible, the members are the complete references.
+    """
+    main = view.meta.main_objective
+    members = view.members if view.candidates else list(view.references)
+    members.sort(key=lambda candidate: candidate.mean(main),
+                 reverse=view.meta.directions[main] == "max")
+    shown = members
+    if len(members) > MAX_MEMBERS_SHOWN:  # evenly spaced, with both ends
+        shown = [members[round(index)]
+                 for index in np.linspace(0, len(members) - 1, MAX_MEMBERS_SHOWN)]
+    rows = tuple(FrontMember(member.number, member.first.label, member.first.architecture,
+                             member.completed_seeds, dict(zip(view.meta.directions, values)))
+                 for member, values in zip(shown, view.means(shown).tolist()))
+    return FrontSnapshot(view.meta.directions, main, len(members) if view.candidates else 0, rows,
+                         front_hypervolume(view) if view.candidates else None)
+
+
+def front_hypervolume(view: StudyView) -> FrontHypervolume:
+    """Compute the hypervolume of the front, and its growth by the latest member."""
+    ends = [candidate.first.ended_at and datetime.fromisoformat(candidate.first.ended_at).timestamp()
+            for candidate in view.candidates]
+    # Ranks instead of times: trials that ended in the same millisecond are ordered by number.
+    order = np.argsort(np.argsort([-1.0 if end is None else end for end in ends], kind="stable"))
+    latest = int(np.flatnonzero(view.on_front)[order[view.on_front].argmax()])
+    before = view.values[order < order[latest]]
+    value = view.hypervolume(view.values[view.on_front])
+    gain = value - view.hypervolume(before[pareto_front(before, view.directions)])
+    return FrontHypervolume(value, dict(zip(view.meta.directions, view.reference_point)), gain,
+                            view.candidates[latest].number, ends[latest] or None)
 
 
 def rung_summaries(trials: Trials, meta: StudyMeta) -> tuple[RungSummary, ...]:
     """Summarize all rungs and, last, the end; empty for a study without rungs."""
     rungs = meta.rungs
     main = meta.main_objective
+    sign = -1 if meta.directions[main] == "max" else 1
     if not rungs.n_pauses:
         return ()
     charged = [trial for trial in trials if trial.origin.charged]
@@ -193,22 +267,12 @@ def rung_summaries(trials: Trials, meta: StudyMeta) -> tuple[RungSummary, ...]:
         paused = stayed[State.PAUSED]
         failed = stayed[State.FAILED]
         best_loss = min((trial.losses[rung] for trial in reached), default=None)
-        pairs = [(trial.losses[rung], trial.values[main]) for trial in reached
-                 if trial.state == State.COMPLETE and trial.values]
+        complete = [trial for trial in reached if trial.state == State.COMPLETE and trial.values]
+        rho = None
+        if len(complete) >= MIN_TRIALS_FOR_CORRELATION:
+            rho = spearman_rho([trial.losses[rung] for trial in complete],
+                               [sign * (trial.values or {})[main] for trial in complete])
         rows.append(RungSummary(share, len(reached), len(reached) - paused - failed, paused, failed,
-                                best_loss, _rank_correlation(pairs, meta.directions[main])))
+                                best_loss, rho))
     completed = sum(trial.state == State.COMPLETE for trial in charged)
     return (*rows, RungSummary(1.0, completed, 0, 0, 0, None))
-
-
-def _rank_correlation(pairs: Sequence[tuple[float, float]], direction: str) -> float | None:
-    """Spearman's correlation of losses and final values.
-
-    It is positive if a lower loss leads to a better value in ``direction``. None for few pairs or
-    constant values.
-    """
-    if len(pairs) < MIN_TRIALS_FOR_CORRELATION:
-        return None
-    losses, values = np.array(pairs, float).T
-    rho = spearman_rho(losses, values)
-    return -rho if rho is not None and direction == "max" else rho

@@ -21,18 +21,18 @@ from scalesearch.studies.forecast import FORECAST_FILE, StudyForecast
 from scalesearch.studies.monitor.heartbeat import FINISHED
 from scalesearch.studies.monitor.render import ChangePrinter
 from scalesearch.studies.monitor.running import running_teacher
-from scalesearch.studies.monitor.snapshot import StudyWatcher, _rank_correlation
+from scalesearch.studies.monitor.snapshot import StudyWatcher, rung_summaries
 from scalesearch.studies.results.results import load_results
 from scalesearch.studies.trials.event_log import encode_event
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import TeacherMeta
-from scalesearch.studies.trials.trial import State
+from scalesearch.studies.trials.trial import Rung, State, Trial
 from scalesearch.studies.trials.trials import Trials
 from scalesearch.training.effort import TRAINING_PARTS, Effort
 from tests.errors import refuses
 from tests.studies.engine.test_promotion import RUNGS, work
 from tests.studies.event_study import EventStudy, rendered
-from tests.studies.fakes import architecture_of, make_driver, make_plan
+from tests.studies.fakes import META, architecture_of, make_driver, make_plan
 
 
 def tree(folder):
@@ -58,7 +58,7 @@ def test_snapshot_agrees_with_results(tmp_path):
     assert list(snapshot.front.hypervolume.reference_point.values()) == results.hypervolume()[1]
     assert [row.values["bleu"] for row in snapshot.front.members] == sorted(
         (row.values["bleu"] for row in snapshot.front.members), reverse=True)
-    assert json.loads(json.dumps(snapshot.to_json()))["progress"]["candidates"] == [8.0, 6.0]
+    assert json.loads(json.dumps(msgspec.to_builtins(snapshot)))["progress"]["candidates"] == [8.0, 6.0]
 
 
 def test_reference_point_uses_ineligible_trials(event_study):
@@ -156,11 +156,17 @@ def test_rank_correlation_agrees_with_scipy(direction, sign):
     rng = random.Random(4)
     losses = [rng.choice([1.0, 2.0, 3.0, rng.random()]) for _ in range(20)]
     values = [sign * (loss + rng.random()) for loss in losses]
+    meta = replace(META, objectives=(parse_objective("bleu", direction),),
+                   rungs=Rungs((0.1, 1.0), 2))
+
+    def correlation(n_trials, final_values=values):
+        trials = [Trial(number, State.COMPLETE, rungs=(Rung(losses[number]),),
+                        values={"bleu": final_values[number]}) for number in range(n_trials)]
+        return rung_summaries(trials, meta)[0].rank_correlation
+
     expected = spearmanr(losses, values).statistic * sign
-    pairs = list(zip(losses, values))
-    assert _rank_correlation(pairs, direction) == pytest.approx(expected) and expected > 0.5
-    assert _rank_correlation(pairs[:4], direction) is None
-    assert _rank_correlation([(1.0, 2.0)] * 9, direction) is None
+    assert correlation(20) == pytest.approx(expected) and expected > 0.5
+    assert correlation(4) is None and correlation(9, [2.0] * 9) is None
 
 
 def test_rung_summaries_of_finished_study(tmp_path):
