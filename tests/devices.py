@@ -8,6 +8,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from scalesearch.nn.graphs import GraphRunner
+
 # Operations that synchronize: the shape or value of their result depends on data of the device.
 SYNCHRONIZING = {"_local_scalar_dense", "is_nonzero", "item", "nonzero", "nonzero_numpy", "equal",
                  "masked_select", "_unique2", "unique_dim", "unique_consecutive", "bincount"}
@@ -139,3 +141,60 @@ class _CountHostReads(TorchFunctionMode):
         if func in HOST_READS:
             self.counts[func.__name__] += 1
         return func(*args, **(kwargs or {}))
+
+
+class RecordingMode(TorchDispatchMode):
+    """Record operations with their tensors, as the capture of a CUDA graph does."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, operation, types, arguments=(), keywords=None):
+        """Run an operation and record it."""
+        output = operation(*arguments, **(keywords or {}))
+        self.calls.append((operation, arguments, keywords or {}, output))
+        return output
+
+
+class RecordedGraph:
+    """Runs recorded operations again, on the same tensors.
+
+    Numbers that were computed in Python stay what they were when the operations were recorded.
+    """
+
+    def __init__(self, calls):
+        self.calls = calls
+        self.has_run = True  # recording ran the operations, unlike a capture
+
+    def replay(self):
+        """Run the operations; the first call does nothing."""
+        if self.has_run:
+            self.has_run = False
+            return
+        with torch.no_grad():
+            for operation, arguments, keywords, output in self.calls:
+                repeated = operation(*arguments, **keywords)
+                for static, value in zip(tree_leaves(output), tree_leaves(repeated), strict=True):
+                    if isinstance(static, torch.Tensor) and static is not value:
+                        static.copy_(value)
+
+
+class RecordingRunner(GraphRunner):
+    """Runner whose graphs are recordings of operations on the CPU.
+
+    Raises AssertionError if a recorded operation waits for the device, or reads the host.
+    """
+
+    def __init__(self, name, notes):
+        super().__init__(torch.device("cpu"), name, notes)
+        self.is_active = True
+
+    def _run_on_stream(self, function, *arguments):
+        function(*arguments)
+
+    def _capture(self, function, *arguments):
+        with RecordingMode() as recording, CountSynchronizations() as synchronizations:
+            function(*arguments)
+        assert not synchronizations.counts
+        return RecordedGraph(recording.calls)

@@ -12,7 +12,7 @@ from scalesearch.blocks.embedding import sinusoidal_positions
 from scalesearch.blocks.layers import Layer
 from scalesearch.blocks.leaves import Linear, PositionTable
 from scalesearch.blocks.norms import NORM_CLASSES
-from scalesearch.blocks.seq2seq import mask_bias
+from scalesearch.blocks.seq2seq import causal_positions, mask_bias
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,24 +68,19 @@ class AttentiveEmbedding(Block):
                      else sinusoidal_positions(positions, self.rank, x.dtype))
         x = dropout(x, module.dropout_rates.residual, module.training)
         x = module.layer(
-            x, *self._attention_masks(tokens, 0 if cache is None else cache.length, x.dtype), None,
-            None, None, cache)
+            x, *self._attention_masks(tokens, cache, x.dtype), None, None, None, cache)
         is_pre_norm = self.layer.norm == "pre"
         x = dropout(module.down(module.up(module.norm(x) if is_pre_norm else x).relu()),
                     module.dropout_rates.residual, module.training)
         return x if is_pre_norm else module.norm(x)
 
-    def _attention_masks(self, tokens: Tensor, past: int, dtype: Any) -> tuple[Any, Any]:
+    def _attention_masks(self, tokens: Tensor, cache: Any, dtype: Any) -> tuple[Any, Any]:
         """Return token mask and bias of the mixer.
 
         They hide padding or, in a decoder, later tokens.
         """
-        import torch
-
         if not self.layer.mixer.decoder:
             present = tokens != PAD
             return present, autocast_input(mask_bias(~present[:, None, None, :], dtype))
-        if tokens.shape[1] == 1:
-            return None, None
-        steps = torch.arange(past + tokens.shape[1], device=tokens.device)
-        return None, autocast_input(mask_bias(steps[None, :] > steps[past:, None], dtype))
+        _, hidden = causal_positions(tokens, cache)
+        return None, None if hidden is None else autocast_input(mask_bias(hidden, dtype))

@@ -75,17 +75,12 @@ class EncoderDecoder(Block):
         Returns:
             States (batch, T, d).
         """
-        import torch
-
-        past = 0 if cache is None else cache.length
-        length = target.shape[1]
-        steps = torch.arange(past + length, device=target.device)
-        x = m.embedding.target(target, steps[None, past:], cache)
-        causal = autocast_input(mask_bias(steps[None, :] > steps[past:, None],
-                                          x.dtype)) if length > 1 else None
-        x = m.decoder(x, None, causal, memory, memory_bias, cache)
+        positions, hidden = causal_positions(target, cache)
+        x = m.embedding.target(target, positions, cache)
+        bias = None if hidden is None else autocast_input(mask_bias(hidden, x.dtype))
+        x = m.decoder(x, None, bias, memory, memory_bias, cache)
         if cache is not None:
-            cache.length += length
+            cache.length += target.shape[1]
         return x
 
 
@@ -138,10 +133,16 @@ class DecoderOnly(Block):
         """
         import torch
 
-        past = 0 if cache is None else cache.length
-        new = target if past else torch.cat([source, target], 1)
-        total = source.shape[1] + past + target.shape[1]
-        is_padding = torch.nn.functional.pad(padding, (0, total - padding.shape[1]))
+        if cache is not None and cache.size is not None:
+            new = target
+            total = cache.size
+            free = cache.free_positions + padding.sum(1, keepdim=True)
+            is_padding = torch.arange(total, device=target.device) < free
+        else:
+            past = 0 if cache is None else cache.length
+            new = target if past else torch.cat([source, target], 1)
+            total = source.shape[1] + past + target.shape[1]
+            is_padding = torch.nn.functional.pad(padding, (0, total - padding.shape[1]))
         positions = (~is_padding).cumsum(1) - 1
         start = total - new.shape[1]
         token_mask = ~is_padding[:, start:]
@@ -151,7 +152,7 @@ class DecoderOnly(Block):
         hidden = future[None, None] | is_padding[:, None, None, :]  # (batch, 1, new, total)
         x = m.decoder(x, token_mask, autocast_input(mask_bias(hidden, x.dtype)), None, None, cache)
         if cache is not None:
-            cache.length = past + target.shape[1]
+            cache.length += target.shape[1]
         return x[:, x.shape[1] - target.shape[1] :]
 
 
@@ -167,6 +168,26 @@ class ModelSection(Block):
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {} if self.block is None else {self.name: self.block}
+
+
+def causal_positions(target: Tensor, cache: Any) -> tuple[Tensor, Tensor | None]:
+    """Return positions of tokens (batch, T) that follow those in the cache, and a causal mask.
+
+    Returns:
+        Positions (1, T), and the mask (T, keys) of hidden keys; None if no key is hidden.
+    """
+    import torch
+
+    past = 0 if cache is None else cache.length
+    positions = torch.arange(target.shape[1], device=target.device) + past
+    hidden = None
+    if cache is not None and cache.size is not None:
+        keys = torch.arange(cache.size, device=target.device)
+        hidden = keys[None] < cache.free_positions
+    elif target.shape[1] > 1:
+        keys = torch.arange(past + target.shape[1], device=target.device)
+        hidden = keys[None] > positions[:, None]
+    return positions[None], hidden
 
 
 def mask_bias(hidden: Tensor, dtype: Any) -> Tensor:

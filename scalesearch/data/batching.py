@@ -203,6 +203,20 @@ def eval_batches(split: Split, max_tokens: int = 4096) -> Batches:
     return Batches(split, _split_order(order, _max_lengths(split), max_tokens))
 
 
+def decoding_batches(split: Split, max_tokens: int) -> Batches:
+    """Plan batches whose sources have few widths, the longest first; every pair once.
+
+    ``max_tokens`` bounds rows times source width, except for a single longer source.
+    """
+    widths = Buckets.for_split(split, max_tokens).widths(split.source_ids.lengths + 1)
+    plan = []
+    for width in np.unique(widths)[::-1]:
+        indices = np.flatnonzero(widths == width)
+        n_batches = -(-len(indices) // max(1, max_tokens // int(width)))
+        plan += np.array_split(indices, n_batches)
+    return Batches(split, plan)
+
+
 def restore_order(indices: Sequence[IntArray], results: Sequence[Sequence[T]]) -> list[T]:
     """Sort results of batches into the order of the split.
 

@@ -49,19 +49,24 @@ def beam_search(model: Any, source: Tensor, beam: int = 5, length_penalty: float
     if not (beam >= nbest >= 1 and length_penalty >= 0):
         raise ValueError(f"beam {beam}, nbest {nbest}, length penalty {length_penalty}: needs "
                          "beam >= nbest >= 1 and length penalty >= 0")
-    search = _BeamSearchState(source, beam, length_penalty,
-                              length_limits(model, source, max_length), nbest, eos)
+    limit = length_limits(model, source, max_length)
+    shortest = int(limit.min())
+    longest = int(limit.max())
+    search = BeamSearchState(source, beam, length_penalty, limit, nbest, eos, longest + 1)
     sources = _SourceState(model, source)
     rows = search.first()
     token = source.new_full((len(source),), BOS)
-    for step in range(int(search.limit.max()) + 1):
+    for step in range(longest + 1):
         logits, norm = next_logits(model, token, sources.memory, sources.cache)
-        parents, sentences, token = search.advance(step, logits, norm, rows)
-        if not len(parents):
+        # no sentence reaches its limit before; the test waits for a GPU
+        parent, token = search.update(logits, norm, rows, step >= shortest)
+        parents, next_rows, token = search.survivors(rows, parent, token)
+        if not len(next_rows):
             break
+        sentences = next_rows // beam
         sources.select(parents, sentences, torch.equal(sentences, rows // beam))
-        rows = search.rows
-    return search.result()
+        rows = next_rows
+    return search.result(step + 1)
 
 
 class _SourceState:
@@ -98,60 +103,71 @@ class _SourceState:
         self.active_sources = groups.sources
 
 
-class _BeamSearchState:
+class BeamSearchState:
     """The state of a beam search: active and finished hypotheses.
 
     Each step stores the parent beam and the token of each beam; hypotheses are read backwards from
-    their end.
+    their end. All tensors keep their addresses and shapes.
 
     Attributes:
         alive: (B, K) log-probabilities of active hypotheses; minus infinity for inactive beams.
-        rows: (R,) indices of the active beams among B · K.
         scores: (B, K + 1) scores of finished hypotheses; the last column is overwritten by beams
             that do not end.
         end_steps: (B, K + 1) steps at which they ended.
         end_parents: (B, K + 1) beams at the step before.
         num_ended: (B,) numbers of finished hypotheses.
-        history: parent beams and tokens (B, K) of each step.
+        step: (1,) index of the step.
+        parents, tokens: (steps, B, K) parent beams and tokens.
     """
 
     def __init__(self, source: Tensor, beam: int, penalty: float, limit: Tensor, nbest: int,
-                 eos: int) -> None:
+                 eos: int, max_steps: int) -> None:
         self.size = beam
         self.penalty = penalty
         self.limit = limit
         self.nbest = nbest
         self.eos = eos
-        self.shortest = int(limit.min())
         shape = (len(source), beam)
         self.alive = torch.full(shape, NEG_INF, dtype=torch.float64, device=source.device)
         self.alive[:, 0] = 0.0
+        self.step = source.new_zeros(1)
+        self.parents = source.new_zeros((max_steps, *shape))
+        self.tokens = source.new_zeros((max_steps, *shape))
         shape = (len(source), beam + 1)
         self.scores = torch.full(shape, NEG_INF, dtype=torch.float64, device=source.device)
         self.end_steps = source.new_zeros(shape)
         self.end_parents = source.new_zeros(shape)
         self.num_ended = source.new_zeros(len(source))
-        self.history: list[tuple[Tensor, Tensor]] = []
+
+    def load(self, other: BeamSearchState) -> None:
+        """Copy the tensors of another state of the same shape."""
+        for name, value in vars(other).items():
+            if isinstance(value, Tensor):
+                getattr(self, name).copy_(value)
 
     def first(self) -> Tensor:
         """Return one row per sentence, because all its beams are still equal."""
-        self.rows = torch.arange(len(self.alive), device=self.alive.device) * self.size
-        return self.rows
+        return torch.arange(len(self.alive), device=self.alive.device) * self.size
 
-    def advance(self, step: int, logits: Tensor, norm: Tensor, rows: Tensor) -> tuple[
-            Tensor, Tensor, Tensor]:
-        """Advance by one step.
+    def update(self, logits: Tensor, norm: Tensor, rows: Tensor,
+               may_reach_limit: bool = True) -> tuple[Tensor, Tensor]:
+        """Advance by one step, without shapes that depend on data.
 
         Args:
-            step: index of the step.
             logits: (R, V).
             norm: (R, 1) log-partition of the logits.
-            rows: (R,) active beams.
+            rows: (R,) indices of the beams among B · K, all active ones included.
+            may_reach_limit: False if no sentence reaches its limit at this step.
 
         Returns:
-            Rows to continue, their sentences and their next tokens.
+            Parent beam and token of each beam (B, K).
         """
-        scores, tokens = self._candidates(step, logits, norm, rows)  # (B, K · k) each
+        if may_reach_limit:
+            last = self.step == self.limit[rows // self.size]
+            only_eos = torch.full_like(logits, NEG_INF)
+            only_eos[:, self.eos] = logits[:, self.eos]
+            logits = torch.where(last[:, None], only_eos, logits)
+        scores, tokens = self._candidates(logits, norm, rows)  # (B, K · k) each
         best, index = scores.topk(self.size, 1)
         parent = index // (scores.shape[1] // self.size)
         token = tokens.gather(1, index)
@@ -159,73 +175,69 @@ class _BeamSearchState:
             self.size - self.num_ended)[:, None]
         valid = is_free & (best > NEG_INF)
         ending = valid & (token == self.eos)
-        self._end(step, ending, best, parent)
-        self.alive = best.masked_fill(~valid | ending, NEG_INF)
-        self.alive.masked_fill_(self._finished_sentences()[:, None], NEG_INF)
-        self.history.append((parent, token))
-        return self._survivors(rows, parent, token)
+        self._end(ending, best, parent)
+        self.alive.copy_(best.masked_fill(~valid | ending, NEG_INF))
+        bound = self.alive.amax(1) / (self.limit + 1.0) ** self.penalty
+        is_final = self.scores.topk(self.nbest, 1).values[:, -1] >= bound  # the nbest hypotheses
+        self.alive.masked_fill_(is_final[:, None], NEG_INF)
+        self.parents.index_copy_(0, self.step, parent[None])
+        self.tokens.index_copy_(0, self.step, token[None])
+        self.step += 1
+        return parent, token
 
-    def _candidates(
-            self, step: int, logits: Tensor, norm: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _candidates(self, logits: Tensor, norm: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best k continuations of each beam.
 
         Returns log-probabilities and tokens, (B, K · k). They include the best K
         continuations of each sentence.
         """
-        if step >= self.shortest:  # no sentence reaches its limit before; the test waits for a GPU
-            last = step == self.limit[rows // self.size]
-            only_eos = torch.full_like(logits, NEG_INF)
-            only_eos[:, self.eos] = logits[:, self.eos]
-            logits = torch.where(last[:, None], only_eos, logits)
         best, token = blockwise_topk(logits, self.size)
         shape = (self.alive.numel(), best.shape[1])
-        total = self.alive.view(-1)[rows][:, None] + (best - norm)
+        before = self.alive.view(-1)[rows][:, None]
+        total = (before + (best - norm)).masked_fill(before == NEG_INF, NEG_INF)
         scores = total.new_full(shape, NEG_INF).index_copy(0, rows, total)
         tokens = token.new_zeros(shape).index_copy(0, rows, token)
         return scores.view(len(self.alive), -1), tokens.view(len(self.alive), -1)
 
-    def _end(self, step: int, ending: Tensor, total: Tensor, parent: Tensor) -> None:
-        """Store the hypotheses that end at this step, without data-dependent shapes.
+    def _end(self, ending: Tensor, total: Tensor, parent: Tensor) -> None:
+        """Store the hypotheses that end at this step.
 
         Args:
-            step: index of the step.
             ending: (B, K) mask of the hypotheses.
             total: (B, K) log-probabilities.
             parent: (B, K) parent beams.
         """
         slot = torch.where(ending, self.num_ended[:, None] + ending.cumsum(1) - 1, self.size)
-        self.scores.scatter_(1, slot, total / float(step + 1) ** self.penalty)
+        self.scores.scatter_(1, slot, total / (self.step + 1.0) ** self.penalty)
         self.scores[:, self.size] = NEG_INF
-        self.end_steps.scatter_(1, slot, step)
+        self.end_steps.scatter_(1, slot, self.step.expand_as(slot))
         self.end_parents.scatter_(1, slot, parent)
         self.num_ended += ending.sum(1)
 
-    def _finished_sentences(self) -> Tensor:
-        """Return a mask (B,) of sentences with final ``nbest`` hypotheses."""
-        bound = self.alive.amax(1) / (self.limit + 1.0) ** self.penalty
-        return self.scores.topk(self.nbest, 1).values[:, -1] >= bound
-
-    def _survivors(
+    def survivors(
             self, rows: Tensor, parent: Tensor, token: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return parent rows, sentences and tokens of the active beams."""
+        """Return parent rows, indices among B · K and tokens of the active beams.
+
+        Args:
+            rows: (R,) indices of the beams before the step.
+            parent: (B, K) parent beams.
+            token: (B, K) tokens.
+        """
         beam = (self.alive.view(-1) > NEG_INF).nonzero()[:, 0]
-        sentence = beam // self.size
         row_of_beam = torch.empty(self.alive.numel(), dtype=torch.long, device=rows.device)
         row_of_beam[rows] = torch.arange(len(rows), device=rows.device)
-        self.rows = beam
-        parent_row = row_of_beam[sentence * self.size + parent.view(-1)[beam]]
-        return parent_row, sentence, token.view(-1)[beam]
+        parent_beam = beam // self.size * self.size + parent.view(-1)[beam]
+        return row_of_beam[parent_beam], beam, token.view(-1)[beam]
 
-    def result(self) -> Hypotheses:
-        """Return the finished hypotheses, the best first."""
+    def result(self, steps: int) -> Hypotheses:
+        """Return the finished hypotheses after ``steps`` steps, the best first."""
         scores, order = self.scores.topk(self.nbest, 1)
         exists = scores > NEG_INF
         ends = self.end_steps.gather(1, order)
         beam = self.end_parents.gather(1, order)
-        tokens = ends.new_zeros((*ends.shape, len(self.history)))
-        for step in range(len(self.history) - 1, -1, -1):
-            parent, token = self.history[step]
+        tokens = ends.new_zeros((*ends.shape, steps))
+        for step in range(steps - 1, -1, -1):
             is_inside = exists & (step < ends)
-            tokens[..., step] = torch.where(is_inside, token.gather(1, beam), PAD)
-            beam = torch.where(is_inside, parent.gather(1, beam), beam)
+            tokens[..., step] = torch.where(is_inside, self.tokens[step].gather(1, beam), PAD)
+            beam = torch.where(is_inside, self.parents[step].gather(1, beam), beam)
         return Hypotheses(tokens, torch.where(exists, ends + 1, 0), scores)

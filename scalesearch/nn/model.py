@@ -75,7 +75,10 @@ class DecodingCache:
         entries: cached tensors by module.
         source_modules: modules whose tensors depend on the source only.
         length: number of decoded positions.
+        size: number of positions with room; None if it grows with each step.
     """
+
+    size: int | None = None
 
     def __init__(self) -> None:
         self.groups: SourceGroups | None = None
@@ -88,6 +91,10 @@ class DecodingCache:
 
     def __getitem__(self, module: Module) -> tuple[Tensor, ...]:
         return self.entries[module]
+
+    def cached_length(self, module: Module) -> Any:
+        """Return the number of positions in the entries of ``module``."""
+        return self.entries[module][0].shape[2] if module in self.entries else 0
 
     def append(self, module: Module, *fresh: Tensor) -> tuple[Tensor, ...]:
         """Append keys, or keys and values, of new positions.
@@ -179,8 +186,9 @@ class Seq2SeqModel(Module):
         Returns:
             States (batch, T, d).
         """
-        before = memory.states.shape[1] if isinstance(self.block, DecoderOnly) else 0
-        self.check_length(before + target.shape[1] + (0 if cache is None else cache.length))
+        if cache is None or cache.size is None:
+            before = memory.states.shape[1] if isinstance(self.block, DecoderOnly) else 0
+            self.check_length(before + target.shape[1] + (0 if cache is None else cache.length))
         return self.block.decode(self, target, memory.states, memory.bias, cache)
 
     def logits(self, states: Tensor) -> Tensor:

@@ -298,7 +298,7 @@ class TrainingRun:
         assert self.task.score is not None, "check_compatible refuses other tasks"
         translations = translate(self.engine.model, split, self.corpus.tokenizer,
                                  self.engine.hardware, DecodingOptions(1),
-                                 self.stop_signal.raise_if_requested)
+                                 self.stop_signal.raise_if_requested, notes=self.engine.notes)
         self.engine.model.train()
         hypotheses = [best[0] for best, *_ in translations]
         return float(self.task.score(hypotheses, split.texts,

@@ -203,7 +203,7 @@ def _copy_measurements(run: TrainingRun, result: Result) -> None:
     """Copy the measurements of a run to its result."""
     used = run.budget_used
     result.curve = run.curve
-    result.notes = run.notes
+    result.notes = run.notes + run.engine.notes
     result.stop_reason = run.stop_reason
     result.steps = used.steps
     result.tokens = used.tokens

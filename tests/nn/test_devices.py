@@ -17,8 +17,7 @@ from scalesearch.data import Batch
 from scalesearch.data.soft_targets import SoftTargetBatch
 from scalesearch.library import find_file
 from scalesearch.nn import Seq2SeqModel, build_model, decode
-from scalesearch.nn.beam_search import _BeamSearchState as BeamSearchState
-from scalesearch.nn.beam_search import beam_search
+from scalesearch.nn.beam_search import BeamSearchState, beam_search
 from scalesearch.nn.decode import greedy_search
 from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.spaces.space import read_space

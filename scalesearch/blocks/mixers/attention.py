@@ -28,7 +28,6 @@ from scalesearch.blocks.mixers.attention_extras import (
     PartialFFN,
     PromptVectors,
     apply_rotary,
-    cached_length,
 )
 from scalesearch.blocks.mixers.base import AttentionScoreShape, Mixer, register_mixer
 from scalesearch.blocks.mixers.gates import Gating
@@ -247,7 +246,7 @@ class Attention(Mixer):
         query = self.gating.features(projection, "Q", x) if joined is None else joined[0]
         query = self._split(query, self.score_heads)  # (batch, score_heads, queries, head_dim)
         if self.rotary:
-            query = apply_rotary(query, cached_length(module, cache))
+            query = apply_rotary(query, 0 if cache is None else cache.cached_length(module))
         key, value = self._keys_values(module, joined, y, cache)
         if self.prompt_length:
             key, value, bias = self._prepend_prompt(module, key, value, bias)
@@ -297,7 +296,7 @@ class Attention(Mixer):
             return key, value
         key, value = self.project(m, y) if joined is None else self._split_pair(*joined[1:])
         if self.rotary:
-            key = apply_rotary(key, cached_length(m, cache))
+            key = apply_rotary(key, 0 if cache is None else cache.cached_length(m))
         if cache is not None:
             key, value = (cache.store_source if self.cross else cache.append)(m, key, value)
         return key, value

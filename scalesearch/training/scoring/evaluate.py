@@ -1,7 +1,7 @@
 """Evaluation of a model: losses, translations, metrics of its task."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,9 +11,12 @@ from torch import Tensor
 
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, restore_order
+from scalesearch.data.batching import decoding_batches
 from scalesearch.errors import UserError
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import greedy_search
+from scalesearch.nn.decode import Hypotheses, greedy_search
+from scalesearch.nn.graphs import GraphRunner
+from scalesearch.nn.static_search import StaticSearch
 from scalesearch.tasks import TASKS
 from scalesearch.tasks.language_model import perplexity
 from scalesearch.training.checkpoint import Checkpoint
@@ -28,6 +31,7 @@ StopCheck = Callable[[], None]  # raises to stop
 ProgressFunction = Callable[[int, int], None]
 Translations = list[tuple[str, float | None]]  # texts and scores of one sentence, the best first
 DecodeFunction = Callable[[Split, "DecodingOptions"], list[Translations]]
+SearchFunction = Callable[[Tensor, int | None], Hypotheses]  # of sources (B, S), with max_length
 T = TypeVar("T")
 
 
@@ -129,9 +133,30 @@ def tokens_per_character(corpus: Corpus, split_name: str) -> float:
     return tokens / sum(lengths)
 
 
+@contextmanager
+def open_search(model: Any, hardware: Hardware, decoding: DecodingOptions,
+                notes: list[str]) -> Iterator[SearchFunction]:
+    """Open the search for the shapes of batches on this hardware.
+
+    Inside the context, weights and autocast must not change. Remarks are appended to ``notes``.
+    """
+    options = (decoding.beam, decoding.length_penalty)
+    with hardware.autocast():
+        if hardware.has_fixed_shapes and StaticSearch.supports(model):
+            runner = GraphRunner(hardware.device, "decoding steps", notes)
+            with model.cached_weights():
+                yield StaticSearch(model, runner, *options, decoding.n_best).search
+        elif decoding.beam == 1:
+            yield lambda source, limit: greedy_search(model, source, limit)
+        else:
+            yield lambda source, limit: beam_search(model, source, *options, limit,
+                                                    decoding.n_best)
+
+
 def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware,
               decoding: DecodingOptions, check: StopCheck = lambda: None,
-              progress: ProgressFunction = lambda done, total: None) -> list[Translations]:
+              progress: ProgressFunction = lambda done, total: None,
+              notes: list[str] | None = None) -> list[Translations]:
     """Translate each source sentence, in the split's order.
 
     Returns:
@@ -140,16 +165,22 @@ def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware
     Raises:
         TrainingFailedError: the model gives no finite scores.
     """
+    plan_batches = decoding_batches if hardware.has_fixed_shapes else eval_batches
+
     def run(max_tokens: int) -> list[Translations]:
-        batches = eval_batches(split, max_tokens)
+        batches = plan_batches(split, max_tokens)
         hypotheses = []
         done = 0
-        for batch in batches:
-            check()
-            with hardware.autocast():
-                hypotheses.append(_decode_batch(model, hardware.to_device(batch.source), decoding))
-            done += len(batch)
-            progress(done, len(split))
+        with open_search(model, hardware, decoding, [] if notes is None else notes) as search:
+            for batch in batches:
+                check()
+                ranked = search(hardware.to_device(batch.source), None).ranked()
+                if not all(ranked):
+                    raise TrainingFailedError("a sentence has no translation with a finite score: "
+                                              "the model has diverged")
+                hypotheses.append(ranked)
+                done += len(batch)
+                progress(done, len(split))
         rows = restore_order(batches.indices_by_batch, hypotheses)
         texts = iter(tokenizer.decode(ids for row in rows for ids, _ in row))
         return [[(next(texts), score) for _, score in row] for row in rows]
@@ -159,21 +190,6 @@ def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware
     factor = hardware.decode_batch_factor if model.shares_sources else 1
     max_tokens = factor * decoding.batch_tokens * 2 // (decoding.beam + 1)
     return retry_with_smaller_batches(run, max(1, max_tokens))
-
-
-def _decode_batch(model: Any, source: Tensor,
-                  decoding: DecodingOptions) -> list[list[tuple[list[int], float]]]:
-    """Decode ``source`` (batch, time); return ids and scores of hypotheses."""
-    if decoding.beam == 1:
-        result = greedy_search(model, source)
-    else:
-        result = beam_search(model, source, decoding.beam, decoding.length_penalty,
-                             nbest=decoding.n_best)
-    hypotheses = result.ranked()
-    if not all(hypotheses):
-        raise TrainingFailedError("a sentence has no translation with a finite score: the model "
-                                  "has diverged")
-    return hypotheses
 
 
 def translate_lines(
@@ -232,7 +248,7 @@ def score_split(engine: Engine, corpus: Corpus, split_name: str, decoding: Decod
                 description += f", by {engine.recipe.decode_with}"
             else:
                 translations = translate(engine.model, split, corpus.tokenizer, engine.hardware,
-                                         decoding, check, progress)
+                                         decoding, check, progress, engine.notes)
         hypotheses = [best[0] for best, *_ in translations]
         metrics = {**task.score(hypotheses, split.texts, corpus.spec), "decoding": description}
     rate = tokens_per_character(corpus, split_name)

@@ -16,14 +16,18 @@ import torch
 
 from scalesearch.data import Batch, BatchStream, Corpus, Split, eval_batches
 from scalesearch.data.batching import MAX_BUCKETS
-from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.causality import check_causality
-from scalesearch.nn.decode import greedy_search
 from scalesearch.tasks import TASKS
 from scalesearch.training.effort import OTHER, SCORING, UPDATES, VALIDATION, Effort, read_clocks
 from scalesearch.training.hardware import Hardware, estimate_update_flops
 from scalesearch.training.recipe import Recipe
-from scalesearch.training.scoring.evaluate import DECODE_BATCH_TOKENS, LOSS_BATCH_TOKENS, check_lengths
+from scalesearch.training.scoring.evaluate import (
+    DECODE_BATCH_TOKENS,
+    LOSS_BATCH_TOKENS,
+    DecodingOptions,
+    check_lengths,
+    open_search,
+)
 from scalesearch.training.updates.captured import build_engine
 from scalesearch.training.updates.engine import Engine, build_initial_model
 
@@ -121,26 +125,23 @@ def _evaluation_times(engine: Engine, corpus: Corpus, recipe: Recipe, seconds: f
         recipe.score_splits,)
 
     def measure_decoding(split: Split, beam: int) -> Effort:
-        def run(batch: Batch) -> None:
-            source = engine.hardware.to_device(batch.source)
-            longest = batch.target_out.shape[1]
-            with engine.hardware.autocast():
-                if beam == 1:
-                    result = greedy_search(engine.model, source, longest)
-                else:
-                    result = beam_search(engine.model, source, beam, recipe.length_penalty, longest)
-            result.lengths.tolist()
-
         if task.score is None:
             return Effort()
         start = read_time()
         # the time of COMET, another model, is not predicted
         options = corpus.spec.replace(comet=None)
         task.score(list(split.texts.target), split.texts, options)
-        max_tokens = DECODE_BATCH_TOKENS * 2 // (beam + 1)
         metric_time = read_time() - start
-        return metric_time + _extrapolate_time(
-            split, max_tokens, run, seconds / len(split_names), read_time)
+        max_tokens = DECODE_BATCH_TOKENS * 2 // (beam + 1)
+        decoding = DecodingOptions(beam, recipe.length_penalty)
+        with open_search(engine.model, engine.hardware, decoding, []) as search:
+
+            def run(batch: Batch) -> None:
+                source = engine.hardware.to_device(batch.source)
+                search(source, batch.target_out.shape[1]).lengths.tolist()
+
+            return metric_time + _extrapolate_time(
+                split, max_tokens, run, seconds / len(split_names), read_time)
 
     def measure_loss(split: Split) -> Effort:
         return _extrapolate_time(split, LOSS_BATCH_TOKENS,

@@ -12,7 +12,7 @@ the last bit. Without a GPU all updates run eagerly, so everything but the captu
 Shapes: B rows, T columns, ``top`` soft targets per token.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from scalesearch.blocks.embedding import AdaptiveOutput
 from scalesearch.data import PAD, Batch
+from scalesearch.nn.graphs import GraphRunner
 from scalesearch.training.hardware import Hardware, is_out_of_memory
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.updates.engine import Engine
@@ -76,14 +77,7 @@ class CapturedEngine(Engine):
         self.token_count = torch.ones((), device=device)
         self.loss = torch.zeros((), device=device)
         self.inputs: dict[Hashable, StaticBatch] = {}
-        self.graphs: dict[Hashable, Any] = {}
-        self.seen: set[Hashable] = set()
-        self.memory_pool: Any = None
-        # All captures use one stream: each stream has its own workspace of cuBLAS.
-        self.stream: Any = None
-        if device.type == "cuda":
-            self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self.has_graphs = self.stream is not None
+        self.runner = GraphRunner(device, "updates", self.notes)
         self.has_static_gradients = False
         self.has_fixed_shapes = True
         output = model.output.block
@@ -98,7 +92,7 @@ class CapturedEngine(Engine):
         try:
             if len(batches) == 1:
                 shape = self._load(batches[0])
-                self._run(("update", shape), self._update_once, shape)
+                self.runner.run(("update", shape), self._update_once, shape)
             else:
                 self._accumulate(batches)
         except (RuntimeError, MemoryError) as error:
@@ -116,7 +110,7 @@ class CapturedEngine(Engine):
         self.has_fixed_shapes = False
         self._discard_graphs()
         self.model.zero_grad(set_to_none=True)
-        if self.has_graphs:
+        if self.runner.is_active:
             torch.cuda.empty_cache()
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -124,9 +118,7 @@ class CapturedEngine(Engine):
         self._discard_graphs()  # the tensors of the optimizers are new
 
     def _discard_graphs(self) -> None:
-        self.graphs.clear()
-        self.seen.clear()
-        self.memory_pool = None
+        self.runner.clear()
         self.has_static_gradients = False
 
     def _load(self, batch: Batch) -> Hashable:
@@ -156,10 +148,10 @@ class CapturedEngine(Engine):
         for batch in batches:
             shape = self._load(batch)
             if self.has_static_gradients:
-                self._run(("gradients", shape), self._add_gradients, shape)
+                self.runner.run(("gradients", shape), self._add_gradients, shape)
             else:
                 self._add_gradients(shape)
-        self._run(("apply",), self._apply_accumulated)
+        self.runner.run(("apply",), self._apply_accumulated)
         self.has_static_gradients = True
 
     def _apply_accumulated(self) -> None:
@@ -206,51 +198,7 @@ class CapturedEngine(Engine):
         if self.n_updates > 1 and (self.n_updates - 1) % BASIS_UPDATE_INTERVAL == 0:
             for index, optimizer in enumerate(self.optimizers):
                 if isinstance(optimizer, MatrixOptimizer):
-                    self._run(("bases", index), optimizer.update_bases)
-
-    def _run(self, key: Hashable, function: Callable[..., None], *arguments: Any) -> None:
-        """Replay the graph of ``function``; capture it at its second call."""
-        if not self.has_graphs:
-            function(*arguments)
-        elif key in self.graphs:
-            self.graphs[key].replay()
-        elif key in self.seen and (graph := self._capture(function, *arguments)) is not None:
-            self.graphs[key] = graph
-            graph.replay()
-        else:
-            self.seen.add(key)
-            self._run_on_stream(function, *arguments)
-
-    def _run_on_stream(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call ``function`` on the stream of the captures.
-
-        This prepares the libraries for a capture.
-        """
-        current = torch.cuda.current_stream()
-        self.stream.wait_stream(current)
-        with torch.cuda.stream(self.stream):
-            function(*arguments)
-        current.wait_stream(self.stream)
-
-    def _capture(self, function: Callable[..., None], *arguments: Any) -> Any:
-        """Capture a call without running it; None if that is not possible."""
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()  # what the eager update of this shape used
-        try:
-            with torch.cuda.stream(self.stream):
-                graph.capture_begin(pool=self.memory_pool, capture_error_mode="thread_local")
-                try:
-                    function(*arguments)
-                finally:
-                    graph.capture_end()
-        except RuntimeError as error:
-            reason = " ".join(str(error).split())[:200]
-            self.notes.append(f"updates are eager: a CUDA graph cannot be captured: {reason}")
-            self.has_graphs = False
-            return None
-        self.memory_pool = self.memory_pool or graph.pool()
-        return graph
+                    self.runner.run(("bases", index), optimizer.update_bases)
 
 
 def build_engine(model: Any, recipe: Recipe, hardware: Hardware) -> Engine:

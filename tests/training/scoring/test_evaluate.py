@@ -3,11 +3,13 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import sacrebleu
 import torch
 
 from scalesearch.data import Split, load_corpus
+from scalesearch.data.batching import decoding_batches
 from scalesearch.nn import build_model
 from scalesearch.tasks.translation import bleu_chrf_scores, tokenized_bleu
 from scalesearch.training.hardware import Hardware, TrainingFailedError
@@ -77,6 +79,28 @@ def test_translations_do_not_depend_on_batching(corpus, beam: int) -> None:
                                      pytest.approx(alone[0][1])) and len(result[row]) == beam
             assert [score for _, score in result[row]] == sorted(
                 (score for _, score in result[row]), reverse=True)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_fixed_shapes_give_the_same_translations(corpus, beam: int) -> None:
+    model = build_model(tiny().block, vocab=corpus.tokenizer.vocab_size, seed=2,
+                        dtype=torch.float64).eval()
+    hardware = Hardware.from_recipe(recipe(precision="fp32"))
+    static = replace(hardware, has_fixed_shapes=True)
+    for tokens in (60, 2048):
+        decoding = DecodingOptions(beam, batch_tokens=tokens, n_best=beam)
+        expected, found = (translate(model, corpus.test, corpus.tokenizer, shapes, decoding)
+                           for shapes in (hardware, static))
+        assert [[text for text, _ in row] for row in found] == [[text for text, _ in row]
+                                                                for row in expected]
+
+
+def test_decoding_batches_hold_each_pair_once(corpus) -> None:
+    batches = decoding_batches(corpus.train, 100)
+    assert sorted(np.concatenate(batches.indices_by_batch)) == list(range(len(corpus.train)))
+    for batch in batches:
+        widths = -(-(batch.source != 0).sum(1) // 8)
+        assert len(set(widths)) == 1 and batch.source.size <= 100
 
 
 def test_out_of_memory_halves_batches_of_decoding() -> None:

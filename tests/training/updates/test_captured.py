@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
 
 from scalesearch.data import BatchStream
 from scalesearch.library import find_file
@@ -18,6 +16,7 @@ from scalesearch.training.hardware import Hardware
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.updates.captured import CapturedEngine, build_engine
 from scalesearch.training.updates.engine import Engine
+from tests.devices import RecordingRunner
 from tests.training import conftest
 from tests.training.conftest import tiny
 from tests.training.updates.test_engine import with_soft
@@ -29,64 +28,12 @@ def recipe(**changes: Any) -> Recipe:
 
 
 ARCHITECTURES = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer")
-# These wait for the device, or have outputs whose shape depends on values.
-DATA_DEPENDENT = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select",
-                  "aten::unique_consecutive", "aten::unique_dim", "aten::_unique2",
-                  "aten::is_nonzero", "aten::equal", "aten::bincount"}
-
-
-class RecordingMode(TorchDispatchMode):
-    """Records operations with their tensors, as the capture of a CUDA graph does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = []
-
-    def __torch_dispatch__(self, operation, types, arguments=(), keywords=None):
-        output = operation(*arguments, **(keywords or {}))
-        self.calls.append((operation, arguments, keywords or {}, output))
-        return output
-
-
-class RecordedGraph:
-    """Runs recorded operations again, on the same tensors.
-
-    Numbers that were computed in Python stay what they were when the operations were recorded.
-    """
-
-    def __init__(self, recording: RecordingMode) -> None:
-        self.calls = recording.calls
-        self.has_run = True  # recording ran the operations, unlike a capture
-
-    def replay(self) -> None:
-        if self.has_run:
-            self.has_run = False
-            return
-        with torch.no_grad():
-            for operation, arguments, keywords, output in self.calls:
-                repeated = operation(*arguments, **keywords)
-                for static, value in zip(tree_flatten(output)[0], tree_flatten(repeated)[0],
-                                         strict=True):
-                    if isinstance(static, torch.Tensor) and static is not value:
-                        static.copy_(value)
-
-
 class RecordingEngine(CapturedEngine):
     """Engine whose graphs are recordings of operations on the CPU."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.has_graphs = True
-
-    def _run_on_stream(self, function, *arguments) -> None:
-        function(*arguments)
-
-    def _capture(self, function, *arguments) -> RecordedGraph:
-        with RecordingMode() as recording:
-            function(*arguments)
-        names = {operation.name().split(".")[0] for operation, *_ in recording.calls}
-        assert names & DATA_DEPENDENT == set()
-        return RecordedGraph(recording)
+        self.runner = RecordingRunner("updates", self.notes)
 
 
 def trained(engine_class: type[Engine], corpus: Any, how: Recipe, block: Any, updates: int = 13,
@@ -137,7 +84,7 @@ def test_replayed_updates_equal_eager_updates(corpus, changes: dict[str, Any]) -
     replayed, losses = trained(RecordingEngine, corpus, how, tiny(width=8).block, 30)
     assert losses == eager_losses
     assert torch.equal(weights(replayed), weights(eager))
-    assert replayed.graphs
+    assert replayed.runner.graphs
 
 
 @pytest.mark.full

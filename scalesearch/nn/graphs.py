@@ -1,0 +1,77 @@
+"""CUDA graphs of functions that are called again and again on the same tensors."""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+
+
+class GraphRunner:
+    """Runs functions; on a GPU, as CUDA graphs from their second call on.
+
+    A captured function must read and write tensors with fixed addresses and shapes, and may not
+    wait for the device. Without a GPU all calls are eager.
+
+    Attributes:
+        is_active: whether functions are captured; False after a capture has failed.
+        notes: list to which the reason of a failed capture is appended.
+    """
+
+    def __init__(self, device: torch.device, name: str, notes: list[str]) -> None:
+        self.name = name
+        self.notes = notes
+        self.graphs: dict[Hashable, Any] = {}
+        self.seen: set[Hashable] = set()
+        self.memory_pool: Any = None
+        # All captures use one stream: each stream has its own workspace of cuBLAS.
+        self.stream: Any = None
+        if device.type == "cuda":
+            self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self.is_active = self.stream is not None
+
+    def run(self, key: Hashable, function: Callable[..., None], *arguments: Any) -> None:
+        """Call ``function``, which ``key`` identifies together with its tensors."""
+        if not self.is_active:
+            function(*arguments)
+        elif key in self.graphs:
+            self.graphs[key].replay()
+        elif key in self.seen and (graph := self._capture(function, *arguments)) is not None:
+            self.graphs[key] = graph
+            graph.replay()
+        else:
+            self.seen.add(key)
+            self._run_on_stream(function, *arguments)
+
+    def clear(self) -> None:
+        """Discard all graphs, for example because their tensors are replaced."""
+        self.graphs.clear()
+        self.seen.clear()
+        self.memory_pool = None
+
+    def _run_on_stream(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call ``function`` on the stream of the captures, which prepares the libraries."""
+        current = torch.cuda.current_stream()
+        self.stream.wait_stream(current)
+        with torch.cuda.stream(self.stream):
+            function(*arguments)
+        current.wait_stream(self.stream)
+
+    def _capture(self, function: Callable[..., None], *arguments: Any) -> Any:
+        """Capture a call without running it; None if that is not possible."""
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # what the eager call used
+        try:
+            with torch.cuda.stream(self.stream):
+                graph.capture_begin(pool=self.memory_pool, capture_error_mode="thread_local")
+                try:
+                    function(*arguments)
+                finally:
+                    graph.capture_end()
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())[:200]
+            self.notes.append(f"{self.name} are eager: a CUDA graph cannot be captured: {reason}")
+            self.is_active = False
+            return None
+        self.memory_pool = self.memory_pool or graph.pool()
+        return graph

@@ -1,0 +1,81 @@
+"""Searches on fixed shapes: the translations of other searches, and steps that can be captured."""
+
+from random import Random
+
+import pytest
+import torch
+
+from scalesearch.library import find_file
+from scalesearch.nn import build_model
+from scalesearch.nn.beam_search import beam_search
+from scalesearch.nn.decode import greedy_search
+from scalesearch.nn.static_search import StaticSearch
+from scalesearch.spaces import read_space
+from scalesearch.spaces.assembly.architecture import assemble
+from tests.architectures import transformer_config
+from tests.devices import RecordingRunner
+from tests.nn.covering import covering
+from tests.nn.test_decode import model, sources
+
+VOCAB = 12
+FAMILIES = [f"small/{name}" for name in ("plain", "partialformer", "anthe", "edgeformer")]
+FAMILIES += [f"reference/{name}" for name in ("subformer", "evolved", "delight-d128", "mega")]
+
+
+def sharp_model(block, seed: int = 1):
+    """A random model in fp64 whose next token depends on source and prefix."""
+    network = build_model(block, vocab=VOCAB, seed=seed, dtype=torch.float64).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight += 0.1 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+    return network
+
+
+def check_equal_translations(network, beam: int, seed: int = 1) -> None:
+    """Compare all hypotheses of three batches of two shapes, replayed from recordings."""
+    nbest = min(beam, 2)
+    with network.cached_weights():
+        runner = RecordingRunner("decoding steps", [])
+        static = StaticSearch(network, runner, beam, nbest=nbest)
+        for number, width in enumerate((6, 11, 5)):
+            source = sources(seed + number, 4, width, VOCAB)
+            limit = None if number else 7
+            found = static.search(source, limit)
+            expected = beam_search(network, source, beam, max_length=limit, nbest=nbest)
+            steps = expected.tokens.shape[2]
+            assert torch.equal(found.lengths, expected.lengths)
+            assert torch.equal(found.tokens[..., :steps], expected.tokens)
+            assert not found.tokens[..., steps:].any()
+            assert torch.allclose(found.scores, expected.scores, rtol=1e-6)
+            if beam == 1:
+                assert found.best_ids() == greedy_search(network, source, limit).best_ids()
+    assert runner.notes == []
+    assert len(runner.graphs) == 3
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_translations_equal_those_of_beam_search(seed: int, beam: int) -> None:
+    check_equal_translations(model(seed, VOCAB), beam, seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", FAMILIES)
+def test_translations_of_families(name: str) -> None:
+    network = sharp_model(read_space(find_file(name, "spaces")).single_architecture().block)
+    for beam in (1, 3):
+        check_equal_translations(network, beam)
+
+
+@pytest.mark.full
+def test_translations_of_random_models_of_all_blocks() -> None:
+    for architecture in covering(Random(20261127), 16):
+        network = sharp_model(architecture.block)
+        if StaticSearch.supports(network):
+            check_equal_translations(network, 3)
+
+
+def test_learned_positions_limit_padding() -> None:
+    config = transformer_config(embedding__positions="learned", embedding__max_length=13)
+    check_equal_translations(sharp_model(assemble(config).block), 2)
