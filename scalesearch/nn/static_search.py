@@ -24,7 +24,6 @@ from scalesearch.nn.decode import (
     EOS,
     NEG_INF,
     Hypotheses,
-    default_max_lengths,
     length_limits,
     next_logits,
 )

@@ -1,4 +1,4 @@
-"""Elements of the report page: sections of parts, which ``page.html`` renders.
+"""Elements of the report page: sections of parts, which ``page.html`` renders, and SVG figures.
 
 A part is a pair of macro name and value. The macros are ``text`` (lines), ``heading``, ``caption``,
 ``table`` (:func:`table`), ``picture`` (:class:`Picture`), ``panels`` (pictures side by side, id),
@@ -8,12 +8,24 @@ checked) and ``filter`` (state, words).
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any, NamedTuple
 
 import pandas as pd
 from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from scalesearch.blocks.sizes import is_number
+from scalesearch.report.figures import style
+
+# Colors that follow the light or dark theme of the browser.
+CSS_COLORS = {"#000000": "var(--ink)", style.TEXT_COLOR: "var(--ink)", "#ffffff": "var(--page)",
+              style.GRID_COLOR: "var(--grid)", style.FRONT_COLOR.lower(): "var(--front)",
+              "#8a3a6a": "var(--over)"}
+# without metadata, which contains network addresses
+NO_METADATA: Any = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 Part = tuple[str, Any]
 
@@ -91,15 +103,13 @@ def table(headings: Sequence[str], rows: Iterable[Iterable[Any]], caption: str, 
         key: HTML id.
         attributes: HTML attributes of each row.
     """
-    cells = [[_cell(value) for value in row] for row in rows]
-    return "table", {"headings": headings, "rows": cells, "caption": caption, "key": key,
-                     "attributes": attributes}
+    def cell(value: Any) -> TableCell:
+        if isinstance(value, TableCell):
+            return value
+        return TableCell(value, value or None) if isinstance(value, str) else number(value)
 
-
-def _cell(value: Any) -> TableCell:
-    if isinstance(value, TableCell):
-        return value
-    return TableCell(value, value or None) if isinstance(value, str) else number(value)
+    return "table", {"headings": headings, "rows": [list(map(cell, row)) for row in rows],
+                     "caption": caption, "key": key, "attributes": attributes}
 
 
 def text(*lines: str) -> Part:
@@ -130,3 +140,43 @@ class Picture:
     caption: str
     marks: Sequence[Any] = ()
     cost: str | None = None
+
+
+class PlotMark(NamedTuple):
+    """Point or line of a trial in data coordinates, with a text shown on hover."""
+
+    trial: int
+    text: str
+    axes: Axes
+    points: Sequence[tuple[float, float]]
+
+
+def picture(figure: Figure, key: str, alt: str, caption: str, marks: Sequence[PlotMark] = (),
+            cost: str | None = None) -> Part:
+    """Convert a figure to a part of the page.
+
+    Args:
+        key: HTML id. It is also the prefix of all ids in the SVG, so that ids are unique.
+        cost: see :class:`Picture`.
+    """
+    with style.figure_style({"svg.fonttype": "none", "svg.hashsalt": key}):
+        figure.set_dpi(72)  # SVG user units, so that marks have the coordinates of the drawing
+        style.freeze_layout(figure)
+        texts: Any = figure.findobj(Text)
+        # frames and arrows of texts, which `findobj` does not return
+        patches = [patch for artist in texts
+                   for patch in (artist.get_bbox_patch(), getattr(artist, "arrow_patch", None))
+                   if patch is not None]
+        for index, artist in enumerate([*figure.findobj(), *patches]):
+            artist.set_gid(f"{key}-{index}")
+        file = StringIO()
+        figure.savefig(file, format="svg", transparent=True, metadata=NO_METADATA)
+    svg = file.getvalue()
+    svg = svg[svg.index("<svg"):]
+    for color, variable in CSS_COLORS.items():
+        svg = svg.replace(color, variable)
+    placed = []
+    for mark in marks:  # in SVG coordinates (y downwards), rounded to 0.1 points
+        points = mark.axes.transData.transform(mark.points) * (1, -1) + (0, figure.bbox.height)
+        placed.append([mark.trial, mark.text, points.round(1).tolist()])
+    return "picture", Picture(Markup(svg), key, alt, caption, placed, cost)

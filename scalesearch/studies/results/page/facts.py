@@ -3,7 +3,7 @@
 import fnmatch
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -22,6 +22,7 @@ from scalesearch.studies.trials.study_meta import StudyMeta
 from scalesearch.studies.trials.trial import EventType, Origin, State, Trial
 from scalesearch.studies.trials.trials import Trials
 
+RUNG_FILES = "rung-*.json"
 TRIAL_FILES = ("architecture.yaml", "job.json", "record.json")
 STUDY_FILES = ("study.yaml", "command.json", "space.yaml", "study.json", "events.jsonl",
                "front.csv", "all.csv", "seeds.csv")
@@ -91,8 +92,7 @@ class PageFacts:
         if self.meta.type != "search" and not self.sampled:
             return False
         references = sum(trial.origin == Origin.REFERENCE for trial in self.candidates)
-        return (bool(self.sampled) or self.meta.total_trials > references
-                or len(self.candidates) > references)
+        return bool(self.sampled) or max(self.meta.total_trials, len(self.candidates)) > references
 
     @property
     def has_front(self) -> bool:
@@ -116,9 +116,8 @@ class PageFacts:
 
         These are the trials on the front; without a search, all complete trials.
         """
-        members = self.front_members if self.is_search else [
-            int(number) for number in self.finished_rows["trial"]]
-        return [number for number in members if self.trials[number].costs]
+        numbers = self.front_members if self.is_search else self.finished_rows["trial"]
+        return [int(number) for number in numbers if self.trials[number].costs]
 
     @cached_property
     def architecture_table(self) -> Ablation | None:
@@ -127,10 +126,10 @@ class PageFacts:
         The base is the study's base, or the first complete architecture.
         """
         records = records_of(self.results)
-        labels = [label
-                  for label, record in labeled_records(records).items()
+        labeled = labeled_records(records)
+        labels = [label for label, record in labeled.items()
                   if scores_over_seeds(record, records, self.main_metric)]
-        if not labels or len(labeled_records(records)) < 2:
+        if not labels or len(labeled) < 2:
             return None
         base = self.meta.base if self.meta.base in labels else labels[0]
         return build_ablation(records, self.main_metric, base,
@@ -166,9 +165,10 @@ class PageFacts:
         The training loss is missing if vocabularies differ, because it is a mean over tokens.
         """
         curves: dict[str, dict[int, list[tuple[float, float]]]] = {self.loss: {}, "train_loss": {}}
+        keys = [*curves] if self.loss == "validation_loss" else [self.loss]
         for trial in self.candidates:
-            validations = [entry for entry in self._validations(trial) if isinstance(entry, dict)]
-            for key in curves if self.loss == "validation_loss" else [self.loss]:
+            validations = [entry for entry in self.validations(trial) if isinstance(entry, dict)]
+            for key in keys:
                 points = sorted((float(entry["step"]), float(entry[key])) for entry in validations
                                 if entry.get("step") is not None and entry.get(key) is not None)
                 if points:
@@ -186,14 +186,14 @@ class PageFacts:
         """Numbers of the trials with a drawn curve."""
         return {trial.number for trial in self.curve_trials} & set(self.curves[self.loss])
 
-    def _validations(self, trial: Trial) -> list[Any]:
+    def validations(self, trial: Trial) -> list[Any]:
         """Curve in the trial's record, or in the file of its latest rung."""
         ended = trial.state in (State.COMPLETE, State.FAILED)
         record = self.results.study.record(trial) if ended else None
         if record and record.get("curve"):
             return list(record["curve"])
         folder = self.results.study.trial_folder(trial)
-        for name in reversed(_rung_files(_names_in(folder))):
+        for name in reversed(fnmatch.filter(names_in(folder), RUNG_FILES)):
             try:
                 return list(json.loads((folder / name).read_text()).get("curve") or ())
             except (OSError, ValueError):  # incomplete file
@@ -206,23 +206,17 @@ class PageFacts:
             return {}
         study = self.results.study
         folder = study.trial_folder(trial) if trial else study.folder
-        existing = _names_in(folder)
-        names = (*TRIAL_FILES, *_rung_files(existing)) if trial else STUDY_FILES
+        existing = names_in(folder)
+        names = (*TRIAL_FILES, *fnmatch.filter(existing, RUNG_FILES)) if trial else STUDY_FILES
         path = Path(os.path.relpath(folder, self.page_folder)).as_posix()
         return {name: quote(f"{path}/{name}".removeprefix("./"))
                 for name in names if name in existing}
 
 
-def _names_in(folder: Path) -> set[str]:
-    """Names of the files in a folder; empty if the folder is missing."""
-    if not folder.is_dir():
-        return set()
-    return {entry.name for entry in os.scandir(folder) if entry.is_file()}
-
-
-def _rung_files(names: Iterable[str]) -> list[str]:
-    """Rung files of a trial, in their order."""
-    return sorted(fnmatch.filter(names, "rung-*.json"), key=lambda name: (len(name), name))
+def names_in(folder: Path) -> list[str]:
+    """Names of the files in a folder, rungs in their order; empty if it is missing."""
+    names = os.listdir(folder) if folder.is_dir() else []
+    return sorted(names, key=lambda name: (len(name), name))
 
 
 def shown_params(trial: Trial) -> Mapping[str, Any]:
@@ -233,7 +227,7 @@ def shown_params(trial: Trial) -> Mapping[str, Any]:
     return trial.params or (trial.config if trial.state == State.COMPLETE else {})
 
 
-def trial_name(trial: Trial) -> str:
+def name_of(trial: Trial) -> str:
     """Name of a trial in figures and tables."""
     name = f"trial {trial.number}" + (f" ({trial.label})" if trial.label else "")
     return (f"{name}, trial {trial.original} with seed {trial.seed}"

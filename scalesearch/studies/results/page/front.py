@@ -1,17 +1,12 @@
-"""Front of the report page: main metric against costs, hypervolume over time."""
+"""Front, hypervolume over time and training curves on the report page."""
 
 import numpy as np
+from matplotlib.collections import LineCollection
 
 from scalesearch.pareto.front import pareto_front
+from scalesearch.report import labels
+from scalesearch.report.figures import style
 from scalesearch.report.figures.plot import plot_tradeoff, stopped_heights
-from scalesearch.report.figures.style import FRONT_COLOR, fixed_size_panel
-from scalesearch.report.labels import (
-    DEFAULT_COSTS,
-    SIZE_COST_GROUPS,
-    format_protocol,
-    format_scientific,
-    one_line_label,
-)
 from scalesearch.report.table import (
     COST_COLUMNS,
     HALF_WIDTH_SUFFIX,
@@ -20,14 +15,21 @@ from scalesearch.report.table import (
     trial_name,
 )
 from scalesearch.studies.forecast import read_gain
-from scalesearch.studies.monitor.format import describe_gain
-from scalesearch.studies.results.page.curves import LOSS_LABELS
-from scalesearch.studies.results.page.elements import PageSection, Part, fold, text
-from scalesearch.studies.results.page.facts import FinishedRun, PageFacts
-from scalesearch.studies.results.page.svg import PlotMark, picture
+from scalesearch.studies.monitor.format import describe_gain, format_percent
+from scalesearch.studies.monitor.snapshot import rung_summaries
+from scalesearch.studies.results.page import elements
+from scalesearch.studies.results.page.elements import PageSection, Part, PlotMark, fold, text
+from scalesearch.studies.results.page.facts import FinishedRun, PageFacts, name_of
+from scalesearch.studies.trials.trial import State, Trial
 from scalesearch.tasks import EFFICIENCY_METRICS
 
 MAX_MARKS = 600  # maximum number of points with a text, to limit the size of the file
+LOSS_LABELS = {"validation_loss": "Validation loss (nats per token)",
+               "validation_loss_per_char": "Validation loss (nats per character)"}
+TRAINING_LOSS = "Training loss (nats per token)"
+
+
+# -- front
 
 
 def cost_choices(facts: PageFacts) -> tuple[list[str], list[str]]:
@@ -36,22 +38,19 @@ def cost_choices(facts: PageFacts) -> tuple[list[str], list[str]]:
     The first costs are the costs among the objectives and the default costs. Costs that are missing
     or 0 for all finished trials are left out.
     """
-    names = dict.fromkeys([*facts.results.objectives, *COST_COLUMNS, *EFFICIENCY_METRICS])
-    goals = facts.results.objectives
-    costs = [name for name in names
-             if name in EFFICIENCY_METRICS
-             or ("." in name and (name in goals or _group(name) in SIZE_COST_GROUPS))]
-    first = [name for name in costs if name in goals]
-    first += [name for name in DEFAULT_COSTS if _group(name) not in map(_group, first)]
-    available = [name for name in costs
-                 if name in facts.finished_rows
-                 and (facts.finished_rows[name].astype(float).fillna(0) != 0).any()]
-    return ([name for name in first if name in available],
-            [name for name in available if name not in first])
-
-
-def _group(name: str) -> str:
-    return name.partition(".")[0]
+    objectives = facts.results.objectives
+    rows = facts.finished_rows
+    available = []
+    for name in dict.fromkeys([*objectives, *COST_COLUMNS, *EFFICIENCY_METRICS]):
+        is_size = name.partition(".")[0] in labels.SIZE_COST_GROUPS
+        is_cost = name in EFFICIENCY_METRICS or ("." in name and (name in objectives or is_size))
+        if is_cost and name in rows and (rows[name].astype(float).fillna(0) != 0).any():
+            available.append(name)
+    goals = [name for name in available if name in objectives]
+    groups = {name.partition(".")[0] for name in objectives if "." in name}
+    first = [*goals, *(name for name in labels.DEFAULT_COSTS
+                       if name in available and name.partition(".")[0] not in groups)]
+    return first, [name for name in available if name not in first]
 
 
 def front_section(facts: PageFacts) -> PageSection:
@@ -61,70 +60,68 @@ def front_section(facts: PageFacts) -> PageSection:
     among all costs.
     """
     title = "Pareto front" if facts.has_front else "Score against cost"
-    if facts.finished_rows.empty:
-        return PageSection("front", title,
-                           [text("No finished trials.")])
+    n_finished = len(facts.finished_rows)
+    if not n_finished:
+        return PageSection("front", title, [text("No finished trials.")])
+    main = facts.main_metric
     first, others = cost_choices(facts)
     goals = ", ".join(f"{name} ({direction})"
                       for name, direction in facts.results.objectives.items())
-    head = (f"{len(facts.front_members)} of {len(facts.finished_rows)} finished trials are on the "
-            f"front of {goals}." if facts.has_front
-            else f"{len(facts.finished_rows)} architectures of the study file.")
-    parts = [text(head),
-             ("chooser", [(name, _short(name), name in first) for name in (*first, *others)]),
-             *_panel_parts(facts, first, facts.main_metric, "front-panels")]
+    head = (f"{len(facts.front_members)} of {n_finished} finished trials are on the front of "
+            f"{goals}." if facts.has_front else f"{n_finished} architectures of the study file.")
+    choices = []
+    for name in (*first, *others):  # without unit and protocol
+        words = labels.one_line_label(name).removesuffix(" per sentence pair")
+        choices.append((name, words.removesuffix(", float32)").replace(" (bytes", ""),
+                        name in first))
+    parts = [text(head), ("chooser", choices), *panels(facts, first, main, "front-panels")]
     if others:
-        parts.append(fold("Against the other costs", _panel_parts(facts, others, facts.main_metric),
-                          "front-others"))
-    test_score = f"test.{facts.main_metric}"
+        parts.append(fold("Against the other costs", panels(facts, others, main), "front-others"))
+    test_score = f"test.{main}"
     if test_score in facts.finished_rows and facts.finished_rows[test_score].notna().any():
         parts.append(fold(f"By {test_score}, which was not used for selection",
-                          _panel_parts(facts, first, test_score)))
+                          panels(facts, first, test_score)))
     return PageSection("front", title, parts)
 
 
-def _short(name: str) -> str:
-    """Label without unit and protocol, such as ``Non-embedding parameters``."""
-    return one_line_label(name).removesuffix(" per sentence pair").removesuffix(
-        ", float32)").replace(" (bytes", "")
-
-
-def _panel_parts(facts: PageFacts, costs: list[str], metric: str,
-                 key: str | None = None) -> list[Part]:
+def panels(facts: PageFacts, costs: list[str], metric: str, key: str | None = None) -> list[Part]:
+    """Figures of a metric against each cost, with a common caption."""
     bars = (" Bars: intervals of means over seeds, with pooled noise."
-            if f"{metric}.half_width" in facts.finished_rows else "")
-    words = (f"{one_line_label(metric)} against each cost; "
-             f"{format_protocol(facts.meta.protocol)}.{bars}")
-    return [("panels", ([_picture(facts, cost, metric) for cost in costs], key)),
-            ("caption", words)]
+            if metric + HALF_WIDTH_SUFFIX in facts.finished_rows else "")
+    caption = (f"{labels.one_line_label(metric)} against each cost; "
+               f"{labels.format_protocol(facts.meta.protocol)}.{bars}")
+    return [("panels", ([tradeoff_picture(facts, cost, metric) for cost in costs], key)),
+            ("caption", caption)]
 
 
-def _picture(facts: PageFacts, x: str, y: str) -> Part:
-    done = facts.finished_rows[facts.finished_rows[x].notna() & facts.finished_rows[y].notna()]
-    done = done.sort_values("front", kind="stable").tail(MAX_MARKS)  # the front is drawn on top
-    # Labels are left out because they are shown on hover.
-    figure = plot_tradeoff(facts.results.table, facts.results.subject, x, y, label_front=False)
-    words = {y: one_line_label(y), x: one_line_label(x)}
-    shown = [name
-             for name in ("trial", "label", "seeds", x, y, x + HALF_WIDTH_SUFFIX,
-                          y + HALF_WIDTH_SUFFIX) if name in done]
-    marks = [PlotMark(row["trial"], summarize_trial(row, words), figure.axes[0],
-                      [(float(row[x]), float(row[y]))]) for row in done[shown].to_dict("records")]
+def tradeoff_picture(facts: PageFacts, x: str, y: str) -> Part:
+    """Figure of the metric ``y`` against the cost ``x``, with texts on hover."""
     table = facts.results.table
+    names = {y: labels.one_line_label(y), x: labels.one_line_label(x)}
+    # Labels are left out because they are shown on hover.
+    figure = plot_tradeoff(table, facts.results.subject, x, y, label_front=False)
     axes = figure.axes[0]
+    done = facts.finished_rows.dropna(subset=[x, y])
+    done = done.sort_values("front", kind="stable").tail(MAX_MARKS)  # the front is drawn on top
+    columns = ("trial", "label", "seeds", x, y, x + HALF_WIDTH_SUFFIX, y + HALF_WIDTH_SUFFIX)
+    rows = done[[name for name in columns if name in done]].to_dict("records")
+    marks = [PlotMark(row["trial"], summarize_trial(row, names), axes,
+                      [(float(row[x]), float(row[y]))]) for row in rows]
     for index, height in stopped_heights(table, axes, x, y)[-MAX_MARKS:].items():
         row = table.loc[index]
-        stopped_text = (f"{trial_name(row)}; stopped at a rung; {LOSS_LABELS[facts.loss]} "
-                        f"{row['rung_loss']:.3f}; {one_line_label(x)} ")
-        marks.append(PlotMark(int(row["trial"]), stopped_text + format_cell(row, x), axes,
-                              [(float(row[x]), float(height))]))
-    title = f"{one_line_label(y)} against {one_line_label(x, facts.meta.protocol)}"
+        words = (f"{trial_name(row)}; stopped at a rung; {LOSS_LABELS[facts.loss]} "
+                 f"{row['rung_loss']:.3f}; {names[x]} {format_cell(row, x)}")
+        marks.append(PlotMark(int(row["trial"]), words, axes, [(float(row[x]), float(height))]))
     front = facts.results.front
     front = front.dropna(subset=[x, y]) if len(front) else front
     members = "; ".join(summarize_trial(row, {y: y, x: x}) for _, row in front.iterrows())
-    return picture(figure, f"front-{x}-{y}".replace(".", "-").replace("_", "-"),
-                   f"Scatter plot of {title} for {len(facts.finished_rows)} trials. On the front: "
-                   f"{members or 'none'}.", "", marks, cost=x)
+    alt = (f"Scatter plot of {names[y]} against {labels.one_line_label(x, facts.meta.protocol)} "
+           f"for {len(facts.finished_rows)} trials. On the front: {members or 'none'}.")
+    key = f"front-{x}-{y}".replace(".", "-").replace("_", "-")
+    return elements.picture(figure, key, alt, "", marks, cost=x)
+
+
+# -- hypervolume
 
 
 def hypervolume_history(facts: PageFacts) -> list[tuple[FinishedRun, float]]:
@@ -155,23 +152,22 @@ def hypervolume_section(facts: PageFacts) -> PageSection | None:
         return PageSection("hypervolume", "Hypervolume", [empty]) if facts.is_search else None
     now, reference_point = result
     steps = hypervolume_history(facts)
-    panels = []
+    last, last_volume = steps[-1]
+    pictures = []
     for key, words in (("hours", "Hours since the start of the study"),
                        ("training_hours", "Worker-hours of training, validation and decoding")):
-        with fixed_size_panel(3.2) as (figure, axes):
+        with style.fixed_size_panel(3.2) as (figure, axes):
             axes.step([getattr(run, key) for run, _ in steps], [volume for _, volume in steps],
-                      where="post", color=FRONT_COLOR, linewidth=1.4, marker="o", markersize=3)
+                      where="post", color=style.FRONT_COLOR, linewidth=1.4, marker="o",
+                      markersize=3)
             axes.set(xlabel=words, ylabel="Hypervolume")
             axes.set_xlim(left=0)
             axes.set_ylim(bottom=0)
-            axes.yaxis.set_major_formatter(lambda value, _: format_scientific(value))
-        end = f"{format_scientific(steps[-1][1])} after {getattr(steps[-1][0], key):.2f}"
-        panels.append(picture(figure, f"hypervolume-{key.replace('_', '-')}",
-                              f"Hypervolume over {words.lower()}: {end}.", ""))
-    last = steps[-1][0]
-    times = (f"{last.hours:.2f} hours since the start of the study and "
-             f"{last.training_hours:.2f} worker-hours")
-    point = ", ".join(f"{name} {format_scientific(value)}"
+            axes.yaxis.set_major_formatter(lambda value, _: labels.format_scientific(value))
+        alt = (f"Hypervolume over {words.lower()}: {labels.format_scientific(last_volume)} after "
+               f"{getattr(last, key):.2f}.")
+        pictures.append(elements.picture(figure, f"hypervolume-{key.replace('_', '-')}", alt, ""))
+    point = ", ".join(f"{name} {labels.format_scientific(value)}"
                       for name, value in zip(facts.results.objectives, reference_point))
     caption = (f"Unit: product of the objectives' units. Reference point: {point}, which is the "
                "worst value of each objective over all finished trials plus a tenth of their "
@@ -179,7 +175,87 @@ def hypervolume_section(facts: PageFacts) -> PageSection | None:
                "the number above uses means over seeds.")
     gain = read_gain(facts.results.study.folder)
     forecast = f" {describe_gain(gain).capitalize()}." if gain else ""
+    head = (f"{labels.format_scientific(now)} after {len(facts.finished_runs)} trials, "
+            f"{last.hours:.2f} hours since the start of the study and {last.training_hours:.2f} "
+            f"worker-hours.{forecast}")
     return PageSection("hypervolume", "Hypervolume", [
-        text(f"{format_scientific(now)} after {len(facts.finished_runs)} trials, "
-             f"{times}.{forecast}"),
-        ("panels", (panels, None)), ("caption", caption)])
+        text(head), ("panels", (pictures, None)), ("caption", caption)])
+
+
+# -- curves
+
+
+def curves_section(facts: PageFacts) -> PageSection:
+    """Create the section with the curves, and with the table of rungs if any."""
+    trials = facts.curve_trials
+    rungs = "; crosses: losses at the rungs" if any(trial.rungs for trial in trials) else ""
+    colors = "; blue: on the front; orange: references" if facts.has_front else ""
+    title = LOSS_LABELS[facts.loss]
+    caption = f"{title} of {len(trials)} trials, each with its first seed{colors}{rungs}."
+    parts = [curves_picture(facts, facts.loss, title, caption) if trials
+             else text("No validation has been recorded yet.")]
+    if any(trial.number in facts.curves["train_loss"] for trial in trials):
+        caption = (f"{TRAINING_LOSS}, with label smoothing if the recipe uses it; mean since the "
+                   "previous validation.")
+        picture = curves_picture(facts, "train_loss", TRAINING_LOSS, caption)
+        parts.append(fold("Training loss", [picture]))
+    if facts.meta.rungs.n_pauses:
+        parts.append(rungs_table(facts))
+    return PageSection("curves", "Training curves", parts)
+
+
+def curves_picture(facts: PageFacts, key: str, title: str, caption: str) -> Part:
+    """Figure of the losses ``key`` of all trials over updates."""
+    trials = facts.curve_trials
+    curves = [(trial, facts.curves[key][trial.number])
+              for trial in trials if trial.number in facts.curves[key]]
+
+    def line_style(trial: Trial) -> tuple[int, str, float]:
+        """Drawing order, color and width of a curve."""
+        if trial.number in facts.front_members:
+            return 3, style.FRONT_COLOR, 1.5
+        return (2, style.REFERENCE_COLOR, 1.1) if trial.label else (1, style.DOMINATED_COLOR, 0.7)
+
+    with style.fixed_size_panel() as (figure, axes):
+        # A collection is drawn much faster than single lines.
+        ordered = sorted(curves, key=lambda curve: line_style(curve[0])[0])
+        axes.add_collection(LineCollection(
+            [points for _, points in ordered],
+            colors=[line_style(trial)[1] for trial, _ in ordered],
+            linewidths=[line_style(trial)[2] for trial, _ in ordered]))
+        dots = [(*points[0], line_style(trial)[1]) for trial, points in curves if len(points) == 1]
+        crosses = [(rung.step, rung.loss, line_style(trial)[1])
+                   for trial in trials if key == facts.loss
+                   for rung in trial.rungs if rung.step is not None]
+        for spots, marker in ((dots, "o"), (crosses, "x")):
+            if spots:
+                x, y, colors = zip(*spots)
+                axes.scatter(x, y, s=14, c=colors, marker=marker, linewidths=0.9, zorder=4)
+        axes.autoscale_view()
+        axes.set(xlabel="Updates", ylabel=title)
+    ends = "; ".join(f"{name_of(trial)} {points[-1][1]:.3f}"
+                     for trial, points in curves if trial.number in facts.front_members)
+    alt = (f"{title} over updates of {len(trials)} trials. Last losses of the front: "
+           f"{ends or 'none'}.")
+    marks = [PlotMark(trial.number, name_of(trial), axes, points) for trial, points in curves]
+    return elements.picture(figure, key.replace("_", "-"), alt, caption, marks)
+
+
+def rungs_table(facts: PageFacts) -> Part:
+    """Table of rungs: trials that reached the rung, promoted trials, and losses."""
+    summaries = rung_summaries(facts.trials, facts.meta)
+    rows = []
+    for rung, share in enumerate(facts.meta.rungs.shares[:-1]):
+        reached = [trial for trial in facts.candidates if len(trial.rungs) > rung]
+        paused = [trial for trial in reached
+                  if len(trial.rungs) == rung + 1 and trial.state == State.PAUSED]
+        losses = [trial.losses[rung] for trial in reached]
+        rows.append([rung + 1, elements.TableCell(format_percent(share), share), len(reached),
+                     len(reached) - len(paused),
+                     elements.number(min(losses, default=None), ".3f"),
+                     elements.number(max(losses, default=None), ".3f"),
+                     elements.number(summaries[rung].rank_correlation, "+.2f")])
+    headings = ["rung", "share of the budget", "reached", "promoted", "best loss", "worst loss",
+                "rank correlation with the end"]
+    caption = f"Rungs of successive halving; losses: {LOSS_LABELS[facts.loss].lower()}."
+    return elements.table(headings, rows, caption, "rungs-table")

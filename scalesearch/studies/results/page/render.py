@@ -14,19 +14,9 @@ from scalesearch.report.labels import better_direction, column_heading
 from scalesearch.report.table import summarize_trial
 from scalesearch.studies.config.fixed_architectures import SCALING
 from scalesearch.studies.monitor.format import STATE_WORDS
-from scalesearch.studies.results.page import (
-    cost_breakdowns,
-    curves,
-    fairness,
-    front,
-    importance,
-    parallel,
-    summary_tables,
-    trials,
-)
-from scalesearch.studies.results.page.elements import PageSection, Part
+from scalesearch.studies.results.page import front, hyperparameters, tables
+from scalesearch.studies.results.page.elements import PageSection, Part, picture
 from scalesearch.studies.results.page.facts import PageFacts
-from scalesearch.studies.results.page.svg import picture
 from scalesearch.studies.results.results import Results
 from scalesearch.studies.trials.trial import State
 
@@ -44,11 +34,10 @@ def study_figures_section(facts: PageFacts) -> PageSection | None:
 
 
 PAGE_SECTIONS: tuple[Callable[[PageFacts], PageSection | None], ...] = (
-    front.front_section, summary_tables.named_architectures_section, study_figures_section,
-    trials.trials_section, summary_tables.reliability_section, fairness.fairness_section,
-    front.hypervolume_section, parallel.parallel_section, importance.importance_section,
-    curves.curves_section, cost_breakdowns.cost_section, summary_tables.failures_section,
-    summary_tables.provenance_section)
+    front.front_section, tables.named_architectures_section, study_figures_section,
+    tables.trials_section, tables.reliability_section, tables.fairness_section,
+    front.hypervolume_section, hyperparameters.parallel_section, hyperparameters.importance_section,
+    front.curves_section, tables.cost_section, tables.failures_section, tables.provenance_section)
 
 
 def render(facts: PageFacts) -> str:
@@ -56,44 +45,41 @@ def render(facts: PageFacts) -> str:
     loader = PackageLoader("scalesearch.studies.results.page", "")
     templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
                             undefined=StrictUndefined, keep_trailing_newline=True)
-    sections = [section for make_section in PAGE_SECTIONS
-                if (section := make_section(facts)) is not None]
-    return templates.get_template("page.html").render(
-        title=f"Study {facts.meta.name}", tiles=_headline_counts(facts),
-        notes=[*_best_member_lines(facts), *facts.results.notes()[:2]], sections=sections,
-        unfinished=bool(facts.trials.with_state(State.PENDING)))
-
-
-def _best_member_lines(facts: PageFacts) -> list[str]:
-    """Describe the best member of the front, its gain over references, and the budget."""
-    front = facts.results.front
-    sign = -1 if better_direction(facts.main_metric) == "max" else 1
-    limits = re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda match: f"{int(match[0]):,}",
-                    "; ".join(facts.meta.limits))
-    lines = [f"Budget: {limits}."] if limits else []
-    if not len(front) or front[facts.main_metric].isna().all():
-        return lines
-    row = front.loc[(sign * front[facts.main_metric].astype(float)).idxmin()]
-    shown = {name: column_heading(name)
-             for name in dict.fromkeys([facts.main_metric, *facts.results.objectives])}
-    others = facts.finished_rows[
-        facts.finished_rows["label"].notna() & (facts.finished_rows["trial"] != row["trial"])]
-    gain = ""
-    if len(others):
-        other = others.loc[(sign * others[facts.main_metric].astype(float)).idxmin()]
-        gain = (f"; {row[facts.main_metric] - other[facts.main_metric]:+.2f} over the best "
-                f"reference, {other['label']}")
-    return [f"Best on the front: {summarize_trial(row, shown)}{gain}.", *lines]
-
-
-def _headline_counts(facts: PageFacts) -> list[tuple[int, str]]:
-    """Counts at the top of the page, each with its label."""
     counts = Counter(trial.state for trial in facts.candidates)
     tiles = [(counts[state], words)
              for state, words in STATE_WORDS.items() if counts[state] or state == State.COMPLETE]
     replicates = sum(trial.state == State.COMPLETE for trial in facts.trials.replicates())
-    members = [(len(facts.front_members), "on the front")] * facts.has_front
-    return tiles + [(replicates, "replicates")] * (replicates > 0) + members
+    if replicates:
+        tiles.append((replicates, "replicates"))
+    if facts.has_front:
+        tiles.append((len(facts.front_members), "on the front"))
+    sections = [section for section in (make_section(facts) for make_section in PAGE_SECTIONS)
+                if section is not None]
+    return templates.get_template("page.html").render(
+        title=f"Study {facts.meta.name}", tiles=tiles,
+        notes=[*best_member_lines(facts), *facts.results.notes()[:2]], sections=sections,
+        unfinished=bool(facts.trials.with_state(State.PENDING)))
+
+
+def best_member_lines(facts: PageFacts) -> list[str]:
+    """Describe the best member of the front, its gain over references, and the budget."""
+    front = facts.results.front
+    main = facts.main_metric
+    sign = -1 if better_direction(main) == "max" else 1
+    limits = re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda match: f"{int(match[0]):,}",
+                    "; ".join(facts.meta.limits))
+    lines = [f"Budget: {limits}."] if limits else []
+    if not len(front) or front[main].isna().all():
+        return lines
+    row = front.loc[(sign * front[main].astype(float)).idxmin()]
+    shown = {name: column_heading(name) for name in dict.fromkeys([main, *facts.meta.directions])}
+    rows = facts.finished_rows
+    others = rows[rows["label"].notna() & (rows["trial"] != row["trial"])]
+    gain = ""
+    if len(others):
+        other = others.loc[(sign * others[main].astype(float)).idxmin()]
+        gain = f"; {row[main] - other[main]:+.2f} over the best reference, {other['label']}"
+    return [f"Best on the front: {summarize_trial(row, shown)}{gain}.", *lines]
 
 
 def study_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
