@@ -26,7 +26,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from scalesearch.api.files import read_data_spec
 from scalesearch.cost.latency_model import DecodingSetup
 from scalesearch.data import DataSpec, load_corpus
 from scalesearch.export.base import ArtifactDecoder, get_format
@@ -45,6 +44,7 @@ from scalesearch.spaces import read_space
 from scalesearch.training import Recipe
 from scalesearch.training.checkpoint import DATA_FILE, WEIGHTS_FILE, read_checkpoint
 from scalesearch.training.checkpoint import write_description as describe_training
+from scalesearch.training.input_files import read_data_spec
 from scalesearch.training.updates.averaging import write_weights
 
 KINDS = [("ctranslate2", "none"), ("ctranslate2", "int8"), ("onnx", "none"), ("onnx", "int8")]

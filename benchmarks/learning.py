@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import ttest_ind
 
-from scalesearch.api.files import load_recipe
 from scalesearch.cli.options import load_architecture
 from scalesearch.training import Recipe, Result, train
+from scalesearch.training.input_files import load_recipe
 
 MEASURES = ("cpu_minutes", "steps", "tokens", "minutes")
 

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from scalesearch.api.files import load_data
 from scalesearch.data import BOS, EOS, PAD, Corpus, eval_batches, restore_order, training_batches
 from scalesearch.tasks.translation import bleu_chrf_scores
+from scalesearch.training.input_files import load_data
 
 
 class Plain(nn.Module):

@@ -89,8 +89,10 @@ def disk_full_guard(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        full = _find_disk_full_error(error)
-        if full is None:
+        full: BaseException | None = error
+        while full and not (isinstance(full, OSError) and full.errno in DISK_FULL_ERRNOS):
+            full = full.__cause__ or full.__context__  # torch.save wraps it in another error
+        if not isinstance(full, OSError):
             raise
         state = "the existing file is unchanged" if path.exists() else "no file was created"
         raise DiskFullError(f"{path}: cannot be written: {full.strerror}; {state}. Free space in "
@@ -104,7 +106,9 @@ def _write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         with os.fdopen(handle, "wb") as file:
             write(file)
             file.flush()
-            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            mask = os.umask(0o022)  # temporary files are private; the final file should not be
+            os.umask(mask)
+            os.fchmod(file.fileno(), 0o666 & ~mask)
             os.fsync(file.fileno())
         os.replace(name, path)
         sync_folder(path.parent)
@@ -153,28 +157,6 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _find_disk_full_error(error: BaseException | None) -> OSError | None:
-    """Return the disk-full error among the causes of ``error``.
-
-    torch.save wraps it in another error.
-    """
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
-            return error
-        error = error.__cause__ or error.__context__
-    return None
-
-
-def _umask() -> int:
-    """Return the umask of the process.
-
-    Temporary files are private; the final file should not be.
-    """
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def write_text(path: Path, text: str) -> None:

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from scalesearch_system import architecture
 
-from scalesearch.api.files import load_data
 from scalesearch.blocks.embedding import sinusoidal_positions
 from scalesearch.data import Corpus, Split
 from scalesearch.nn import build_model
+from scalesearch.training.input_files import load_data
 
 SPECIALS = 4  # PAD, UNK, BOS, EOS are the first ids; every toolkit puts its own four first as well
 

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalesearch.api.files import load_data
 from scalesearch.cli.options import load_architecture
 from scalesearch.data import EOS, BatchStream
 from scalesearch.nn import DropoutRates, build_model
@@ -14,6 +13,7 @@ from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy_search
 from scalesearch.training import Recipe
 from scalesearch.training.hardware import Hardware
+from scalesearch.training.input_files import load_data
 from scalesearch.training.updates.engine import Engine
 
 

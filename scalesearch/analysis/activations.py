@@ -22,13 +22,12 @@ network that is called twice per pass (interleaved decoders) has the mean over b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
-from scalesearch.analysis.probes import LayerInfo, Probe, RunningMean, find_layers
+from scalesearch.analysis.probes import Probe, RunningMean, find_layers
 from scalesearch.blocks.ffn import FFN
 from scalesearch.blocks.mixers.attention_extras import PartialFFN
 from scalesearch.nn import Module, Seq2SeqModel
@@ -79,7 +78,18 @@ class FFNProbe(Probe):
 
 def ffn_probes(model: Seq2SeqModel) -> list[FFNProbe]:
     """Make probes of every network of ``model`` that has hidden units."""
-    return [probe for layer in find_layers(model) for probe in _layer_probes(layer)]
+    probes = []
+    for layer in find_layers(model):
+        gates: dict[str, Any] = {f"{path}.ffn": getattr(node, "gate", None)
+                                 for path, node in layer.modules_of_type(PartialFFN)}
+        for path, node in layer.modules_of_type(FFN):
+            hidden_part = node.block.hidden_part  # type: ignore[attr-defined]
+            if hidden_part is not None:
+                params = count_params(node)
+                module: Any = node.get_submodule(hidden_part)
+                probes.append(FFNProbe(layer, module, "output", path, params,
+                                       params + count_params(gates.get(path))))
+    return probes
 
 
 def count_active_units(pre_activations: Tensor) -> Tensor:
@@ -89,18 +99,6 @@ def count_active_units(pre_activations: Tensor) -> Tensor:
 
 def count_params(module: Module | None) -> int:
     """Count the weights that a module uses, including those of other layers."""
-    nodes = [] if module is None else [node
-                                       for node in module.modules() if isinstance(node, Module)]
-    return sum(weight.numel() for node in nodes for _, weight in node.weights())
-
-
-def _layer_probes(layer: LayerInfo) -> Iterator[FFNProbe]:
-    gates: dict[str, Any] = {f"{path}.ffn": getattr(node, "gate", None)
-                             for path, node in layer.modules_of_type(PartialFFN)}
-    for path, node in layer.modules_of_type(FFN):
-        hidden_part = node.block.hidden_part  # type: ignore[attr-defined]
-        if hidden_part is not None:
-            params = count_params(node)
-            module: Any = node.get_submodule(hidden_part)
-            yield FFNProbe(layer, module, "output", path, params,
-                           params + count_params(gates.get(path)))
+    nodes = () if module is None else module.modules()
+    return sum(weight.numel() for node in nodes if isinstance(node, Module)
+               for _, weight in node.weights())

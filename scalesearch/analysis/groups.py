@@ -18,7 +18,6 @@ EdgeFormer (section 3.2) argues with how much each group is trained, and measure
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +45,17 @@ class LoadRow:
 
 
 @dataclass(frozen=True)
+class LoadAnalysis:
+    """Loads of all groups, and their mean, balance, minimum and maximum."""
+
+    mean: float
+    balance: float
+    min: float
+    max: float
+    groups: list[LoadRow]
+
+
+@dataclass(frozen=True)
 class GradientRow:
     """Gradient of a group; ``relative_norm`` is None if all weights are zero."""
 
@@ -68,20 +78,16 @@ class GradientAnalysis:
 
     loss: float
     norm: float
-    rows: list[GradientRow]
+    groups: list[GradientRow]
 
 
-def compute_loads(block: Block) -> tuple[list[LoadRow], Mapping[str, float]]:
-    """Compute the load of all groups.
-
-    Returns:
-        The groups, and ``load.mean``, ``load.balance``, ``load.min``, ``load.max``.
-    """
+def compute_loads(block: Block) -> LoadAnalysis:
+    """Compute the load of all groups."""
     groups = weight_groups(block)
     total = sum(group.params * group.load for group in groups)
     rows = [LoadRow(group.name, group.params, group.load, group.params * group.load / total)
             for group in groups]
-    return rows, load_balance(block)
+    return LoadAnalysis(*load_balance(block).values(), rows)
 
 
 def compute_gradients(engine: Engine, split: Split, smoothing: float,
@@ -110,7 +116,15 @@ def gradient_norms(model: Seq2SeqModel) -> list[GradientRow]:
     groups: dict[str, list[Tensor]] = {}
     for path, parameter in model.named_parameters():
         groups.setdefault(parameter_group(path, layer_paths), []).append(parameter)
-    return [_gradient_row(name, parameters) for name, parameters in groups.items()]
+    rows = []
+    for name, parameters in groups.items():
+        size = sum(parameter.numel() for parameter in parameters)
+        norm = _norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+        weight_norm = _norm([parameter.detach() for parameter in parameters])
+        rows.append(GradientRow(name, size, norm, weight_norm,
+                                norm / weight_norm if weight_norm else None,
+                                norm / math.sqrt(size)))
+    return rows
 
 
 def parameter_group(path: str, layer_paths: list[str]) -> str:
@@ -119,14 +133,6 @@ def parameter_group(path: str, layer_paths: list[str]) -> str:
     owners = [layer_path for layer_path in layer_paths if path.startswith(f"{layer_path}.")]
     depth = len(owners[0].split(".")) + 1 if owners else 2
     return ".".join(parts[:depth])
-
-
-def _gradient_row(name: str, parameters: list[Tensor]) -> GradientRow:
-    size = sum(p.numel() for p in parameters)
-    norm = _norm([p.grad for p in parameters if p.grad is not None])
-    weight_norm = _norm([p.detach() for p in parameters])
-    relative_norm = norm / weight_norm if weight_norm else None
-    return GradientRow(name, size, norm, weight_norm, relative_norm, norm / math.sqrt(size))
 
 
 def _norm(tensors: list[Tensor]) -> float:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 
-from scalesearch.analysis.activations import FFNProbe, FFNRow, ffn_probes
-from scalesearch.analysis.groups import GradientAnalysis, LoadRow, compute_gradients, compute_loads
-from scalesearch.analysis.heads import HeadProbe, HeadRow, head_probes
-from scalesearch.analysis.probes import TokenMasks, attached_probes
-from scalesearch.analysis.tokens import TokenProbe, TokenRow, token_probes
+from scalesearch.analysis.activations import FFNRow, ffn_probes
+from scalesearch.analysis.groups import (
+    GradientAnalysis,
+    LoadAnalysis,
+    compute_gradients,
+    compute_loads,
+)
+from scalesearch.analysis.heads import HeadRow, head_probes
+from scalesearch.analysis.probes import Probe, TokenMasks, attached_probes
+from scalesearch.analysis.tokens import TokenRow, token_probes
 from scalesearch.blocks.core import Block
 from scalesearch.data import Split, eval_batches
 from scalesearch.nn import Seq2SeqModel
@@ -28,27 +33,18 @@ BATCH_TOKENS = 4096  # tokens of the longer side of a batch, with padding
 
 @dataclass(frozen=True)
 class Analysis:
-    """Measures of a model; ``load`` is for the whole model, ``loads`` for its groups."""
+    """Measures of a model."""
 
     heads: list[HeadRow]
     tokens: list[TokenRow]
     ffn: list[FFNRow]
-    loads: list[LoadRow]
-    load: Mapping[str, float]
+    load: LoadAnalysis
     gradients: GradientAnalysis
 
     def tables(self) -> dict[str, list[Any]]:
         """Return rows by the name of their file."""
-        return {"heads": self.heads, "tokens": self.tokens, "ffn": self.ffn, "load": self.loads,
-                "gradients": self.gradients.rows}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return rows by table, and totals."""
-        tables = {name: [asdict(row) for row in rows] for name, rows in self.tables().items()}
-        load = {name.removeprefix("load."): value for name, value in self.load.items()}
-        return {**tables, "load": {**load, "groups": tables["load"]},
-                "gradients": {"loss": self.gradients.loss, "norm": self.gradients.norm,
-                              "groups": tables["gradients"]}}
+        return {"heads": self.heads, "tokens": self.tokens, "ffn": self.ffn,
+                "load": self.load.groups, "gradients": self.gradients.groups}
 
 
 def analyze_model(model: Seq2SeqModel, block: Block, split: Split, recipe: Recipe) -> Analysis:
@@ -61,14 +57,21 @@ def analyze_model(model: Seq2SeqModel, block: Block, split: Split, recipe: Recip
     fp32_recipe = recipe.replace(precision="fp32", compile="no")
     hardware = Hardware.from_recipe(fp32_recipe)
     model.eval().to(hardware.device).set_attention(hardware.attention_kernel)
-    heads, tokens, ffn = retry_with_smaller_batches(
-        lambda max_tokens: _run_probes(model, split, hardware, max_tokens), BATCH_TOKENS)
+
+    def run_probes(max_tokens: int) -> list[list[Any]]:
+        probes: list[Sequence[Probe]] = [head_probes(model), token_probes(model), ffn_probes(model)]
+        masks = TokenMasks()
+        with attached_probes(chain(*probes), masks), torch.no_grad():
+            for batch in eval_batches(split, max_tokens):
+                masks.run_model(model, hardware.to_device(batch.source),
+                                hardware.to_device(batch.target_in))
+        return [[probe.row() for probe in probes_of_type] for probes_of_type in probes]
+
+    heads, tokens, ffn = retry_with_smaller_batches(run_probes, BATCH_TOKENS)
     gradients = retry_with_smaller_batches(
         lambda max_tokens: compute_gradients(Engine(model, fp32_recipe, hardware), split,
                                              recipe.label_smoothing, max_tokens), BATCH_TOKENS)
-    groups, load = compute_loads(block)
-    return Analysis([probe.row() for probe in heads], [probe.row() for probe in tokens],
-                    [probe.row() for probe in ffn], groups, load, gradients)
+    return Analysis(heads, tokens, ffn, compute_loads(block), gradients)
 
 
 def take_sentences(split: Split, sentences: int) -> Split:
@@ -76,14 +79,3 @@ def take_sentences(split: Split, sentences: int) -> Split:
     first = np.arange(min(sentences, len(split)))
     return Split(split.source_ids.take(first), split.target_ids.take(first), lambda: split.texts,
                  split.window_overlap)
-
-
-def _run_probes(model: Seq2SeqModel, split: Split, hardware: Hardware,
-                max_tokens: int) -> tuple[list[HeadProbe], list[TokenProbe], list[FFNProbe]]:
-    probes = head_probes(model), token_probes(model), ffn_probes(model)
-    masks = TokenMasks()
-    with attached_probes(chain(*probes), masks), torch.no_grad():
-        for batch in eval_batches(split, max_tokens):
-            masks.run_model(model, hardware.to_device(batch.source),
-                            hardware.to_device(batch.target_in))
-    return probes

@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from scalesearch.analysis.activations import FFNRow
-from scalesearch.analysis.heads import MIN_DIVERSITY, HeadRow
+from scalesearch.analysis.heads import MIN_DIVERSITY
 from scalesearch.analysis.run import Analysis
 from scalesearch.files import write_json, write_text
 from scalesearch.report.figures.style import (
@@ -46,7 +45,7 @@ def write_analysis(analysis: Analysis, header: Mapping[str, Any], folder: Path) 
     paths = [folder / "analysis.json"]
     suffixes = ("csv", "png", "svg") if paths[0].exists() else ()
     earlier_files = {folder / f"{name}.{suffix}" for name in TABLE_NAMES for suffix in suffixes}
-    write_json(paths[0], {**header, **analysis.to_json()})
+    write_json(paths[0], {**header, **asdict(analysis)})
     for name, rows in analysis.tables().items():
         if rows:
             paths.append(folder / f"{name}.csv")
@@ -62,46 +61,37 @@ def draw_figures(analysis: Analysis) -> dict[str, Figure]:
     """Draw figures by file name, without figures for empty measures."""
     figures: dict[str, Figure] = {}
     with figure_style():
-        if any(row.diversity is not None for row in analysis.heads):
-            figures["heads"] = _draw_heads(analysis.heads)
+        heads = analysis.heads
+        if any(row.diversity is not None for row in heads):
+            figures["heads"], (axes,) = _layer_panels(1)
+            _draw_lines(axes, [(f"{row.stack} {row.part} (H={row.heads})", row.layer, row.diversity)
+                               for row in heads])
+            axes.axhline(MIN_DIVERSITY, color=DOMINATED_COLOR, linewidth=0.8, linestyle=DASHED_LINE)
+            for bound in sorted({row.max_diversity for row in heads}):
+                axes.axhline(bound, color=DOMINATED_COLOR, linewidth=0.8, linestyle=(0, (1, 2)))
+            axes.set_ylabel("Head diversity D (dashed: equal heads,\ndotted: orthogonal)")
         if any(row.uniformity is not None for row in analysis.tokens):
-            figure, (axes,) = _layer_panels(1)
+            figures["tokens"], (axes,) = _layer_panels(1)
             _draw_lines(axes, [(row.stack, row.layer, row.uniformity) for row in analysis.tokens])
             axes.set_ylabel("Token uniformity (mean correlation)")
-            figures["tokens"] = figure
         if any(row.n_act is not None for row in analysis.ffn):
-            figures["ffn"] = _draw_ffn(analysis.ffn)
-        if analysis.loads:
-            figures["load"] = _draw_bars([row.group for row in analysis.loads],
-                                         [row.load for row in analysis.loads], "Uses per pass",
-                                         f"balance {analysis.load['load.balance']:.3f}")
-        rows = analysis.gradients.rows
-        figures["gradients"] = _draw_bars([row.group for row in rows], [row.norm for row in rows],
-                                          "Gradient norm",
-                                          f"whole gradient {analysis.gradients.norm:.3g}")
+            figures["ffn"], (axes, share_axes) = _layer_panels(2)
+            names = [f"{row.stack} {row.part} ({row.hidden} units)" for row in analysis.ffn]
+            _draw_lines(axes, [(name, row.layer, row.n_act)
+                               for name, row in zip(names, analysis.ffn)])
+            _draw_lines(share_axes, [(name, row.layer, row.r_act)
+                                     for name, row in zip(names, analysis.ffn)], legend=False)
+            axes.set_ylabel("Active units per token")
+            share_axes.set_ylabel("Share of hidden units")
+        loads = analysis.load.groups
+        if loads:
+            figures["load"] = _draw_bars([row.group for row in loads], [row.load for row in loads],
+                                         "Uses per pass", f"balance {analysis.load.balance:.3f}")
+        gradients = analysis.gradients.groups
+        figures["gradients"] = _draw_bars(
+            [row.group for row in gradients], [row.norm for row in gradients], "Gradient norm",
+            f"whole gradient {analysis.gradients.norm:.3g}")
     return figures
-
-
-def _draw_heads(rows: Sequence[HeadRow]) -> Figure:
-    figure, (axes,) = _layer_panels(1)
-    points = [(f"{row.stack} {row.part} (H={row.heads})", row.layer, row.diversity) for row in rows]
-    _draw_lines(axes, points)
-    axes.axhline(MIN_DIVERSITY, color=DOMINATED_COLOR, linewidth=0.8, linestyle=DASHED_LINE)
-    for bound in sorted({row.max_diversity for row in rows}):
-        axes.axhline(bound, color=DOMINATED_COLOR, linewidth=0.8, linestyle=(0, (1, 2)))
-    axes.set_ylabel("Head diversity D (dashed: equal heads,\ndotted: orthogonal)")
-    return figure
-
-
-def _draw_ffn(rows: Sequence[FFNRow]) -> Figure:
-    figure, (count_axes, share_axes) = _layer_panels(2)
-    names = [f"{row.stack} {row.part} ({row.hidden} units)" for row in rows]
-    _draw_lines(count_axes, [(name, row.layer, row.n_act) for name, row in zip(names, rows)])
-    _draw_lines(share_axes, [(name, row.layer, row.r_act) for name, row in zip(names, rows)],
-                legend=False)
-    count_axes.set_ylabel("Active units per token")
-    share_axes.set_ylabel("Share of hidden units")
-    return figure
 
 
 def _layer_panels(count: int) -> tuple[Figure, list[Axes]]:

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.api.display import Displayable, as_subclass
-from scalesearch.api.error_messages import python_error_messages
+from scalesearch.api.base import Displayable, as_subclass, python_error_messages
 from scalesearch.cost import CostBreakdown, Protocol, evaluate_cost, load_protocol
 from scalesearch.cost.tables import make_cost_tables, memory_line
 from scalesearch.errors import UserError

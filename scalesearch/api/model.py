@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.api.architecture import Architecture
-from scalesearch.api.display import Displayable, as_subclass
-from scalesearch.api.error_messages import python_error_messages
-from scalesearch.api.files import ConfigSource, load_data, load_data_spec, load_recipe
+from scalesearch.api.base import Displayable, as_subclass, python_error_messages
 from scalesearch.api.space import space
 from scalesearch.errors import UserError
 from scalesearch.files import read_json
 from scalesearch.spaces import read_space
 from scalesearch.spaces.assembly.architecture import ModelSpec
+from scalesearch.training.input_files import ConfigSource, load_data, load_data_spec, load_recipe
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from scalesearch.training import Recipe, Result
 
 TextSource = str | Path | Sequence[str]
-ARTIFACT_FILE = "artifact.json"
-WEIGHTS_FILE = "model.safetensors"
 
 
 @python_error_messages()
@@ -52,9 +49,9 @@ def train(architecture: str | Path | ModelSpec, data: ConfigSource | DataSpec = 
         UserError: an argument is invalid, the folder holds another run, or training failed.
         KeyboardInterrupt: after the run was saved.
     """
-    from scalesearch.api.progress import training_bar
-    from scalesearch.export.scoring import artifact_decoder, check_decoder
+    from scalesearch.export.base import artifact_decoder, check_decoder
     from scalesearch.terminal import open_console
+    from scalesearch.training.progress_bar import training_bar
     from scalesearch.training.run import train as run
 
     if not isinstance(architecture, ModelSpec):
@@ -86,7 +83,7 @@ def load(folder: str | Path) -> Model | Study:
         from scalesearch.api.study import Study
 
         return Study(path)
-    if (path / ARTIFACT_FILE).is_file() or (path / WEIGHTS_FILE).is_file():
+    if any((path / name).is_file() for name in ("artifact.json", "model.safetensors")):
         return Model(path)
     raise UserError(f"{folder}: no finished training, artifact or study is here",
                     help="give a folder that `ss.train`, `model.export` or `study.run` has written",
@@ -121,7 +118,7 @@ class Model(Displayable):
     @cached_property
     def artifact(self) -> Artifact | None:
         """Verification of an exported model; None for a training run."""
-        from scalesearch.export.export import Artifact
+        from scalesearch.export.export import ARTIFACT_FILE, Artifact
 
         file = self.folder / ARTIFACT_FILE
         return read_json(file, Artifact) if file.is_file() else None
@@ -151,8 +148,8 @@ class Model(Displayable):
         Returns:
             The best translation of each line, in the order of the lines.
         """
-        return self._best(self._translator(beam, length_penalty),
-                          [lines] if isinstance(lines, str) else lines)
+        translator = self._translator(beam, length_penalty)
+        return translator.best_translations([lines] if isinstance(lines, str) else lines)
 
     @python_error_messages()
     def score(self, source: TextSource, target: TextSource, *, beam: int | None = None,
@@ -173,8 +170,8 @@ class Model(Displayable):
 
         translator = self._translator(beam, length_penalty)
         texts = translator.normalize_texts(*_pairs(source, target))
-        return score_translations([translator], [self._best(translator, texts.source)], texts,
-                                  resamples)[0]
+        translations = translator.best_translations(texts.source)
+        return score_translations([translator], [translations], texts, resamples)[0]
 
     @python_error_messages(to="format")
     def export(self, format: str, out: str | Path | None = None, *, quantize: str | None = None,
@@ -213,9 +210,6 @@ class Model(Displayable):
         self._cached_translator.decoding = self._cached_translator.resolve_decoding(
             beam, length_penalty)
         return self._cached_translator
-
-    def _best(self, translator: Translator, lines: Sequence[str]) -> list[str]:
-        return [best for _, ((best, _), *_) in translator(lines)]
 
     def _display_parts(self) -> Iterator[Table | str]:
         from scalesearch.training.score_tables import protocol_lines, score_table

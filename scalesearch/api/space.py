@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.api.architecture import Architecture, resolve_protocol
-from scalesearch.api.display import Displayable, as_subclass
-from scalesearch.api.error_messages import python_error_messages
-from scalesearch.api.queries import FeasibilityResult, SolveResult
+from scalesearch.api.base import Displayable, as_subclass, python_error_messages
+from scalesearch.errors import UserError
 from scalesearch.files import flatten
 from scalesearch.library import find_file
 from scalesearch.spaces import Space, read_space
-from scalesearch.spaces.parameters.count import UncountableSpaceError
+from scalesearch.spaces.parameters.count import (
+    UncountableSpaceError,
+    format_space_size,
+    make_parameters_table,
+    space_size_or_reason,
+)
 from scalesearch.spaces.python_api import format_value
-from scalesearch.terminal import make_table
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.table import Table
 
     from scalesearch.cost import Protocol
+    from scalesearch.feasible.report import FeasibilityReport
+    from scalesearch.whatif import Solutions, TradeOffs
 
 Budgets = str | Sequence[str]
 SizeRanges = str | Sequence[str] | Mapping[str, str | Sequence[int] | None]
@@ -148,10 +154,20 @@ class SearchSpace(Displayable):
                 space.
             protocol, overrides: as in :meth:`Architecture.cost`.
             samples, seed: number and seed of random candidates if the space is too large to count.
+
+        Raises:
+            UserError: a budget is missing or invalid, or ``samples`` is below 1.
         """
-        return FeasibilityResult.compute(
-            self.definition, budget,
-            resolve_protocol(self.definition.protocol, protocol, overrides), samples, seed)
+        from scalesearch.feasible.limits import select_budgets
+        from scalesearch.feasible.report import analyze_feasibility
+
+        resolved = resolve_protocol(self.definition.protocol, protocol, overrides)
+        if samples < 1:
+            raise UserError(f"samples: expected at least 1, found {samples}", code="below-one")
+        limits = select_budgets(self.definition, [budget] if isinstance(budget, str) else budget)
+        report = analyze_feasibility(self.definition, resolved, limits, samples, seed)
+        return FeasibilityResult(report, self.definition, tuple(limit.text for limit in limits),
+                                 resolved)
 
     @python_error_messages()
     def solve(self, goal: str, budget: Budgets = (), for_each: SizeRanges | None = None,
@@ -211,10 +227,10 @@ class SearchSpace(Displayable):
         return self.definition.to_yaml()
 
     def _display_parts(self) -> Iterator[Table | str]:
-        parameters = self.definition.parameters()
-        size = format_space_size(len(parameters), space_size_or_reason(self.definition))
+        rows = [(name, parameter, parameter.count())
+                for name, parameter in self.definition.parameters()]
+        size = format_space_size(len(rows), space_size_or_reason(self.definition))
         yield f"{self.name or 'a space without a name'}: {size}"
-        rows = [(name, parameter, parameter.count()) for name, parameter in parameters]
         if rows:
             yield make_parameters_table(rows)
         yield from (f"where {constraint.text}" for constraint in self.definition.constraints)
@@ -222,28 +238,101 @@ class SearchSpace(Displayable):
         yield f"protocol {resolve_protocol(self.definition.protocol)}"
 
 
+@dataclass(frozen=True, repr=False)
+class FeasibilityResult(Displayable):
+    """Feasible part of a space.
+
+    Attributes:
+        feasibility: counts, shares, frames, front and extremes; see
+            :class:`scalesearch.feasible.report.FeasibilityReport`.
+        budgets: the conditions.
+    """
+
+    feasibility: FeasibilityReport
+    space: Space
+    budgets: tuple[str, ...]
+    protocol: Protocol
+
+    @property
+    def share(self) -> float:
+        """Feasible share of the configurations; of the samples if they are not counted."""
+        return self.feasibility.share
+
+    @property
+    def count(self) -> int | None:
+        """Number of distinct feasible networks; None if they are not counted."""
+        return self.feasibility.n_distinct_feasible
+
+    @property
+    def value_shares(self) -> pd.DataFrame:
+        """Feasible share per parameter and value."""
+        return self.feasibility.value_shares
+
+    @property
+    def violations(self) -> pd.DataFrame:
+        """A row for each set of conditions that candidates violate."""
+        return self.feasibility.violations
+
+    @property
+    def sampled_candidates(self) -> pd.DataFrame:
+        """Costs of some candidates, and whether each fits."""
+        return self.feasibility.sample
+
+    def front(self) -> pd.DataFrame:
+        """Return the front of non-embedding params (max) and MACs (min): costs and params."""
+        import pandas as pd
+
+        return pd.DataFrame([{**point.costs, **point.param_values.params}
+                             for point in self.feasibility.front])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all results as JSON values."""
+        from scalesearch.feasible.tables import to_json
+
+        return {**to_json(self.feasibility), "budgets": list(self.budgets),
+                "protocol": self.protocol.to_json(), "conventions": self.protocol.conventions}
+
+    def _display_parts(self) -> Iterator[Table | str]:
+        from scalesearch.feasible.tables import render_report
+
+        yield f"{self.space.name or 'space'}: {' and '.join(self.budgets)}"
+        yield f"{self.protocol}\n{self.protocol.conventions}"
+        yield from render_report(self.feasibility)
+
+
+@dataclass(frozen=True, repr=False)
+class SolveResult(Displayable):
+    """Solutions of an inverse query."""
+
+    solution: Solutions | TradeOffs
+    protocol: Protocol
+
+    @property
+    def value(self) -> int | None:
+        """The size of the first solution; None if no size is within the budget."""
+        first = self.solution[0] if isinstance(self.solution, tuple) else None
+        return first.best.value if first and first.best else None
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row per solution."""
+        return self.solution.frame()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all solutions as JSON values."""
+        solutions = ({"solutions": [solution.to_json() for solution in self.solution]}
+                     if isinstance(self.solution, tuple) else self.solution.to_json())
+        return {**solutions, "protocol": self.protocol.to_json(),
+                "conventions": self.protocol.conventions}
+
+    def _display_parts(self) -> Iterator[Table | str]:
+        from scalesearch.whatif.tables import render_solutions, render_trades
+
+        if isinstance(self.solution, tuple):
+            yield from render_solutions(self.solution, self.protocol)
+        else:
+            yield from render_trades(self.solution, "the space as it is", self.protocol)
+
+
 def flatten_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield keys with dots and the texts of their values, from nested values."""
     return ((key, format_value(value)) for key, value in flatten(values))
-
-
-def space_size_or_reason(space: Space) -> int | str:
-    """Return the number of configurations, or why it is unknown."""
-    try:
-        size = space.n_configurations()
-    except UncountableSpaceError as error:
-        return f"not counted: {error}"
-    return "infinite: a range is continuous" if size is None else size
-
-
-def format_space_size(n_parameters: int, size: int | str) -> str:
-    """Format a size, as ``7 parameters, 392 configurations``."""
-    count = f"{size:,} configuration{'s' * (size != 1)}" if isinstance(size, int) else size
-    return f"{n_parameters} parameter{'s' * (n_parameters != 1)}, {count}"
-
-
-def make_parameters_table(rows: Iterable[tuple[str, object, int | None]]) -> Table:
-    """Make a table of parameters: name, values and number of values."""
-    cells = [(name, str(values), "∞" if count is None else f"{count:,}")
-             for name, values, count in rows]
-    return make_table(("parameter", "values", "count"), cells, (0, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
@@ -9,10 +10,10 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import yaml
 
-from scalesearch.api.display import Displayable
-from scalesearch.api.error_messages import python_error_messages
+from scalesearch.api.base import Displayable, python_error_messages, to_html, to_text
 from scalesearch.api.model import Model
 from scalesearch.api.space import SearchSpace, flatten_values
 from scalesearch.config.reader import file_value
@@ -21,7 +22,6 @@ from scalesearch.library import find_file, require_packages
 from scalesearch.spaces import Space
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
     from rich.table import Table
 
@@ -149,18 +149,22 @@ class Study(Displayable):
 
         ``attrs["units"]`` has the units of the columns.
         """
-        from scalesearch.api.frames import front_frame
+        from scalesearch.studies.results.publish import front_parts
 
-        return front_frame(self.results)
+        results = self.results
+        table = _make_frame(results, results.front)
+        frame = FrontFrame(table)
+        frame.attrs = table.attrs
+        frame._shown = [*front_parts(results)]
+        return frame
 
     def trials(self) -> pd.DataFrame:
         """Return one row per trial, with its state.
 
         ``attrs["units"]`` has the units of the columns.
         """
-        from scalesearch.api.frames import all_trials_frame
-
-        return all_trials_frame(self.results)
+        results = self.results
+        return _make_frame(results, results.table)
 
     @python_error_messages()
     def plot(self, x: str | None = None, y: str | None = None) -> Figure:
@@ -175,6 +179,7 @@ class Study(Displayable):
         """
         require_packages("pandas", "matplotlib")
         from scalesearch.report.figures.plot import plot_tradeoff
+        from scalesearch.report.figures.style import figure_style
         from scalesearch.studies.results.publish import plotted_costs
 
         results = self.results
@@ -186,7 +191,14 @@ class Study(Displayable):
                 raise UserError(f"{self.folder}: no finished trial has a {name}, so there is "
                                 "nothing to plot", code="nothing-finished")
         figure: Figure = plot_tradeoff(table, results.subject, x, y)
-        vars(figure)["_repr_png_"] = lambda: _png(figure)  # for notebooks, without pyplot
+
+        def render_png() -> bytes:
+            file = BytesIO()
+            with figure_style():
+                figure.savefig(file, format="png", dpi=120)
+            return file.getvalue()
+
+        vars(figure)["_repr_png_"] = render_png  # for notebooks, without pyplot
         return figure
 
     @python_error_messages()
@@ -243,16 +255,47 @@ class Study(Displayable):
                 yield f"{objectives}; {size}"
                 yield f"recipe: {self.spec.recipe.describe()}"
             return
-        from scalesearch.api.frames import study_parts
+        from scalesearch.studies.results.publish import front_parts
 
-        yield from study_parts(self.results)
+        results = self.results
+        states = Counter(str(trial.state) for trial in results.study.trials.candidates())
+        counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
+        yield (f"study {results.study.meta.name} in {results.study.folder}: "
+               f"{counts or 'nothing proposed yet'}")
+        if len(results.view.completed):
+            yield from front_parts(results)
 
 
-def _png(figure: Figure) -> bytes:
-    """Render a figure in the style of the package."""
-    from scalesearch.report.figures.style import figure_style
+class FrontFrame(pd.DataFrame):  # type: ignore[misc]
+    """Front of a study, displayed as a table.
 
-    file = BytesIO()
-    with figure_style():
-        figure.savefig(file, format="png", dpi=120)
-    return file.getvalue()
+    Results of pandas methods are plain frames.
+    """
+
+    _internal_names = [*pd.DataFrame._internal_names, "_shown"]
+    _internal_names_set = set(_internal_names)
+
+    @property
+    def _constructor(self) -> Any:
+        return pd.DataFrame
+
+    def __repr__(self) -> str:
+        return to_text(self._shown)
+
+    def _repr_html_(self) -> str:
+        return to_html(self._shown)
+
+
+def _make_frame(results: Results, table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table without empty columns, except objectives, and with units and provenance."""
+    from scalesearch.report.labels import column_unit
+    from scalesearch.report.table import drop_empty_columns
+
+    kept = {*drop_empty_columns(table).columns, *results.objectives}
+    frame = table[[name for name in table if name in kept]].copy()
+    meta = results.study.meta
+    units = {str(name): unit for name in frame if (unit := column_unit(str(name)))}
+    frame.attrs = {"study": meta.name, "objectives": results.objectives,
+                   "protocol": dict(meta.protocol), "signature": results.signature,
+                   "seed": meta.seed, "units": units}
+    return frame

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.api.files import read_data_spec
-from scalesearch.cli.options import OutputPath, json_option, print_json
+from scalesearch.cli.options import option, print_json, write_errors_named
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
 from scalesearch.terminal import make_table, print_text, wide_console
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from scalesearch.analysis import Analysis
-    from scalesearch.data import Corpus
-    from scalesearch.training.checkpoint import Checkpoint
 
 SPLITS = ("train", "validation", "test")
 HEAD_COLUMNS = {"stack": "", "layer": "d", "part": "", "heads": "d", "diversity": ".4f",
@@ -42,15 +38,13 @@ class SplitName(click.Choice):
 
 @click.command(name="analyze")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option("--data", required=True, metavar="FILE",
-              help="Data file (YAML), or `builtin`.")
+@option("data", required=True)
 @click.option("--split", "split_name", default="validation", show_default=True,
               type=SplitName(SPLITS), help="Split of the data.")
-@click.option("--sentences", default=500, show_default=True, type=click.IntRange(1),
-              help="Number of sentences, from the start of the split.")
-@click.option("--to", "folder", type=OutputPath(is_folder=True),
-              help="Output folder for CSV files, figures (PNG and SVG) and analysis.json.")
-@json_option
+@option("sentences", default=500, help="Number of sentences, from the start of the split.")
+@option("to-folder", name="folder",
+        help="Output folder for CSV files, figures (PNG and SVG) and analysis.json.")
+@option("json")
 def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder: Path | None,
             as_json: bool) -> None:
     """Analyze the trained model in the folder CHECKPOINT on some sentences.
@@ -66,10 +60,21 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
         require_packages("matplotlib")
 
     from scalesearch.analysis import analyze_model, take_sentences
+    from scalesearch.data import load_corpus
     from scalesearch.training import read_checkpoint
+    from scalesearch.training.checkpoint import TOKENIZER_FILE
+    from scalesearch.training.input_files import read_data_spec
 
     trained = read_checkpoint(checkpoint)
-    corpus = _load_corpus(data, trained, checkpoint)
+    spec, section = read_data_spec(data)
+    if spec.task != trained.task:
+        raise UserError(f"{data} is for the task {spec.task}, but the model was trained for "
+                        f"{trained.task}. Use data with `task: {trained.task}`",
+                        code="other-task")
+    spec = spec.replace(tokenizer=str((checkpoint / TOKENIZER_FILE).resolve()), vocab=None,
+                        lowercase=trained.is_lowercase)
+    with section.locate_errors():
+        corpus = load_corpus(spec, base=section.file.parent)
     split = take_sentences(getattr(corpus, split_name), sentences)
     if not len(split):
         raise UserError(f"--split {split_name}: {corpus.name} has no sentences in this split. "
@@ -82,9 +87,14 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
     about = {"checkpoint": checkpoint.name, "architecture": trained.architecture.id,
              "data": corpus.to_json(), "split": split_name, "sentences": len(split),
              "label_smoothing": trained.recipe.label_smoothing}
-    written = [] if folder is None else _write_files(result, about, folder)
+    written = []
+    if folder is not None:
+        from scalesearch.analysis.write import write_analysis
+
+        with write_errors_named("--to", folder):
+            written = write_analysis(result, about, folder)
     if as_json:
-        print_json({**about, **result.to_json()})
+        print_json({**about, **asdict(result)})
     else:
         subject = (f"architecture {trained.architecture.id} · {corpus.name}"
                    f"{' (synthetic)' * corpus.is_synthetic}, first {len(split)} sentences of "
@@ -94,61 +104,29 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
             print_text(f"wrote {path}")
 
 
-def _load_corpus(name: str, trained: Checkpoint, folder: Path) -> Corpus:
-    """Load the corpus ``name`` with the tokenizer of the checkpoint.
-
-    Raises:
-        UserError: the corpus does not exist, or is for another task.
-    """
-    from scalesearch.data import load_corpus
-    from scalesearch.training.checkpoint import TOKENIZER_FILE
-
-    spec, section = read_data_spec(name)
-    if spec.task != trained.task:
-        raise UserError(f"{name} is for the task {spec.task}, but the model was trained for "
-                        f"{trained.task}. Use data with `task: {trained.task}`",
-                        code="other-task")
-    own = spec.replace(tokenizer=str((folder / TOKENIZER_FILE).resolve()), vocab=None,
-                  lowercase=trained.is_lowercase)
-    with section.locate_errors():
-        return load_corpus(own, base=section.file.parent)
-
-
-def _write_files(result: Analysis, about: dict[str, Any], folder: Path) -> list[Path]:
-    from scalesearch.analysis.write import write_analysis
-
-    try:
-        return write_analysis(result, about, folder)
-    except OSError as error:
-        raise UserError(f"--to {folder}: {error.strerror or error}", code="cannot-write") from None
-
-
 def _show(result: Analysis, subject: str, smoothing: float) -> None:
     console = wide_console()
     gradients = result.gradients
-    load = ", ".join(f"{name.removeprefix('load.')} {value:.3f}"
-                     for name, value in result.load.items())
+    load = ", ".join(f"{name} {getattr(result.load, name):.3f}"
+                     for name in ("mean", "balance", "min", "max"))
     tables = (("Head diversity: e⁻¹ = 0.368 if all heads are equal, e^(-1/H) if orthogonal",
                result.heads, HEAD_COLUMNS),
               ("Token uniformity: mean correlation of the tokens of a sentence, 1 if all are equal",
                result.tokens, TOKEN_COLUMNS),
               ("Active FFN units: per token, as a share of hidden units, per parameter",
                result.ffn, FFN_COLUMNS),
-              (f"Uses of parameter groups per forward pass: {load}", result.loads, LOAD_COLUMNS),
+              (f"Uses of parameter groups per forward pass: {load}", result.load.groups, LOAD_COLUMNS),
               (f"Gradient of the mean loss ({gradients.loss:.4f} nats per token, label smoothing "
-               f"{smoothing:g}), norm {gradients.norm:.4g}", gradients.rows, GRADIENT_COLUMNS))
+               f"{smoothing:g}), norm {gradients.norm:.4g}", gradients.groups, GRADIENT_COLUMNS))
     for title, rows, columns in tables:
         if rows:
+            cells = [[_format(getattr(row, name), spec) for name, spec in columns.items()]
+                     for row in rows]
+            text_columns = [index for index, spec in enumerate(columns.values()) if not spec]
             print_text(title, style="bold")
-            print_text(_table(rows, columns), console)
+            print_text(make_table((name.replace("_", " ") for name in columns), cells,
+                                  text_columns), console)
     print_text(subject)
-
-
-def _table(rows: list[Any], columns: dict[str, str]) -> Table:
-    """Make a table. ``columns`` maps each field to its format."""
-    cells = [[_format(getattr(row, name), spec) for name, spec in columns.items()] for row in rows]
-    text_columns = [index for index, spec in enumerate(columns.values()) if not spec]
-    return make_table((name.replace("_", " ") for name in columns), cells, text_columns)
 
 
 def _format(value: Any, spec: str) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import json_option, load_space, print_json, seed_option, set_option
+from scalesearch.cli.options import load_space, option, print_json
 from scalesearch.errors import UserError
-from scalesearch.terminal import make_table, print_text
+from scalesearch.terminal import make_table, open_console, print_text
 
 if TYPE_CHECKING:
     from scalesearch.feasible.costed_candidates import CostedCandidate
@@ -23,67 +23,15 @@ if TYPE_CHECKING:
 CTRANSLATE2_REFUSALS = "refusals.ctranslate2"  # a cost; all other formats support everything
 
 
-@dataclass(frozen=True)
-class PassRate:
-    """Number and share of candidates that meet a condition.
-
-    ``n_tested`` excludes candidates for which the condition cannot be evaluated. ``rate`` is None
-    if it cannot be evaluated for any candidate.
-    """
-
-    condition: str
-    n_passed: int
-    n_tested: int
-    rate: float | None
-
-    @classmethod
-    def from_results(cls, condition: str, results: Sequence[bool | None]) -> PassRate:
-        """Count the results per candidate; None means that it could not be evaluated."""
-        n_passed = sum(map(bool, results))
-        n_tested = sum(result is not None for result in results)
-        return cls(condition, n_passed, n_tested, n_passed / n_tested if n_tested else None)
-
-
-@dataclass(frozen=True)
-class SpaceCheckReport:
-    """Result of ``check``; ``size`` is a text if it is infinite or not counted."""
-
-    name: str
-    hash: str
-    size: int | str
-    parameters: list[dict[str, Any]]
-    protocol: dict[str, Any]
-    n_samples: int
-    seed: int
-    buildable: PassRate
-    constraints: list[PassRate]
-    budgets: list[PassRate]
-    exportable: list[PassRate]
-    all_conditions: PassRate
-    build_errors: dict[str, int]
-    problems: list[Problem]
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert to JSON; ``size`` is null if it is infinite or not counted."""
-        shares = {"buildable": asdict(self.buildable),
-                  "constraints": [asdict(share) for share in self.constraints],
-                  "budgets": [asdict(share) for share in self.budgets],
-                  "exportable": [asdict(share) for share in self.exportable],
-                  "all_conditions": asdict(self.all_conditions)}
-        size = self.size if isinstance(self.size, int) else None
-        return {**vars(self), **shares, "size": size,
-                "problems": [problem.to_json() for problem in self.problems]}
-
-
 @click.command("check")
 @click.argument("file")
-@set_option
+@option("set")
 @click.option("--samples", default=1000, show_default=True, type=click.IntRange(min=0),
               help="Number of random configurations to test.")
-@seed_option(0, "Random seed.")
+@option("seed", default=0)
 @click.option("--exportable", is_flag=True,
               help="Also print the share of candidates that each export format supports.")
-@json_option
+@option("json")
 def command(file: str, settings: tuple[str, ...], samples: int, seed: int, exportable: bool,
             as_json: bool) -> None:
     """Validate the space FILE, and print its size.
@@ -94,41 +42,42 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, expor
     \b
     Example: scalesearch check transformer --set encoder.depth=2..8
     """
-    from rich.console import Console
-
     from scalesearch.spaces import ConfigError
 
     try:
-        with Console(stderr=True).status("counting configurations, testing candidates …"):
-            report = check_space(load_space(file, settings), samples, seed, exportable)
+        with open_console(stderr=True).status("counting configurations, testing candidates …"):
+            report, problems = check_space(load_space(file, settings), samples, seed, exportable)
     except UserError as error:
         if not as_json:
             raise
-        print_json({"problems": problems_json(error, file)})
+        problems = [problem.to_json() for problem in getattr(error, "problems", ())]
+        without_position = {"file": file, "line": None, "column": None, "code": error.code,
+                            "message": str(error), "help": None}
+        print_json({"problems": problems or [without_position]})
         raise SystemExit(2) from None
     if as_json:
-        print_json(report.to_json())
-        raise SystemExit(2 if report.problems else 0)
-    print_report(report)
-    if report.problems:
-        raise ConfigError(report.problems)
-
-
-def problems_json(error: UserError, file: str) -> list[dict[str, Any]]:
-    """Convert an error of ``file`` to JSON: one entry per problem, or the message."""
-    without_position = {"file": file, "line": None, "column": None, "code": error.code,
-                        "message": str(error), "help": None}
-    problems = [problem.to_json() for problem in getattr(error, "problems", ())]
-    return problems or [without_position]
+        size = report["size"] if isinstance(report["size"], int) else None
+        print_json({**report, "size": size,
+                    "problems": [problem.to_json() for problem in problems]})
+        raise SystemExit(2 if problems else 0)
+    print_report(report, is_valid=not problems)
+    if problems:
+        raise ConfigError(problems)
 
 
 def check_space(space: Space, n_samples: int, seed: int,
-                exportable: bool = False) -> SpaceCheckReport:
-    """Test ``n_samples`` random candidates on the constraints and budgets of a space."""
-    from scalesearch.api.space import space_size_or_reason
+                exportable: bool) -> tuple[dict[str, Any], list[Problem]]:
+    """Test ``n_samples`` random candidates on the constraints and budgets of a space.
+
+    Returns:
+        The report as JSON values, where ``size`` is a text if it is infinite or not counted, and
+        the problems: constraints that no candidate meets.
+    """
     from scalesearch.cost import load_protocol
     from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
     from scalesearch.feasible.limits import cost_names
+    from scalesearch.spaces import UnbuildableError
+    from scalesearch.spaces.parameters.count import space_size_or_reason
 
     rng = random.Random(seed)
     parameters = space.parameters()
@@ -141,102 +90,102 @@ def check_space(space: Space, n_samples: int, seed: int,
     candidates = evaluate_costs([CostedCandidate.from_param_values(config) for config in configs],
                                 load_protocol(space.protocol), costs)
     is_built = [candidate.costs is not None for candidate in candidates]
-    # results[i][j]: result of condition i for candidate j
-    results = [[_is_satisfied(constraint, candidate) for candidate in candidates]
+    # results[i][j]: result of condition i for candidate j; None if it needs the costs of a network
+    # that cannot be built
+    results = [[None if constraint.costs and candidate.costs is None
+                else constraint.is_satisfied(candidate.__getitem__) for candidate in candidates]
                for _, constraint in conditions]
-    rates = [PassRate.from_results(text, row) for (text, _), row in zip(conditions, results)]
+    rates = [pass_rate(text, row) for (text, _), row in zip(conditions, results)]
     problems = [_never_satisfied(constraint, [candidate for candidate, result
                                               in zip(candidates, row) if result is not None])
                 for (_, constraint), row, rate in zip(conditions, results, rates)
-                if rate.n_tested and not rate.n_passed]
-    meets_all = [False not in column for column in zip(is_built, *results)]
-    build_errors = [_build_error(space, config)
-                    for config, built in zip(configs, is_built) if not built]
+                if rate["n_tested"] and not rate["n_passed"]]
+    build_errors: list[UnbuildableError] = []
+    for config, built in zip(configs, is_built):
+        if not built:
+            try:
+                space.architecture(config)
+            except UnbuildableError as error:
+                build_errors.append(error)
     if build_errors and not any(is_built):
-        problems.append(_never_built(space, build_errors))
+        key = Counter(error.key for error in build_errors).most_common(1)[0][0]
+        problems.append(space.problem_of(
+            next(error for error in build_errors if error.key == key),
+            f"{_none_of(len(build_errors), 'can', 'cannot')} be built: "))
     formats = []
     if exportable:
         is_supported = [bool(candidate.costs and candidate.costs[CTRANSLATE2_REFUSALS] == 0)
                         for candidate in candidates]
-        formats = [PassRate.from_results("exportable to ctranslate2", is_supported),
-                   PassRate.from_results("exportable to onnx, huggingface, torch", is_built)]
+        formats = [pass_rate("exportable to ctranslate2", is_supported),
+                   pass_rate("exportable to onnx, huggingface, torch", is_built)]
     n_constraints = len(space.constraints)
-    return SpaceCheckReport(
-        space.name, space.hash, space_size_or_reason(space),
-        [{"name": name, "values": str(parameter), "count": parameter.count()}
-         for name, parameter in parameters],
-        space.protocol, n_samples, seed, PassRate.from_results("can be built", is_built),
-        rates[:n_constraints], rates[n_constraints:], formats,
-        PassRate.from_results("meets all constraints", meets_all),
-        dict(Counter(map(str, build_errors))), problems)
+    return {
+        "name": space.name, "hash": space.hash, "size": space_size_or_reason(space),
+        "parameters": [{"name": name, "values": str(parameter), "count": parameter.count()}
+                       for name, parameter in parameters],
+        "protocol": space.protocol, "n_samples": n_samples, "seed": seed,
+        "buildable": pass_rate("can be built", is_built),
+        "constraints": rates[:n_constraints], "budgets": rates[n_constraints:],
+        "exportable": formats,
+        "all_conditions": pass_rate("meets all constraints",
+                                    [False not in column for column in zip(is_built, *results)]),
+        "build_errors": dict(Counter(map(str, build_errors)))}, problems
 
 
-def _is_satisfied(constraint: Constraint, candidate: CostedCandidate) -> bool | None:
-    """Evaluate a constraint; None if it needs costs and the network cannot be built."""
-    if constraint.costs and candidate.costs is None:
-        return None
-    return constraint.is_satisfied(candidate.__getitem__)
+def pass_rate(condition: str, results: Sequence[bool | None]) -> dict[str, Any]:
+    """Return number and share of candidates that meet a condition.
 
-
-def _build_error(space: Space, config: Any) -> UnbuildableError:
-    """Return the reason why the network of a configuration cannot be built."""
-    from scalesearch.spaces import UnbuildableError
-
-    try:
-        space.architecture(config)
-    except UnbuildableError as error:
-        return error
-    raise AssertionError("a candidate without costs can be built")
+    Args:
+        results: one per candidate; None if the condition cannot be evaluated. Such candidates are
+            not counted; the share is None without others.
+    """
+    n_passed = sum(map(bool, results))
+    n_tested = sum(result is not None for result in results)
+    return {"condition": condition, "n_passed": n_passed, "n_tested": n_tested,
+            "rate": n_passed / n_tested if n_tested else None}
 
 
 # -- conditions that no candidate meets
 
 
-def _never_built(space: Space, errors: Sequence[UnbuildableError]) -> Problem:
-    """Report that no candidate can be built, at the most frequent key of the errors."""
-    key = Counter(error.key for error in errors).most_common(1)[0][0]
-    subject = "the only candidate cannot"
-    if len(errors) > 1:
-        subject = f"none of the {len(errors):,} random candidates can"
-    return space.problem_of(next(error for error in errors if error.key == key),
-                            f"{subject} be built: ")
+def _none_of(n_candidates: int, verb: str, negated_verb: str) -> str:
+    if n_candidates > 1:
+        return f"none of the {n_candidates:,} random candidates {verb}"
+    return f"the only candidate {negated_verb}"
 
 
 def _never_satisfied(constraint: Constraint, candidates: Sequence[CostedCandidate]) -> Problem:
-    """Report that no candidate meets a constraint, with the distance of the nearest."""
+    """Report that no candidate meets a constraint, with the distance of the nearest.
+
+    The distance is known for comparisons of a value with a number.
+    """
     from scalesearch.spaces.syntax.diagnostics import Problem
+    from scalesearch.spaces.syntax.expressions import (
+        Compare,
+        EvaluationError,
+        evaluate,
+        format_expr,
+        keys_of,
+    )
 
-    subject = "the only candidate does not satisfy"
-    if len(candidates) > 1:
-        subject = f"none of the {len(candidates):,} random candidates satisfies"
     nearest = min(candidates, key=lambda candidate: constraint.violation(candidate.__getitem__))
-    return Problem(constraint.position, f"{subject} this constraint",
-                   _distance_to_limit(constraint, nearest), code="never-true")
-
-
-def _distance_to_limit(constraint: Constraint, candidate: CostedCandidate) -> str | None:
-    """Describe the distance to the limit of a comparison of a value with a number."""
-    from scalesearch.spaces.syntax.expressions import Compare, EvaluationError, evaluate, format_expr, keys_of
-
+    help = None
     match constraint.expression:
         case Compare(first, ((_, other),)) if bool(keys_of(first)) != bool(keys_of(other)):
             side, number = (first, other) if keys_of(first) else (other, first)
-        case _:
-            return None
-    try:
-        value = evaluate(side, candidate.__getitem__)
-        limit = evaluate(number, candidate.__getitem__)
-    except EvaluationError:
-        return None
-    if not isinstance(value, int | float) or not isinstance(limit, int | float):
-        return None
-    prefix = f"the nearest candidate has {format_expr(side)} = {_format_number(value)}: "
-    distance = abs(value - limit)
-    if not distance:
-        return f"{prefix}just not enough"
-    share = f" ({100 * distance / abs(limit):,.1f} %)" if limit else ""
-    direction = "above" if value > limit else "below"
-    return f"{prefix}{_format_number(distance)}{share} {direction} {_format_number(limit)}"
+            with suppress(EvaluationError):
+                value = evaluate(side, nearest.__getitem__)
+                limit = evaluate(number, nearest.__getitem__)
+                if isinstance(value, int | float) and isinstance(limit, int | float):
+                    distance = abs(value - limit)
+                    share = f" ({100 * distance / abs(limit):,.1f} %)" if limit else ""
+                    direction = "above" if value > limit else "below"
+                    difference = (f"{_format_number(distance)}{share} {direction} "
+                                  f"{_format_number(limit)}" if distance else "just not enough")
+                    help = (f"the nearest candidate has {format_expr(side)} = "
+                            f"{_format_number(value)}: {difference}")
+    subject = _none_of(len(candidates), "satisfies", "does not satisfy")
+    return Problem(constraint.position, f"{subject} this constraint", help, code="never-true")
 
 
 def _format_number(number: int | float) -> str:
@@ -246,29 +195,28 @@ def _format_number(number: int | float) -> str:
 # -- output
 
 
-def print_report(report: SpaceCheckReport) -> None:
+def print_report(report: dict[str, Any], is_valid: bool) -> None:
     """Print the report as tables."""
-    from scalesearch.api.space import format_space_size, make_parameters_table
+    from scalesearch.spaces.parameters.count import format_space_size, make_parameters_table
 
-    valid = "" if report.problems else " is valid"
-    size = format_space_size(len(report.parameters), report.size)
-    print_text(f"{report.name or 'a space without a name'}{valid}: {size}", style="bold")
-    if report.parameters:
-        print_text(make_parameters_table((parameter["name"], parameter["values"],
-                                          parameter["count"])
-                                         for parameter in report.parameters))
-    if report.n_samples:
+    parameters = report["parameters"]
+    size = format_space_size(len(parameters), report["size"])
+    print_text(f"{report['name'] or 'a space without a name'}{' is valid' * is_valid}: {size}",
+               style="bold")
+    if parameters:
+        print_text(make_parameters_table(parameter.values() for parameter in parameters))
+    if report["n_samples"]:
         sizes = ", ".join(f"{key} {value}"
-                          for key, value in report.protocol.items() if key != "name")
-        protocol = f"{report.protocol['name']}{f' ({sizes})' if sizes else ''}"
+                          for key, value in report["protocol"].items() if key != "name")
+        protocol = f"{report['protocol']['name']}{f' ({sizes})' if sizes else ''}"
         subject = "the candidate"
-        if report.parameters:
-            subject = f"{report.n_samples:,} random candidates (seed {report.seed})"
+        if parameters:
+            subject = f"{report['n_samples']:,} random candidates (seed {report['seed']})"
         print_text(f"{subject}, protocol {protocol}")
-        rates = (report.buildable, *report.constraints, *report.budgets, report.all_conditions,
-                 *report.exportable)
+        rates = (report["buildable"], *report["constraints"], *report["budgets"],
+                 report["all_conditions"], *report["exportable"])
         print_text(make_table(("constraint", "share of candidates"), [
-            (rate.condition, "—" if rate.rate is None else f"{100 * rate.rate:.1f} %")
+            (rate["condition"], "—" if rate["rate"] is None else f"{100 * rate['rate']:.1f} %")
             for rate in rates]))
-    for text, count in sorted(report.build_errors.items(), key=lambda item: -item[1])[:3]:
+    for text, count in sorted(report["build_errors"].items(), key=lambda item: -item[1])[:3]:
         print_text(f"cannot be built ({count}×): {text}")

@@ -6,20 +6,11 @@ from pathlib import Path
 
 import click
 
-from scalesearch.api.files import load_data_spec
-from scalesearch.cli.options import (
-    THREAD_COUNT,
-    OutputPath,
-    RenamedOption,
-    json_option,
-    print_json,
-)
+from scalesearch.cli.options import RenamedOption, option, print_json
 from scalesearch.errors import UserError
 from scalesearch.export.base import FORMAT_CLASSES, get_format
 from scalesearch.library import require_packages
 from scalesearch.terminal import print_text
-
-QUANTIZATIONS = ("none", "int8", "int16", "bf16")
 
 
 @click.command(name="export")
@@ -32,23 +23,18 @@ QUANTIZATIONS = ("none", "int8", "int16", "bf16")
               metavar="CONDITIONS",
               help="Export the best trial that meets these conditions on costs, parameters and "
                    "validation scores, e.g. 'bleu >= 30'.")
-@click.option("--to", "format", required=True, type=click.Choice(list(FORMAT_CLASSES)),
-              help="Export format.")
-@click.option("--quantize", "quantize", type=click.Choice(QUANTIZATIONS),
-              help="Weight type (default: that of the format; none is float32).")
-@click.option("--out", type=OutputPath(is_folder=True),
-              help="Output folder (default: export-NAME-FORMAT).")
-@click.option("--data", metavar="FILE",
-              help="Data file, or `builtin`, to verify on (default: the data that the model was "
-                   "trained on).")
-@click.option("--sentences", default=1000, show_default=True, type=click.IntRange(1),
-              help="Number of validation sentences for verification.")
-@click.option("--threads", default=1, show_default=True, type=THREAD_COUNT,
-              help="Number of threads for verification.")
-@json_option
-def command(model: str, trial: int | None, best: str | None, constraint: str | None, format: str,
-            quantize: str | None, out: Path | None, data: str | None, sentences: int, threads: int,
-            as_json: bool) -> None:
+@option("to", required=True, default=None, type=click.Choice(list(FORMAT_CLASSES)),
+        help="Export format.")
+@option("quantize")
+@option("out", help="Output folder (default: export-NAME-FORMAT).")
+@option("data", help="Data file, or `builtin`, to verify on (default: the data that the model was "
+        "trained on).")
+@option("sentences", default=1000, help="Number of validation sentences for verification.")
+@option("threads", help="Number of threads for verification.")
+@option("json")
+def command(model: str, trial: int | None, best: str | None, constraint: str | None,
+            format_name: str, quantize: str | None, out: Path | None, data: str | None,
+            sentences: int, threads: int, as_json: bool) -> None:
     """Export the best trial of a study, its trial TRIAL, or a trained model.
 
     The export is verified before the folder appears: its greedy translations of validation
@@ -59,40 +45,40 @@ def command(model: str, trial: int | None, best: str | None, constraint: str | N
     Example: scalesearch export runs/model --to ctranslate2 --quantize int8
     """
     from scalesearch.export.export import export_training
+    from scalesearch.training.checkpoint import ARCHITECTURE_FILE
+    from scalesearch.training.input_files import load_data_spec
 
-    source, label, reason = _select_training(model, trial, best, constraint)
-    folder = out or Path(f"export-{label}-{format}")
-    if data is not None and not get_format(format).has_decoder:
-        raise UserError(f"--to {format} copies the files of the training, so nothing is verified: "
-                        "remove --data", code="options-conflict")
+    selection = (trial, best, constraint)
+    if (Path(model) / ARCHITECTURE_FILE).is_file():
+        if selection != (None, None, None):
+            raise UserError(f"{model} is a single training; TRIAL, --best and --constraint select "
+                            "among the trials of a study", code="options-conflict")
+        source = Path(model)
+        label = source.resolve().name
+        reason = model
+    else:
+        require_packages("optuna", "pandas")
+        from scalesearch.cli.study.shared import load_study
+        from scalesearch.studies.results.results import select_trial
+
+        if trial is not None and selection[1:] != (None, None):
+            raise UserError("use only one of TRIAL, --best and --constraint",
+                            code="options-conflict")
+        results = load_study(model)
+        number, criterion = select_trial(results, best, trial, constraint)
+        source = results.study.trial_folder(results.study.trials[number])
+        label = str(number)
+        reason = f"trial {number}, {criterion}"
+    folder = out or Path(f"export-{label}-{format_name}")
+    if data is not None and not get_format(format_name).has_decoder:
+        raise UserError(f"--to {format_name} copies the files of the training, so nothing is "
+                        "verified: remove --data", code="options-conflict")
     spec = None if data is None else load_data_spec(data)
-    artifact = export_training(source, folder, format, quantize, spec, sentences, threads, reason)
+    artifact = export_training(source, folder, format_name, quantize, spec, sentences, threads,
+                               reason)
     if as_json:
         print_json({**vars(artifact), "folder": str(folder)})
         return
     print_text(f"{reason} -> {folder}")
     for line in artifact.summary_lines():
         print_text(line)
-
-
-def _select_training(model: str, trial: int | None, best: str | None,
-                     constraint: str | None) -> tuple[Path, str, str]:
-    """Return the folder of the training, its label and the reason of its selection."""
-    from scalesearch.training.checkpoint import ARCHITECTURE_FILE
-
-    if (Path(model) / ARCHITECTURE_FILE).is_file():
-        if (trial, best, constraint) != (None, None, None):
-            raise UserError(f"{model} is a single training; TRIAL, --best and --constraint select "
-                            "among the trials of a study", code="options-conflict")
-        return Path(model), Path(model).resolve().name, model
-    require_packages("optuna", "pandas")
-    from scalesearch.cli.study.shared import load_study
-    from scalesearch.studies.results.results import select_trial
-
-    if trial is not None and (best, constraint) != (None, None):
-        raise UserError("use only one of TRIAL, --best and --constraint",
-                        code="options-conflict")
-    results = load_study(model)
-    number, reason = select_trial(results, best, trial, constraint)
-    folder = results.study.trial_folder(results.study.trials[number])
-    return folder, str(number), f"trial {number}, {reason}"

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
-from scalesearch.cli.export import QUANTIZATIONS
 from scalesearch.cli.options import (
-    THREAD_COUNT,
     OutputPath,
-    json_option,
+    grouped_options,
     load_space,
+    option,
     print_json,
     progress_bars,
-    seed_option,
-    set_option,
 )
 from scalesearch.cost.latency_model import DecodingSetup
 from scalesearch.errors import UserError
@@ -36,48 +29,29 @@ def command() -> None:
     """Measure the latency of exported models; fit a latency model for a space."""
 
 
-def decoding_options(command_function: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of the measurement, passed to the command as ``setup`` and ``rounds``."""
-
-    @functools.wraps(command_function)
-    def wrapper(**options: Any) -> Any:
-        names = ("batch", "beam", "source", "target", "threads")
-        setup = DecodingSetup(**{name: options.pop(name) for name in names})
-        return command_function(setup=setup, **options)
-
-    for option in (click.option("--rounds", default=20, show_default=True, type=click.IntRange(4),
-                                help="Measurement rounds; every model is measured once per round."),
-                   click.option("--threads", default=1, show_default=True, type=THREAD_COUNT,
-                                help="Number of threads, and of cores to which they are pinned."),
-                   click.option("--target", default=30, show_default=True, type=click.IntRange(2),
-                                help="Target tokens per sentence."),
-                   click.option("--source", default=30, show_default=True, type=click.IntRange(2),
-                                help="Source tokens per sentence, including EOS."),
-                   click.option("--beam", default=1, show_default=True, type=click.IntRange(1),
-                                help="Beam size; 1 is greedy."),
-                   click.option("--batch", default=1, show_default=True, type=click.IntRange(1),
-                                help="Sentences per batch.")):
-        wrapper = option(wrapper)
-    return wrapper
-
-
-def format_options(command_function: Callable[..., Any]) -> Callable[..., Any]:
-    """``--to`` and ``--quantize``."""
-    quantize_option = click.option("--quantize", "quantize", type=click.Choice(QUANTIZATIONS),
-                                   help="Weight type (default: that of the format).")
-    command_function = quantize_option(command_function)
-    return click.option("--to", "format_name", default="ctranslate2", show_default=True,
-                        type=click.Choice(list(FORMAT_CLASSES)),
-                        help="Export format of models that are not exported yet.")(command_function)
+TOKENS = click.IntRange(2)
+decoding_options = grouped_options(
+    "setup", DecodingSetup,
+    batch=option("batch", default=1, help="Sentences per batch."),
+    beam=option("beam", default=1),
+    source=option("source", default=30, type=TOKENS, metavar=None,
+                  help="Source tokens per sentence, including EOS."),
+    target=option("target", default=30, type=TOKENS, metavar=None),
+    threads=option("threads"))
+rounds_option = click.option("--rounds", default=20, show_default=True, type=click.IntRange(4),
+                             help="Measurement rounds; every model is measured once per round.")
+format_option = option("to", type=click.Choice(list(FORMAT_CLASSES)))
 
 
 @command.command()
 @click.argument("models", nargs=-1, required=True, metavar="MODEL_OR_ARTIFACT...")
-@format_options
+@format_option
+@option("quantize")
 @decoding_options
+@rounds_option
 @click.option("--memory", is_flag=True,
               help="Also measure the peak memory of each model, in a separate process.")
-@json_option
+@option("json")
 def measure(models: tuple[str, ...], format_name: str, quantize: str | None, setup: DecodingSetup,
             rounds: int, memory: bool, as_json: bool) -> None:
     """Measure latency in ms per sentence, on pinned cores.
@@ -89,8 +63,13 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
     Example: scalesearch latency measure runs/a runs/b --rounds 40
     """
     from scalesearch.export import latency
-    from scalesearch.export.base import get_format
-    from scalesearch.export.export import ARTIFACT_FILE, Artifact, open_artifact
+    from scalesearch.export.base import get_format, resolve_quantization
+    from scalesearch.export.export import (
+        ARTIFACT_FILE,
+        Artifact,
+        open_artifact,
+        temporary_artifact,
+    )
     from scalesearch.files import read_json
 
     times: dict[str, list[latency.WallAndCpuTime]] = {model: [] for model in models}
@@ -100,8 +79,13 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
     formats = dict[str, str]()
     versions = dict[str, str]()
     with ExitStack() as stack:
-        folders = {model: stack.enter_context(_artifact_folder(Path(model), format_name, quantize))
-                   for model in models}
+        folders = {}
+        for model in models:
+            folders[model] = Path(model)
+            if not (folders[model] / ARTIFACT_FILE).is_file():
+                format = get_format(format_name)
+                _, folders[model] = stack.enter_context(temporary_artifact(
+                    Path(model), format, resolve_quantization(format, quantize)))
         with latency.pinned_threads(setup.threads) as cores:
             for model, folder in folders.items():
                 described, decoders[model] = open_artifact(folder, setup.threads)
@@ -128,11 +112,16 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
         return
     headings = ("model", "format", "p50 ms", "p90 ms", "CPU ms", "",
                 *("peak MiB", "model MiB") * memory)
-    rows = [(model, _describe_format(result),
-             *(f"{result[key]:.3g}" for key in ("p50", "p90", "cpu")),
-             "unstable" * result["is_unstable"],
-             *(f"{result[key] / BYTES_PER_MIB:,.1f}" for key in ("peak", "own") if memory))
-            for model, result in results.items()]
+    rows = []
+    for model, result in results.items():
+        # The format, and the compute type if it differs from the weight type.
+        name = result["format"]
+        compute_type = result["computed"] or ""
+        if not compute_type.startswith(name.rpartition("-")[2]) and compute_type:
+            name = f"{name} ({compute_type})"
+        rows.append((model, name, *(f"{result[key]:.3g}" for key in ("p50", "p90", "cpu")),
+                     "unstable" * result["is_unstable"],
+                     *(f"{result[key] / BYTES_PER_MIB:,.1f}" for key in ("peak", "own") if memory)))
     print_text(make_table(headings, rows, left_columns=(0, 1)))
     print_text(f"ms per sentence: {setup}; {rounds} rounds on {device['processor']}, core "
                f"{', '.join(map(str, cores)) or 'any'}"
@@ -141,53 +130,24 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
         print_text("model MiB: peak minus the memory of a process without a model")
 
 
-def _describe_format(result: Mapping[str, Any]) -> str:
-    """Return the format, and the compute type if it differs from the weight type."""
-    name: str = result["format"]
-    compute_type = result["computed"]
-    if compute_type and not compute_type.startswith(name.rpartition("-")[2]):
-        return f"{name} ({compute_type})"
-    return name
-
-
-@contextmanager
-def _artifact_folder(folder: Path, name: str, quantize: str | None) -> Iterator[Path]:
-    """Yield the artifact in ``folder``, or a temporary export of the training in it."""
-    from scalesearch.export.base import check_exportable, get_format, resolve_quantization
-    from scalesearch.export.export import ARTIFACT_FILE, write_description
-    from scalesearch.training import read_checkpoint
-
-    if (folder / ARTIFACT_FILE).is_file():
-        yield folder
-        return
-    trained = read_checkpoint(folder)
-    format = get_format(name)
-    quantization = resolve_quantization(format, quantize)
-    check_exportable(format, trained.architecture.block, quantization)
-    format.package_versions()
-    with tempfile.TemporaryDirectory() as temporary:
-        format.write(trained, Path(temporary), quantization)
-        write_description(trained, Path(temporary), format, quantization)
-        yield Path(temporary)
-
-
 @command.command()
 @click.argument("file", metavar="SPACE")
-@set_option
-@click.option("--vocab", type=int, metavar="V",
-              help="Vocabulary size (default: that of the space).")
-@format_options
+@option("set")
+@option("vocab", help="Vocabulary size (default: that of the space).")
+@format_option
+@option("quantize")
 @click.option("--measurements", default=40, show_default=True, type=click.IntRange(9),
               help="Number of exported models to fit on.")
 @click.option("--held-out", default=0, show_default=True, type=click.IntRange(0),
               help="Number of additional models to test the fit on, measured in the same rounds.")
 @decoding_options
+@rounds_option
 @click.option("--clock", type=click.Choice(("wall", "cpu")), default="wall", show_default=True,
               help="Time to predict: wall, or cpu if the machine is shared.")
-@seed_option(0, "Random seed of the candidates.")
-@click.option("--out", required=True, type=OutputPath(), metavar="FIT.json",
-              help="Output file. Intermediate results are stored next to it.")
-@json_option
+@option("seed", default=0, help="Random seed of the candidates.")
+@option("out", required=True, type=OutputPath(), metavar="FIT.json",
+        help="Output file. Intermediate results are stored next to it.")
+@option("json")
 def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, format_name: str,
               quantize: str | None, measurements: int, held_out: int, setup: DecodingSetup,
               rounds: int, clock: str, seed: int, out: Path, as_json: bool) -> None:

@@ -1,4 +1,8 @@
-"""Options and output functions that several commands share."""
+"""Options and output functions that several commands share.
+
+``OPTIONS`` defines each option that several commands have once; a command may change its default
+or help.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +24,7 @@ if TYPE_CHECKING:
     from scalesearch.spaces import Space
     from scalesearch.spaces.assembly.architecture import ModelSpec
 
-THREAD_COUNT = click.IntRange(1, 1024)
-PROTOCOL_OPTIONS = ("protocol", "source", "target", "vocab", "artifact", "latency")
-set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
-                          help="Set a parameter, for example --set encoder.depth=12. Can be "
-                          "repeated.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+QUANTIZATIONS = ("none", "int8", "int16", "bf16")
 
 
 class RenamedOption(click.Option):
@@ -67,56 +66,117 @@ class OutputPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-def seed_option(default: int, help: str) -> Callable[..., Any]:
-    """``--seed``, in the range that all random generators accept."""
-    return click.option("--seed", type=click.IntRange(0, MAX_SEED), default=default,
-                        show_default=True, help=help)
+COUNT = click.IntRange(1)
+FOLDER = OutputPath(is_folder=True)
+THREADS = click.IntRange(1, 1024)
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "set": {"name": "settings", "multiple": True, "metavar": "KEY=VALUE",
+            "help": "Set a parameter, for example --set encoder.depth=12. Can be repeated."},
+    "json": {"name": "as_json", "is_flag": True, "help": "Print JSON."},
+    "csv": {"type": OutputPath(), "help": "Write the table as CSV."},
+    "seed": {"type": click.IntRange(0, MAX_SEED), "help": "Random seed."},
+    "budget": {"name": "budgets", "multiple": True, "metavar": "LIMITS",
+               "help": "Budget, e.g. 'params.non_embedding <= 10M and macs.total <= 2G', or the "
+               "name of a budget of the file. Can be repeated."},
+    "samples": {"earlier": ("--draws",), "type": click.IntRange(100)},
+    "data": {"metavar": "FILE", "help": "Data file (YAML), or `builtin`."},
+    "out": {"type": FOLDER, "help": "Output folder."},
+    "to-folder": {"option": "to", "type": FOLDER, "help": "Output folder."},
+    # the cost protocol
+    "protocol": {"metavar": "NAME", "help": "Cost protocol: forward, decode, decode-uncached, "
+                 "edgeformer or delight."},
+    "source": {"type": int, "metavar": "S", "help": "Source tokens per sentence."},
+    "target": {"type": int, "metavar": "T", "help": "Target tokens per sentence."},
+    "vocab": {"type": int, "metavar": "V", "help": "Vocabulary size."},
+    "artifact": {"earlier": ("--artefact",), "metavar": "FORMAT",
+                 "help": "Export format for artifact.bytes, e.g. ctranslate2-int8."},
+    "latency": {"metavar": "FIT.json",
+                "help": "Latency model (from `latency calibrate`) for latency.predicted."},
+    # models
+    "to": {"name": "format_name", "default": "ctranslate2",
+           "help": "Export format of models that are not exported yet."},
+    "quantize": {"type": click.Choice(QUANTIZATIONS),
+                 "help": "Weight type (default: that of the format; none is float32)."},
+    "sentences": {"type": COUNT},
+    "threads": {"default": 1, "type": THREADS, "help": "Number of threads, and of cores to which "
+                "they are pinned."},
+    "beam": {"type": COUNT, "help": "Beam size; 1 is greedy."},
+    "length-penalty": {"type": click.FloatRange(0), "show_default": "the model's",
+                       "help": "α in log-probability / length^α."},
+    "batch": {"default": 6144, "type": COUNT, "help": "Source tokens per batch."},
+    # studies
+    "workers": {"type": COUNT, "help": "Number of parallel workers."},
+    "address": {"help": "Address of a running Ray cluster: HOST:PORT, or auto."},
+    "metric": {"metavar": "NAME",
+               "help": "Metric (default: the task's main metric). Test scores: test.bleu."},
+    "confidence": {"default": 0.9, "type": click.FloatRange(0.5, 0.9999),
+                   "help": "Confidence level of the intervals."},
+    "resamples": {"type": click.IntRange(10), "help": "Number of bootstrap resamples."},
+}
 
 
-def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of the cost protocol, passed to the command as ``protocol_overrides``."""
-
-    @functools.wraps(command)
-    def wrapper(**options: Any) -> Any:
-        overrides = {name: options.pop(name) for name in PROTOCOL_OPTIONS}
-        overrides["name"] = overrides.pop("protocol")
-        return command(protocol_overrides=overrides, **options)
-
-    for option in (
-            click.option("--latency", metavar="FIT.json",
-                         help="Latency model (from `latency calibrate`) for latency.predicted."),
-            click.option("--artifact", cls=RenamedOption, earlier=("--artefact",),
-                         metavar="FORMAT",
-                         help="Export format for artifact.bytes, e.g. ctranslate2-int8."),
-            click.option("--vocab", type=int, metavar="V", help="Vocabulary size."),
-            click.option("--target", type=int, metavar="T", help="Target tokens per sentence."),
-            click.option("--source", type=int, metavar="S", help="Source tokens per sentence."),
-            click.option("--protocol", metavar="NAME", help="Cost protocol: forward, decode, "
-                         "decode-uncached, edgeformer or delight.")):
-        wrapper = option(wrapper)
-    return wrapper
+def option(key: str, **changes: Any) -> Callable[..., Any]:
+    """Return the decorator of an option of ``OPTIONS``, with other values of some attributes."""
+    attributes = {"show_default": True, **OPTIONS[key], **changes}
+    names = [f"--{attributes.pop('option', key)}"]
+    if "name" in attributes:
+        names.append(attributes.pop("name"))
+    return click.option(*names, cls=RenamedOption, **attributes)
 
 
-def parse_settings(settings: tuple[str, ...], option: str = "--set") -> dict[str, str]:
+def grouped_options(parameter: str, convert: Callable[..., Any],
+                    **options: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a decorator with several options, whose values are passed as one parameter.
+
+    Args:
+        parameter: name of the parameter.
+        convert: function of the values by name.
+        options: the options by the name of their value, in the order of the help.
+    """
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def wrapper(**arguments: Any) -> Any:
+            values = {name: arguments.pop(name) for name in options}
+            return command(**{parameter: convert(**values)}, **arguments)
+
+        for add_option in reversed(options.values()):
+            wrapper = add_option(wrapper)
+        return wrapper
+
+    return decorate
+
+
+protocol_options = grouped_options(
+    "protocol_overrides", lambda protocol, **overrides: {"name": protocol, **overrides},
+    **{name: option(name)
+       for name in ("protocol", "source", "target", "vocab", "artifact", "latency")})
+# Beam and length penalty default to those of the model.
+search_options = grouped_options(
+    "search", dict, beam=option("beam", show_default="the model's"),
+    length_penalty=option("length-penalty"), batch_tokens=option("batch", name="batch_tokens"))
+
+
+def parse_settings(settings: Sequence[str], option_name: str = "--set") -> dict[str, str]:
     """Convert ``("a.b=c", …)`` to a mapping."""
     for setting in settings:
         if "=" not in setting:
-            raise UserError(f"{option} {setting}: write KEY=VALUE, for example {option} "
+            raise UserError(f"{option_name} {setting}: write KEY=VALUE, for example {option_name} "
                             "encoder.depth=12", code="not-key-value")
     return {key.strip(): value.strip()
             for key, _, value in (setting.partition("=") for setting in settings)}
 
 
-def load_space(file: str, settings: tuple[str, ...]) -> Space:
+def load_space(file: str, settings: Sequence[str] = ()) -> Space:
     """Load the space ``file`` (a path or a built-in name) with ``settings``."""
-    from scalesearch.api.space import space
+    from scalesearch.library import find_file
+    from scalesearch.spaces import read_space
 
-    definition = space(file).definition
+    space = read_space(find_file(file, "spaces"))
     overrides = parse_settings(settings)
-    return definition.with_overrides(overrides) if overrides else definition
+    return space.with_overrides(overrides) if overrides else space
 
 
-def load_architecture(file: str, settings: tuple[str, ...] = ()) -> tuple[Space, ModelSpec]:
+def load_architecture(file: str, settings: Sequence[str] = ()) -> tuple[Space, ModelSpec]:
     """Load the single architecture in ``file``.
 
     Raises:
@@ -131,15 +191,23 @@ def load_architecture(file: str, settings: tuple[str, ...] = ()) -> tuple[Space,
         raise ConfigError([space.problem_of(error)]) from None
 
 
-def write_csv(result: Any, file: str) -> None:
+@contextmanager
+def write_errors_named(option_name: str, path: object) -> Iterator[None]:
+    """Context in which a failed write is an error of the option with the output path."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{option_name} {path}: {error.strerror or error}",
+                        code="cannot-write") from None
+
+
+def write_csv(result: Any, file: Path) -> None:
     """Write ``result.frame()`` as CSV. Raises UserError if the file cannot be written."""
     from scalesearch.files import write_text
     from scalesearch.report.text_tables import to_csv
 
-    try:
-        write_text(Path(file), to_csv(result.frame()))
-    except OSError as error:
-        raise UserError(f"--csv {file}: {error.strerror or error}", code="cannot-write") from None
+    with write_errors_named("--csv", file):
+        write_text(file, to_csv(result.frame()))
 
 
 def weight_only_macs_lines(costs: Mapping[str, CostBreakdown]) -> list[str]:

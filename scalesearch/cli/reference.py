@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import json_option, print_costs
+from scalesearch.cli.options import option, print_costs
 from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, open_console, print_text, wide_console
 
@@ -16,13 +17,14 @@ if TYPE_CHECKING:
 
 HEADINGS = ("paper", "table", "model", "quantity", "reported", "recomputed", "result",
             "non-embedding", "params", "GFLOPs")
+COMPARED_COSTS = ("params.non_embedding", "params.total", "macs.total", "macs.once", "flops.total")
 RESULT_STYLES = {"equal": "green", "rounding": "yellow", "no fit": "red"}
 
 
 @click.command(name="reference")
 @click.option("--paper", metavar="NAME",
               help="partialformer, anthe, edgeformer or second-tier (default: all).")
-@json_option
+@option("json")
 def command(paper: str | None, as_json: bool) -> None:
     """Recompute the sizes that papers report.
 
@@ -40,14 +42,19 @@ def command(paper: str | None, as_json: bool) -> None:
         recompute,
     )
 
-    papers = PAPERS if paper is None else (_check_paper(paper, PAPERS),)
+    if paper is not None and paper.lower() not in PAPERS:
+        matches = difflib.get_close_matches(paper.lower(), PAPERS, 1, 0.4)
+        suggestion = f"; did you mean {matches[0]}?" if matches else ""
+        raise UserError(f"--paper {paper}: expected one of {', '.join(PAPERS)}{suggestion}",
+                        code="unknown-paper")
+    papers = PAPERS if paper is None else (paper.lower(),)
     entries_by_paper = {name: [recompute(row) for row in load_reported_costs(name)]
                         for name in papers}
     if as_json:
         print_costs({"common": COMMON_PROTOCOL.to_json(),
                      "verdicts": {name: _count(entries)
                                   for name, entries in entries_by_paper.items()},
-                     "rows": [entry.to_json() for entries in entries_by_paper.values()
+                     "rows": [_record(entry) for entries in entries_by_paper.values()
                               for entry in entries],
                      "left_out": {name: [dict(row) for row in excluded_rows(name)]
                                   for name in papers}}, COMMON_PROTOCOL)
@@ -55,17 +62,20 @@ def command(paper: str | None, as_json: bool) -> None:
         _show(entries_by_paper)
 
 
-def _check_paper(paper: str, papers: tuple[str, ...]) -> str:
-    """Return the name of a paper. Raises UserError with a suggestion."""
-    import difflib
-
-    name = paper.lower()
-    if name in papers:
-        return name
-    matches = difflib.get_close_matches(name, papers, 1, 0.4)
-    suggestion = f"; did you mean {matches[0]}?" if matches else ""
-    raise UserError(f"--paper {paper}: expected one of {', '.join(papers)}{suggestion}",
-                    code="unknown-paper")
+def _record(entry: RecomputedCost) -> dict[str, Any]:
+    """Return all fields of an entry as JSON values, with exact numbers."""
+    reported = entry.reported
+    common = entry.common_cost
+    return {"paper": reported.paper, "table": reported.table, "model": reported.model_name,
+            "file": f"reference/{reported.file}", "overrides": dict(reported.settings),
+            "layer": reported.layer, "architecture": entry.architecture.id,
+            "quantity": reported.quantity, "protocol": reported.protocol.to_json(),
+            "reported": reported.reported_text,
+            "independently_recomputed": reported.recomputed_text, "recomputed": entry.recomputed,
+            "agreement": entry.agreement.name, "rounding": entry.agreement.rounding_mode,
+            "mismatch_reason": entry.mismatch_reason, "note": reported.note,
+            "common": {**{name: common[name] for name in COMPARED_COSTS},
+                       "protocol": common.protocol.to_json()}}
 
 
 def _count(entries: list[RecomputedCost]) -> dict[str, int]:
@@ -83,7 +93,20 @@ def _show(entries_by_paper: dict[str, list[RecomputedCost]]) -> None:
     for entries in entries_by_paper.values():
         print_text(make_table(HEADINGS, map(_cells, entries), left_columns=(0, 1, 2, 3, 6)),
                    console)
-        _print_remarks(entries)
+        # Mismatch reasons and notes, each text once.
+        models_by_remark: dict[str, list[str]] = {}
+        for entry in entries:
+            remarks = [f"no fit: {entry.mismatch_reason}"] if entry.mismatch_reason else []
+            remarks += [entry.reported.note] if entry.reported.note else []
+            table = entry.reported.table
+            name = f"table {table}" if table.isdigit() else table
+            for remark in remarks:
+                models_by_remark.setdefault(remark, []).append(
+                    f"{name}, {entry.reported.model_name}")
+        for remark, models in models_by_remark.items():
+            print_text(f"{'; '.join(dict.fromkeys(models))}: {remark}")
+        if models_by_remark:
+            print_text("")
     all_entries = [entry for entries in entries_by_paper.values() for entry in entries]
     counts = ", ".join(f"{count} {name}" for name, count in _count(all_entries).items())
     protocols = dict.fromkeys(f"{entry.reported.paper}: {entry.reported.protocol.name}"
@@ -110,22 +133,3 @@ def _cells(entry: RecomputedCost) -> list[Any]:
             Text(str(entry.agreement), RESULT_STYLES[entry.agreement.name]),
             *(f"{common[key]:,}" for key in ("params.non_embedding", "params.total")),
             f"{common['flops.total'] / 1e9:.3f}"]  # fmt: skip
-
-
-def _print_remarks(entries: list[RecomputedCost]) -> None:
-    """Print mismatch reasons and notes of the entries, each text once."""
-    models_by_remark: dict[str, list[str]] = {}
-    for entry in entries:
-        remarks = [f"no fit: {entry.mismatch_reason}"] if entry.mismatch_reason else []
-        remarks += [entry.reported.note] if entry.reported.note else []
-        for remark in remarks:
-            model = f"{_table_name(entry.reported.table)}, {entry.reported.model_name}"
-            models_by_remark.setdefault(remark, []).append(model)
-    for remark, models in models_by_remark.items():
-        print_text(f"{'; '.join(dict.fromkeys(models))}: {remark}")
-    if models_by_remark:
-        print_text("")
-
-
-def _table_name(table: str) -> str:
-    return f"table {table}" if table.isdigit() else table

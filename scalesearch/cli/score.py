@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import RenamedOption, json_option, print_json
-from scalesearch.cli.translate import search_options, translate_with_progress
+from scalesearch.cli.options import option, print_json, search_options
+from scalesearch.cli.translate import translate_with_progress
 from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, print_text
 
 if TYPE_CHECKING:
     from scalesearch.export.translator import Translator
-    from scalesearch.tasks import Task
 
 MIN_BREVITY_PENALTY = 0.975  # costs one point at BLEU 40
 
@@ -28,12 +27,10 @@ MIN_BREVITY_PENALTY = 0.975  # costs one point at BLEU 40
 @search_options
 @click.option("--ensemble", is_flag=True,
               help="Also score the ensemble of all models (mean of their probabilities).")
-@click.option("--resamples", cls=RenamedOption, earlier=("--samples",), default=1000,
-              show_default=True, type=click.IntRange(10), help="Number of bootstrap resamples.")
-@json_option
-def command(models: tuple[str, ...], source: Path, target: Path, beam: int | None,
-            length_penalty: float | None, batch: int, ensemble: bool, resamples: int,
-            as_json: bool) -> None:
+@option("resamples", earlier=("--samples",), default=1000)
+@option("json")
+def command(models: tuple[str, ...], source: Path, target: Path, search: dict[str, Any],
+            ensemble: bool, resamples: int, as_json: bool) -> None:
     """Score the trained or exported models in the folders MODEL on parallel files.
 
     Translations are scored by sacreBLEU with 95 % bootstrap intervals. If there are several models,
@@ -46,24 +43,29 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
     """
     from scalesearch.data.sources import read_pairs
     from scalesearch.export.translator import Translator, score_translations
+    from scalesearch.tasks import METRICS
 
-    translators = [Translator(model, beam, length_penalty, batch) for model in models]
+    translators = [Translator(model, **search) for model in models]
     if ensemble and len(models) > 1:
-        translators.append(Translator(models, beam, length_penalty, batch))
+        translators.append(Translator(models, **search))
+    first = translators[0]
     _check_same_task(translators)
     pairs = read_pairs((source, target), "test", False)
-    texts = translators[0].normalize_texts(pairs.source, pairs.target)
+    texts = first.normalize_texts(pairs.source, pairs.target)
     n_lines = len(texts.source)
     translations = [[best for _, ((best, _), *_)
                      in translate_with_progress(translator, texts.source, n_lines)]
                     for translator in translators]
     scores = score_translations(translators, translations, texts, resamples)
-    notes = _interval_notes(translators[0].task)
-    notes += [f"{translator.folder}: {translator.accuracy_note}"
-              for translator in translators if translator.accuracy_note]
+    notes = [f"{translator.folder}: {translator.accuracy_note}"
+             for translator in translators if translator.accuracy_note]
+    if first.task.name != "translation":
+        metrics = " and ".join(METRICS[name].label for name in first.task.metrics)
+        notes.insert(0, "No intervals and no tests: sacreBLEU resamples only BLEU and chrF, but "
+                     f"the task {first.task.name} is scored by {metrics}")
     if as_json:
         print_json({"source": str(source), "target": str(target), "sentences": n_lines,
-                    "lowercase": translators[0].checkpoint.is_lowercase, "notes": notes,
+                    "lowercase": first.checkpoint.is_lowercase, "notes": notes,
                     "models": [{"model": translator.folder,
                                 "decoding": translator.decoding.description, **model_scores}
                                for translator, model_scores in zip(translators, scores)]})
@@ -74,7 +76,19 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
     if len(translators) > len(models):
         names.append(" + ".join(names))
         legend.append(f"{names[-1]}: ({translators[-1].decoding.description})")
-    _show(names, scores, [*legend, *notes, *_brevity_notes(names, scores)])
+    for name, row in zip(names, scores):
+        bleu = row.get("bleu", {})
+        if bleu.get("brevity_penalty", 1) < MIN_BREVITY_PENALTY:
+            notes.append(f"{name}: {100 * (1 - bleu['length_ratio']):.1f} % shorter than the "
+                         f"references; the brevity penalty of BLEU is "
+                         f"{bleu['brevity_penalty']:.3f}. With a beam, a higher --length-penalty "
+                         "gives longer translations")
+    headings = ["model", *(METRICS[name].label for name in scores[0])]
+    print_text(make_table(headings, [(name, *map(_format_score, row.values()))
+                                     for name, row in zip(names, scores)]))
+    signatures = dict.fromkeys(value["signature"] for value in scores[0].values())
+    for line in (*signatures, *legend, *notes):
+        print_text(line, style="dim")
 
 
 def _check_same_task(translators: list[Translator]) -> None:
@@ -91,41 +105,7 @@ def _check_same_task(translators: list[Translator]) -> None:
                                 "each model separately", code="models-incompatible")
 
 
-def _interval_notes(task: Task) -> list[str]:
-    """Explain why scores have no intervals; empty for translation."""
-    from scalesearch.tasks import METRICS
-
-    if task.name == "translation":
-        return []
-    metrics = " and ".join(METRICS[name].label for name in task.metrics)
-    return ["No intervals and no tests: sacreBLEU resamples only BLEU and chrF, but the task "
-            f"{task.name} is scored by {metrics}"]
-
-
-def _brevity_notes(names: list[str], rows: list[dict[str, Any]]) -> list[str]:
-    """Report translations that lose about a point of BLEU by the brevity penalty."""
-    notes = []
-    for name, row in zip(names, rows):
-        bleu = row.get("bleu", {})
-        if bleu.get("brevity_penalty", 1) < MIN_BREVITY_PENALTY:
-            notes.append(f"{name}: {100 * (1 - bleu['length_ratio']):.1f} % shorter than the "
-                         f"references; the brevity penalty of BLEU is "
-                         f"{bleu['brevity_penalty']:.3f}. With a beam, a higher --length-penalty "
-                         "gives longer translations")
-    return notes
-
-
-def _show(names: list[str], rows: list[dict[str, Any]], notes: list[str]) -> None:
-    from scalesearch.tasks import METRICS
-
-    headings = ["model", *(METRICS[name].label for name in rows[0])]
-    cells = [(name, *map(_cell, row.values())) for name, row in zip(names, rows)]
-    print_text(make_table(headings, cells))
-    for line in (*dict.fromkeys(value["signature"] for value in rows[0].values()), *notes):
-        print_text(line, style="dim")
-
-
-def _cell(value: dict[str, Any]) -> str:
+def _format_score(value: dict[str, Any]) -> str:
     interval = f" (μ {value['mean']:.2f} ± {value['half']:.2f})" if "half" in value else ""
     p_value = f", p = {value['p']:.4f}" if value.get("p") is not None else ""
     return f"{value['score']:.2f}{interval}{p_value}"

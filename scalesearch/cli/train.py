@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from scalesearch.api.files import load_data, load_recipe
-from scalesearch.api.progress import training_bar
-from scalesearch.cli.options import (
-    OutputPath,
-    json_option,
-    load_architecture,
-    print_json,
-    seed_option,
-    set_option,
-)
+from scalesearch.cli.options import load_architecture, option, print_json
 from scalesearch.errors import UserError
 from scalesearch.signals import SignalInterrupt
 from scalesearch.terminal import escape_control_characters, open_console, print_text
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from scalesearch.data import Corpus
-    from scalesearch.spaces.assembly.architecture import ModelSpec
-    from scalesearch.training import Recipe, Result
 
 TRAINING_FILES = ("result.json", "checkpoint.pt")  # identify the folder of a training run
 # Files that a training run writes before its first checkpoint.
@@ -36,18 +19,16 @@ DESCRIPTION_FILES = ("architecture.yaml", "tokenizer.model", "recipe.json", "dat
 
 @click.command(name="train")
 @click.argument("architecture")
-@click.option("--data", default="builtin", show_default=True, metavar="FILE",
-              help="Data file (YAML), or `builtin`.")
-@set_option
+@option("data", default="builtin")
+@option("set")
 @click.option("--recipe", default="quick", show_default=True, metavar="NAME|FILE",
               help="Preset (quick, short, base, transformer-tiny, partialformer, edgeformer, "
               "anthe) or YAML file. Change a key with --set recipe.lr=1e-3; see "
               "docs/reference/recipe.md.")
-@click.option("--out", required=True, type=OutputPath(is_folder=True),
-              help="Output folder.")
-@seed_option(1, "Random seed for initialization, batch order and dropout.")
+@option("out", required=True)
+@option("seed", default=1, help="Random seed for initialization, batch order and dropout.")
 @click.option("--resume", is_flag=True, help="Resume the training run in the output folder.")
-@json_option
+@option("json")
 def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str, out: Path,
             seed: int, resume: bool, as_json: bool) -> None:
     """Train the architecture in the file ARCHITECTURE, and score it.
@@ -59,21 +40,35 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     \b
     Example: scalesearch train transformer --data data.yaml --recipe short --out runs/model
     """
+    from scalesearch.training.input_files import load_data, load_recipe
+
     recipe_settings = tuple(setting for setting in settings
                             if setting.partition("=")[0].strip().split(".")[0] == "recipe")
     training_recipe = load_recipe(recipe, recipe_settings)
     _, model_spec = load_architecture(
         architecture, tuple(setting for setting in settings if setting not in recipe_settings))
     _check_folder(out, resume)
-    from scalesearch.export.scoring import artifact_decoder, check_decoder
-    from scalesearch.training import train
+    from scalesearch.export.base import artifact_decoder, check_decoder
+    from scalesearch.training import Result, checkpoint, train
+    from scalesearch.training.progress_bar import training_bar
+    from scalesearch.training.score_tables import protocol_lines, score_table
 
     check_decoder(training_recipe, model_spec.block)
     console = open_console(stderr=as_json)
     corpus = load_data(data, training_recipe, model_spec.vocab)
-    if resume:
-        _check_same_run(model_spec, corpus, training_recipe, seed, out)
-    _print_header(console, model_spec.id, corpus, training_recipe, out)
+    earlier = Result.read(out) if resume else None
+    if resume and (earlier is None or earlier.state != "complete"):
+        state = checkpoint.load_state(out)
+        if state is not None:
+            identity = checkpoint.run_identity(model_spec, corpus, training_recipe, seed)
+            checkpoint.check_identity(state["identity"], identity, out)
+    synthetic = " (synthetic: only for comparisons of architectures)" if corpus.is_synthetic else ""
+    unit = "pairs" if corpus.train.window_overlap is None else "windows"
+    print_text(f"architecture {model_spec.id} · {corpus.name}{synthetic}: {len(corpus.train):,} "
+               f"{unit}, vocabulary {corpus.tokenizer.vocab_size:,}", console)
+    for note in corpus.notes:
+        print_text(f"  {note}", console, "dim")
+    print_text(f"{training_recipe.describe()} · into {out}", console)
     try:
         with training_bar(console) as report:
             result = train(model_spec, corpus, training_recipe, out, seed=seed, report=report,
@@ -81,7 +76,14 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     except SignalInterrupt as interrupt:
         click.echo(escape_control_characters(interrupt), err=True)
         raise SystemExit(interrupt.status) from None
-    _show(console, result)
+    for note in result.notes:
+        print_text(note, console, "yellow")
+    if result.state == "complete":
+        print_text(score_table(result.metrics), console)
+        for line in protocol_lines(result):
+            print_text(line, console, "dim")
+    else:
+        print_text(f"failed: {result.reason}", console, "bold red")
     if as_json:
         print_json(result.to_json())
     if result.state != "complete":
@@ -104,41 +106,3 @@ def _check_folder(out: Path, resume: bool) -> None:
     if resume and not training_files:
         click.echo(f"nothing to resume in {escape_control_characters(out)}; starting from the "
                    "beginning", err=True)
-
-
-def _check_same_run(model_spec: ModelSpec, corpus: Corpus, recipe: Recipe, seed: int,
-                    out: Path) -> None:
-    """Raise a UserError if the training run in ``out`` has other settings."""
-    from scalesearch.training import Result, checkpoint
-
-    result = Result.read(out)
-    if result is not None and result.state == "complete":
-        return
-    state = checkpoint.load_state(out)
-    if state is not None:
-        identity = checkpoint.run_identity(model_spec, corpus, recipe, seed)
-        checkpoint.check_identity(state["identity"], identity, out)
-
-
-def _print_header(console: Console, identity: str, corpus: Corpus, recipe: Recipe,
-                  out: Path) -> None:
-    synthetic = " (synthetic: only for comparisons of architectures)" if corpus.is_synthetic else ""
-    unit = "pairs" if corpus.train.window_overlap is None else "windows"
-    print_text(f"architecture {identity} · {corpus.name}{synthetic}: {len(corpus.train):,} {unit}, "
-        f"vocabulary {corpus.tokenizer.vocab_size:,}", console)
-    for note in corpus.notes:
-        print_text(f"  {note}", console, "dim")
-    print_text(f"{recipe.describe()} · into {out}", console)
-
-
-def _show(console: Console, result: Result) -> None:
-    for note in result.notes:
-        print_text(note, console, "yellow")
-    if result.state != "complete":
-        print_text(f"failed: {result.reason}", console, "bold red")
-        return
-    from scalesearch.training.score_tables import protocol_lines, score_table
-
-    print_text(score_table(result.metrics), console)
-    for line in protocol_lines(result):
-        print_text(line, console, "dim")

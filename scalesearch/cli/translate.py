@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import OutputPath
+from scalesearch.cli.options import OutputPath, option, search_options
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
 from scalesearch.terminal import open_console, print_text
@@ -20,20 +20,6 @@ if TYPE_CHECKING:
     from scalesearch.training.scoring.evaluate import Translations
 
 
-def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of the search; beam and length penalty default to those of the model."""
-    for option in (
-        click.option("--batch", default=6144, show_default=True, type=click.IntRange(1),
-                     help="Source tokens per batch."),
-        click.option("--length-penalty", type=click.FloatRange(0), show_default="the model's",
-                     help="α in log-probability / length^α."),
-        click.option("--beam", type=click.IntRange(1), show_default="the model's",
-                     help="Beam size; 1 is greedy."),
-    ):
-        command = option(command)
-    return command
-
-
 @click.command(name="translate")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @search_options
@@ -41,9 +27,9 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
               help="Number of translations per line (at most --beam), as NUMBER, SCORE and "
               "TRANSLATION separated by tabs.")
 @click.option("--output", type=OutputPath(), help="Output file, written atomically.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def command(models: tuple[str, ...], beam: int | None, length_penalty: float | None, batch: int,
-            nbest: int, output: Path | None, as_json: bool) -> None:
+@option("json", help="Print one JSON object per line.")
+def command(models: tuple[str, ...], search: dict[str, Any], nbest: int, output: Path | None,
+            as_json: bool) -> None:
     """Translate each line of standard input with the model in the folder MODEL.
 
     The model is trained or exported. Output lines are in the order of the input lines; the
@@ -56,17 +42,26 @@ def command(models: tuple[str, ...], beam: int | None, length_penalty: float | N
     """
     from scalesearch.export.translator import Translator
 
-    translator = Translator(models, beam, length_penalty, batch, nbest)
+    translator = Translator(models, **search, n_best=nbest)
     if translator.accuracy_note:
         print_text(f"note: {translator.accuracy_note}", open_console(stderr=True), style="dim")
 
     def texts() -> Iterator[str]:
-        results = translate_with_progress(translator, _lines())
+        results = translate_with_progress(translator, _standard_input_lines())
         for number, (source, translations) in enumerate(results, 1):
+            best_text, best_score = translations[0]
             if as_json:
-                yield _to_json(source, translations, nbest)
+                record: dict[str, Any] = {"source": source, "translation": best_text,
+                                          "score": best_score}
+                if nbest > 1:
+                    record["nbest"] = [{"translation": text, "score": score}
+                                       for text, score in translations]
+                yield json.dumps(record, ensure_ascii=False)
+            elif nbest == 1:
+                yield best_text
             else:
-                yield _to_text(number, translations, nbest)
+                yield "\n".join(f"{number}\t{'' if score is None else f'{score:.4f}'}\t{text}"
+                                for text, score in translations)
 
     if output is not None:
         write_atomic(output, lambda file: file.writelines(f"{text}\n".encode() for text in texts()))
@@ -96,7 +91,7 @@ def translate_with_progress(translator: Translator, lines: Iterable[str], total:
             progress.advance(task, len(chunk))
 
 
-def _lines() -> Iterator[str]:
+def _standard_input_lines() -> Iterator[str]:
     """Yield the lines of standard input; only a newline ends a line.
 
     Raises:
@@ -114,18 +109,3 @@ def _lines() -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise UserError(f"standard input, line {number}: not UTF-8 at byte {error.start + 1}",
                             code="not-utf8") from None
-
-
-def _to_text(number: int, translations: Translations, nbest: int) -> str:
-    if nbest == 1:
-        return translations[0][0]
-    return "\n".join(f"{number}\t{'' if score is None else f'{score:.4f}'}\t{text}"
-                     for text, score in translations)
-
-
-def _to_json(source: str, translations: Translations, nbest: int) -> str:
-    text, score = translations[0]
-    record: dict[str, Any] = {"source": source, "translation": text, "score": score}
-    if nbest > 1:
-        record["nbest"] = [{"translation": text, "score": score} for text, score in translations]
-    return json.dumps(record, ensure_ascii=False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,8 @@ from scalesearch.library import install_command
 if TYPE_CHECKING:
     from scalesearch.blocks.core import Block
     from scalesearch.training.checkpoint import Checkpoint
-    from scalesearch.training.scoring.evaluate import DecodingOptions, Translations
+    from scalesearch.training.recipe import Recipe
+    from scalesearch.training.scoring.evaluate import DecodeFunction, DecodingOptions, Translations
 
 # Hypotheses of one sentence, best first: token ids, and a score if the decoder computes one.
 RankedHypotheses = list[tuple[list[int], float | None]]
@@ -161,3 +164,50 @@ def check_exportable(format: ExportFormat, block: object, quantization: str) -> 
         listed = "".join(f"\n  {reason}" for reason in reasons)
         raise UserError(f"{option('to', format.name)} cannot hold this architecture:{listed}\n"
                         f"These formats can: {', '.join(others)}", code="not-exportable")
+
+
+# -- scoring with an exported model, if a recipe sets ``decode_with``
+
+
+def resolve_decoder_format(recipe: Recipe) -> tuple[ExportFormat, str] | None:
+    """Return format and quantization of the decoder, or None for the model itself.
+
+    Raises:
+        UserError: a package of the format is missing.
+    """
+    from scalesearch.training.recipe import DECODE_WITH_MODEL
+
+    if recipe.decode_with == DECODE_WITH_MODEL:
+        return None
+    name, _, quantization = recipe.decode_with.partition("-")
+    format = get_format(name)
+    try:
+        format.package_versions()
+    except UserError as error:
+        raise UserError(f"decode_with: {error.message}", key="recipe.decode_with",
+                        code=error.code) from None
+    return format, quantization
+
+
+def check_decoder(recipe: Recipe, block: Any) -> None:
+    """Raise a UserError if the format of the decoder cannot hold an architecture."""
+    if decoder_format := resolve_decoder_format(recipe):
+        format, quantization = decoder_format
+        check_exportable(format, block, quantization)
+
+
+@contextmanager
+def artifact_decoder(folder: Path, name: str) -> Iterator[DecodeFunction]:
+    """Yield a function that translates with an export of the model in ``folder``.
+
+    ``name`` is a format and a quantization, such as ``ctranslate2-int8``.
+    """
+    import torch
+
+    from scalesearch.export.export import temporary_artifact
+
+    format_name, _, quantization = name.partition("-")
+    format = get_format(format_name)
+    with temporary_artifact(folder, format, quantization) as (trained, artifact_folder):
+        decoder = format.open_decoder(artifact_folder, torch.get_num_threads())
+        yield lambda split, search: decoder.translate(split, trained, search)

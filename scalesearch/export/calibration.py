@@ -94,30 +94,6 @@ def calibrate_latency(space: Space, protocol: Protocol, format: ExportFormat,
     versions = format.package_versions()
     work = out.with_name(f"{out.name}.work")
     candidates, n_rejected = select_candidates(space, protocol, format, settings)
-    _create_work_folder(work, settings)
-    with pinned_threads(settings.decoding_setup.threads):
-        decoders = {}
-        for index, (name, candidate) in enumerate(candidates.items()):
-            folder = work / name
-            if not folder.is_dir():
-                _write_artifact(candidate, format, settings, folder)
-            decoders[name] = format.open_decoder(folder, settings.decoding_setup.threads)
-            progress("artifacts", index + 1, len(candidates))
-        times = _read_finished_rounds(work)
-        vocab_sizes = {name: candidate.vocab_size for name, candidate in candidates.items()}
-        for round_times in measure_rounds(decoders, vocab_sizes, settings.decoding_setup,
-                                          settings.n_rounds, len(times)):
-            times.append(round_times)
-            with (work / "times.jsonl").open("a") as file:
-                file.write(json.dumps(round_times) + "\n")
-            progress("rounds", len(times), settings.n_rounds)
-    fit = fit_latency_model(candidates, times, settings, versions, n_rejected)
-    write_json(out, asdict(fit))
-    shutil.rmtree(work)
-    return fit
-
-
-def _create_work_folder(work: Path, settings: CalibrationSettings) -> None:
     content = json.loads(json.dumps(asdict(settings)))
     existing = try_read_json(work / "job.json", dict[str, Any])
     if existing is not None and existing != content:
@@ -126,16 +102,31 @@ def _create_work_folder(work: Path, settings: CalibrationSettings) -> None:
                         "resume, or remove the folder", code="other-calibration")
     work.mkdir(parents=True, exist_ok=True)
     write_json(work / "job.json", content)
-
-
-def _read_finished_rounds(work: Path) -> list[dict[str, WallAndCpuTime]]:
-    """Read the rounds of an earlier run; a line that was cut off is removed."""
-    file = work / "times.jsonl"
-    if not file.exists():
-        return []
-    lines = [line for line in file.read_text().splitlines(True) if line.endswith("\n")]
-    file.write_text("".join(lines))
-    return [json.loads(line) for line in lines]
+    with pinned_threads(settings.decoding_setup.threads):
+        decoders = {}
+        for index, (name, candidate) in enumerate(candidates.items()):
+            folder = work / name
+            if not folder.is_dir():
+                _write_artifact(candidate, format, settings, folder)
+            decoders[name] = format.open_decoder(folder, settings.decoding_setup.threads)
+            progress("artifacts", index + 1, len(candidates))
+        # The rounds of an earlier run; a line that was cut off is removed.
+        file = work / "times.jsonl"
+        lines = file.read_text().splitlines(True) if file.exists() else []
+        lines = [line for line in lines if line.endswith("\n")]
+        file.write_text("".join(lines))
+        times: list[dict[str, WallAndCpuTime]] = [json.loads(line) for line in lines]
+        vocab_sizes = {name: candidate.vocab_size for name, candidate in candidates.items()}
+        for round_times in measure_rounds(decoders, vocab_sizes, settings.decoding_setup,
+                                          settings.n_rounds, len(times)):
+            times.append(round_times)
+            with file.open("a") as handle:
+                handle.write(json.dumps(round_times) + "\n")
+            progress("rounds", len(times), settings.n_rounds)
+    fit = fit_latency_model(candidates, times, settings, versions, n_rejected)
+    write_json(out, asdict(fit))
+    shutil.rmtree(work)
+    return fit
 
 
 def _write_artifact(candidate: CalibrationCandidate, format: ExportFormat,

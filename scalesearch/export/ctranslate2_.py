@@ -6,20 +6,34 @@ values from the weights, and saves them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from scalesearch.blocks.core import PAD, Block
+from scalesearch.blocks.embedding import sinusoidal_positions
 from scalesearch.data import Tokenizer
 from scalesearch.data.split import BOS, UNK
 from scalesearch.errors import UserError
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
-from scalesearch.export.tensor_values import evaluate_source
 from scalesearch.files import read_json
 from scalesearch.lowering.ctranslate2 import VariablePlan, plan_variables
+from scalesearch.lowering.tensor_expressions import (
+    BlockDiagonal,
+    Concatenation,
+    ConstantTensor,
+    ContractedChain,
+    HeadPadding,
+    MatrixProduct,
+    TensorExpression,
+    TensorSum,
+    TransposedMatrix,
+    WeightRef,
+)
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.training.hardware import read_cpuinfo
 
@@ -34,6 +48,9 @@ EXACT_INT8_INSTRUCTION_SETS = {"avx512_vnni", "avx_vnni", "amx_int8"}
 INEXACT_INT8_NOTE = ("int8 products are less exact on this processor, which has no VNNI "
                      "instructions; scores may be lower than on other processors")
 LAYER_NORM_EPSILON = 1e-5
+SCALAR_TYPES = {"num_heads": "int16", "activation": "int8", "pre_norm": "int8",
+                "head_dim": "int32", "num_heads_kv": "int32", "queries_scale": "float32",
+                "rotary_dim": "int32", "rotary_interleave": "int8", "rotary_base": "float32"}
 
 
 class CTranslate2Format(ExportFormat):
@@ -47,13 +64,22 @@ class CTranslate2Format(ExportFormat):
         return find_unsupported_parts(block)
 
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
+        from ctranslate2.specs.model_spec import index_spec
+
         plan = plan_variables(trained.architecture.block, trained.tokenizer.vocab_size,
                               trained.max_source_length)
         spec = _build_spec(plan, trained.model.state_dict(), trained.tokenizer)
         spec.validate()
         with np.errstate(all="ignore"):
             spec.optimize(COMPUTE_TYPES[quantization])
-        _fix_zero_scales(spec)
+        # The int16 scale of an all-zero matrix is infinite: 1, with values of 0, is the same.
+        for name, scale in spec.variables().items():
+            if name.endswith("_scale") and not isinstance(scale, str) and not np.isfinite(
+                    scale.numpy()).all():
+                path, _, last = name.rpartition("/")
+                node = index_spec(spec, path)
+                getattr(node, last).array = np.float32(1)
+                getattr(node, last.removesuffix("_scale")).array[:] = 0
         spec.save(str(folder))
 
     def open_decoder(self, folder: Path, threads: int) -> ArtifactDecoder:
@@ -113,11 +139,37 @@ class CTranslate2Decoder(ArtifactDecoder):
 
 
 def _build_spec(plan: VariablePlan, weights: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
-    """Build the CTranslate2 specification of a model, with its values."""
+    """Build the CTranslate2 specification of a model from the names of a plan, with its values."""
+    from ctranslate2.specs.model_spec import OPTIONAL, LayerSpec
     from ctranslate2.specs.transformer_spec import TransformerSpec
 
+    root = LayerSpec()
+
+    def place(name: str) -> tuple[dict[str, Any], str]:
+        *path, last = name.split("/")
+        node = root
+        for part in path:
+            node = vars(node).setdefault(part, LayerSpec())
+        return vars(node), last
+
+    for name, number in plan.scalars.items():
+        node, last = place(name)
+        node[last] = np.dtype(SCALAR_TYPES[last]).type(number)
+    for variable in plan.variables:
+        node, last = place(variable.name)
+        # A copy, because quantization changes the array in place.
+        value = evaluate_source(variable.expression, weights)
+        node[last] = value.contiguous().numpy().copy()
+        assert node[last].shape == variable.shape, variable.name
+        if variable.is_quantized:
+            node[f"{last}_scale"] = OPTIONAL
     spec = TransformerSpec.from_config((1, 1), 1)
-    spec.encoder, spec.decoder = _build_spec_tree(plan, weights)
+    spec.encoder = vars(root)["encoder"]
+    spec.decoder = vars(root)["decoder"]
+    # The checks of the runtime count the rows of this list.
+    vars(spec.encoder)["embeddings"] = [vars(spec.encoder).pop("embeddings_0")]
+    for stack in (spec.encoder, spec.decoder):
+        vars(stack)["scale_embeddings"] = True
     spec.config.layer_norm_epsilon = LAYER_NORM_EPSILON
     spec.config.add_source_eos = True
     tokens = [piece for piece, _ in tokenizer.pieces()]
@@ -129,49 +181,45 @@ def _build_spec(plan: VariablePlan, weights: Mapping[str, Any], tokenizer: Token
     return spec
 
 
-def _fix_zero_scales(spec: Any) -> None:
-    """Set the infinite int16 scale of all-zero matrices to 1, and their values to 0."""
-    from ctranslate2.specs.model_spec import index_spec
-
-    for name, scale in spec.variables().items():
-        if name.endswith("_scale") and not isinstance(scale, str) and not np.isfinite(
-                scale.numpy()).all():
-            node = index_spec(spec, name.rpartition("/")[0])
-            last = name.rpartition("/")[2]
-            getattr(node, last).array = np.float32(1)
-            getattr(node, last.removesuffix("_scale")).array[:] = 0
+# -- values of the tensor expressions of a plan
 
 
-def _build_spec_tree(plan: VariablePlan, weights: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Build the nested specifications of encoder and decoder from the plan's names."""
-    from ctranslate2.specs.model_spec import OPTIONAL, LayerSpec
+CONSTANT_TENSORS: Mapping[str, Callable[[ConstantTensor], Tensor]] = {
+    "zeros": lambda source: torch.zeros(source.shape),
+    "ones": lambda source: torch.ones(source.shape),
+    "identity": lambda source: torch.eye(*source.shape),
+    "sinusoid": lambda source: sinusoidal_positions(torch.arange(source.shape[0]), source.shape[1],
+                                                    torch.float32),
+    "step": lambda source: sinusoidal_positions(torch.tensor(source.index), source.shape[0],
+                                                torch.float32)}
 
-    root = LayerSpec()
-    counts = {"num_heads": "int16", "activation": "int8", "pre_norm": "int8", "head_dim": "int32",
-              "num_heads_kv": "int32", "queries_scale": "float32", "rotary_dim": "int32",
-              "rotary_interleave": "int8", "rotary_base": "float32"}
 
-    def place(name: str) -> tuple[dict[str, Any], str]:
-        node, *path = root, *name.split("/")
-        for part in path[:-1]:
-            node = vars(node).setdefault(part, LayerSpec())
-        return vars(node), path[-1]
-
-    for name, number in plan.scalars.items():
-        node, last = place(name)
-        node[last] = np.dtype(counts[last]).type(number)
-    for variable in plan.variables:
-        node, last = place(variable.name)
-        # A copy, because quantization changes the array in place.
-        value = evaluate_source(variable.expression, weights)
-        node[last] = value.contiguous().numpy().copy()
-        assert node[last].shape == variable.shape, variable.name
-        if variable.is_quantized:
-            node[f"{last}_scale"] = OPTIONAL
-    encoder = vars(root)["encoder"]
-    decoder = vars(root)["decoder"]
-    # The checks of the runtime count the rows of this list.
-    vars(encoder)["embeddings"] = [vars(encoder).pop("embeddings_0")]
-    for stack in (encoder, decoder):
-        vars(stack)["scale_embeddings"] = True
-    return encoder, decoder
+def evaluate_source(source: TensorExpression, weights: Mapping[str, Any]) -> Tensor:
+    """Compute the float32 tensor of an expression from a state dict."""
+    match source:
+        case WeightRef(name):
+            weight: Tensor = weights[name]
+            return weight.float()
+        case ConstantTensor(name):
+            return CONSTANT_TENSORS[name](source)
+        case TransposedMatrix(of):
+            return evaluate_source(of, weights).t()
+        # In float64: a product of three factors must be as accurate as the model's.
+        case MatrixProduct(left, right):
+            return (evaluate_source(left, weights).double()
+                    @ evaluate_source(right, weights).double()).float()
+        case TensorSum(parts):
+            first, *others = (evaluate_source(part, weights) for part in parts)
+            return sum(others, first)
+        case Concatenation(parts):
+            return torch.cat([evaluate_source(part, weights) for part in parts])
+        case HeadPadding(of, heads, size):
+            rows = evaluate_source(of, weights).unflatten(0, (heads, -1))
+            filled = rows.new_zeros(heads, size, *rows.shape[2:])
+            filled[:, : rows.shape[1]] = rows
+            return filled.flatten(0, 1)
+        case BlockDiagonal(of):
+            return torch.block_diag(*evaluate_source(of, weights))
+        case ContractedChain(cores, parts, rows):
+            return cores.matrix(
+                [evaluate_source(part, weights).double() for part in parts])[0, :rows, :, 0].float()

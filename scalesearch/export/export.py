@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -135,19 +135,18 @@ def export_model(trained: Checkpoint, folder: Path, format: ExportFormat, quanti
         artifact = write_description(trained, written, format, quantization)
         artifact.versions = package_versions() | packages
         artifact.provenance = strip_paths(collect_provenance(trained) | (extra_provenance or {}))
-        if sample is not None and quantization == "none":
-            artifact.verification = verify_artifact(
-                trained, sample, format.open_decoder(written, threads), None)
-        elif sample is not None:
-            unquantized = Path(temporary) / "float"
-            unquantized.mkdir()
-            format.write(trained, unquantized, "none")
-            artifact.verification = verify_artifact(
-                trained, sample, format.open_decoder(unquantized, threads),
-                format.open_decoder(written, threads))
+        if sample is not None:
+            float_decoder = decoder = format.open_decoder(written, threads)
+            if quantization != "none":
+                unquantized = Path(temporary) / "float"
+                unquantized.mkdir()
+                format.write(trained, unquantized, "none")
+                float_decoder = format.open_decoder(unquantized, threads)
+            artifact.verification = verify_artifact(trained, sample, float_decoder, decoder)
         write_json(written / ARTIFACT_FILE, asdict(artifact))
-        for file in written.rglob("*"):
-            sync_file(file)
+        for file in written.rglob("*"):  # so that the content survives a power failure
+            with suppress(OSError), file.open("rb") as handle:
+                os.fsync(handle.fileno())
         os.replace(written, folder)
         sync_folder(folder.parent)
     return artifact
@@ -197,8 +196,11 @@ def write_description(trained: Checkpoint, folder: Path, format: ExportFormat,
 
 
 def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decoder: ArtifactDecoder,
-                    quantized_decoder: ArtifactDecoder | None) -> dict[str, Any]:
+                    quantized_decoder: ArtifactDecoder) -> dict[str, Any]:
     """Compare greedy translations of an artifact with those of the model in float32.
+
+    Args:
+        quantized_decoder: decoder of the quantized weights; ``float_decoder`` if they are not.
 
     Returns:
         ``text``: name of the data; ``sentences``: their number; ``decoding``: the search; and for
@@ -211,14 +213,13 @@ def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decod
     """
     search = DecodingOptions(1)
     score = TASKS[trained.task].score
-    decoders = {"model": TorchDecoder(trained.model.to(torch.float32)), "float": float_decoder,
-                "quantized": quantized_decoder}
+    decoders = {"model": TorchDecoder(trained.model.to(torch.float32)), "float": float_decoder}
+    if quantized_decoder is not float_decoder:
+        decoders["quantized"] = quantized_decoder
     verification: dict[str, Any] = {"text": sample.name, "sentences": len(sample.split),
                                     "decoding": search.description}
     expected: Sequence[list[int]] = []
     for name, decoder in decoders.items():
-        if decoder is None:
-            continue
         ids = [row[0][0] for row in decoder.decode(sample.split, trained.model, search)]
         expected = expected or ids
         lines = [" ".join(text.split()) for text in trained.tokenizer.decode(ids)]
@@ -238,16 +239,13 @@ def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decod
 def collect_provenance(trained: Checkpoint) -> dict[str, Any]:
     """Collect the provenance of a model: architecture, costs, scores, data and seed."""
     architecture = trained.architecture
-    folder = trained.folder
-    result = folder and Result.read(folder)
     protocol = load_protocol(architecture.protocol).with_vocab(architecture.vocab)
-    costs = evaluate_cost(architecture.block, protocol).values
-    provenance = {"architecture": architecture.id, "task": trained.task, "costs": costs,
+    provenance = {"architecture": architecture.id, "task": trained.task,
+                  "costs": evaluate_cost(architecture.block, protocol).values,
                   "protocol": protocol.to_json()}
-    if folder and result:
-        data = {key: value
-                for key, value in read_json(folder / DATA_FILE, dict[str, Any]).items()
-                if key != "counts"}
+    if trained.folder and (result := Result.read(trained.folder)):
+        data = read_json(trained.folder / DATA_FILE, dict[str, Any])
+        data.pop("counts", None)
         provenance |= {"metrics": result.metrics, "data": data, "seed": result.seed,
                        "trained_with": result.versions}
     return provenance
@@ -265,10 +263,21 @@ def strip_paths(value: Any) -> Any:
     return value
 
 
-def sync_file(file: Path) -> None:
-    """Flush a file to disk, so that its content survives a power failure."""
-    with suppress(OSError), file.open("rb") as handle:
-        os.fsync(handle.fileno())
+@contextmanager
+def temporary_artifact(folder: Path, format: ExportFormat,
+                       quantization: str) -> Iterator[tuple[Checkpoint, Path]]:
+    """Export the training in ``folder`` to a temporary folder, without verification.
+
+    Yields:
+        The trained model, and the folder of the artifact.
+    """
+    trained = read_checkpoint(folder)
+    check_exportable(format, trained.architecture.block, quantization)
+    format.package_versions()
+    with tempfile.TemporaryDirectory() as temporary:
+        format.write(trained, Path(temporary), quantization)
+        write_description(trained, Path(temporary), format, quantization)
+        yield trained, Path(temporary)
 
 
 def open_artifact(folder: Path, threads: int = 1) -> tuple[Checkpoint, ArtifactDecoder]:

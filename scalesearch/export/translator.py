@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from scalesearch.data import DataSpec, Split
+from scalesearch.data import DataSpec
 from scalesearch.errors import UserError, option
 from scalesearch.tasks import TASKS, Texts
 from scalesearch.training import Recipe
-from scalesearch.training.checkpoint import Checkpoint, read_ensemble
+from scalesearch.training.checkpoint import read_ensemble
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.scoring.evaluate import (
     DECODE_BATCH_TOKENS,
+    DecodeFunction,
     DecodingOptions,
     Translations,
     translate,
@@ -39,9 +40,25 @@ class Translator:
     def __init__(self, folder: Path | str | Sequence[str], beam: int | None = None,
                  length_penalty: float | None = None, batch_tokens: int = DECODE_BATCH_TOKENS,
                  n_best: int = 1) -> None:
-        folders = [folder] if isinstance(folder, (Path, str)) else folder
+        folders = [Path(folder)] if isinstance(folder, Path | str) else list(map(Path, folder))
         self.folder = " + ".join(map(str, folders))
-        self.checkpoint, self._decode, self.accuracy_note = _open_model(*map(Path, folders))
+        self.accuracy_note = ""
+        # The format torch is a copy of the training folder, which has a result.
+        is_artifact = (folders[0] / "artifact.json").is_file() and not (
+            folders[0] / "result.json").is_file()
+        if is_artifact and len(folders) == 1:
+            from scalesearch.export.export import open_artifact
+
+            self.checkpoint, decoder = open_artifact(folders[0])
+            self.accuracy_note = decoder.accuracy_note
+            self._decode: DecodeFunction = (
+                lambda split, search: decoder.translate(split, self.checkpoint, search))
+        else:
+            self.checkpoint = read_ensemble(folders)
+            hardware = Hardware.from_recipe(Recipe(steps=1))
+            self.checkpoint.model.to(hardware.device).set_attention(hardware.attention_kernel)
+            self._decode = lambda split, search: translate(
+                self.checkpoint.model, split, self.checkpoint.tokenizer, hardware, search)
         self.task = TASKS[self.checkpoint.task]
         if self.task.score is None:
             raise UserError(f"{self.folder}: trained for the task {self.task.name}, which does not "
@@ -72,14 +89,13 @@ class Translator:
                             f"most {search.beam}; set a larger {option('beam')}", code="nbest-above-beam")
         return search
 
-    def __call__(self, lines: Iterable[str]) -> Iterator[tuple[str, Translations]]:
-        """Yield lines with their translations, best first."""
-        for chunk in self.translate_chunks(lines):
-            yield from chunk
+    def best_translations(self, lines: Iterable[str]) -> list[str]:
+        """Return the best translation of each line."""
+        return [best for chunk in self.translate_chunks(lines) for _, ((best, _), *_) in chunk]
 
     def translate_chunks(self, lines: Iterable[str]) -> Iterator[list[tuple[str, Translations]]]:
         """Yield lines with their translations, up to 1,000 at a time."""
-        for chunk in _chunk_lines(lines):
+        for chunk in chunk_lines(lines):
             yield translate_lines(self.checkpoint, chunk,
                                   lambda split: self._decode(split, self.decoding))
 
@@ -122,29 +138,7 @@ def score_translations(translators: Sequence[Translator], translations: Sequence
             for values in metrics]
 
 
-def _open_model(folder: Path, *others: Path) -> tuple[
-        Checkpoint, Callable[[Split, DecodingOptions], list[Translations]], str]:
-    """Open a training, an artifact, or an ensemble of several trained models.
-
-    Returns:
-        The checkpoint, the function that translates a split, and the accuracy note.
-    """
-    # The format torch is a copy of the training folder, which has a result.
-    is_artifact = (folder / "artifact.json").is_file() and not (folder / "result.json").is_file()
-    if is_artifact and not others:
-        from scalesearch.export.export import open_artifact
-
-        described, decoder = open_artifact(folder)
-        return described, lambda split, search: decoder.translate(
-            split, described, search), decoder.accuracy_note
-    trained = read_ensemble([folder, *others])
-    hardware = Hardware.from_recipe(Recipe(steps=1))
-    trained.model.to(hardware.device).set_attention(hardware.attention_kernel)
-    return trained, lambda split, search: translate(
-        trained.model, split, trained.tokenizer, hardware, search), ""
-
-
-def _chunk_lines(lines: Iterable[str]) -> Iterator[list[str]]:
+def chunk_lines(lines: Iterable[str]) -> Iterator[list[str]]:
     """Group lines into chunks that are limited in lines and characters."""
     chunk: list[str] = []
     n_characters = 0

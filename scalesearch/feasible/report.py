@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from scalesearch.cost.protocol import Protocol
-from scalesearch.feasible.costed_candidates import IndexedCandidate
+from scalesearch.feasible.costed_candidates import CostedCandidate, IndexedCandidate, evaluate_costs
 from scalesearch.feasible.counter import FeasibleCounter, ProgressCallback
 from scalesearch.feasible.decomposition import Decomposition
 from scalesearch.feasible.enumeration import ContinuousRangeError, TooManyCandidatesError
@@ -21,6 +21,8 @@ from scalesearch.spaces.parameters.count import UncountableSpaceError, count_con
 from scalesearch.spaces.syntax.parameters import format_constant
 
 DEFAULT_FRONT_COSTS = ("params.non_embedding", "macs.total")
+WEIGHT_WORK_COST = "macs.once"
+MAX_FRONT_ROWS = 12  # candidates of a front that are printed
 MAX_LISTED_COMBINATIONS = 20_000  # to count configurations, about two seconds
 
 
@@ -100,9 +102,23 @@ def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constra
             raise TooManyCandidatesError("a budget is not a bound on a sum of costs")
         progress("listing the candidates of each section")
         counter = FeasibleCounter(Decomposition(space, protocol, names), bounds, required, progress)
-        return _exact_report(counter, estimate, n_samples)
+        report = _exact_report(counter, estimate, n_samples)
     except (TooManyCandidatesError, ContinuousRangeError) as reason:
-        return _estimated_report(space, estimate, str(reason), n_samples)
+        report = _estimated_report(space, estimate, str(reason), n_samples)
+    printed = [*select_spread_points(report.front), *report.extremes.values()]
+    candidates = evaluate_costs([CostedCandidate.from_param_values(candidate.param_values)
+                                 for candidate in printed], protocol, [WEIGHT_WORK_COST])
+    report.notes.extend(protocol.weight_work_lines(*(candidate.costs[WEIGHT_WORK_COST]
+                                                     for candidate in candidates
+                                                     if candidate.costs)))
+    return report
+
+
+def select_spread_points(points: list[IndexedCandidate]) -> list[IndexedCandidate]:
+    """Select up to ``MAX_FRONT_ROWS`` candidates that are spread evenly over a front."""
+    count = min(MAX_FRONT_ROWS, len(points))
+    step = (len(points) - 1) / max(1, count - 1)
+    return [points[round(index * step)] for index in range(count)]
 
 
 def _exact_report(counter: FeasibleCounter, estimate: Estimate,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.cost import Protocol
-from scalesearch.feasible.costed_candidates import CostedCandidate, IndexedCandidate, evaluate_costs
-from scalesearch.feasible.report import FeasibilityReport, bin_values
+from scalesearch.feasible.costed_candidates import IndexedCandidate
+from scalesearch.feasible.report import FeasibilityReport, bin_values, select_spread_points
 from scalesearch.spaces.syntax.parameters import format_constant
 from scalesearch.terminal import make_table
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
     from scalesearch.feasible.nearest import NearbyCandidate
 
-WEIGHT_WORK_COST = "macs.once"
 # JSON key to field of the report.
 REPORT_JSON_FIELDS = {"exact": "exact", "inexact_reason": "inexact_reason",
                       "candidates": "n_candidates", "valid": "n_valid", "feasible": "n_feasible",
@@ -27,7 +25,6 @@ REPORT_JSON_FIELDS = {"exact": "exact", "inexact_reason": "inexact_reason",
                       "front_complete": "is_front_complete", "min_costs": "min_costs"}
 MAX_VALUE_ROWS = 60  # of the table of values
 MAX_ROWS_PER_PARAMETER = 8
-MAX_FRONT_ROWS = 12
 
 
 def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
@@ -47,15 +44,6 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
         yield (f"No candidate fits. The smallest {name} of any candidate is {value:,}; the budget "
                "must be at least as large.")
     yield from report.notes
-
-
-def weight_work_lines(report: FeasibilityReport, protocol: Protocol) -> list[str]:
-    """Line about the work on weights only of the printed candidates; empty if it is 0."""
-    printed = [*select_spread_points(report.front), *report.extremes.values()]
-    candidates = evaluate_costs([CostedCandidate.from_param_values(candidate.param_values)
-                                 for candidate in printed], protocol, [WEIGHT_WORK_COST])
-    return protocol.weight_work_lines(*(candidate.costs[WEIGHT_WORK_COST]
-                                        for candidate in candidates if candidate.costs))
 
 
 def to_json(report: FeasibilityReport, nearest: Sequence[NearbyCandidate] = ()) -> dict[str, Any]:
@@ -165,13 +153,6 @@ def _front_table(candidates: list[IndexedCandidate], is_complete: bool) -> Table
     if not is_complete:
         table.caption = "the front has more candidates at the limit of the budget"
     return table
-
-
-def select_spread_points(points: list[IndexedCandidate]) -> list[IndexedCandidate]:
-    """Select up to ``MAX_FRONT_ROWS`` candidates that are spread evenly over a front."""
-    count = min(MAX_FRONT_ROWS, len(points))
-    step = (len(points) - 1) / max(1, count - 1)
-    return [points[round(index * step)] for index in range(count)]
 
 
 def _shared_params(candidates: list[IndexedCandidate]) -> set[str]:

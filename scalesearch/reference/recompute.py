@@ -9,7 +9,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from functools import lru_cache
-from typing import Any
 
 from scalesearch.blocks.core import Block
 from scalesearch.cost import CostBreakdown, evaluate_cost, find_protocol
@@ -21,7 +20,6 @@ from scalesearch.spaces.assembly.architecture import ModelSpec
 UNITS = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
 ROUNDINGS = {"nearest": ROUND_HALF_UP, "floor": ROUND_FLOOR, "ceil": ROUND_CEILING}
 COMMON_PROTOCOL = find_protocol("forward", 30, 30, 32768)  # the same protocol for all papers
-COMPARED_COSTS = ("params.non_embedding", "params.total", "macs.total", "macs.once", "flops.total")
 AGREEMENT_LEVELS = ("equal", "rounding", "no fit")
 
 
@@ -91,21 +89,6 @@ class RecomputedCost:
     recomputed: int
     agreement: Agreement
     common_cost: CostBreakdown
-
-    def to_json(self) -> dict[str, Any]:
-        """All fields, with exact numbers."""
-        reported = self.reported
-        return {"paper": reported.paper, "table": reported.table, "model": reported.model_name,
-                "file": f"reference/{reported.file}", "overrides": dict(reported.settings),
-                "layer": reported.layer,
-                "architecture": self.architecture.id, "quantity": reported.quantity,
-                "protocol": reported.protocol.to_json(), "reported": reported.reported_text,
-                "independently_recomputed": reported.recomputed_text,
-                "recomputed": self.recomputed,
-                "agreement": self.agreement.name, "rounding": self.agreement.rounding_mode,
-                "mismatch_reason": self.mismatch_reason, "note": reported.note,
-                "common": {name: self.common_cost[name] for name in COMPARED_COSTS}
-                | {"protocol": self.common_cost.protocol.to_json()}}
 
     @property
     def mismatch_reason(self) -> str:

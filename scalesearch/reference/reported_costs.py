@@ -13,7 +13,7 @@ text and the result of an independent recomputation. ``why`` is the likely reaso
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -56,34 +56,30 @@ class ReportedCost:
 def load_reported_costs(paper: str) -> list[ReportedCost]:
     """All reported costs of a paper (one of ``PAPERS``), in the order of its tables."""
     table_file = read_paper(paper)
-    return [cost for entry in table_file["rows"] for cost in _costs(table_file, entry)]
+    costs = []
+    for entry in table_file["rows"]:
+        vocab = entry.get("vocab")
+        protocol = load_protocol(table_file["protocol"], vocab=None if vocab is None
+                                 else table_file["vocabularies"][vocab])
+        reason = entry.get("why", "")
+        settings = {key: str(value) for key, value in entry.get("set", {}).items()}
+        for quantity in (key for key in entry if "." in key):
+            reported_text, recomputed_text = entry[quantity]
+            costs.append(ReportedCost(
+                paper=table_file["paper"], space=table_file["space"], table=str(entry["table"]),
+                model_name=entry["row"], file=entry["file"], settings=settings,
+                layer=entry.get("layer"), quantity=quantity, protocol=protocol,
+                reported_text=reported_text, recomputed_text=recomputed_text,
+                allowed_roundings=tuple(table_file["rounding"]),
+                mismatch_reason=reason.get(quantity, "") if isinstance(reason, Mapping) else reason,
+                note=entry.get("note", "")))
+    return costs
 
 
 def excluded_rows(paper: str) -> list[Mapping[str, str]]:
     """The rows of the paper that are excluded, with reasons."""
     rows: list[Mapping[str, str]] = read_paper(paper)["left_out"]
     return rows
-
-
-def _costs(table_file: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[ReportedCost]:
-    """Yield every reported cost of an entry."""
-    reason = entry.get("why", "")
-    for quantity in (key for key in entry if "." in key):
-        reported_text, recomputed_text = entry[quantity]
-        yield ReportedCost(paper=table_file["paper"], space=table_file["space"], table=str(entry["table"]),
-                           model_name=entry["row"], file=entry["file"],
-                           settings={key: str(value)
-                                     for key, value in entry.get("set", {}).items()},
-                           layer=entry.get("layer"), quantity=quantity,
-                           protocol=_protocol(table_file, entry.get("vocab")), reported_text=reported_text,
-                           recomputed_text=recomputed_text, allowed_roundings=tuple(table_file["rounding"]),
-                           mismatch_reason=reason.get(quantity, "")
-                           if isinstance(reason, Mapping) else reason, note=entry.get("note", ""))
-
-
-def _protocol(table_file: Mapping[str, Any], vocab: str | None) -> Protocol:
-    return load_protocol(table_file["protocol"],
-                         vocab=None if vocab is None else table_file["vocabularies"][vocab])
 
 
 @cache

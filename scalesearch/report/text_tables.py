@@ -1,11 +1,13 @@
-"""Tables in Markdown, LaTeX and CSV.
+"""Tables for terminals, and in Markdown, LaTeX and CSV.
 
 Cells are escaped, so they contain no markup or formula.
 """
 
+from typing import Any
+
 import pandas as pd
 
-from scalesearch.terminal import escape_control_characters
+from scalesearch.terminal import escape_control_characters, make_table
 
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t")  # first characters of formulas in spreadsheets
 
@@ -30,6 +32,11 @@ def to_latex(texts: pd.DataFrame) -> str:
         escape="latex", axis="columns")
     text = style.to_latex(hrules=True, column_format="l" + "r" * (texts.shape[1] - 1))
     return str(text).replace("±", r"$\pm$").replace("–", "--")
+
+
+def frame_to_table(texts: pd.DataFrame, **options: Any) -> Any:
+    """Make a table for the terminal; ``options`` are those of :func:`.make_table`."""
+    return make_table(texts.columns, texts.itertuples(index=False), **options)
 
 
 def to_csv(table: pd.DataFrame) -> str:

@@ -1,7 +1,7 @@
 """Samplers by name; they work in any Optuna study.
 
 To add a sampler, add a file and a line here; the contract tests then include it. Optuna is imported
-when a sampler is made. This package may import pareto, feasible and, in three files, space.
+when a sampler is made. This package may import pareto, feasible and, in two files, spaces.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
@@ -50,6 +49,9 @@ UNSUPPORTED_SAMPLERS = {
     "GridSampler": "use `grid`, which enumerates the space",
     "PartialFixedSampler": "fix parameters in the space"}
 
+_PLAIN_TYPES: Mapping[str, Any] = {"bool": bool, "int": int, "float": (int, float), "str": str,
+                                   "None": type(None)}
+
 
 @dataclass(frozen=True)
 class SamplerSpec:
@@ -79,45 +81,38 @@ def make_sampler(spec: SamplerSpec | BaseSampler | Callable[[int], BaseSampler],
     from optuna.samplers import BaseSampler
 
     from scalesearch.samplers.candidate_sampler import CandidateSampler
-
-    context: dict[str, Any] = {"define": define, "facts": facts, "region": region,
-                               "objectives": objectives, "rung_shares": rung_shares, "seed": 1}
-    if isinstance(spec, CandidateSampler):
-        return spec
-    if not isinstance(spec, SamplerSpec):
-        make = (lambda seed: spec) if isinstance(spec, BaseSampler) else spec
-        return _make_adapter(make, type(spec).__name__, {}, context)
-    sampler_class = _find_sampler(spec.name)
-    context["seed"] = spec.seed
-    defaults = OPTUNA_ALIASES[spec.name][1] if spec.name in OPTUNA_ALIASES else {}
-    arguments = {**defaults, **spec.arguments}
-    if isinstance(sampler_class, type) and issubclass(sampler_class, CandidateSampler):
-        check_arguments(spec.name, sampler_class, arguments, context)
-        return sampler_class(**context, **arguments)
-    check_arguments(spec.name, sampler_class, arguments, ("seed",))
-    return _make_adapter(partial(_make_inner, sampler_class, arguments), sampler_class.__name__,
-                         arguments, context)
-
-
-def _make_inner(sampler_class: Callable[..., BaseSampler], arguments: Mapping[str, Any],
-                seed: int) -> BaseSampler:
-    """Make a sampler of Optuna or of a user, with ``seed`` if it has such an argument."""
-    # independent sampling of conditional parameters is intended
-    defaults = {"seed": seed, "warn_independent_sampling": False}
-    accepted = inspect.signature(sampler_class).parameters
-    defaults = {name: value for name, value in defaults.items() if name in accepted}
-    with warnings.catch_warnings():
-        # the user has chosen an experimental sampler
-        warnings.simplefilter("ignore")
-        return sampler_class(**{**defaults, **arguments})
-
-
-def _make_adapter(make: Callable[[int], BaseSampler], name: str, arguments: Mapping[str, Any],
-                  context: Mapping[str, Any]) -> CandidateSampler:
     from scalesearch.samplers.optuna_adapter import OptunaSamplerAdapter
 
+    if isinstance(spec, CandidateSampler):
+        return spec
+    context: dict[str, Any] = {"define": define, "facts": facts, "region": region,
+                               "objectives": objectives, "rung_shares": rung_shares, "seed": 1}
+    if isinstance(spec, SamplerSpec):
+        sampler_class = _find_sampler(spec.name)
+        context["seed"] = spec.seed
+        defaults = OPTUNA_ALIASES[spec.name][1] if spec.name in OPTUNA_ALIASES else {}
+        arguments = {**defaults, **spec.arguments}
+        if isinstance(sampler_class, type) and issubclass(sampler_class, CandidateSampler):
+            check_arguments(spec.name, sampler_class, arguments, context)
+            return sampler_class(**context, **arguments)
+        check_arguments(spec.name, sampler_class, arguments, ("seed",))
+        name = sampler_class.__name__
+        accepted = inspect.signature(sampler_class).parameters
+
+        def make_inner(seed: int) -> BaseSampler:
+            # independent sampling of conditional parameters is intended
+            values = {"seed": seed, "warn_independent_sampling": False}
+            values = {key: value for key, value in values.items() if key in accepted}
+            with warnings.catch_warnings():
+                # the user has chosen an experimental sampler
+                warnings.simplefilter("ignore")
+                return sampler_class(**{**values, **arguments})
+    else:
+        name = type(spec).__name__
+        arguments = {}
+        make_inner = (lambda seed: spec) if isinstance(spec, BaseSampler) else spec
     try:
-        return OptunaSamplerAdapter(make, learns_from_infeasible=name in LEARN_FROM_INFEASIBLE,
+        return OptunaSamplerAdapter(make_inner, learns_from_infeasible=name in LEARN_FROM_INFEASIBLE,
                                     n_startup_trials=arguments.get("n_startup_trials"), **context)
     except (TypeError, ValueError, ImportError) as error:
         raise UserError(f"sampler {name}: {error}", code="bad-argument") from None
@@ -169,7 +164,11 @@ def check_arguments(name: str, sampler_class: Callable[..., Any], arguments: Map
             raise UserError(f"sampler {name}: unknown argument `{key}`",
                             help=_suggest_name(key, accepted), code="unknown-argument")
         annotation = str(accepted[key].annotation)
-        if not _matches_annotation(value, annotation):
+        words = [word.strip() for word in annotation.split("|")]
+        fits = any(isinstance(value, _PLAIN_TYPES[word]) for word in words if word in _PLAIN_TYPES)
+        fits = fits and (not isinstance(value, bool) or "bool" in words)
+        is_plain = isinstance(value, bool | int | float | str | None)
+        if is_plain and "_empty" not in annotation and not fits:  # objects always match
             raise UserError(f"sampler {name}: {key} is {annotation}, not {value!r}",
                             code="bad-argument")
     missing = [key for key, parameter in accepted.items()
@@ -193,19 +192,6 @@ def _parameters(sampler_class: Callable[..., Any]) -> dict[str, inspect.Paramete
                    for parameter in signature.parameters.values()):
             break
     return parameters
-
-
-_PLAIN_TYPES: Mapping[str, Any] = {"bool": bool, "int": int, "float": (int, float), "str": str,
-                                   "None": type(None)}
-
-
-def _matches_annotation(value: Any, annotation: str) -> bool:
-    """Return whether a value from a file has the annotated type; objects always match."""
-    if "_empty" in annotation or not isinstance(value, bool | int | float | str | None):
-        return True
-    words = [word.strip() for word in annotation.split("|")]
-    fits = any(isinstance(value, _PLAIN_TYPES[word]) for word in words if word in _PLAIN_TYPES)
-    return fits and (not isinstance(value, bool) or "bool" in words)
 
 
 def _suggest_name(name: str, candidates: Iterable[str]) -> str:

@@ -225,8 +225,13 @@ def sample_neighbor(distribution: BaseDistribution, value: Any, rng: random.Rand
         step_share: standard deviation of a step in a list of numbers, as a share of the list.
     """
     values = distribution_values(distribution)
-    if values is None:
-        return _shift_value(distribution, value, rng.gauss(0, step_share))
+    if values is None:  # move by a share of the range, or of the logarithm of a log range
+        share = rng.gauss(0, step_share)
+        low = distribution.low  # type: ignore[attr-defined]
+        high = distribution.high  # type: ignore[attr-defined]
+        is_log = distribution.log  # type: ignore[attr-defined]
+        moved = value * (high / low) ** share if is_log else value + share * (high - low)
+        return float(min(max(moved, low), high))
     if len(values) < 2:
         return value
     if isinstance(distribution, CategoricalDistribution):
@@ -238,14 +243,6 @@ def sample_neighbor(distribution: BaseDistribution, value: Any, rng: random.Rand
     if neighbors:
         return values[rng.choice(neighbors)]
     return values[0 if index > last - index else last]
-
-
-def _shift_value(distribution: Any, value: float, share: float) -> float:
-    """Move ``value`` by a share of its range, or of the logarithm of a log range."""
-    low = distribution.low
-    high = distribution.high
-    moved = value * (high / low) ** share if distribution.log else value + share * (high - low)
-    return float(min(max(moved, low), high))
 
 
 def index_of(values: Sequence[Any], value: float) -> int:

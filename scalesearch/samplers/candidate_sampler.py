@@ -10,7 +10,7 @@ import hashlib
 import math
 import random
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna.distributions import BaseDistribution
@@ -121,7 +121,7 @@ class CandidateSampler(BaseSampler):
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str,
                            param_distribution: BaseDistribution) -> Any:
-        return sample_value(param_distribution, random.Random(self.seed_of(trial, param_name)))
+        return sample_value(param_distribution, random.Random(self.seed_at(trial.number, param_name)))
 
     def shared_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Parameters that all past trials share, with equal distributions.
@@ -136,7 +136,7 @@ class CandidateSampler(BaseSampler):
     def make_state(self, study: Study, trial: FrozenTrial, define: DefineByRun) -> SamplerState:
         """State of the study when parameters are suggested for ``trial``."""
         past = [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
-        rng = random.Random(self.seed_of(trial))
+        rng = random.Random(self.seed_at(trial.number))
         if self.define is None or define is self.define:
             return SamplerState(trial.number, past, define, self._summaries, self.objectives, study,
                                 rng)
@@ -144,12 +144,8 @@ class CandidateSampler(BaseSampler):
         return SamplerState(trial.number, past, define, TrialSummaryCache(FactsCache(None)), None,
                             study, rng)
 
-    def seed_of(self, trial: FrozenTrial, name: str = "") -> int:
-        """Seed (32 bits) of the proposal for ``trial``, or of one of its parameters."""
-        return self.seed_at(trial.number, name)
-
     def seed_at(self, number: int, name: str = "") -> int:
-        """As :meth:`seed_of`, by a trial's number."""
+        """Seed (32 bits) of the proposal for a trial number, or of one of its parameters."""
         digest = hashlib.sha256(f"{self.seed}:{number}:{name}".encode()).digest()
         return int.from_bytes(digest[:4], "big")
 
@@ -168,11 +164,12 @@ class CandidateSampler(BaseSampler):
             repaired = self.repair(state, state.trials[-1].params)
             if repaired is not None:
                 return repaired
-        stuck = state.n_recent_repeats >= MAX_CONSECUTIVE_REPEATS
-        candidate = (None if stuck or not self.has_stratified_startup
-                     else self._stratified_candidate(state))
-        candidate = candidate or (None if stuck
-                                  else self.propose(state)) or self.sample_random(state)
+        candidate = None
+        if state.n_recent_repeats < MAX_CONSECUTIVE_REPEATS:
+            if self.has_stratified_startup:
+                candidate = self._stratified_candidate(state)
+            candidate = candidate or self.propose(state)
+        candidate = candidate or self.sample_random(state)
         if self.learns_from_infeasible or state.facts(candidate.params).is_feasible:
             return candidate
         return self.repair(state, candidate.params) or candidate
@@ -257,15 +254,16 @@ class GridSampler(CandidateSampler):
 
     def propose(self, state: SamplerState) -> Candidate | None:
         """Return the first candidate that no trial has."""
-        return next((candidate for candidate in self._feasible_candidates(state.define)
-                     if candidate.key not in state.candidate_keys), None)
-
-    def _feasible_candidates(self, define: DefineByRun) -> Iterator[Candidate]:
-        if define is not self.define:
-            yield from enumerate_candidates(define)
-            return
-        yield from self._enumerated
+        if state.define is not self.define:
+            candidates = enumerate_candidates(state.define)
+            return next((candidate for candidate in candidates
+                         if candidate.key not in state.candidate_keys), None)
+        for candidate in self._enumerated:
+            if candidate.key not in state.candidate_keys:
+                return candidate
         for candidate in self._remaining:
             if self.facts(candidate.params).is_feasible:
                 self._enumerated.append(candidate)
-                yield candidate
+                if candidate.key not in state.candidate_keys:
+                    return candidate
+        return None

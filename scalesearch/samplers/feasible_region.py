@@ -1,7 +1,7 @@
 """Feasible region of a space: random samples, and repair of candidates.
 
 If a large share of the space is feasible, rejection sampling is cheapest. If the share is small,
-exact sampling (:mod:`~scalesearch.samplers.exact_feasible_sampler`) decomposes the space once, in
+exact sampling (:mod:`~scalesearch.samplers.space_samplers`) decomposes the space once, in
 seconds, and then rejects nothing. Both have the same distribution. If a space cannot be decomposed,
 a walk leads from a random candidate into the region.
 """
@@ -9,7 +9,7 @@ a walk leads from a random candidate into the region.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,7 +27,7 @@ from scalesearch.samplers.candidate import (
 from scalesearch.samplers.candidate_facts import FactsCache, FactsFunction
 
 if TYPE_CHECKING:
-    from scalesearch.samplers.neighbor_batch import NeighborBatchSampler
+    from scalesearch.samplers.space_samplers import NeighborBatchSampler
 
 N_PROBES = 200
 MIN_FEASIBLE_PROBES = 5  # a region is sparse if fewer of the N_PROBES samples are in it
@@ -142,33 +142,25 @@ class FeasibleRegion:
         while any(violation):
             before = violation
             for name in rng.sample(sorted(candidate.params), len(candidate.params)):
-                candidate, violation = self._improve(candidate, violation, name, wide, rng,
-                                                     excluded, evaluations)
+                if name not in candidate.params:  # an earlier change has removed the parameter
+                    continue
+                # The first change that reduces the violation, if any.
+                for value in alternative_values(candidate.distributions[name],
+                                                candidate.params[name], wide, rng):
+                    if next(evaluations, None) is None:
+                        break
+                    changed = mutate_candidate(self.define, {**candidate.params, name: value}, rng)
+                    changed_violation = self._violation(changed, excluded)
+                    if changed_violation < violation:
+                        candidate = changed
+                        violation = changed_violation
+                        break
                 if not any(violation):
                     return candidate
             if violation == before and (wide or next(evaluations, None) is None):
                 return None
             wide = violation == before
         return candidate
-
-    def _improve(self, candidate: Candidate, violation: Violation, name: str, wide: bool,
-                 rng: random.Random, excluded: Collection[str],
-                 evaluations: Iterator[int]) -> tuple[Candidate, Violation]:
-        """Return the first change of ``name`` that reduces the violation, or no change.
-
-        ``evaluations`` limits the number of candidates that are evaluated.
-        """
-        if name not in candidate.params:  # an earlier change has removed the parameter
-            return candidate, violation
-        for value in alternative_values(candidate.distributions[name], candidate.params[name], wide,
-                                        rng):
-            if next(evaluations, None) is None:
-                break
-            changed = mutate_candidate(self.define, {**candidate.params, name: value}, rng)
-            changed_violation = self._violation(changed, excluded)
-            if changed_violation < violation:
-                return changed, changed_violation
-        return candidate, violation
 
     def _violation(self, candidate: Candidate, excluded: Collection[str]) -> Violation:
         facts = self.facts(candidate.params)

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from optuna.trial import FrozenTrial
@@ -29,9 +29,6 @@ from scalesearch.samplers.front_neighbors import FRONT_PROBABILITY, FrontNeighbo
 from scalesearch.samplers.sampler_state import SamplerState
 from scalesearch.samplers.trial_history import is_paused, rung_losses
 
-if TYPE_CHECKING:
-    from scalesearch.samplers.neighbor_batch import NeighborBatchSampler
-
 # Candidates that enter the pool with a proposal: mutations of the front, and random ones.
 N_CHILDREN = 5
 N_RANDOM = 2
@@ -43,9 +40,6 @@ NEIGHBOR_BATCH_SIZE = 64
 CANDIDATE_WINDOW = 32
 NEIGHBOR_BATCH_WINDOW = 16
 MAX_CACHED_CANDIDATES = 2000
-
-# name of a random stream to the parent that it mutates
-ParentSelector = Callable[[str], FrozenTrial]
 
 
 @dataclass(frozen=True)
@@ -81,16 +75,16 @@ class HypervolumeGP(FrontNeighbors):
         if len(state.observed_trials) < max(self.n_startup_trials, MIN_OBSERVATIONS):
             return super().propose(state)
         acquisition, pool = self._acquisition(state)
-        best_first = np.argsort(-acquisition.new_values, kind="stable") if pool else ()
-        return next((pool[row] for row in best_first if self._is_new(state, pool[row])), None)
+        for row in np.argsort(-acquisition.new_values, kind="stable") if pool else ():
+            facts = state.facts(pool[row].params)  # batches of neighbors are checked only here
+            if facts.is_feasible and facts.identity not in state.identities:
+                return pool[row]
+        return None
 
     def acquisition_values(self, trials: Sequence[FrozenTrial]) -> AcquisitionValues | None:
         """Acquisition values after ``trials``; None before there is a model."""
-        after = self.acquisition_after(trials)
-        if after is None:
-            return None
-        acquisition, pool = after
-        if not acquisition.predicts_final_values:
+        acquisition, pool = self.acquisition_after(trials) or (None, [])
+        if acquisition is None or not acquisition.predicts_final_values:
             return None
         return AcquisitionValues(float(acquisition.new_values.max()) if pool else 0.0,
                                  acquisition.paused_values)
@@ -129,48 +123,12 @@ class HypervolumeGP(FrontNeighbors):
         return self._cached_acquisition[1], self._cached_acquisition[2]
 
     def _candidate_pool(self, state: SamplerState) -> list[Candidate]:
-        """Candidates that are feasible by all exact facts and were not proposed before."""
-        keys = set(state.candidate_keys)
-        identities = set(state.identities)
-        pool: list[Candidate] = []
-        select_parent = self._parent_selector(state)
-        region = self._region(state)
-        batches = region.neighbor_sampler if region else None
-        n_children = N_CHILDREN_WITH_BATCHES if batches else N_CHILDREN
-        n_random = N_RANDOM_WITH_BATCHES if batches else N_RANDOM
-        neighbors = self._neighbor_candidates(state, select_parent, batches) if batches else ()
-        for candidate in (*self._children(state, select_parent, n_children),
-                          *self._random_candidates(state, n_random), *neighbors):
-            if candidate.key in keys:
-                continue
-            keys.add(candidate.key)
-            facts = state.facts.for_candidate(candidate)
-            if facts.is_feasible and facts.identity not in identities:
-                identities |= {facts.identity} if facts.identity else set()
-                pool.append(candidate)
-        return pool
+        """Candidates that are feasible by all exact facts and were not proposed before.
 
-    def _is_new(self, state: SamplerState, candidate: Candidate) -> bool:
-        """Whether a candidate is feasible and its architecture new.
-
-        Batches of neighbors are checked only here.
-        """
-        facts = state.facts(candidate.params)
-        return facts.is_feasible and facts.identity not in state.identities
-
-    def _children(self, state: SamplerState, select_parent: ParentSelector,
-                  per_trial: int) -> Iterator[Candidate]:
-        """Mutations of the current front, including those of the previous trial numbers."""
-        for name in _names(state.number, per_trial, CANDIDATE_WINDOW):
-            parent = select_parent(name)
-            yield self._make_once(state, ("child", name, parent.number),
-                                  partial(self.mutate, state, parent.params, 1))
-
-    def _parent_selector(self, state: SamplerState) -> ParentSelector:
-        """Select a parent on the front for each name, by rendezvous hashing.
-
-        A new member of the front takes over few names, so most costs of the previous proposal can
-        be reused.
+        They are mutations of the current front and random candidates, including those of the
+        previous trial numbers, and neighbors of the front whose costs are evaluated in batches.
+        The parent of each name is selected by rendezvous hashing: a new member of the front takes
+        over few names, so most costs of the previous proposal can be reused.
         """
         levels = [[(f":{trial.number}".encode(), trial) for trial in self.parents(state, level)]
                   for level in (0, 1)]
@@ -180,17 +138,19 @@ class HypervolumeGP(FrontNeighbors):
             level = levels[start > FRONT_PROBABILITY * 2**32]
             return max(level, key=lambda parent: zlib.crc32(parent[0], start))[1]
 
-        return select_parent
-
-    def _random_candidates(self, state: SamplerState, per_trial: int) -> Iterator[Candidate]:
-        """Random candidates, including those of the previous trial numbers."""
-        for name in _names(state.number, per_trial, CANDIDATE_WINDOW):
-            yield self._make_once(state, ("drawn", name, 0), partial(self.sample_random, state))
-
-    def _neighbor_candidates(self, state: SamplerState, select_parent: ParentSelector,
-                             bulk: NeighborBatchSampler) -> Iterator[Candidate]:
-        """Neighbors of the front, whose costs are evaluated in batches."""
-        for name in _names(state.number, 1, NEIGHBOR_BATCH_WINDOW):
+        region = self._region(state)
+        batches = region.neighbor_sampler if region else None
+        candidates: list[Candidate] = []
+        for name in _names(state.number, N_CHILDREN_WITH_BATCHES if batches else N_CHILDREN,
+                           CANDIDATE_WINDOW):
+            parent = select_parent(name)
+            candidates.append(self._make_once(state, ("child", name, parent.number),
+                                              partial(self.mutate, state, parent.params, 1)))
+        n_random = N_RANDOM_WITH_BATCHES if batches else N_RANDOM
+        candidates += [self._make_once(state, ("drawn", name, 0),
+                                       partial(self.sample_random, state))
+                       for name in _names(state.number, n_random, CANDIDATE_WINDOW)]
+        for name in _names(state.number, 1, NEIGHBOR_BATCH_WINDOW) if batches else ():
             parent = select_parent(f"bulk {name}")
             key = name, parent.number
             if key not in self._neighbor_batches:
@@ -198,8 +158,20 @@ class HypervolumeGP(FrontNeighbors):
                     del self._neighbor_batches[next(iter(self._neighbor_batches))]
                 rng = np.random.default_rng(zlib.crc32(f"{self.seed}:{key}".encode()))
                 self._neighbor_batches[key] = state.evaluate_candidates(
-                    bulk, parent, NEIGHBOR_BATCH_SIZE, rng)
-            yield from self._neighbor_batches[key]
+                    batches, parent, NEIGHBOR_BATCH_SIZE, rng)
+            candidates += self._neighbor_batches[key]
+        keys = set(state.candidate_keys)
+        identities = set(state.identities)
+        pool: list[Candidate] = []
+        for candidate in candidates:
+            if candidate.key in keys:
+                continue
+            keys.add(candidate.key)
+            facts = state.facts.for_candidate(candidate)
+            if facts.is_feasible and facts.identity not in identities:
+                identities |= {facts.identity} if facts.identity else set()
+                pool.append(candidate)
+        return pool
 
     def _make_once(self, state: SamplerState, key: tuple[str, str, int],
                    make: Callable[[random.Random], Candidate]) -> Candidate:

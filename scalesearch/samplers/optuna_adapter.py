@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import optuna
@@ -86,7 +86,7 @@ class OptunaSamplerAdapter(CandidateSampler):
             warnings.simplefilter("ignore")
             inner_study = self.make_inner_study(
                 self.make_state(study, trial, self.define or define_from_distributions({})))
-            inner_study.sampler = self.inner(self.seed_of(trial, param_name))
+            inner_study.sampler = self.inner(self.seed_at(trial.number, param_name))
             number = inner_study.ask().number
             inner_trial = inner_study.get_trials(deepcopy=False)[number]
             value = inner_study.sampler.sample_independent(inner_study, inner_trial, param_name,
@@ -105,44 +105,30 @@ class OptunaSamplerAdapter(CandidateSampler):
             for trial, is_repeated in zip(state.trials, state.is_repeated)
             if trial.params and not (is_repeated and trial.state == TrialState.FAIL)
             and (trial.number in state.predicted_values or trial.state != TrialState.COMPLETE)]
-        if self._study is None or self.generation or not _extends(trials, self._inner_trials):
-            self._inner_trials = []
+        n_known = len(self._inner_trials)
+        is_extended = n_known <= len(trials) and all(
+            trial.number == other.number and trial.state == other.state
+            and trial.params == other.params and values == other_values
+            for (trial, values), (other, other_values) in zip(trials, self._inner_trials))
+        if self._study is None or self.generation or not is_extended:
+            n_known = 0
             self._study = optuna.create_study(
                 directions=[objective.optuna_direction for objective in state.objectives])
-        n_with_values = sum(values is not None for _, values in self._inner_trials)
-        for trial, values in trials[len(self._inner_trials) :]:
-            self._study.add_trial(self._to_inner_trial(trial, values, n_with_values))
+        n_with_values = sum(values is not None for _, values in trials[:n_known])
+        for trial, values in trials[n_known:]:
+            state_of_trial = trial.state
+            if values is not None:
+                state_of_trial = TrialState.COMPLETE
+            elif trial.state == TrialState.FAIL:
+                state_of_trial = TrialState.PRUNED
+            attributes = dict(trial.system_attrs)
+            if self.generation:
+                attributes[self._generation_key] = n_with_values // self.generation
+            end = trial.datetime_start if state_of_trial.is_finished() else None
+            self._study.add_trial(SharedFrozenTrial(
+                trial.number, state_of_trial, None, trial.datetime_start,
+                trial.datetime_complete or end, trial.params, trial.distributions, {}, attributes,
+                trial.intermediate_values, -1, values=values))
             n_with_values += values is not None
         self._inner_trials = trials
         return self._study
-
-    def _to_inner_trial(self, trial: FrozenTrial, values: Sequence[float] | None,
-                        n_trials_before: int) -> FrozenTrial:
-        """Convert a trial for the inner study.
-
-        Args:
-            trial: the trial.
-            values: its values, or None.
-            n_trials_before: number of earlier trials with values, for the generation.
-        """
-        if values is not None:
-            state = TrialState.COMPLETE
-        else:
-            state = TrialState.PRUNED if trial.state == TrialState.FAIL else trial.state
-        attributes = dict(trial.system_attrs)
-        if self.generation:
-            attributes[self._generation_key] = n_trials_before // self.generation
-        end = trial.datetime_start if state.is_finished() else None
-        return SharedFrozenTrial(trial.number, state, None, trial.datetime_start,
-                                 trial.datetime_complete or end, trial.params,
-                                 trial.distributions, {}, attributes, trial.intermediate_values, -1,
-                                 values=values)
-
-
-
-
-def _extends(new: Sequence[TrialWithValues], old: Sequence[TrialWithValues]) -> bool:
-    """Return whether ``new`` starts with all of ``old``."""
-    return len(old) <= len(new) and all(
-        a.number == b.number and a.state == b.state and a.params == b.params and x == y
-        for (a, x), (b, y) in zip(old, new))

@@ -25,7 +25,7 @@ from scalesearch.samplers.trial_history import (
 )
 
 if TYPE_CHECKING:
-    from scalesearch.samplers.neighbor_batch import NeighborBatchSampler
+    from scalesearch.samplers.space_samplers import NeighborBatchSampler
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,19 @@ class SamplerState:
         self.rng = rng
         self.facts = summaries.facts
         self._summaries = [summaries(trial) for trial in trials]
-        self.objectives = _objectives(study, trials,
-                                      self.facts) if objectives is None else tuple(objectives)
+        if objectives is None:
+            assert study is not None, "without objectives, a study is required"
+            names = study.metric_names or [f"objective {index}"
+                                           for index in range(len(study.directions))]
+            # An objective is exact if the first trial that can be built has a value for it.
+            facts_of_trials = (self.facts(trial.params) for trial in trials if trial.params)
+            exact = next((facts.values for facts in facts_of_trials
+                          if facts.is_buildable and facts.values), [None] * len(names))
+            objectives = [
+                Objective(name, "max" if direction == StudyDirection.MAXIMIZE else "min",
+                          value is None)
+                for name, direction, value in zip(names, study.directions, exact)]
+        self.objectives = tuple(objectives)
 
     @property
     def last_is_rejected(self) -> bool:
@@ -176,19 +187,3 @@ class SamplerState:
                     for objective, value in zip(objectives, self.facts(trial.params).values)
                     if value is not None}
         return computed | dict(stored)
-
-
-def _objectives(study: Study | None, trials: Sequence[FrozenTrial],
-                facts: FactsCache) -> tuple[Objective, ...]:
-    """Return the objectives of ``study``.
-
-    An objective is exact if ``facts`` has its value for the first trial that can be built.
-    """
-    assert study is not None, "without objectives, a study is required"
-    names = study.metric_names or [f"objective {index}" for index in range(len(study.directions))]
-    facts_of_trials = (facts(trial.params) for trial in trials if trial.params)
-    exact = next((trial_facts.values for trial_facts in facts_of_trials
-                  if trial_facts.is_buildable and trial_facts.values), [None] * len(names))
-    return tuple(Objective(name, "max" if direction == StudyDirection.MAXIMIZE else "min",
-                           value is None)
-                 for name, direction, value in zip(names, study.directions, exact))

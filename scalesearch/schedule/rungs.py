@@ -219,12 +219,30 @@ class Scheduler:
             exhausted: whether all candidates were proposed.
         """
         started = [trial for trial in trials if not is_infeasible(trial)]
-        budget_left -= sum(self._expected_budget_from(len(rung_losses(trial)))
-                           for trial in started if is_in_training(trial))
-        if self.acquisition_values and self.rungs.n_pauses:
-            values = self.acquisition_values(trials)
-            if values is not None:
-                return self._best_by_acquisition(started, values, budget_left, exhausted)
+        # Reserve the expected budget of trials in training after the rung that they are trained to.
+        # Otherwise, all workers would start new trials, and none would be finished.
+        expected_budget = 0.0
+        for trial in started:
+            if is_in_training(trial):
+                rung = len(rung_losses(trial))
+                expected_budget += sum(
+                    self.rungs.budget_to_rung(level) / self.rungs.eta ** (level - rung)
+                    for level in range(rung + 1, len(self.rungs.shares)))
+        budget_left -= expected_budget
+        values = (self.acquisition_values(trials)
+                  if self.acquisition_values and self.rungs.n_pauses else None)
+        if values is not None:
+            # The action with the largest value that can be trained to the end. Ranks at a rung have
+            # no effect except through the predicted final values: large models are often behind at
+            # a rung and ahead at the end.
+            finishable = [trial for trial in started
+                          if is_paused(trial) and trial.number in values.paused
+                          and self._budget_to_end(trial) <= budget_left + 1e-9]
+            best = max(finishable, key=lambda trial: values.paused[trial.number], default=None)
+            affordable = budget_left >= 1 - 1e-9 and not exhausted
+            if best is None or (affordable and values.new > values.paused[best.number]):
+                return START_TRIAL if affordable else None
+            return best
         promotable = find_promotable(started, self.rungs, self.objectives)
         if promotable is not None and self._budget_to_end(promotable) <= budget_left + 1e-9:
             return promotable
@@ -240,38 +258,6 @@ class Scheduler:
         if affordable and not exhausted:
             return START_TRIAL
         return self._best_finishable(started, paused, budget_left)
-
-    def _best_by_acquisition(self, started: Sequence[FrozenTrial],
-                             acquisition_values: AcquisitionValues, budget_left: float,
-                             exhausted: bool) -> FrozenTrial | StartTrial | None:
-        """Return the action with the largest acquisition value.
-
-        Only actions that can be trained to the end are considered.
-
-        Ranks at a rung have no effect except through the predicted final values: large models are
-        often behind at a rung and ahead at the end.
-        """
-        finishable = [trial for trial in started
-                      if is_paused(trial) and trial.number in acquisition_values.paused
-                      and self._budget_to_end(trial) <= budget_left + 1e-9]
-        best = max(finishable, key=lambda trial: acquisition_values.paused[trial.number],
-                   default=None)
-        affordable = budget_left >= 1 - 1e-9 and not exhausted
-        if best is None or (affordable
-                            and acquisition_values.new > acquisition_values.paused[best.number]):
-            return START_TRIAL if affordable else None
-        return best
-
-    def _expected_budget_from(self, rung: int) -> float:
-        """Return the expected budget of a trial after ``rung``.
-
-        The trial is being trained to this rung.
-
-        Without this reservation, all workers would start new trials, and none would be finished.
-        """
-        later = range(rung + 1, len(self.rungs.shares))
-        return sum(self.rungs.budget_to_rung(level) / self.rungs.eta ** (level - rung)
-                   for level in later)
 
     def _budget_to_end(self, trial: FrozenTrial) -> float:
         """Return the budget to train a paused trial to the end."""

@@ -53,7 +53,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
         with_proxies: also compute zero-cost proxies of the initial weights; see
             :func:`.proxies.compute_proxies`.
         open_artifact: opens the exported model of ``decode_with``; see
-            :mod:`scalesearch.export.scoring`.
+            :mod:`scalesearch.export.base`.
         start_seconds: time from the start of the worker to this call, for ``phases``.
 
     Returns:
@@ -124,7 +124,7 @@ def _check_compatible(architecture: Any, corpus: Corpus, recipe: Recipe,
     if recipe.decode_with != DECODE_WITH_MODEL and open_artifact is None:
         raise UserError(
             f"decode_with: {recipe.decode_with} needs a function that exports the model",
-            help="pass open_artifact=scalesearch.export.scoring.artifact_decoder",
+            help="pass open_artifact=scalesearch.export.base.artifact_decoder",
             code="exporter-missing")
     model_type = "decoder-only" if isinstance(
         architecture.block, DecoderOnly) else "encoder-decoder"

@@ -86,8 +86,8 @@ def test_rows_of_every_layer_are_within_bounds(architecture) -> None:
 def test_measures_do_not_depend_on_order_and_batches(architecture) -> None:
     split = sentences()
     model = model_of(architecture)
-    first = analyze_model(model, architecture.block, split, RECIPE).to_json()
-    assert close(first, analyze_model(model, architecture.block, shuffled(split), RECIPE).to_json())
+    first = asdict(analyze_model(model, architecture.block, split, RECIPE))
+    assert close(first, asdict(analyze_model(model, architecture.block, shuffled(split), RECIPE)))
 
 
 def test_heads_with_equal_weights_have_minimal_diversity() -> None:
@@ -157,26 +157,28 @@ def test_gradient_norms_equal_autograd(name) -> None:
                          label_smoothing=0.1)
     loss.backward()
     assert result.loss == pytest.approx(loss.item(), rel=1e-5)
-    for row in result.rows:
+    for row in result.groups:
         parameters = [p for path, p in model.named_parameters() if path.startswith(f"{row.group}.")]
         norm = math.sqrt(sum(float(p.grad.double().square().sum()) for p in parameters))
         assert row.params == sum(p.numel() for p in parameters)
         assert row.norm == pytest.approx(norm, rel=1e-3, abs=1e-7)
     whole = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
     assert result.norm == pytest.approx(float(whole), rel=1e-3)
-    assert sum(row.params for row in result.rows) == sum(p.numel() for p in model.parameters())
+    assert sum(row.params for row in result.groups) == sum(p.numel() for p in model.parameters())
 
 
 def test_loads_equal_the_cost_module() -> None:
     architecture = family("edgeformer")
-    rows, load = compute_loads(architecture.block)
-    assert load == evaluate_cost(architecture.block, find_protocol("edgeformer")).load_balance
-    by_name = {row.group: row.load for row in rows}
+    load = compute_loads(architecture.block)
+    costs = evaluate_cost(architecture.block, find_protocol("edgeformer"))
+    assert {f"load.{name}": value for name, value in vars(load).items()
+            if name != "groups"} == costs.load_balance
+    by_name = {row.group: row.load for row in load.groups}
     assert by_name["encoder.layers.0.attention"] == 3 and by_name["encoder.layers.0.ffn"] == 4
     assert by_name["decoder.layers.0.ffn"] == 4  # two layers, each called twice
-    assert sum(row.use_share for row in rows) == pytest.approx(1)
+    assert sum(row.use_share for row in load.groups) == pytest.approx(1)
     model = model_of(architecture)
-    groups = {row.group for row in compute_gradients(engine_of(model), sentences(2), 0.0, 64).rows}
+    groups = {row.group for row in compute_gradients(engine_of(model), sentences(2), 0.0, 64).groups}
     assert set(by_name) <= groups
 
 
@@ -190,8 +192,8 @@ def test_decoder_only_model_is_measured_on_source_and_target() -> None:
     assert {probe.layer.stack for probe in heads} == {
         probe.layer.stack for probe in tokens} == {"decoder"}
     result = analyze_model(model, architecture.block, split, RECIPE)
-    assert close(result.to_json(),
-                 analyze_model(model, architecture.block, shuffled(split), RECIPE).to_json())
+    assert close(asdict(result),
+                 asdict(analyze_model(model, architecture.block, shuffled(split), RECIPE)))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -200,14 +202,14 @@ def test_random_architectures_can_be_analyzed(seed) -> None:
     architecture = random_architecture(Random(seed))
     model = model_of(architecture)
     result = analyze_model(model, architecture.block, sentences(4, seed), RECIPE)
-    json.dumps(result.to_json(), allow_nan=False)
+    json.dumps(asdict(result), allow_nan=False)
     assert len(result.heads) >= sum(any(layer.modules_of_type(Attention))
                                    for layer in find_layers(model))
     assert all(row.diversity >= MIN_DIVERSITY - 1e-9 for row in result.heads)
     assert all(0 <= row.n_act <= row.hidden for row in result.ffn)
-    assert {row.group.removesuffix(" (own)") for row in result.loads} <= {
-        row.group for row in result.gradients.rows}
-    assert sum(row.params for row in result.gradients.rows) == sum(
+    assert {row.group.removesuffix(" (own)") for row in result.load.groups} <= {
+        row.group for row in result.gradients.groups}
+    assert sum(row.params for row in result.gradients.groups) == sum(
         p.numel() for p in model.parameters())
 
 

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 
-MODULES = ("api.files", "api.display", "api.space", "api.study", "report.trial_filter")
+MODULES = ("training.input_files", "api.base", "api.space", "api.study", "report.trial_filter")
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -138,7 +138,7 @@ def test_errors_have_code_and_position(small):
 @pytest.mark.full
 def test_invalid_numbers_are_rejected(small):
     space = ss.space(small)
-    with refuses("below-one", "draws"):
+    with refuses("below-one", "samples"):
         space.feasible("params.total <= 1M", samples=-5)
     with refuses("bad-value", "vocab", "-3"):
         space.smallest().module(vocab=-3)

@@ -15,8 +15,8 @@ from tests.training.conftest import recipe, sentences, tiny
 
 @pytest.mark.full
 def test_student_trains_on_translations_of_teacher(tmp_path: Path) -> None:
-    from scalesearch.api.files import load_data
     from scalesearch.training import train
+    from scalesearch.training.input_files import load_data
 
     for split, count, seed in (("train", 60, 1), ("val", 10, 2), ("test", 10, 3)):
         for side, column in (("en", 0), ("de", 1)):

@@ -18,7 +18,7 @@ from tests.training.conftest import recipe, sentences, tiny
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data file next to its text and to the folder ``teacher`` of a trained model."""
-    from scalesearch.api.files import load_data
+    from scalesearch.training.input_files import load_data
 
     folder = tmp_path_factory.mktemp("soft")
     for split, count, seed in (("train", 60, 1), ("val", 10, 2), ("test", 10, 3)):
@@ -34,7 +34,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.full
 def test_student_trains_on_soft_targets(data: Path, tmp_path: Path) -> None:
-    from scalesearch.api.files import load_data
+    from scalesearch.training.input_files import load_data
 
     arguments = ["distill", "--targets", "soft", str(data.parent / "teacher"), "--data", str(data),
                  "--out", str(tmp_path / "soft"), "--json"]
@@ -72,7 +72,7 @@ def test_soften_is_the_earlier_name(data: Path, tmp_path: Path) -> None:
 
 
 def test_adaptive_softmax_is_refused(data: Path, tmp_path: Path) -> None:
-    from scalesearch.api.files import load_data
+    from scalesearch.training.input_files import load_data
 
     CliRunner().invoke(app, ["distill", "--targets", "soft", str(data.parent / "teacher"), "--data",
                              str(data), "--out", str(tmp_path / "soft")], catch_exceptions=False)

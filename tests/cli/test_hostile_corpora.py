@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scalesearch.api.files import load_data
 from scalesearch.data.files import MAX_LINE_BYTES, UNCHECKED_BYTES
 from scalesearch.training import train
+from scalesearch.training.input_files import load_data
 from tests.bounds import invoke_bounded
 from tests.corpora import write_text
 from tests.training.conftest import recipe, tiny

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from rich.control import strip_control_codes
 from rich.table import Table
-from scalesearch.studies.trials.plan import FixedArchitecture
 
 from scalesearch.cli.main import app
 from scalesearch.errors import UserError
 from scalesearch.report.figures.style import figure_text, new_figure, save_figure
 from scalesearch.report.text_tables import to_csv, to_latex, to_markdown
+from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.sections import Seeds
 from scalesearch.studies.executors.worker import finish_job
 from scalesearch.terminal import (

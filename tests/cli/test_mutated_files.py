@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scalesearch.api.files import load_recipe, read_data_spec
 from scalesearch.errors import UserError
 from scalesearch.spaces import Space, read_space
 from scalesearch.studies.config.reader import read_study
+from scalesearch.training.input_files import load_recipe, read_data_spec
 from tests.mutated import mutated
 
 ROOT = Path(__file__).parents[2]

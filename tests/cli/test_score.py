@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from scalesearch import load
-from scalesearch.api.files import load_data
 from scalesearch.cli import score as score_verb
 from scalesearch.cli import translate as translate_verb
 from scalesearch.export import translator
 from scalesearch.tasks import TASKS
 from scalesearch.training import train
+from scalesearch.training.input_files import load_data
 from tests.cli.test_train import run
 from tests.corpora import write_text
 from tests.errors import refuses
@@ -188,7 +188,7 @@ def test_lines_are_translated_in_bounded_chunks(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(translator, "MAX_CHARACTERS_PER_CHUNK", 10)
     monkeypatch.setattr(translator, "MAX_LINES_PER_CHUNK", 3)
     lines = ["12345", "12345", "1", "", "", "", "123456789012", "1"]
-    groups = list(translator._chunk_lines(lines))
+    groups = list(translator.chunk_lines(lines))
     assert [line for group in groups for line in group] == lines and list(map(len, groups)) == [
         3, 3, 1, 1]
 

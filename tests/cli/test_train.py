@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from scalesearch.api.files import load_data
 from scalesearch.cli import train as train_verb
 from scalesearch.cli import translate as translate_verb
 from scalesearch.errors import UserError
+from scalesearch.training.input_files import load_data
 from tests.corpora import ENGLISH, write_text
 
 SMALL = ["--set", "width=16", "--set", "encoder.depth=1", "--set", "decoder.depth=1", "--set",

@@ -9,8 +9,7 @@ import pytest
 import scalesearch as ss
 from scalesearch.api.architecture import Architecture, Costs
 from scalesearch.api.model import Model
-from scalesearch.api.queries import FeasibilityResult, SolveResult
-from scalesearch.api.space import SearchSpace
+from scalesearch.api.space import FeasibilityResult, SearchSpace, SolveResult
 from scalesearch.api.study import Study
 from tests.docs.blocks import ROOT, blocks
 

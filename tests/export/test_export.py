@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from scalesearch.api.files import load_data
 from scalesearch.cli import export as verb
 from scalesearch.cli import score as score_verb
 from scalesearch.cli import translate as translate_verb
@@ -18,6 +17,7 @@ from scalesearch.export.export import Artifact, VerificationSample, export_model
 from scalesearch.export.torch_ import TorchDecoder, TorchFormat
 from scalesearch.tasks import TASKS
 from scalesearch.training import read_checkpoint, train
+from scalesearch.training.input_files import load_data
 from scalesearch.training.scoring.evaluate import DecodingOptions, translate_lines
 from tests.cli.test_train import run
 from tests.corpora import write_text

@@ -41,15 +41,15 @@ def check_equal_translations(network, beam: int, seed: int = 1) -> None:
         for number, width in enumerate((6, 11, 5)):
             source = sources(seed + number, 4, width, VOCAB)
             limit = None if number else 7
-            found = static.search(source, limit)
+            actual = static.search(source, limit)
             expected = beam_search(network, source, beam, max_length=limit, nbest=nbest)
             steps = expected.tokens.shape[2]
-            assert torch.equal(found.lengths, expected.lengths)
-            assert torch.equal(found.tokens[..., :steps], expected.tokens)
-            assert not found.tokens[..., steps:].any()
-            assert torch.allclose(found.scores, expected.scores, rtol=1e-6)
+            assert torch.equal(actual.lengths, expected.lengths)
+            assert torch.equal(actual.tokens[..., :steps], expected.tokens)
+            assert not actual.tokens[..., steps:].any()
+            assert torch.allclose(actual.scores, expected.scores, rtol=1e-6)
             if beam == 1:
-                assert found.best_ids() == greedy_search(network, source, limit).best_ids()
+                assert actual.best_ids() == greedy_search(network, source, limit).best_ids()
     assert runner.notes == []
     assert len(runner.graphs) == 3
 

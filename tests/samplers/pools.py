@@ -12,8 +12,8 @@ from scalesearch.samplers import SamplerSpec, make_sampler
 from scalesearch.samplers.candidate_facts import CandidateFacts
 from scalesearch.samplers.candidate_sampler import SpaceExhaustedError
 from scalesearch.samplers.encoding import decode_params, suggest_params
-from scalesearch.samplers.exact_feasible_sampler import ExactFeasibleSampler
 from scalesearch.samplers.feasible_region import FeasibleRegion
+from scalesearch.samplers.space_samplers import ExactFeasibleSampler
 from scalesearch.samplers.trial_history import ARCHITECTURE, COSTS, RUNGS, is_infeasible
 from scalesearch.spaces import Space
 from scalesearch.spaces.schema.cost_names import COST_NAMES

@@ -14,8 +14,8 @@ from scalesearch.samplers import SAMPLER_NAMES
 from scalesearch.samplers.candidate import candidate_key, sample_candidate
 from scalesearch.samplers.candidate_facts import FactsCache
 from scalesearch.samplers.encoding import decode_params, encode_params, suggest_params
-from scalesearch.samplers.exact_feasible_sampler import ExactFeasibleSampler
 from scalesearch.samplers.feasible_region import MAX_EVALUATIONS
+from scalesearch.samplers.space_samplers import ExactFeasibleSampler
 from scalesearch.samplers.trial_history import is_infeasible
 from scalesearch.spaces import Space
 from scalesearch.spaces.syntax.parameters import Choice, FloatRange, IntRange

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from scalesearch.api.files import load_data
 from scalesearch.errors import UserError
 from scalesearch.signals import SignalInterrupt
 from scalesearch.training import Result, read_checkpoint, train
+from scalesearch.training.input_files import load_data
 from scalesearch.training.updates.averaging import read_weights, write_weights
 from tests.bounds import bounded, invoke_bounded
 from tests.corpora import write_text

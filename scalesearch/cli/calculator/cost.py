@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,16 +10,14 @@ import click
 from scalesearch.cli.options import (
     OutputPath,
     RenamedOption,
-    json_option,
     load_architecture,
     load_space,
+    option,
     print_costs,
     protocol_options,
-    set_option,
     weight_only_macs_lines,
 )
 from scalesearch.errors import UserError
-from scalesearch.spaces.syntax.parameters import format_constant as as_text
 from scalesearch.terminal import make_table, print_text
 
 if TYPE_CHECKING:
@@ -26,13 +25,11 @@ if TYPE_CHECKING:
 
     from scalesearch.cost import CostBreakdown
     from scalesearch.nn.verify import CostCheck
-    from scalesearch.spaces import Space
-    from scalesearch.spaces.assembly.architecture import ModelSpec
 
 
 @click.command(name="cost")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@set_option
+@option("set")
 @protocol_options
 @click.option("--against", multiple=True, metavar="KEY=VALUE;…",
               help="Also cost FILE with these keys changed. Can be repeated.")
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
               help="Tabulate the cost over these values, e.g. width='128..512 step 64' or "
               "encoder.ffn='relu | geglu'; also source, target, length and vocab.")
 @click.option("--plot", type=OutputPath(), help="Plot the sweep, as PNG and SVG.")
-@click.option("--csv", type=OutputPath(), help="Write the sweep or the comparison as CSV.")
+@option("csv", help="Write the sweep or the comparison as CSV.")
 @click.option("--formula", cls=RenamedOption, earlier=("--cite",), is_flag=True,
               help="Print formulas for params and MACs in the names of sizes, with S, T and V for "
               "lengths and vocabulary.")
@@ -54,9 +51,9 @@ if TYPE_CHECKING:
               help="Cost the candidate of the space with the fewest parameters.")
 @click.option("--largest", is_flag=True,
               help="Cost the candidate of the space with the most parameters.")
-@json_option
+@option("json")
 def command(files: tuple[str, ...], settings: tuple[str, ...], protocol_overrides: dict[str, Any],
-            against: tuple[str, ...], sweeps: tuple[str, ...], plot: str | None, csv: str | None,
+            against: tuple[str, ...], sweeps: tuple[str, ...], plot: Path | None, csv: Path | None,
             formula: bool, levels: int, verify: bool, seed: int | None, smallest: bool,
             largest: bool, as_json: bool) -> None:
     """Compute the exact params, MACs, FLOPs and memory of the architecture in FILE.
@@ -70,7 +67,17 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], protocol_override
     from scalesearch.cli.calculator import cost_views
 
     is_comparison = len(files) + len(against) > 1
-    _check_options(is_comparison, bool(sweeps), formula, verify, plot, csv)
+    views = {"several architectures": is_comparison, "--sweep": sweeps, "--formula": formula,
+             "--verify": verify}
+    selected_views = [name for name, is_set in views.items() if is_set]
+    if len(selected_views) > 1:
+        raise UserError(f"{' and '.join(selected_views)} cannot be combined: use one at a time",
+                        code="options-conflict")
+    if plot and not sweeps:
+        raise UserError("--plot needs --sweep, for example --sweep width='128..1024 step 64'",
+                        code="option-missing")
+    if csv and not (sweeps or is_comparison):
+        raise UserError("--csv needs --sweep or several architectures", code="option-missing")
     if formula and (protocol_overrides["artifact"] or protocol_overrides["latency"]):
         raise UserError("--formula supports only params and MACs: remove --artifact and --latency",
                         code="options-conflict")
@@ -92,29 +99,27 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], protocol_override
                       seed or 0, as_json)
 
 
-def _check_options(is_comparison: bool, is_sweep: bool, is_formula: bool, is_verification: bool,
-                   plot: str | None, csv: str | None) -> None:
-    """Raise a UserError if options cannot be combined."""
-    views = {"several architectures": is_comparison, "--sweep": is_sweep, "--formula": is_formula,
-             "--verify": is_verification}
-    selected = [name for name, is_set in views.items() if is_set]
-    if len(selected) > 1:
-        raise UserError(f"{' and '.join(selected)} cannot be combined: use one at a time",
-                        code="options-conflict")
-    if plot and not is_sweep:
-        raise UserError("--plot needs --sweep, for example --sweep width='128..1024 step 64'",
-                        code="option-missing")
-    if csv and not (is_sweep or is_comparison):
-        raise UserError("--csv needs --sweep or several architectures", code="option-missing")
-
-
 def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict[str, Any],
                   levels: int, verify: bool, selection: str, seed: int, as_json: bool) -> None:
     """Print the costs of the architecture in ``file``, or of a selected candidate."""
     from scalesearch.cost import evaluate_cost, load_protocol
+    from scalesearch.cost.breakdown import module_costs
+    from scalesearch.cost.latency import latency_interval
+    from scalesearch.cost.tables import make_cost_tables, memory_line
 
-    space, architecture, selected = _load_or_select(file, settings, protocol_overrides, selection,
-                                                    seed)
+    selected: dict[str, Any] = {}
+    if selection:
+        from scalesearch.feasible.pick import pick_candidate
+        from scalesearch.spaces.syntax.parameters import format_constant
+
+        space = load_space(file, settings)
+        config, description = pick_candidate(
+            space, selection, seed, load_protocol(space.protocol, **protocol_overrides))
+        architecture = space.architecture(config)
+        selected = {"how": description, "params": {key: format_constant(value)
+                                                   for key, value in config.params.items()}}
+    else:
+        space, architecture = load_architecture(file, settings)
     protocol = load_protocol(space.protocol, **protocol_overrides).with_vocab(architecture.vocab)
     result = evaluate_cost(architecture.block, protocol)
     checks: list[CostCheck] = []
@@ -123,62 +128,31 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
 
         checks = verify_costs(architecture.block, protocol.source, protocol.target, protocol.vocab)
     if as_json:
-        record = _to_json(result, architecture, levels)
+        modules = [{"path": module.path, "params": module.params, "macs": module.macs,
+                    "calls": module.calls} for module in module_costs(result, levels)]
+        record = {**result.to_json(), "architecture": architecture.to_json(), "modules": modules}
+        if result.latency:
+            low, high = latency_interval(result.block, protocol)
+            record["interval"] = {"low": low, "high": high}
         if selected:
             record["picked"] = selected
         if verify:
             record["verify"] = [{**vars(check), "agrees": check.is_equal} for check in checks]
         print_costs(record, protocol)
     else:
-        _print_tables(result, architecture, levels, checks, selected)
+        memory = memory_line(result)  # before any output: the latency model may be missing
+        for table in make_cost_tables(result, levels):
+            print_text(table)
+        if checks:
+            print_text(_make_check_table(checks, result))
+        if selected:
+            print_text(make_table(("parameter", "value"), selected["params"].items(), (0, 1),
+                                  f"Selected: {selected['how']}"))
+        print_text("\n".join([memory, *weight_only_macs_lines({"": result}),
+                              f"architecture {architecture.id} · protocol {protocol} · "
+                              f"{protocol.conventions}"]))
     if not all(check.is_equal for check in checks):
         raise SystemExit(1)
-
-
-def _load_or_select(file: str, settings: tuple[str, ...], protocol_overrides: dict[str, Any],
-                    selection: str, seed: int) -> tuple[Space, ModelSpec, dict[str, Any]]:
-    """Return the space, one architecture, and a description of its selection, if any."""
-    if not selection:
-        return *load_architecture(file, settings), {}
-    from scalesearch.cost import load_protocol
-    from scalesearch.feasible.pick import pick_candidate
-
-    space = load_space(file, settings)
-    protocol = load_protocol(space.protocol, **protocol_overrides)
-    config, description = pick_candidate(space, selection, seed, protocol)
-    params = {key: as_text(value) for key, value in config.params.items()}
-    return space, space.architecture(config), {"how": description, "params": params}
-
-
-def _to_json(result: CostBreakdown, architecture: ModelSpec, levels: int) -> dict[str, Any]:
-    """Convert the costs to JSON, with the interval of a predicted latency."""
-    from scalesearch.cost.breakdown import module_costs
-    from scalesearch.cost.latency import latency_interval
-
-    modules = [{"path": module.path, "params": module.params, "macs": module.macs,
-                "calls": module.calls} for module in module_costs(result, levels)]
-    record = {**result.to_json(), "architecture": architecture.to_json(), "modules": modules}
-    if result.latency:
-        low, high = latency_interval(result.block, result.protocol)
-        record["interval"] = {"low": low, "high": high}
-    return record
-
-
-def _print_tables(result: CostBreakdown, architecture: ModelSpec, levels: int,
-                  checks: list[CostCheck], selected: dict[str, Any]) -> None:
-    from scalesearch.cost.tables import make_cost_tables, memory_line
-
-    memory = memory_line(result)  # before any output, because the latency model may be missing
-    protocol = result.protocol
-    for table in (*make_cost_tables(result, levels),
-                  *([_make_check_table(checks, result)] if checks else [])):
-        print_text(table)
-    if selected:
-        print_text(make_table(("parameter", "value"), selected["params"].items(), (0, 1),
-                              f"Selected: {selected['how']}"))
-    print_text("\n".join([memory, *weight_only_macs_lines({"": result}),
-                          f"architecture {architecture.id} · protocol {protocol} · "
-                          f"{protocol.conventions}"]))
 
 
 def _make_check_table(checks: list[CostCheck], result: CostBreakdown) -> Table:

@@ -12,6 +12,7 @@ from scalesearch.cli.options import (
     print_costs,
     weight_only_macs_lines,
     write_csv,
+    write_errors_named,
 )
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
@@ -22,7 +23,7 @@ from scalesearch.terminal import make_table, print_text, wide_console
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from scalesearch.whatif import Citation, CostComparison, Sweep
+    from scalesearch.whatif import CostComparison, Sweep
 
 MAX_SWEEP_ROWS = 60  # rows of a sweep that are printed
 # Values of fixed parameters that are not printed.
@@ -33,7 +34,7 @@ DEFAULT_VALUES = {"none", "off", "own", "nothing", "matrices", "euler", "auto", 
 
 
 def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: tuple[str, ...],
-                     protocol_overrides: dict[str, Any], levels: int, csv: str | None,
+                     protocol_overrides: dict[str, Any], levels: int, csv: Path | None,
                      as_json: bool) -> None:
     """Print the costs of several architectures under the protocol of the first file.
 
@@ -46,7 +47,11 @@ def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against:
     if against and len(files) > 1:
         raise UserError("--against changes one FILE: give a single FILE, or remove --against",
                         code="options-conflict")
-    loaded = {name: load_architecture(file, settings) for name, file in zip(_labels(files), files)}
+    short_names = [Path(file).name.removesuffix(".yaml") for file in files]
+    names = short_names if len(set(short_names)) == len(files) else list(files)
+    names = [name if names.count(name) == 1 else f"{name} ({number})"
+             for number, name in enumerate(names, 1)]
+    loaded = {name: load_architecture(file, settings) for name, file in zip(names, files)}
     for change in dict.fromkeys(against):
         changes = tuple(part.strip() for part in change.split(";") if part.strip())
         loaded[change] = load_architecture(files[0], (*settings, *changes))
@@ -78,14 +83,6 @@ def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against:
                f"{protocol}\n{protocol.conventions}")
 
 
-def _labels(files: tuple[str, ...]) -> list[str]:
-    """Return short names of files, or the full paths if short names are not unique."""
-    short = [Path(file).name.removesuffix(".yaml") for file in files]
-    names = short if len(set(short)) == len(short) else list(files)
-    return [name if names.count(name) == 1 else f"{name} ({number})"
-            for number, name in enumerate(names, 1)]
-
-
 def _make_difference_table(comparison: CostComparison, quantity: str, label: str) -> Table:
     first, *others = comparison.costs
     headings = [label, first, *(text for name in others for text in (name, "difference", "%"))]
@@ -108,31 +105,22 @@ def _make_difference_table(comparison: CostComparison, quantity: str, label: str
 
 
 def print_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...],
-                protocol_overrides: dict[str, Any], plot: str | None, csv: str | None,
+                protocol_overrides: dict[str, Any], plot: Path | None, csv: Path | None,
                 as_json: bool) -> None:
     """Print the costs of all combinations of the values in ``sweeps``."""
     from scalesearch.cost import load_protocol
     from scalesearch.whatif import sweep_costs
+    from scalesearch.whatif.crossings import LENGTH_SYMBOLS
 
     space = load_space(file, settings)
     table = sweep_costs(space, parse_settings(sweeps, "--sweep"),
                         load_protocol(space.protocol, **protocol_overrides))
-    figures = _plot(table, Path(plot)) if plot else []
+    figures = _plot(table, plot) if plot else []
     if csv:
         write_csv(table, csv)
     if as_json:
         print_costs(table.to_json() | {"files": [str(path) for path in figures]}, table.protocol)
-    else:
-        _show_sweep(table, figures)
-
-
-def _format_cost(cost: float | None) -> str:
-    return "-" if cost is None else f"{cost:,}" if isinstance(cost, int) else f"{cost:,.4g}"
-
-
-def _show_sweep(table: Sweep, figures: list[Path]) -> None:
-    from scalesearch.whatif.crossings import LENGTH_SYMBOLS
-
+        return
     values = {name: {row[name] for row in table.rows} for name in table.columns}
     varied = [name for name, distinct in values.items()
               if len(distinct) > 1 or None in distinct or len(table.rows) == 1]
@@ -145,15 +133,20 @@ def _show_sweep(table: Sweep, figures: list[Path]) -> None:
     if len(table.rows) > MAX_SWEEP_ROWS:
         print_text(f"… {len(table.rows) - MAX_SWEEP_ROWS:,} more rows: use --csv FILE or "
                    "--json\n")
-    if "vocab" in table.keys and table.protocol.vocab != OWN_VOCABULARY and all(
+    has_own_vocab = table.protocol.vocab == OWN_VOCABULARY
+    if "vocab" in table.keys and not has_own_vocab and all(
             crossing.length != "vocab" for crossing in table.crossings):
         print_text("no crossing over V, because shapes depend on the vocabulary")
     for line in (*table.crossings, *(f"Written: {path}" for path in figures)):
         print_text(str(line))
-    free = [name for key in table.keys if key in LENGTH_SYMBOLS for name in LENGTH_SYMBOLS[key]
-            if name != "V" or table.protocol.vocab != OWN_VOCABULARY]
+    free = [name for key in table.keys for name in LENGTH_SYMBOLS.get(key, ())
+            if name != "V" or not has_own_vocab]
     print_text(f"protocol {table.protocol}" + (f", except {', '.join(free)}" if free else ""))
     print_text(table.protocol.conventions)
+
+
+def _format_cost(cost: float | None) -> str:
+    return "-" if cost is None else f"{cost:,}" if isinstance(cost, int) else f"{cost:,.4g}"
 
 
 def _format_value(value: Any) -> str:
@@ -172,11 +165,9 @@ def _plot(table: Sweep, path: Path) -> list[Path]:
     stem = path.with_suffix("") if path.suffix in (".png", ".svg") else path
     marks = {low: f"{labels[crossing.part]} from {low:,}" for crossing in table.crossings
              if crossing.length == table.keys[0] for low, _ in crossing.ranges if low > 1}
-    try:
+    with write_errors_named("--plot", path):
         return save_figure(plot_sweep(table.frame(), table.keys, table.protocol.to_json(), marks),
                            stem)
-    except OSError as error:
-        raise UserError(f"--plot {path}: {error.strerror or error}", code="cannot-write") from None
 
 
 # -- formulas
@@ -207,28 +198,20 @@ def print_formulas(file: str, settings: tuple[str, ...], protocol_overrides: dic
     if citation.sections["macs.once"].terms:
         print_text(f"macs.once = {citation.sections['macs.once'].to_factored_text()}, on weights "
                    "only\n")
-    for line in ("with", *_names(citation), *_notes(citation)):
-        print_text(line)
-    print_text(f"architecture {architecture.id} · protocol {citation.protocol} · "
-               f"{citation.protocol.conventions}")
-
-
-def _names(citation: Citation) -> list[str]:
-    origins = {name: f"    (in this file = {text})" for name, text in citation.where.items()}
-    return [f"  {name} = {citation.values[name]:,}{origins.get(name, '')}"
-            for name in citation.names]
-
-
-def _notes(citation: Citation) -> list[str]:
+    print_text("with")
+    for name in citation.names:
+        origin = f"    (in this file = {citation.where[name]})" if name in citation.where else ""
+        print_text(f"  {name} = {citation.values[name]:,}{origin}")
     words = {True: "yes", False: "no"}
     fixed = [f"{key} {words[value] if isinstance(value, bool) else value}"
              for key, value in citation.held_sizes.items()
              if not (isinstance(value, str | bool) and value in DEFAULT_VALUES)]
-    notes = [f"fixed parameters: {', '.join(fixed)}"]
+    print_text(f"fixed parameters: {', '.join(fixed)}")
     if citation.numbers:
         numbers = "1 number" if citation.numbers == 1 else f"{citation.numbers} numbers"
-        notes.append(f"{numbers} in the formulas cannot be written as sums and products of sizes "
-                     "(groups of a schedule, a quotient, a minimum)")
+        print_text(f"{numbers} in the formulas cannot be written as sums and products of sizes "
+                   "(groups of a schedule, a quotient, a minimum)")
     if citation.vocab_bound:
-        notes.append("some shapes depend on the vocabulary: the formulas hold only for this V")
-    return notes
+        print_text("some shapes depend on the vocabulary: the formulas hold only for this V")
+    print_text(f"architecture {architecture.id} · protocol {citation.protocol} · "
+               f"{citation.protocol.conventions}")

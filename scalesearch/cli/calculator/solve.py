@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from scalesearch.cli.options import (
-    OutputPath,
     RenamedOption,
-    json_option,
     load_architecture,
     load_space,
+    option,
     print_costs,
     protocol_options,
-    set_option,
     write_csv,
 )
 from scalesearch.errors import UserError
@@ -24,11 +23,9 @@ from scalesearch.terminal import print_text, wide_console
 @click.command(name="solve")
 @click.argument("file")
 @click.argument("goal", required=False)
-@set_option
+@option("set")
 @protocol_options
-@click.option("--budget", "budgets", multiple=True, metavar="LIMITS",
-              help="Budget, e.g. 'params.total <= 10M and macs.total <= 2G', or the name of a "
-              "budget of the file. Can be repeated.")
+@option("budget")
 @click.option("--for", "for_each", multiple=True, metavar="KEY=VALUES",
               help="Solve once per value, e.g. --for encoder.depth=1..24. With --trade: the range "
               "of a size.")
@@ -40,12 +37,12 @@ from scalesearch.terminal import print_text, wide_console
               help="Costs to keep, e.g. 'macs.total within 1% and params.total within 5%'.")
 @click.option("--reference", cls=RenamedOption, earlier=("--of",), metavar="FILE",
               help="Keep the costs of this architecture instead of FILE's.")
-@click.option("--csv", type=OutputPath(), help="Write the table as CSV.")
-@json_option
+@option("csv")
+@option("json")
 def command(file: str, goal: str | None, settings: tuple[str, ...],
             protocol_overrides: dict[str, Any], budgets: tuple[str, ...], for_each: tuple[str, ...],
             step: int, trade: str | None, holds: tuple[str, ...], reference: str | None,
-            csv: str | None, as_json: bool) -> None:
+            csv: Path | None, as_json: bool) -> None:
     """Find the largest or smallest size of the architecture in FILE within a budget.
 
     GOAL is 'max KEY' or 'min KEY'. With --trade, pairs of sizes with constant costs are listed.
@@ -77,27 +74,22 @@ def command(file: str, goal: str | None, settings: tuple[str, ...],
     if trade is not None:
         config = load_architecture(reference)[1].config if reference else None
         keys = [key.strip() for key in trade.split(",")]
-        trades = whatif.find_trade_offs(space, keys, holds, config, budgets, protocol, sizes)
-        if csv:
-            write_csv(trades, csv)
-        if as_json:
-            print_costs(trades.to_json() | {"protocol": protocol.to_json()}, protocol)
-        else:
-            for part in tables.render_trades(trades, reference or "the file", protocol):
-                print_text(part, wide_console())
-        has_result = bool(trades.pairs)
+        result: Any = whatif.find_trade_offs(space, keys, holds, config, budgets, protocol, sizes)
+        record = result.to_json()
+        parts = tables.render_trades(result, reference or "the file", protocol)
+        has_result = bool(result.pairs)
     else:
-        solutions = whatif.solve(space, goal or "", budgets, sizes, protocol, step)
-        if csv:
-            write_csv(solutions, csv)
-        if as_json:
-            print_costs({"goal": goal, "protocol": protocol.to_json(),
-                         "solutions": [solution.to_json() for solution in solutions]}, protocol)
-        else:
-            first, *others = tables.render_solutions(solutions, protocol)
-            print_text(first, wide_console(), style="bold" if solutions[0].best else None)
-            for part in others:
-                print_text(part, wide_console())
-        has_result = any(solution.best for solution in solutions)
+        result = whatif.solve(space, goal or "", budgets, sizes, protocol, step)
+        record = {"goal": goal, "protocol": {}, "solutions": [solution.to_json() for solution in result]}
+        parts = tables.render_solutions(result, protocol)
+        has_result = any(solution.best for solution in result)
+    if csv:
+        write_csv(result, csv)
+    if as_json:
+        print_costs({**record, "protocol": protocol.to_json()}, protocol)
+    else:
+        is_bold = trade is None and bool(result[0].best)  # the solution
+        for number, part in enumerate(parts):
+            print_text(part, wide_console(), style="bold" if is_bold and not number else None)
     if not has_result:
         raise SystemExit(1)

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scalesearch.cli.options import json_option, print_json
+from scalesearch.cli.options import option, print_json
 from scalesearch.cli.study.shared import with_results
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
 from scalesearch.terminal import make_table, open_console, print_text
 
 if TYPE_CHECKING:
-    from scalesearch.report.fairness import Fairness
-    from scalesearch.studies.results.audit import AuditPlan
     from scalesearch.studies.results.results import Results
 
 
@@ -33,11 +31,10 @@ if TYPE_CHECKING:
 @click.option("--until", default=0.4, show_default=True, type=click.FloatRange(0, 1, min_open=True),
               help="Share of the run after which the worse half of the rates stops; 1 disables "
               "this.")
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1),
-              help="Number of parallel training runs.")
-@click.option("--address", help="Address of a running Ray cluster: HOST:PORT, or auto.")
+@option("workers", default=1, help="Number of parallel training runs.")
+@option("address")
 @click.option("--dry-run", is_flag=True, help="Print the plan without training.")
-@json_option
+@option("json")
 def audit(results: Results, architectures: int, rates: str, rules: str, share: float, until: float,
           workers: int, address: str | None, dry_run: bool, as_json: bool) -> None:
     """Check whether the study's learning rate disadvantages some architectures.
@@ -49,6 +46,7 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
     \b
     Example: scalesearch study audit runs/my-study --architectures 8
     """
+    from scalesearch.report.fairness import describe_option
     from scalesearch.signals import interrupt_on_signal
     from scalesearch.studies.config.sections import Resources
     from scalesearch.studies.engine import audit as engine
@@ -56,61 +54,40 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
     from scalesearch.studies.results.audit import AuditSettings, study_job
 
     console = open_console(stderr=as_json)
+    try:
+        multiples = tuple(sorted({float(number) for number in _split(rates)}))
+    except ValueError:
+        multiples = ()
+    if 1.0 not in multiples or len(multiples) < 2 or multiples[0] <= 0:
+        raise UserError(f"--rates {rates}: expected multiples of the study's learning rate, 1 and "
+                        "others, such as 0.5,1,2", code="bad-value")
     plan = engine.load_or_make_plan(
-        results, AuditSettings(architectures, _parse_rates(rates), _split(rules), share, until))
+        results, AuditSettings(architectures, multiples, _split(rules), share, until))
     if dry_run:
         if as_json:
             print_json({**asdict(plan), "runs": plan.total_runs, "stretches": plan.stretches,
                         "cpu_seconds": plan.cpu_seconds})
-        else:
-            _show_plan(plan)
+            return
+        print_text(make_table(("trial", "groups"), [(member.folder, ", ".join(member.groups))
+                                                    for member in plan.architectures]))
+        n_architectures = len(plan.architectures)
+        print_text(f"Would train {n_architectures} architectures with {len(plan.options)} "
+                   f"recipes: {plan.total_runs} runs with {plan.settings.budget_share:g} of the "
+                   "study's length, at most "
+                   f"{plan.full_runs_per_architecture * n_architectures:.1f} full-budget runs in "
+                   f"total, about {plan.cpu_seconds / 60:.1f} CPU-minutes")
         return
     job = study_job(results.study)
     resources = Resources(threads_per_trial=job["threads"], nice=job.get("nice", 0),
                           address=address)
-    backend = "ray" if address else "pool"
-    if backend == "ray":
+    if address:
         require_packages("ray")
-    runner = make_runner(backend, workers, resources)
+    runner = make_runner("ray" if address else "pool", workers, resources)
     with interrupt_on_signal():
         fairness = engine.run_audit(results, plan, runner, lambda line: print_text(line, console))
     if as_json:
         print_json(fairness.to_json())
-    else:
-        _show(fairness)
-
-
-def _parse_rates(text: str) -> tuple[float, ...]:
-    """Parse multiples of the learning rate. Raises UserError if they are invalid."""
-    try:
-        rates = tuple(sorted({float(number) for number in _split(text)}))
-    except ValueError:
-        rates = ()
-    if 1.0 not in rates or len(rates) < 2 or rates[0] <= 0:
-        raise UserError(f"--rates {text}: expected multiples of the study's learning rate, 1 and "
-                        "others, such as 0.5,1,2", code="bad-value")
-    return rates
-
-
-def _split(text: str) -> tuple[str, ...]:
-    """Split a list at commas."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _show_plan(plan: AuditPlan) -> None:
-    print_text(make_table(("trial", "groups"),
-                          [(member.folder, ", ".join(member.groups))
-                           for member in plan.architectures]))
-    max_full_runs = plan.full_runs_per_architecture * len(plan.architectures)
-    print_text(f"Would train {len(plan.architectures)} architectures with {len(plan.options)} "
-               f"recipes: {plan.total_runs} runs with {plan.settings.budget_share:g} of the "
-               f"study's length, at most {max_full_runs:.1f} full-budget runs in total, about "
-               f"{plan.cpu_seconds / 60:.1f} CPU-minutes")
-
-
-def _show(fairness: Fairness) -> None:
-    from scalesearch.report.fairness import describe_option
-
+        return
     headings = ("architecture", "regret (loss)", f"regret ({fairness.metric})", "best recipe")
     rows = [(regret.architecture, f"{regret.loss_regret:.3g}",
              "" if regret.score_regret is None else f"{regret.score_regret:.3g}",
@@ -118,3 +95,8 @@ def _show(fairness: Fairness) -> None:
     print_text(make_table(headings, rows))
     for line in fairness.lines():
         print_text(line)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    """Split a list at commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())

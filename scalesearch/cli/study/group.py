@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from scalesearch.cli.options import OutputPath, RenamedOption, json_option, print_json
+from scalesearch.cli.options import OutputPath, RenamedOption, option, print_json
 from scalesearch.cli.study import audit, run, tables, watch
 from scalesearch.cli.study.shared import (
     add_lost_column,
@@ -56,7 +56,7 @@ for _command in (run.run, audit.audit, tables.compare, tables.table, tables.scal
 
 @command.command()
 @study_argument
-@json_option
+@option("json")
 def status(study: str, out: Path | None, as_json: bool) -> None:
     """Print the progress of a study and its best trials so far.
 
@@ -70,10 +70,7 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
 
     watcher = StudyWatcher(find_study_folder(study, out))
     snapshot = watcher.snapshot()
-    if snapshot.problem:
-        results = load_results(watcher.study.folder)
-    else:
-        results = make_results(watcher.study)
+    results = load_results(watcher.study.folder) if snapshot.problem else make_results(watcher.study)
     if as_json:
         progress = msgspec.to_builtins(snapshot)
         print_json({**progress, **results_to_json(results),
@@ -94,16 +91,15 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
 @click.option("--all", "all_trials", is_flag=True,
               help="Print all trials with their states.")
 @click.option("--latex", "as_latex", is_flag=True, help="Print a LaTeX table (booktabs).")
-@json_option
+@option("json")
 def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, as_json: bool) -> None:
     """Print the Pareto front.
 
     \b
     Example: scalesearch study front runs/my-study
     """
-    from scalesearch.api.display import frame_to_table
     from scalesearch.report.table import drop_empty_columns, format_trials
-    from scalesearch.report.text_tables import to_csv, to_latex
+    from scalesearch.report.text_tables import frame_to_table, to_csv, to_latex
 
     if as_csv + as_json + as_latex > 1:
         raise UserError("--csv, --json and --latex cannot be combined: use one of them",
@@ -126,7 +122,7 @@ def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, as_j
 @command.command()
 @with_results
 @click.argument("trial", type=int)
-@json_option
+@option("json")
 def show(results: Results, trial: int, as_json: bool) -> None:
     """Print one trial: scores, costs, rungs, hyperparameters and files.
 
@@ -142,9 +138,8 @@ def show(results: Results, trial: int, as_json: bool) -> None:
 
 @command.command()
 @with_results
-@click.option("--to", type=OutputPath(is_folder=True),
-              help="Output folder (default: the study's).")
-@json_option
+@option("to-folder", help="Output folder (default: the study's).")
+@option("json")
 def plot(results: Results, to: Path | None, as_json: bool) -> None:
     """Plot quality against cost, as PNG and SVG.
 
@@ -166,10 +161,11 @@ def plot(results: Results, to: Path | None, as_json: bool) -> None:
 
 @command.command()
 @with_results
-@click.option("--to", type=OutputPath(), help="Output file (default: report.html of the study).")
+@option("to-folder", type=OutputPath(),
+        help="Output file (default: report.html of the study).")
 @click.option("--standalone", cls=RenamedOption, earlier=("--alone",), is_flag=True,
               help="Omit links to the study's files, to share the page.")
-@json_option
+@option("json")
 def report(results: Results, to: Path | None, standalone: bool, as_json: bool) -> None:
     """Write an HTML report of the results so far. The page needs no network.
 
@@ -187,9 +183,8 @@ def report(results: Results, to: Path | None, standalone: bool, as_json: bool) -
 
 @command.command()
 @study_argument
-@click.option("--to", type=OutputPath(is_folder=True),
-              help="Output folder (default: the study's with the suffix -repaired).")
-@json_option
+@option("to-folder", help="Output folder (default: the study's with the suffix -repaired).")
+@option("json")
 def repair(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
     """Copy the intact parts of a damaged study to another folder.
 

@@ -86,7 +86,7 @@ def snapshot_console() -> Console:
 
 
 def print_front(results: Results, console: Console) -> None:
-    from scalesearch.api.frames import front_parts
+    from scalesearch.studies.results.publish import front_parts
 
     for part in front_parts(results):
         print_text(part, console)
@@ -157,7 +157,7 @@ def print_proxies(results: Results, console: Console) -> None:
 
 def print_ablation(results: Results, table: Ablation, console: Console | None = None) -> None:
     """Print the table of fixed architectures or references, with notes."""
-    from scalesearch.api.display import frame_to_table
+    from scalesearch.report.text_tables import frame_to_table
 
     meta = results.study.meta
     subject = "References" if meta.architectures is None else "Architectures"
@@ -168,8 +168,8 @@ def print_ablation(results: Results, table: Ablation, console: Console | None = 
 
 def print_scaling(study: ScalingStudy, console: Console | None = None) -> None:
     """Print the tables of a scaling study, with notes."""
-    from scalesearch.api.display import frame_to_table
     from scalesearch.report.scaling.tables import notes, scaling_tables
+    from scalesearch.report.text_tables import frame_to_table
 
     for table in scaling_tables(study):
         print_text(frame_to_table(table.cells, left_columns=range(table.n_left_aligned),

@@ -9,13 +9,7 @@ import click
 import msgspec
 
 from scalesearch.blocks.sizes import is_number
-from scalesearch.cli.options import (
-    OutputPath,
-    RenamedOption,
-    json_option,
-    print_json,
-    seed_option,
-)
+from scalesearch.cli.options import option, print_json, write_errors_named
 from scalesearch.cli.study.shared import (
     load_study,
     print_ablation,
@@ -27,7 +21,6 @@ from scalesearch.errors import UserError
 from scalesearch.terminal import print_text
 
 if TYPE_CHECKING:
-    from scalesearch.report.compare import ComparedStudy, StudyComparison
     from scalesearch.studies.results.results import Results
 
 
@@ -35,13 +28,11 @@ if TYPE_CHECKING:
 @with_results
 @click.option("--base", metavar="NAME",
               help="Architecture to compare with (default: the base, or the first).")
-@click.option("--metric", metavar="NAME",
-              help="Metric (default: the task's main metric). Test scores: test.bleu.")
-@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.9, show_default=True,
-              help="Confidence level of the intervals.")
-@click.option("--to", type=OutputPath(is_folder=True),
-              help="Output folder for table.md, .csv and .tex (default: the study's).")
-@json_option
+@option("metric")
+@option("confidence")
+@option("to-folder",
+        help="Output folder for table.md, .csv and .tex (default: the study's).")
+@option("json")
 def table(results: Results, base: str | None, metric: str | None, confidence: float,
           to: Path | None, as_json: bool) -> None:
     """Print a table of architectures: cost, scores, and difference to the base.
@@ -62,17 +53,14 @@ def table(results: Results, base: str | None, metric: str | None, confidence: fl
 
 @click.command()
 @with_results
-@click.option("--metric", metavar="NAME",
-              help="Metric (default: the task's main metric). Test scores: test.bleu.")
-@click.option(
-    "--at", "ranking_sizes", multiple=True, metavar="COST=SIZE",
-    help="Size at which to rank the rules, e.g. params.total=2M (default: the budget). Can be "
-         "repeated.")
-@click.option("--confidence", type=click.FloatRange(0.5, 0.9999),
-              help="Confidence level of the intervals (default: the study's).")
-@click.option("--to", type=OutputPath(is_folder=True),
-              help="Output folder for tables and figures (default: the study's).")
-@json_option
+@option("metric")
+@click.option("--at", "ranking_sizes", multiple=True, metavar="COST=SIZE",
+              help="Size at which to rank the rules, e.g. params.total=2M (default: the budget). "
+              "Can be repeated.")
+@option("confidence", default=None,
+        help="Confidence level of the intervals (default: the study's).")
+@option("to-folder", help="Output folder for tables and figures (default: the study's).")
+@option("json")
 def scaling(results: Results, metric: str | None, ranking_sizes: tuple[str, ...],
             confidence: float | None, to: Path | None, as_json: bool) -> None:
     """Print the power laws, predictions and ranking of rules of a scaling study.
@@ -118,14 +106,11 @@ def parse_cost_size(text: str) -> tuple[str, float]:
 @click.command()
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
-@click.option("--to", type=OutputPath(is_folder=True),
-              help="Output folder for the figures, as PNG and SVG.")
-@click.option("--resamples", cls=RenamedOption, earlier=("--draws",), type=click.IntRange(100),
-              default=2000, show_default=True, help="Number of bootstrap resamples.")
-@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.9, show_default=True,
-              help="Confidence level of the intervals.")
-@seed_option(1, "Random seed.")
-@json_option
+@option("to-folder", help="Output folder for the figures, as PNG and SVG.")
+@option("resamples", earlier=("--draws",), type=click.IntRange(100), default=2000)
+@option("confidence")
+@option("seed", default=1)
+@option("json")
 def compare(first: str, second: str, to: Path | None, resamples: int, confidence: float, seed: int,
             as_json: bool) -> None:
     """Compare two studies (folders or study files) by hypervolume.
@@ -133,56 +118,39 @@ def compare(first: str, second: str, to: Path | None, resamples: int, confidence
     \b
     Example: scalesearch study compare runs/bayes runs/random --to figures
     """
-    from scalesearch.report.compare import compare_studies
+    from scalesearch.report.compare import ComparedStudy, compare_studies, plot_comparison
+    from scalesearch.report.figures.style import save_figure
 
     first_results = load_study(first)
     second_results = load_study(second)
-    first_name, second_name = _distinct_names(first_results, second_results)
-    studies = (_compared_study(first_results, first_name),
-               _compared_study(second_results, second_name))
-    comparison = compare_studies(*studies, n_resamples=resamples, confidence=confidence, seed=seed)
-    files = _write_figures(first_results, studies, comparison, to) if to else []
+    results_of_both = (first_results, second_results)
+    names = [results.study.meta.name for results in results_of_both]
+    if names[0] == names[1]:
+        names = [str(results.study.folder) for results in results_of_both]
+    if names[0] == names[1]:
+        names = [f"{names[0]} (A)", f"{names[1]} (B)"]
+    first_study, second_study = (
+        ComparedStudy(name, results.eligible, results.objectives, results.study.meta.protocol,
+                      results.study.meta.data.hash, results.signature, results.study.meta.recipe,
+                      results.teacher_note, results.macs_once)
+        for name, results in zip(names, results_of_both))
+    comparison = compare_studies(first_study, second_study, n_resamples=resamples,
+                                 confidence=confidence, seed=seed)
+    files = []
+    if to:  # quality against each cost objective, or against the parameters without any
+        y = first_results.main_metric
+        costs = [name for name, direction in comparison.objectives.items()
+                 if name != y and direction == "min"] or ["params.total"]
+        with write_errors_named("--to", to):
+            to.mkdir(parents=True, exist_ok=True)
+        subject = first_results.subject
+        corpus = subject.corpus + (" (synthetic)" if subject.synthetic else "")
+        for x in costs:
+            stem = f"compare-{y}-vs-{x.removesuffix('.total')}".replace(".", "-")
+            files += save_figure(plot_comparison((first_study, second_study), comparison, x, y,
+                                                 corpus), to / stem)
     if as_json:
         print_json({**msgspec.to_builtins(comparison), "files": [str(file) for file in files]})
         return
     for line in (*comparison.lines(), *files):
         print_text(str(line))
-
-
-def _distinct_names(first: Results, second: Results) -> tuple[str, str]:
-    """Return the names of two studies, or their folders if the names are equal."""
-    if first.study.meta.name != second.study.meta.name:
-        return first.study.meta.name, second.study.meta.name
-    if first.study.folder != second.study.folder:
-        return str(first.study.folder), str(second.study.folder)
-    return f"{first.study.folder} (A)", f"{second.study.folder} (B)"
-
-
-def _compared_study(results: Results, name: str) -> ComparedStudy:
-    from scalesearch.report.compare import ComparedStudy
-
-    meta = results.study.meta
-    return ComparedStudy(name, results.eligible, results.objectives, meta.protocol, meta.data.hash,
-                         results.signature, meta.recipe, results.teacher_note, results.macs_once)
-
-
-def _write_figures(results: Results, studies: tuple[ComparedStudy, ComparedStudy],
-                   comparison: StudyComparison, to: Path) -> list[Path]:
-    """Plot quality against each cost objective, or against the parameters without any."""
-    from scalesearch.report.compare import plot_comparison
-    from scalesearch.report.figures.style import save_figure
-
-    y = results.main_metric
-    subject = results.subject
-    costs = [name for name, direction in comparison.objectives.items()
-             if name != y and direction == "min"] or ["params.total"]
-    try:
-        to.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--to {to}: {error.strerror or error}", code="cannot-write") from None
-    corpus = subject.corpus + (" (synthetic)" if subject.synthetic else "")
-    files = []
-    for x in costs:
-        stem = f"compare-{y}-vs-{x.removesuffix('.total')}".replace(".", "-")
-        files += save_figure(plot_comparison(studies, comparison, x, y, corpus), to / stem)
-    return files

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from scalesearch.cli.options import json_option, print_json
+from scalesearch.cli.options import option, print_json
 from scalesearch.cli.study.shared import find_study_folder, snapshot_console, study_argument
 from scalesearch.terminal import open_console, print_text
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--wait/--no-wait", default=None,
               help="Keep watching a stopped study until it is resumed and finishes.  [default: on "
               "a terminal]")
-@json_option
+@option("json")
 def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | None,
           as_json: bool) -> None:
     """Follow a running study, from any machine that can read its folder.

@@ -24,67 +24,52 @@ EDGE_CASE_TEXTS = ("a  b ", " \t½", "ﬁ…", "</s> <unk> a<pad>b", "x▁y", "\
 def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
     """Build ``tokenizer.json``; ids of sources and targets end with EOS."""
     pieces = tokenizer.pieces()
+    ids = {piece: id for id, (piece, _) in enumerate(pieces)}
     named = {name: piece for name, (piece, _) in zip(("pad", "unk", "bos", "eos"), pieces)}
+    normalizers = [*([{"type": "Lowercase"}] if lowercase else []), _replace(SPACE_MARKER, " "),
+                   _replace(r"\A +| +\z", "", "Regex"), _replace(" +", " ", "Regex")]
+    pre_tokenizers: list[dict[str, Any]] = [
+        {"type": "Metaspace", "replacement": SPACE_MARKER, "prepend_scheme": "always",
+         "split": True}]
+    if tokenizer.is_unigram:
+        # The model would tokenize text that looks like a special piece as this piece. Such text is
+        # split before a character that is a piece.
+        cuts = []
+        for piece, _ in pieces[: EOS + 1]:
+            position = next((index for index in range(1, len(piece)) if piece[index] in ids), 1)
+            cuts.append(f"{re.escape(piece[:position])}(?={re.escape(piece[position:])})")
+        pre_tokenizers.append({"type": "Split", "pattern": {"Regex": "|".join(cuts)},
+                               "behavior": "Isolated", "invert": False})
+        model: dict[str, Any] = {"type": "Unigram", "unk_id": UNK,
+                                 "vocab": [list(piece) for piece in pieces], "byte_fallback": False}
+    else:
+        merges = [[piece[:position], piece[position:]]
+                  for piece, _ in sorted(pieces[EOS + 1 :], key=lambda piece: -piece[1])
+                  for position in range(1, len(piece))
+                  if piece[:position] in ids and piece[position:] in ids]
+        model = {"type": "BPE", "dropout": None, "unk_token": pieces[UNK][0],
+                 "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": True,
+                 "byte_fallback": False, "ignore_merges": False, "vocab": ids, "merges": merges}
+    decoders = [_replace(named["unk"], " ⁇ "), {"type": "Fuse"},
+                _replace(rf"\A{SPACE_MARKER}", "", "Regex"), _replace(SPACE_MARKER, " ")]
     end = {"SpecialToken": {"id": named["eos"], "type_id": 0}}
     first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     return {"version": "1.0", "truncation": None, "padding": None,
             "added_tokens": [{"id": id, "content": pieces[id][0], "single_word": False,
                               "lstrip": False, "rstrip": False, "normalized": False,
                               "special": True} for id in (PAD, BOS, EOS)],
-            "normalizer": _sequence_step("normalizer",
-                                         [*([{"type": "Lowercase"}] if lowercase else []),
-                                          _replace(SPACE_MARKER, " "),
-                                          _replace(r"\A +| +\z", "", "Regex"),
-                                          _replace(" +", " ", "Regex")]),
-            "pre_tokenizer": _sequence_step("pretokenizer",
-                                            [{"type": "Metaspace", "replacement": SPACE_MARKER,
-                                              "prepend_scheme": "always", "split": True},
-                                             *(_split_special_pieces(pieces) if tokenizer.is_unigram
-                                               else [])]),
+            "normalizer": {"type": "Sequence", "normalizers": normalizers},
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": pre_tokenizers},
             "post_processor": {"type": "TemplateProcessing", "single": [first, end],
                                "pair": [first, end, second, end],
                                "special_tokens": {named["eos"]: {"id": named["eos"], "ids": [EOS],
                                                                  "tokens": [named["eos"]]}}},
-            "decoder": _sequence_step("decoder",
-                                      [_replace(named["unk"], " ⁇ "), {"type": "Fuse"},
-                                       _replace(rf"\A{SPACE_MARKER}", "", "Regex"),
-                                       _replace(SPACE_MARKER, " ")]),
-            "model": _bpe(pieces) if not tokenizer.is_unigram else {
-                "type": "Unigram", "unk_id": UNK, "vocab": [list(piece) for piece in pieces],
-                "byte_fallback": False}}
-
-
-def _split_special_pieces(pieces: list[tuple[str, float]]) -> list[dict[str, Any]]:
-    """Split text that looks like a special piece, before a character that is a piece.
-
-    A unigram model would tokenize it as the special piece.
-    """
-    vocabulary = {piece for piece, _ in pieces}
-    cuts = []
-    for piece, _ in pieces[: EOS + 1]:
-        position = next((index for index in range(1, len(piece)) if piece[index] in vocabulary), 1)
-        cuts.append(f"{re.escape(piece[:position])}(?={re.escape(piece[position:])})")
-    return [{"type": "Split", "pattern": {"Regex": "|".join(cuts)}, "behavior": "Isolated",
-             "invert": False}]
-
-
-def _sequence_step(step_name: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"type": "Sequence", f"{step_name}s": steps}
+            "decoder": {"type": "Sequence", "decoders": decoders},
+            "model": model}
 
 
 def _replace(pattern: str, content: str, pattern_type: str = "String") -> dict[str, Any]:
     return {"type": "Replace", "pattern": {pattern_type: pattern}, "content": content}
-
-
-def _bpe(pieces: list[tuple[str, float]]) -> dict[str, Any]:
-    ids = {piece: id for id, (piece, _) in enumerate(pieces)}
-    halves = ((piece[:position], piece[position:])
-              for piece, _ in sorted(pieces[EOS + 1 :], key=lambda piece: -piece[1])
-              for position in range(1, len(piece)))
-    return {"type": "BPE", "dropout": None, "unk_token": pieces[UNK][0],
-            "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": True,
-            "byte_fallback": False, "ignore_merges": False, "vocab": ids,
-            "merges": [list(pair) for pair in halves if pair[0] in ids and pair[1] in ids]}
 
 
 def check_tokenizer(loaded: Any, expected: Tokenizer, lowercase: bool) -> None:

@@ -65,20 +65,15 @@ def save_graphs(models: dict[str, Any], folder: Path) -> None:
                     WEIGHTS_FILE, offsets[content], tensor.nbytes, tensor.dtype, shape=tensor.shape,
                     name=value.name, base_dir=folder)
     for name, model in models.items():
-        _strip_metadata(model)
+        # Names and shapes that onnxruntime does not need are half of a file.
+        interface = {*model.graph.inputs, *model.graph.outputs}
+        for value in model.graph.initializers.values():
+            value.metadata_props.clear()
+            value.shape = value.type = None  # the tensor holds them
+        for number, node in enumerate(model.graph):
+            node.name = None
+            for index, value in enumerate(node.outputs):
+                if value not in interface:
+                    value.name = f"{number}.{index}" if index else f"{number}"
+                    value.shape = value.type = None
         ir.save(model, folder / f"{name}.onnx")
-
-
-def _strip_metadata(model: Any) -> None:
-    """Remove names and shapes that onnxruntime does not need: half of a file."""
-    interface = {*model.graph.inputs, *model.graph.outputs}
-    for value in model.graph.initializers.values():
-        value.metadata_props.clear()
-        value.shape = value.type = None  # the tensor holds them
-    for number, node in enumerate(model.graph):
-        node.name = None
-        for index, value in enumerate(node.outputs):
-            if value not in interface:
-                value.name = f"{number}.{index}" if index else f"{number}"
-                value.shape = None
-                value.type = None

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -185,8 +184,12 @@ def trace_graph(model: nn.Module, graph: OnnxGraph) -> Any:
                                    dtype=dtype))
         axes.append({axis: torch.export.Dim.DYNAMIC
                      for axis, n in enumerate(shape) if isinstance(n, str)})
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
     try:
-        with _quiet(), torch.no_grad():
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
             program = torch.export.export(_TracedModule(model, graph.function).eval(),
                                           tuple(examples), dynamic_shapes=(tuple(axes),))
             onnx_model = torch.onnx.export(program, dynamo=True, optimize=False,
@@ -197,6 +200,8 @@ def trace_graph(model: nn.Module, graph: OnnxGraph) -> Any:
                         help="a custom block must read sizes from x.shape; len(x) turns a size "
                         "into a constant",
                         code="not-traceable") from error
+    finally:
+        log.setLevel(level)
     common.InlinePass()(onnx_model)
     # onnxruntime does all other rewriting.
     fold_constants(onnx_model, onnx_shape_inference=False, should_fold=_is_foldable)
@@ -218,17 +223,3 @@ def _is_foldable(node: Any) -> bool | None:
     sizes = [value.const_value.size
              for value in node.inputs if value is not None and value.const_value is not None]
     return False if max(sizes, default=0) > MIN_WEIGHT_SIZE else None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Hide log messages and warnings of the exporters."""
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.setLevel(level)

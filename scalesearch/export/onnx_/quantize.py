@@ -41,7 +41,12 @@ def _quantize_weight(graph: ir.Graph, weight: ir.Value,
 
     ``quantized_activations`` maps activations to their quantized values, which are reused.
     """
-    products = _matrix_product_nodes(weight)
+    # x Wᵀ, and x Wᵀ + b
+    transposed = [value for node, _ in weight.uses() if node.op_type == "Transpose"
+                  for value in node.outputs]
+    products = [node for value in transposed
+                for node, index in value.uses() if node.op_type == "MatMul" and index == 1]
+    products += [node for node, index in weight.uses() if node.op_type == "Gemm" and index == 1]
     lookups = [node for node, index in weight.uses() if node.op_type == "Gather" and index == 0]
     if not products and not lookups:
         return
@@ -73,16 +78,6 @@ def _quantize_weight(graph: ir.Graph, weight: ir.Value,
         if node not in lookups and any(out.uses() or out.is_graph_output() for out in node.outputs):
             node.replace_input_with(
                 index, tape.op("DequantizeLinear", [integers, scale], {"axis": 0}))
-
-
-def _matrix_product_nodes(weight: ir.Value) -> list[ir.Node]:
-    """List the nodes that compute x Wᵀ or x Wᵀ + b."""
-    transposed = [value for node, _ in weight.uses() if node.op_type == "Transpose"
-                  for value in node.outputs]
-    products = [node for value in transposed
-                for node, index in value.uses() if node.op_type == "MatMul" and index == 1]
-    return products + [node for node, index in weight.uses()
-                       if node.op_type == "Gemm" and index == 1]
 
 
 def _redirect_output(node: ir.Node, value: ir.Value) -> None:

@@ -13,7 +13,7 @@ passed, -1 for none.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -70,8 +70,23 @@ class AcquisitionFunction:
         trials = [*self.observed_trials, *pending]
         names = {name for candidate in pool for name in candidate.params}
         names = names or {name for trial in trials for name in trial.params}
-        self.costs = self._costs(trials, pool)
-        candidates = [*(_restrict_to_pool(trial, names) for trial in trials), *pool]
+        # Exact objectives, (trials + pool, exact objectives).
+        objectives = state.objectives
+        exact = [index for index, objective in enumerate(objectives) if not objective.is_measured]
+        rows: list[list[Any]] = []
+        for trial in trials:
+            values = state.exact_values(trial, objectives)
+            rows.append([values[objectives[index].name] for index in exact])
+        for candidate in pool:
+            facts = state.facts.for_candidate(candidate)
+            rows.append([facts.values[index] for index in exact])
+        self.costs = np.array(rows, float).reshape(len(rows), len(exact))
+        candidates = [Candidate({name: value for name, value in trial.params.items()
+                                 if name in names},
+                                {name: distribution
+                                 for name, distribution in trial.distributions.items()
+                                 if name in names}) for trial in trials]
+        candidates += pool
         self.coordinates = Coordinates.of(candidates, self.costs)
         self.pending = self.coordinates[len(self.observed_trials) : len(trials)]
         self.pool_rows = np.arange(len(trials), len(trials) + len(pool))
@@ -224,9 +239,14 @@ class AcquisitionFunction:
         objectives = self.state.objectives
         missing = [np.nan] * len(objectives)
         if self.predicts_final_values:
-            return _clip_infinite(np.array(
-                [np.mean(values_by_seed(trial), 0) if is_complete(trial) else missing
-                 for trial in self.observed_trials], float))
+            values = np.array([np.mean(values_by_seed(trial), 0) if is_complete(trial) else missing
+                               for trial in self.observed_trials], float)
+            if np.isinf(values).any():  # Optuna allows them: use the finite extremes of the column
+                finite = np.where(np.isfinite(values), values, np.nan)
+                low = np.nan_to_num(np.nanmin(finite, axis=0))
+                high = np.nan_to_num(np.nanmax(finite, axis=0))
+                values = np.where(np.isnan(values), np.nan, np.clip(values, low, high))
+            return values
         rows = []
         for trial in self.observed_trials:
             exact = self.state.exact_values(trial, objectives)
@@ -276,19 +296,6 @@ class AcquisitionFunction:
             probabilities *= ndtr(-mean / std)
         return probabilities
 
-    def _costs(self, trials: Sequence[FrozenTrial], pool: Sequence[Candidate]) -> Array:
-        """Exact objectives of trials and pool, (trials + pool, exact objectives)."""
-        objectives = self.state.objectives
-        exact = [index for index, objective in enumerate(objectives) if not objective.is_measured]
-        rows: list[list[Any]] = []
-        for trial in trials:
-            values = self.state.exact_values(trial, objectives)
-            rows.append([values[objectives[index].name] for index in exact])
-        for candidate in pool:
-            facts = self.state.facts.for_candidate(candidate)
-            rows.append([facts.values[index] for index in exact])
-        return np.array(rows, float).reshape(len(rows), len(exact))
-
 
 def _select_training_trials(trials: list[FrozenTrial],
                             objectives: Sequence[Objective]) -> list[FrozenTrial]:
@@ -306,20 +313,3 @@ def _select_training_trials(trials: list[FrozenTrial],
     paused = [row for row, trial in enumerate(trials) if not is_complete(trial)]
     return [trials[row]
             for row in sorted({*front.tolist(), *spaced.tolist(), *paused[-MAX_TRAINING_TRIALS:]})]
-
-
-def _restrict_to_pool(trial: FrozenTrial, names: Collection[str]) -> Candidate:
-    """The candidate of ``trial`` with only the parameters ``names``."""
-    return Candidate({name: value for name, value in trial.params.items() if name in names},
-                     {name: distribution
-                      for name, distribution in trial.distributions.items() if name in names})
-
-
-def _clip_infinite(values: Array) -> Array:
-    """Replace infinities, which Optuna allows, by the finite extremes of their column."""
-    if not np.isinf(values).any():
-        return values
-    finite = np.where(np.isfinite(values), values, np.nan)
-    low = np.nan_to_num(np.nanmin(finite, axis=0))
-    high = np.nan_to_num(np.nanmax(finite, axis=0))
-    return np.asarray(np.where(np.isnan(values), np.nan, np.clip(values, low, high)))

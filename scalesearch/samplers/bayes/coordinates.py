@@ -55,7 +55,11 @@ class Coordinates:
             distributions |= candidate.distributions
         blocks = [_columns(distribution, [candidate.params.get(name) for candidate in candidates])
                   for name, distribution in distributions.items()]
-        scaled_costs = [_scale_cost(cost)[:, None] for cost in costs.T]
+        scaled_costs = []
+        for cost in costs.T:  # scaled to the range from 0 to 1, as logarithms if any is positive
+            scaled = np.log(np.maximum(cost, 1e-12)) if (cost > 0).any() else cost
+            span = float(np.ptp(scaled)) or 1.0
+            scaled_costs.append(((scaled - scaled.min()) / span)[:, None])
         blocks += scaled_costs
         blocks = blocks or [np.zeros((len(candidates), 1))]
         sizes = [block.shape[1] for block in blocks]
@@ -76,15 +80,6 @@ class Coordinates:
     def __add__(self, other: Coordinates) -> Coordinates:
         return Coordinates(np.vstack([self.points, other.points]), self.groups,
                            np.vstack([self.trends, other.trends]))
-
-
-def _scale_cost(cost: Array) -> Array:
-    """Scale a cost (n,) to the range from 0 to 1.
-
-    The scale is logarithmic if any value is positive.
-    """
-    cost = np.log(np.maximum(cost, 1e-12)) if (cost > 0).any() else cost
-    return np.asarray((cost - cost.min()) / (float(np.ptp(cost)) or 1.0))
 
 
 def _columns(distribution: Any, values: Sequence[Any]) -> Array:

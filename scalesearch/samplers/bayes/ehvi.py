@@ -36,14 +36,11 @@ def expected_hypervolume_improvement(mean: Array, std: Array, costs: Array, fron
     dominated_sizes = _dominated_lengths if costs.shape[1] == 1 else _dominated_areas
     slopes = dominated_sizes(costs, front[:, 1:], reference_point[1:])  # (n, m + 1)
     upper_ends = np.append(front[:, 0], reference_point[0])  # of the intervals, (m + 1,)
-    improvements = _expected_improvement_below(upper_ends[None], mean[:, None], std[:, None])
+    # E[max(0, upper end - z)] for normal z, (n, m + 1)
+    u = (upper_ends[None] - mean[:, None]) / std[:, None]
+    density = np.exp(-0.5 * u**2) / np.sqrt(2 * np.pi)
+    improvements = std[:, None] * (u * ndtr(u) + density)
     return np.asarray((slopes * np.diff(improvements, axis=1, prepend=0.0)).sum(1))
-
-
-def _expected_improvement_below(upper: Array, mean: Array, std: Array) -> Array:
-    """Return E[max(0, upper - z)] for normal z."""
-    u = (upper - mean) / std
-    return np.asarray(std * (u * ndtr(u) + np.exp(-0.5 * u**2) / np.sqrt(2 * np.pi)))
 
 
 def _dominated_lengths(costs: Array, front: Array, reference_point: Array) -> Array:
@@ -73,4 +70,3 @@ def _dominated_areas(costs: Array, front: Array, reference_point: Array) -> Arra
     widths = np.maximum(ends[None] - np.maximum(starts[None], costs[:, :1]), 0.0)
     heights = np.maximum(lowest[None] - costs[:, 1, None, None], 0.0)
     return np.asarray((heights * widths[:, None]).sum(2))
-

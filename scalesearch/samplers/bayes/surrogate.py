@@ -49,12 +49,23 @@ class Surrogate:
     def __init__(self, observed: Coordinates, scores: Array, counts: Array | None = None,
                  noise: Noise = UNKNOWN_NOISE) -> None:
         self.observed = observed
-        self.measured_noise = noise
         self.counts = np.ones(len(scores)) if counts is None else counts
         self.mean = float(scores.mean())
         self.unit = float(scores.std()) or 1.0
         self.scores = (scores - self.mean) / self.unit
-        self.rates, self.scale, self.noise = self._fit()
+        # rates, scale and noise with the highest posterior density
+        n_rows = len(self.scores)
+        evenly_spread = np.linspace(0, n_rows - 1, min(n_rows, MAX_FIT_POINTS))
+        rows = np.unique(evenly_spread.round().astype(np.intp))
+        loss = _NegativeLogPosterior(observed[rows], self.scores[rows], self.counts[rows],
+                                     (noise.sd / self.unit) ** 2, noise.df)
+        initial = np.concatenate([np.zeros(loss.n_groups), [0.0, np.log(1e-2)]])
+        best = minimize(loss, initial, jac=True, method="L-BFGS-B",
+                        bounds=[(-RATE_BOUND, RATE_BOUND)] * len(initial),
+                        options={"maxiter": 60, "ftol": 1e-5}).x
+        self.rates = np.exp(best[:-2])
+        self.scale = float(np.exp(best[-2]))
+        self.noise = float(np.exp(best[-1])) + MIN_NOISE
 
     def predict(
             self, points: Coordinates, pending: Coordinates | None = None) -> tuple[Array, Array]:
@@ -100,20 +111,6 @@ class Surrogate:
         weights = np.sqrt(self.rates[self.observed.groups])
         squares = cdist(left.points * weights, right.points * weights, "sqeuclidean")
         return self.scale * matern52(squares) + left.trends @ right.trends.T
-
-    def _fit(self) -> tuple[Array, float, float]:
-        """Return rates, scale and noise with the highest posterior density."""
-        n_rows = len(self.scores)
-        evenly_spread = np.linspace(0, n_rows - 1, min(n_rows, MAX_FIT_POINTS))
-        rows = np.unique(evenly_spread.round().astype(np.intp))
-        loss = _NegativeLogPosterior(self.observed[rows], self.scores[rows], self.counts[rows],
-                                     (self.measured_noise.sd / self.unit) ** 2,
-                                     self.measured_noise.df)
-        initial = np.concatenate([np.zeros(loss.n_groups), [0.0, np.log(1e-2)]])
-        best = minimize(loss, initial, jac=True, method="L-BFGS-B",
-                        bounds=[(-RATE_BOUND, RATE_BOUND)] * len(initial),
-                        options={"maxiter": 60, "ftol": 1e-5}).x
-        return np.exp(best[:-2]), float(np.exp(best[-2])), float(np.exp(best[-1])) + MIN_NOISE
 
 
 class _NegativeLogPosterior:
@@ -173,26 +170,17 @@ class _NegativeLogPosterior:
         by_scale = pair_gradients @ pair_covariances + scale * np.trace(gradient)
         value = np.log(np.diag(root)).sum() + 0.5 * self.scores @ weights
         by_noise = noise * (np.diag(gradient) / self.counts).sum()
-        prior, by_prior = _log_prior(rates, scale, noise)
+        # The prior has the form of Optuna's, with rates closer to 1 and more noise: Gamma(2, 1) for
+        # the scale, Gamma(2, 10) for the noise. It was chosen by benchmarks/calibration.py;
+        # Optuna's own constants trust few points too much.
+        prior = float(-RATE_PRIOR_STRENGTH * (1 / rates + rates).sum() + np.log(scale) - scale
+                      + np.log(noise) - 10 * noise)
+        by_prior = np.concatenate([RATE_PRIOR_STRENGTH * (1 / rates - rates), [1 - scale],
+                                   [1 - 10 * noise]])
         ratio = self.variance / (noise + MIN_NOISE)
         value += self.df / 2 * (np.log(noise + MIN_NOISE) + ratio)
         by_noise += self.df / 2 * (1 - ratio) * noise / (noise + MIN_NOISE)
         return float(value - prior), np.concatenate([by_rate, [by_scale], [by_noise]]) - by_prior
-
-
-def _log_prior(rates: Array, scale: float, noise: float) -> tuple[float, Array]:
-    """Return the log density of the prior, and its gradient by the logarithms.
-
-    The density is without a constant factor.
-
-    The form is that of Optuna, with rates closer to 1 and more noise: Gamma(2, 1) for the scale,
-    Gamma(2, 10) for the noise. It was chosen by benchmarks/calibration.py; Optuna's own constants
-    trust few points too much.
-    """
-    value = -RATE_PRIOR_STRENGTH * (
-        1 / rates + rates).sum() + np.log(scale) - scale + np.log(noise) - 10 * noise
-    return float(value), np.concatenate([RATE_PRIOR_STRENGTH * (1 / rates - rates), [1 - scale],
-                                         [1 - 10 * noise]])
 
 
 def matern52(squared_distances: Array) -> Array:

@@ -5,7 +5,7 @@ For each group of tied keys, only combinations of the deciding keys are enumerat
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from random import Random
 from typing import Any
@@ -26,6 +26,7 @@ from scalesearch.spaces.syntax.domains import (
 )
 from scalesearch.spaces.syntax.expressions import keys_of
 from scalesearch.spaces.syntax.parameters import FloatRange, Parameter
+from scalesearch.terminal import make_table
 
 # combinations of deciding keys; this many are enumerated in about ten seconds
 MAX_ENUMERATED = 60_000
@@ -149,3 +150,28 @@ def _deciding_keys(parameter_space: ParameterSpace, node: ParameterNode) -> list
             drivers |= dict.fromkeys(fresh)
             queue += fresh
     return list(drivers)
+
+
+# -- output
+
+
+def space_size_or_reason(space: Any) -> int | str:
+    """Return the number of configurations, or why it is unknown."""
+    try:
+        size = space.n_configurations()
+    except UncountableSpaceError as error:
+        return f"not counted: {error}"
+    return "infinite: a range is continuous" if size is None else size
+
+
+def format_space_size(n_parameters: int, size: int | str) -> str:
+    """Format a size, as ``7 parameters, 392 configurations``."""
+    count = f"{size:,} configuration{'s' * (size != 1)}" if isinstance(size, int) else size
+    return f"{n_parameters} parameter{'s' * (n_parameters != 1)}, {count}"
+
+
+def make_parameters_table(rows: Iterable[tuple[str, object, int | None]]) -> Any:
+    """Make a table of parameters: name, values and number of values."""
+    cells = [(name, str(values), "∞" if count is None else f"{count:,}")
+             for name, values, count in rows]
+    return make_table(("parameter", "values", "count"), cells, (0, 1))

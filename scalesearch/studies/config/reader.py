@@ -27,7 +27,7 @@ from scalesearch.config.reader import ConfigReader, apply_override, read_config
 from scalesearch.config.reader import with_position as with_position_of_key
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError, option
-from scalesearch.export.scoring import resolve_decoder_format
+from scalesearch.export.base import resolve_decoder_format
 from scalesearch.feasible.limits import parse_budget
 from scalesearch.files import is_valid_file_name, resolve_relative
 from scalesearch.library import find_file

@@ -244,8 +244,8 @@ class Driver(JobLoop):
         if rung is not None:
             facts = {**msgspec.to_builtins(rung), "efforts": msgspec.to_builtins(result.efforts)}
             self.callback.paused(
-                self._append(EventType.RUNG, trial, rung=len(trial.rungs), phases=result.phases,
-                             **facts))
+                self._append(EventType.RUNG, trial, rung=len(trial.rungs), **facts,
+                             phases=result.phases))
             return
         try:
             if result.state != "complete":

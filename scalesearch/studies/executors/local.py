@@ -37,7 +37,7 @@ from scalesearch.training.gpus import Gpu, find_gpus, multi_process_service, pre
 TRAINING_ERRORS = (UserError, ArithmeticError, AssertionError, AttributeError, LookupError,
                    MemoryError, OSError, RuntimeError, TypeError, ValueError)
 # Imported once, before any process is forked; importing them must not initialize CUDA.
-PRELOADED_MODULES = ("torch", "torch._dynamo", "scalesearch.data", "scalesearch.export.scoring",
+PRELOADED_MODULES = ("torch", "torch._dynamo", "scalesearch.data", "scalesearch.export.base",
                      "scalesearch.spaces", "scalesearch.training", "scalesearch.studies.executors.local")
 ORPHAN_SECONDS = 10.0  # for the worker of a dead driver to save its training run
 END_SECONDS = 10.0  # for a worker to end after its last message

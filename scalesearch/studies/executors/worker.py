@@ -68,7 +68,7 @@ def train_job(folder: str) -> None:
 
 def _train(folder: Path, job: JobFile, start: float) -> Mapping[str, object]:
     from scalesearch.data import DataSpec, load_corpus
-    from scalesearch.export.scoring import artifact_decoder, check_decoder
+    from scalesearch.export.base import artifact_decoder, check_decoder
     from scalesearch.spaces import read_space
     from scalesearch.training import Recipe, train
 

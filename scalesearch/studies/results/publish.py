@@ -1,10 +1,11 @@
-"""Tables and figures of a study as files."""
+"""Tables and figures of a study, for the terminal and as files."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.table import Table
 
 from scalesearch.files import write_json, write_text
 from scalesearch.pareto.noise import CONFIDENCE
@@ -12,11 +13,25 @@ from scalesearch.report.ablation import Ablation, build_ablation
 from scalesearch.report.labels import DEFAULT_COSTS, better_direction
 from scalesearch.report.scaling.study import ScalingStudy, analyze_scaling
 from scalesearch.report.scaling.tables import scaling_frame, to_json, to_markdown
-from scalesearch.report.table import drop_empty_columns
-from scalesearch.report.text_tables import to_csv
+from scalesearch.report.table import architecture_lines, drop_empty_columns, format_trials
+from scalesearch.report.text_tables import frame_to_table, to_csv
 from scalesearch.studies.results.results import Results
 from scalesearch.studies.trials.trial import State
 from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS
+
+
+def front_parts(results: Results) -> Iterator[Table | str]:
+    """Yield the front as a table, its architectures, and notes on its numbers."""
+    title = (f"Front of {results.study.meta.name}: {len(results.front)} of "
+             f"{len(results.view.completed)} trained candidates")
+    yield frame_to_table(format_trials(results.front, results.objectives), title=title, has_box=True)
+    yield from architecture_lines(results.front, results.params)
+    yield from results.notes()
+    yield from results.seed_analysis.sentences()
+    if volume := results.hypervolume():
+        reference_point = ", ".join(f"{name} {value:,.6g}"
+                                    for name, value in zip(results.objectives, volume[1]))
+        yield f"Hypervolume {volume[0]:.6g} against the reference point {reference_point}."
 
 
 def write_outputs(results: Results, folder: Path | None = None) -> list[Path]:

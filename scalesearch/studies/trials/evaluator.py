@@ -13,9 +13,8 @@ from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.candidate_facts import CandidateFacts
 from scalesearch.samplers.encoding import decode_params, suggest_params
-from scalesearch.samplers.exact_feasible_sampler import ExactFeasibleSampler
 from scalesearch.samplers.feasible_region import FeasibleRegion
-from scalesearch.samplers.neighbor_batch import NeighborBatchSampler
+from scalesearch.samplers.space_samplers import ExactFeasibleSampler, NeighborBatchSampler
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.parameters.param_values import ParamValues, SuggestFunction, plain_config
 from scalesearch.spaces.schema.cost_names import COST_NAMES

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from scalesearch.cli.calculator.feasible import command
 from scalesearch.cost import evaluate_cost, load_protocol
-from scalesearch.feasible.tables import MAX_FRONT_ROWS, select_spread_points
+from scalesearch.feasible.report import MAX_FRONT_ROWS, select_spread_points
 from scalesearch.spaces import read_space
 from tests.errors import refuses
 from tests.feasible.test_counts import SPACES, enumerated

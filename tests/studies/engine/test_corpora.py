@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
-from scalesearch.studies.results.page.tables import trial_module_costs
 
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.data import DataSpec, Tokenizer
@@ -25,6 +24,7 @@ from scalesearch.studies.engine.corpora import protocol_settings
 from scalesearch.studies.engine.dry_run import dry_run
 from scalesearch.studies.engine.run import launch
 from scalesearch.studies.results.page.facts import PageFacts
+from scalesearch.studies.results.page.tables import trial_module_costs
 from scalesearch.studies.results.results import load_results
 from scalesearch.studies.transfer.warm_start import choose_warm_start
 from scalesearch.studies.trials.trial import State

@@ -12,8 +12,6 @@ from click.testing import CliRunner
 from matplotlib.figure import Figure
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.importance import PedAnovaImportanceEvaluator
-from scalesearch.studies.results.page.hyperparameters import MIN_TRIALS, QUANTILE, importances
-from scalesearch.studies.results.page.tables import architecture_text, trial_module_costs
 
 from scalesearch.cli.study.group import command
 from scalesearch.cost import evaluate_cost, load_protocol
@@ -23,7 +21,9 @@ from scalesearch.schedule.rungs import Rungs
 from scalesearch.spaces import read_space
 from scalesearch.studies.results.page.facts import PageFacts
 from scalesearch.studies.results.page.front import cost_choices, hypervolume_history
+from scalesearch.studies.results.page.hyperparameters import MIN_TRIALS, QUANTILE, importances
 from scalesearch.studies.results.page.render import render, write_page
+from scalesearch.studies.results.page.tables import architecture_text, trial_module_costs
 from scalesearch.studies.results.results import load_results
 from scalesearch.studies.trials.evaluator import flatten_costs
 from scalesearch.studies.trials.study_dir import StudyDir

@@ -89,9 +89,9 @@ def test_fixed_shapes_give_the_same_translations(corpus, beam: int) -> None:
     static = replace(hardware, has_fixed_shapes=True)
     for tokens in (60, 2048):
         decoding = DecodingOptions(beam, batch_tokens=tokens, n_best=beam)
-        expected, found = (translate(model, corpus.test, corpus.tokenizer, shapes, decoding)
+        expected, actual = (translate(model, corpus.test, corpus.tokenizer, shapes, decoding)
                            for shapes in (hardware, static))
-        assert [[text for text, _ in row] for row in found] == [[text for text, _ in row]
+        assert [[text for text, _ in row] for row in actual] == [[text for text, _ in row]
                                                                 for row in expected]
 
 

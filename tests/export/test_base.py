@@ -4,8 +4,8 @@
 import pytest
 
 from scalesearch.data import Corpus
-from scalesearch.export import scoring
-from scalesearch.export.scoring import artifact_decoder, check_decoder, resolve_decoder_format
+from scalesearch.export import base
+from scalesearch.export.base import artifact_decoder, check_decoder, resolve_decoder_format
 from scalesearch.training import train
 from scalesearch.training.scoring.evaluate import DecodingOptions
 from tests.errors import refuses
@@ -41,7 +41,7 @@ def test_artifact_translates_for_the_score(corpus, float32, tmp_path, trained_fo
         decoded = decode(corpus.validation, DecodingOptions(1))
     assert len(decoded) == len(corpus.validation) and all(len(best) == 1 for best in decoded)
     called = []
-    monkeypatch.setattr(scoring.ExportFormat, "package_versions",
+    monkeypatch.setattr(base.ExportFormat, "package_versions",
                         lambda self: called.append(self.name))
     check_decoder(float32[0].replace(decode_with="onnx-int8"), tiny(width=32).block)
     assert called == ["onnx"]

@@ -11,7 +11,7 @@ from scalesearch.feasible.limits import read_budgets
 from scalesearch.library import find_file
 from scalesearch.samplers.candidate import Candidate, contains
 from scalesearch.samplers.encoding import decode_params
-from scalesearch.samplers.neighbor_batch import NeighborBatchSampler
+from scalesearch.samplers.space_samplers import NeighborBatchSampler
 from scalesearch.spaces import read_space
 from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.training.recipe_space import EMPTY_RECIPE_SPACE

@@ -1,10 +1,13 @@
-"""Batches of neighbors of a candidate whose costs are evaluated together.
+"""Samplers of candidates of a space that read its parameters and costs.
 
-Neighbors differ only in numbers, so that all have the same structure.
+:class:`ExactFeasibleSampler` samples feasible candidates without rejection.
+:class:`NeighborBatchSampler` samples neighbors of a candidate that differ only in numbers, so that
+all have the same structure and their costs are evaluated together.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,18 +19,20 @@ from scalesearch.blocks.polynomial import CostOverflowError
 from scalesearch.blocks.sizes import PopulationSplitError
 from scalesearch.cost.population import evaluate_population_costs
 from scalesearch.cost.protocol import Protocol
-from scalesearch.feasible.budget_sampler import parameters_by_name
+from scalesearch.feasible.budget_sampler import BudgetSampler, parameters_by_name
 from scalesearch.feasible.decomposition import constraints_hold
 from scalesearch.feasible.enumeration import (
     ColumnarParams,
+    ContinuousRangeError,
     MissingValuesError,
     TooManyCandidatesError,
     ValueIndices,
     find_numeric_parameters,
     select_rows,
 )
+from scalesearch.feasible.limits import as_cost_bounds
 from scalesearch.samplers.candidate import Candidate
-from scalesearch.samplers.encoding import decode_params, encode_parameter, to_param
+from scalesearch.samplers.encoding import decode_params, encode_parameter, encode_params, to_param
 from scalesearch.spaces import Space
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.parameters.param_values import ParameterSpace
@@ -37,6 +42,48 @@ from scalesearch.spaces.syntax.parameters import Parameter
 CHANGE_PROBABILITY = 0.3  # probability that a number changes
 STEP_SHARE = 0.15  # standard deviation of a step in a list of numbers, as a share of the list
 MAX_VALUES = 10_000  # of a number that may change
+
+
+class ExactFeasibleSampler:
+    """Sampler of candidates that meet the budgets among ``limits``.
+
+    Attributes:
+        feasible_share: share of random candidates that meet all limits; None if some limits are not
+            sums over a model.
+    """
+
+    def __init__(self, space: Space, budget_sampler: BudgetSampler,
+                 limits: Sequence[Constraint]) -> None:
+        self.space = space
+        self.budget_sampler = budget_sampler
+        self.feasible_share = budget_sampler.feasible_share if all(
+            limit.costs or limit in space.constraints for limit in limits) else None
+
+    @classmethod
+    def of(cls, space: Any, protocol: Protocol,
+           limits: Sequence[Any]) -> ExactFeasibleSampler | None:
+        """Decompose ``space``, which takes seconds; None if that is not possible."""
+        if not _is_supported(space, limits):
+            return None
+        bounds = as_cost_bounds(limit for limit in limits if limit.costs)
+        try:
+            return None if bounds is None else cls(
+                space, BudgetSampler(space, protocol, bounds), limits)
+        except (TooManyCandidatesError, ContinuousRangeError):
+            return None
+
+    def sample(self, rng: random.Random) -> dict[str, Any] | None:
+        """Sample parameters with the distribution of rejection sampling.
+
+        None if no candidate meets the budgets.
+        """
+        values = self.budget_sampler.sample(rng)
+        return None if values is None else encode_params(self.space, values)[0]
+
+
+def _is_supported(space: Any, limits: Sequence[Any]) -> bool:
+    """Return whether ``space`` and ``limits`` are those of a space file."""
+    return isinstance(space, Space) and all(isinstance(limit, Constraint) for limit in limits)
 
 
 class NeighborBatchSampler:
@@ -59,8 +106,7 @@ class NeighborBatchSampler:
     def of(cls, space: Any, protocol: Protocol,
            limits: Sequence[Any]) -> NeighborBatchSampler | None:
         """Return a sampler; None if costs can only be evaluated one by one."""
-        if not isinstance(space,
-                          Space) or not all(isinstance(limit, Constraint) for limit in limits):
+        if not _is_supported(space, limits):
             return None
         try:
             return cls(space, protocol, limits)
@@ -97,8 +143,16 @@ class NeighborBatchSampler:
             return []
         is_feasible = constraints_hold(self.limits, {**config, **costs}, rows)
         feasible = np.flatnonzero(is_buildable & is_feasible)
-        candidates = self._to_candidates(
-            {path: column[feasible] for path, column in codes.items()}, parent)
+        columns = [self.columns[path] for path in codes]
+        own_names = {column.name for column in self.columns.values()}
+        others = {name: value for name, value in parent.params.items() if name not in own_names}
+        distributions = {column.name: column.distribution for column in columns}
+        distributions |= {name: parent.distributions[name] for name in others}
+        column_values = [[column.optuna_values[code] for code in codes[path][feasible].tolist()]
+                         for column, path in zip(columns, codes)]
+        column_names = [column.name for column in columns]
+        candidates = [Candidate({**others, **dict(zip(column_names, values))}, distributions)
+                      for values in zip(*column_values)]
         costs_by_candidate = np.array([costs[name][feasible] for name in names], float).T.tolist()
         return list(zip(candidates, costs_by_candidate or [[]] * len(feasible)))
 
@@ -125,18 +179,6 @@ class NeighborBatchSampler:
                 codes, rows = select_rows(codes, split.labels == labels[sizes.argmax()])
             else:
                 return config, dict(columns.params), 0 if columns.infeasible else rows
-
-    def _to_candidates(self, codes: ValueIndices,
-                       parent: Candidate | FrozenTrial) -> list[Candidate]:
-        columns = [self.columns[path] for path in codes]
-        own_names = {column.name for column in self.columns.values()}
-        others = {name: value for name, value in parent.params.items() if name not in own_names}
-        distributions = {column.name: column.distribution for column in columns}
-        distributions |= {name: parent.distributions[name] for name in others}
-        values = zip(*(column.params(indices)
-                       for column, indices in zip(columns, codes.values())))
-        names = [column.name for column in columns]
-        return [Candidate({**others, **dict(zip(names, row))}, distributions) for row in values]
 
 
 class _NeighborColumns(ColumnarParams):
@@ -171,7 +213,3 @@ class _ValueColumn:
         order = np.argsort(np.array(self.values, float), kind="stable")
         moved = np.clip(int(np.flatnonzero(order == code)[0]) + step, 0, last).astype(int)
         return np.where(rng.random(count) < CHANGE_PROBABILITY, order[moved], code).astype(np.int32)
-
-    def params(self, codes: NDArray[np.int32]) -> list[Any]:
-        """Return the values in Optuna."""
-        return [self.optuna_values[code] for code in codes.tolist()]

@@ -1,18 +1,20 @@
-"""Base class of values that a terminal shows as tables and a notebook as HTML."""
+"""Display of values of the Python API, and its argument names in messages."""
 
 from __future__ import annotations
 
+import functools
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from html import escape
 from io import StringIO
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from scalesearch.errors import python_arguments
+from scalesearch.library import import_errors_named
 from scalesearch.terminal import (
     MIN_TABLE_WIDTH,
     escape_control_characters,
-    make_table,
     open_console,
     print_text,
     to_rich_text,
@@ -22,8 +24,26 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
+P = ParamSpec("P")
 T = TypeVar("T")
 CELL_STYLE = "white-space: pre-wrap; text-align: "
+
+
+def python_error_messages(**argument_names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a function whose errors name arguments instead of options.
+
+    Args:
+        argument_names: option to argument, if their names differ.
+    """
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            with python_arguments(argument_names), import_errors_named():
+                return function(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 class Displayable:
@@ -72,33 +92,25 @@ def _line(text: str) -> str:
 
 
 def _table(table: Table) -> str:
-    heads = "".join(f'<th style="{CELL_STYLE}{column.justify}">{_text(column.header)}</th>'
-                    for column in table.columns)
-    rows = zip(*(column.cells for column in table.columns))
     sides = [column.justify for column in table.columns]
-    body = "".join(
-        f"<tr>{''.join(_cell(cell, side, str(row.style)) for cell, side in zip(cells, sides))}</tr>"
-        for cells, row in zip(rows, table.rows))
     title = (f'<caption style="{CELL_STYLE}left">{_text(table.title)}</caption>' if table.title
              else "")
+    heads = "".join(f'<th style="{CELL_STYLE}{side}">{_text(column.header)}</th>'
+                    for side, column in zip(sides, table.columns))
+    body = ""
+    for row, cells in zip(table.rows, zip(*(column.cells for column in table.columns))):
+        bold = "; font-weight: bold" if row.style == "bold" else ""
+        body += "<tr>" + "".join(f'<td style="{CELL_STYLE}{side}{bold}">{_text(cell)}</td>'
+                                 for side, cell in zip(sides, cells)) + "</tr>"
     after = _line(str(table.caption)) if table.caption else ""
     return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{after}"
-
-
-def _cell(cell: Any, side: str, style: str) -> str:
-    bold = "; font-weight: bold" if style == "bold" else ""
-    return f'<td style="{CELL_STYLE}{side}{bold}">{_text(cell)}</td>'
 
 
 def _text(value: Any) -> str:
     return escape(escape_control_characters(value))
 
 
-def frame_to_table(cells: Any, **options: Any) -> Table:
-    """Make a table of a frame of texts."""
-    return make_table(cells.columns, cells.itertuples(index=False), **options)
-
-
 def as_subclass(subclass: type[T], value: Any, **extra_fields: Any) -> T:
-    """Convert a dataclass instance to a subclass with further fields."""
-    return subclass(**{field.name: getattr(value, field.name) for field in fields(value)} | extra_fields)
+    """Convert a dataclass instance to a subclass, with other values of some fields."""
+    values = {field.name: getattr(value, field.name) for field in fields(value)}
+    return subclass(**values | extra_fields)
