@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.config.model import MAX_SEED
+from scalesearch.config import MAX_SEED
 from scalesearch.errors import UserError
 from scalesearch.terminal import CONTROL_CHARACTERS, open_console
 

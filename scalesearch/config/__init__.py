@@ -1,0 +1,3 @@
+"""Settings in files: models of their keys, and a reader that reports every error."""
+
+MAX_SEED = 2**32 - 1  # limit of the generators of NumPy; those of Python and PyTorch accept more

@@ -41,7 +41,6 @@ from scalesearch.spaces.syntax.nodes import ScalarNode
 from scalesearch.spaces.syntax.parameters import format_constant
 from scalesearch.spaces.syntax.parser import parse_value
 
-MAX_SEED = 2**32 - 1  # limit of the generators of NumPy; those of Python and PyTorch accept more
 NONE_TEXT = "none"
 NONE_TEXTS = (NONE_TEXT, "null", "~", "")
 OPEN_ARGUMENTS = "*"  # the arguments of the value of ``Config.open_key``

@@ -86,7 +86,7 @@ def test_forecast_equals_time_of_study(tmp_path):
     assert read_forecast(tmp_path) == forecast
     shown = StudyWatcher(tmp_path).snapshot()
     assert shown.forecast_status.spent == shown.forecast_status.expected == spent
-    assert shown.to_json()["forecast_status"]["forecast"] == msgspec.to_builtins(forecast)
+    assert msgspec.to_builtins(shown)["forecast_status"]["forecast"] == msgspec.to_builtins(forecast)
     screen = rendered(shown, 120)
     assert all(word in screen
                for word in (*TRAINING_PARTS, "wall-clock time",

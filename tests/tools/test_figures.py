@@ -43,6 +43,6 @@ def test_figures_of_small_repository():
     assert figures["private functions called once"] == "1"
     assert figures["parameters of type `Any`"] == "1"
     assert figures["`dict[str, Any]` and `Mapping[str, Any]`"] == "2"
-    assert figures["longest function"] == "6 (study/loop.py:run)"
+    assert figures["longest function"] == "6 (studies/loop.py:run)"
     assert figures["`raises` that match text"] == "1"
-    assert figures["code of study"] == "8"
+    assert figures["code of studies"] == "8"

@@ -31,8 +31,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from scalesearch.config import MAX_SEED
 from scalesearch.config.model import (
-    MAX_SEED,
     OPEN_ARGUMENTS,
     REQUIRED,
     Config,

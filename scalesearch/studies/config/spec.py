@@ -8,8 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Self
 
+from scalesearch.config import MAX_SEED
 from scalesearch.config.model import (
-    MAX_SEED,
     NAME_DESCRIPTION,
     REQUIRED,
     Config,

@@ -55,7 +55,7 @@ def test_snapshot_has_expected_gain(tmp_path):
     shown = StudyWatcher(tmp_path).snapshot()
     assert (
         shown.expected_gain == read_gain(tmp_path)
-        and shown.to_json()["expected_gain"]["completed_trials"] == 6
+        and msgspec.to_builtins(shown)["expected_gain"]["completed_trials"] == 6
     )
     (tmp_path / GAIN_FILE).write_text("{}")
     assert StudyWatcher(tmp_path).snapshot().expected_gain is None
