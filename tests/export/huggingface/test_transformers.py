@@ -158,7 +158,8 @@ def test_accumulated_batches_give_the_loss_and_gradient_of_the_whole_batch(train
                                               for weight in model.parameters()])
 
     loss, gradient = loss_and_gradient(8)
-    assert loss == pytest.approx(float(model(input_ids=source, labels=labels).loss), rel=1e-5)
+    whole = model(input_ids=source, labels=labels).loss.item()
+    assert loss == pytest.approx(whole, rel=1e-5)
     for batch_size in (4, 1):
         accumulated_loss, accumulated_gradient = loss_and_gradient(batch_size)
         assert accumulated_loss == pytest.approx(loss, rel=1e-5)
