@@ -7,6 +7,7 @@ import queue
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from gpu_kit.kit import VOCAB, Figures, Kit, Wrong, batch, check, model
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy_search
+from scalesearch.nn.graphs import GraphRunner
+from scalesearch.nn.static_search import StaticSearch
 from scalesearch.studies.executors.local import split_cores
 from scalesearch.training.gpus import multi_process_service
 from scalesearch.training.hardware import Hardware
@@ -224,7 +227,7 @@ def several_in_one_process(kit: Kit) -> Figures:
 
 @check(gpus=0)
 def decoding_speed(kit: Kit) -> Figures:
-    """Target tokens per second of greedy and beam decoding, with checks for ended sentences at each step and rarely."""
+    """Target tokens per second of greedy and beam decoding, eager and with captured steps."""
     hardware = Hardware.from_recipe(kit.recipe(precision="auto"))
     subject = model("small/plain").to(kit.device).eval()
     subject.set_attention(hardware.attention_kernel)
@@ -233,7 +236,10 @@ def decoding_speed(kit: Kit) -> Figures:
         "greedy, a look each step": lambda: greedy_search(subject, source, compaction_interval=1),
         "greedy, each eighth": lambda: greedy_search(subject, source, compaction_interval=8),
         "beam 5": lambda: beam_search(subject, source)}
-    with hardware.autocast():
+    with hardware.autocast(), subject.cached_weights():
+        for beam in (1, 5):
+            search = StaticSearch(subject, GraphRunner(kit.device, "decoding steps", []), beam)
+            runs[f"beam {beam}, captured"] = partial(search.search, source)
         tokens = int(greedy_search(subject, source).lengths.sum())
         return {name: round(tokens / timed(kit, run, 3)) for name, run in runs.items()}
 

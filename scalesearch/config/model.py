@@ -345,7 +345,6 @@ class MadeFrom:
         return core_schema.nullable_schema(schema) if self.is_optional else schema
 
 
-
 @cache
 def schema_of(model: type[Config]) -> SchemaGroup:
     """The keys of ``model`` as a schema of the space language.

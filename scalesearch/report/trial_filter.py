@@ -8,7 +8,14 @@ import pandas as pd
 
 from scalesearch.report.table import PARAM_PREFIX
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, closest_match
-from scalesearch.spaces.syntax.expressions import ABSENT, EvaluationError, Expr, Name, evaluate, iter_subexpressions
+from scalesearch.spaces.syntax.expressions import (
+    ABSENT,
+    EvaluationError,
+    Expr,
+    Name,
+    evaluate,
+    iter_subexpressions,
+)
 from scalesearch.spaces.syntax.lexer import ValueSyntaxError
 from scalesearch.spaces.syntax.nodes import scalar_from_text
 from scalesearch.spaces.syntax.parser import parse_expression

@@ -121,7 +121,8 @@ class CandidateSampler(BaseSampler):
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str,
                            param_distribution: BaseDistribution) -> Any:
-        return sample_value(param_distribution, random.Random(self.seed_at(trial.number, param_name)))
+        generator = random.Random(self.seed_at(trial.number, param_name))
+        return sample_value(param_distribution, generator)
 
     def shared_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Parameters that all past trials share, with equal distributions.

@@ -1,6 +1,6 @@
 """Studies: the study file, its trials, their execution, and their results.
 
-Rooms, each of which may import those below it (``make lint`` checks this):
+Subpackages and modules, each of which may import those below it (``make lint`` checks this):
 
 - ``engine``: setup, main loop and dry run of a study; distillation; training runs of an audit.
 - ``results``: tables, figures and the page of a study.

@@ -96,7 +96,12 @@ class TrainingTimer:
         return dict(self._spent)
 
     def restore(self, efforts: Mapping[str, Sequence[float]], phases: Mapping[str, float]) -> None:
-        """Add the time of an earlier process: wall-clock and CPU seconds of each part, and phases."""
+        """Add the time of an earlier process.
+
+        Args:
+            efforts: wall-clock and CPU seconds of each part.
+            phases: wall-clock seconds of each phase.
+        """
         for part, seconds in efforts.items():
             self._spent[part] += Effort(*seconds)
         for phase, wall_seconds in phases.items():

@@ -1,5 +1,6 @@
 """Searches on fixed shapes: the translations of other searches, and steps that can be captured."""
 
+import copy
 from random import Random
 
 import pytest
@@ -7,8 +8,8 @@ import torch
 
 from scalesearch.library import find_file
 from scalesearch.nn import build_model
-from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import greedy_search
+from scalesearch.nn.beam_search import BeamSearchState, beam_search
+from scalesearch.nn.decode import EOS, greedy_search
 from scalesearch.nn.static_search import StaticSearch
 from scalesearch.spaces import read_space
 from scalesearch.spaces.assembly.architecture import assemble
@@ -79,3 +80,22 @@ def test_translations_of_random_models_of_all_blocks() -> None:
 def test_learned_positions_limit_padding() -> None:
     config = transformer_config(embedding__positions="learned", embedding__max_length=13)
     check_equal_translations(sharp_model(assemble(config).block), 2)
+
+
+def test_scores_of_inactive_beams_do_not_matter() -> None:
+    """Fixed shapes decode them, too, and their scores may be NaN."""
+    source = torch.ones(1, 3, dtype=torch.long)
+    state = BeamSearchState(source, 3, 1.0, torch.tensor([5]), 3, EOS, 6)
+    scores = torch.full((1, VOCAB), -9.0)
+    scores[0, [EOS, 5, 6]] = torch.tensor([-1.0, -1.1, -1.2])
+    state.update(scores, torch.zeros(1, 1), state.first())
+    assert (state.alive[0] > -torch.inf).tolist() == [False, True, True]  # the best has ended
+    expected = copy.deepcopy(state)
+    rows = torch.arange(3)
+    scores[0, EOS] = -9.0
+    expected.update(scores.repeat(2, 1), torch.zeros(2, 1), rows[1:])
+    scores = scores.repeat(3, 1)
+    scores[0] = torch.nan
+    state.update(scores, torch.zeros(3, 1), rows)
+    assert torch.equal(state.alive, expected.alive) and (state.alive > -torch.inf).any()
+    assert torch.equal(state.scores, expected.scores)

@@ -80,7 +80,8 @@ def command(file: str, goal: str | None, settings: tuple[str, ...],
         has_result = bool(result.pairs)
     else:
         result = whatif.solve(space, goal or "", budgets, sizes, protocol, step)
-        record = {"goal": goal, "protocol": {}, "solutions": [solution.to_json() for solution in result]}
+        record = {"goal": goal, "protocol": {},
+                  "solutions": [solution.to_json() for solution in result]}
         parts = tables.render_solutions(result, protocol)
         has_result = any(solution.best for solution in result)
     if csv:

@@ -70,7 +70,8 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
 
     watcher = StudyWatcher(find_study_folder(study, out))
     snapshot = watcher.snapshot()
-    results = load_results(watcher.study.folder) if snapshot.problem else make_results(watcher.study)
+    results = (load_results(watcher.study.folder) if snapshot.problem
+               else make_results(watcher.study))
     if as_json:
         progress = msgspec.to_builtins(snapshot)
         print_json({**progress, **results_to_json(results),

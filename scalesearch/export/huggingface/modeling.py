@@ -172,9 +172,10 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
         """
         cache = arguments.pop(CACHE_NAME, None)
         for name, value in arguments.items():
-            if not (name in UNUSED_ARGUMENTS or value is None or isinstance(value, (bool, int, str))):
-                raise TypeError(f"{type(self).__name__} does not know the argument {name!r}; it was "
-                                f"not written for transformers {transformers.__version__}. Export "
+            has_no_state = value is None or isinstance(value, (bool, int, str))
+            if not has_no_state and name not in UNUSED_ARGUMENTS:
+                raise TypeError(f"{type(self).__name__} does not know the argument {name!r}; it "
+                                f"was not written for transformers {transformers.__version__}. Export "
                                 "the model again, or install the version in artifact.json")
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(input_ids, attention_mask)

@@ -404,7 +404,8 @@ def _middle_config(a: Config, stack: str, middle: Layer) -> Config:
                                "the middle layers are equal: set "
                                f"share.{stack}.{next(iter(middle.part_names))} and the other "
                                "schedules to sandwich or own")
-    tied = {path: Schedule.of(ScheduleCall("one")) for path, schedule in schedules.items() if schedule == "sandwich"}
+    tied = {path: Schedule.of(ScheduleCall("one"))
+            for path, schedule in schedules.items() if schedule == "sandwich"}
     return ChainMap(tied, a)  # type: ignore[arg-type]  # only read
 
 

@@ -95,25 +95,25 @@ def _sharing_schedule(a: Config, path: str, layers: Repeat, part: str, number: i
 
     It is checked against the depth and the shapes.
     """
-    text: Schedule = a.get(path, OWN_WEIGHTS)
-    form = text.form
+    value: Schedule = a.get(path, OWN_WEIGHTS)
+    form = value.form
     if isinstance(form, LayerReference):
         return _cross_stack_tie(a, path, form, layers, part, number, encoder)
     if isinstance(form, ScheduleCall) and form.name not in SCHEDULES:
-        raise UnbuildableError(path, f"{text}: no such schedule; there are {', '.join(SCHEDULES)}")
+        raise UnbuildableError(path, f"{value}: no such schedule; there are {', '.join(SCHEDULES)}")
     schedule = (make_schedule(form.name, form.arguments) if isinstance(form, ScheduleCall)
                 else ExplicitSharing(form))
     if isinstance(schedule, NoSharing):
         return schedule
     if decide(map_values(layers.depth, lambda depth: schedule.validate(depth) is not None)):
         reason = schedule.validate(require_single_value(layers.depth))
-        raise UnbuildableError(path, f"{text} {reason}")
+        raise UnbuildableError(path, f"{value} {reason}")
     if layers.distinct_layers:
         for layer, owner in enumerate(schedule.owners(len(layers.distinct_layers))):
             if _shapes_differ(_weight_shapes(layers.layer_at(layer), part),
                               _weight_shapes(layers.layer_at(owner), part)):
                 raise UnbuildableError(
-                    path, f"{text} ties layers {owner} and {layer}, whose sizes differ")
+                    path, f"{value} ties layers {owner} and {layer}, whose sizes differ")
     return schedule
 
 

@@ -357,7 +357,9 @@ class Binder:
             ValueSyntaxError: the text is not a value of the language.
         """
         field = parameter.field
-        text = node.text if isinstance(node, ScalarNode) else field.default if node is None else None
+        text = field.default if node is None else None
+        if isinstance(node, ScalarNode):
+            text = node.text
         if text is not None:
             return ConstantDomain(text) if field.type == "text" else parse_value(text)
         if isinstance(node, SequenceNode):

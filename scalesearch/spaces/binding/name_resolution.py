@@ -82,8 +82,9 @@ class NameResolver:
         if entry is None or entry.field.type != "schedule":
             match = closest_match(referenced_path, short)
             help = f"did you mean `{match}`?" if match else f"the schedules are {', '.join(short)}"
-            self.report_error(ValueSyntaxError(f"`{referenced_path}` is not a schedule of this space",
-                                               span, help, code="unknown-schedule"))
+            self.report_error(ValueSyntaxError(
+                f"`{referenced_path}` is not a schedule of this space", span, help,
+                code="unknown-schedule"))
         elif entry.key == node.key:
             self.report_error(
                 ValueSyntaxError(f"`{node.path}` cannot use its own layers", span,

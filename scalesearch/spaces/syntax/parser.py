@@ -411,7 +411,8 @@ def _range(cursor: Cursor, low: int | float, start: Span) -> Domain:
         check(count >= 1 - 1e-9, f"a step of {format_constant(step)} is wider than the range",
               step_span,
               f"take a smaller step: `{low_text}..{high_text} step {format_constant(part)}`")
-        ends = [_rounded(low + steps * step) for steps in (math.floor(count), math.floor(count) + 1)]
+        ends = [_rounded(low + steps * step)
+                for steps in (math.floor(count), math.floor(count) + 1)]
         legal = " or ".join(f"`{format_constant(_rounded(low))}..{format_constant(end)} step "
                             f"{format_constant(_rounded(step))}`" for end in ends)
         check(abs(count - round(count)) <= 1e-9 * max(1.0, count),

@@ -117,7 +117,7 @@ def read_architectures(spec: StudyFile, space: Space | None, open_space: OpenSpa
                         BASE_KEY, None, ())] if spec.type != GRID else []
     if spec.type == GRID:
         key = "architectures"
-        rows = [read_row(row, reader.positions[f"architectures[{index}]"], reader)
+        rows = [_read_row(row, reader.positions[f"architectures[{index}]"], reader)
                 for index, row in enumerate(spec.architectures) if row is not None]
     elif spec.type == ABLATION:
         key = "changes"
@@ -160,7 +160,7 @@ def read_architectures(spec: StudyFile, space: Space | None, open_space: OpenSpa
                            spec.held_out)
 
 
-def read_row(row: ReferenceSpec, place: SourcePosition, reader: ConfigReader) -> Row:
+def _read_row(row: ReferenceSpec, place: SourcePosition, reader: ConfigReader) -> Row:
     """Return the row of a file or of params; a recipe of its own is a problem."""
     if row.recipe:
         reader.report_problem(place, f"{row.name}: all rows are trained by the study's recipe",
@@ -184,7 +184,7 @@ def read_changes(changes: Node | None, reader: ConfigReader) -> Iterator[Row]:
             row = row_reader.read(item)
             reader.problems += row_reader.problems
             if row is not None:
-                yield read_row(row, item.display_position, reader)
+                yield _read_row(row, item.display_position, reader)
     if changes is not None and not (isinstance(changes, SequenceNode) and changes.items):
         reader.report_problem(changes, "changes are a list", CHANGE_EXAMPLE)
 
@@ -196,7 +196,7 @@ def read_steps(rule: ScalarNode, node: Node, complain: Callable[[Problem], None]
     words: tuple[str, ...] = ()
     for stage in node.items if isinstance(node, SequenceNode) else (node,):
         try:
-            rows = stage_steps(rule.text, stage)
+            rows = _stage_steps(rule.text, stage)
         except (UserError, ValueSyntaxError) as error:
             complain(Problem(stage.display_position, error.message, error.help or RULE_EXAMPLE,
                              code=error.code))
@@ -210,7 +210,7 @@ def read_steps(rule: ScalarNode, node: Node, complain: Callable[[Problem], None]
     return steps
 
 
-def stage_steps(rule: str, stage: Node) -> list[Change]:
+def _stage_steps(rule: str, stage: Node) -> list[Change]:
     """Key to value of each step of a stage; keys may be words of the field.
 
     Raises:

@@ -46,10 +46,10 @@ def parse_storage_url(text: str) -> str | None:
 def mask_passwords(text: str) -> str:
     """``text`` with ``***`` in place of everything that may be a password."""
     return SECRET_SETTING_PATTERN.sub(
-        rf"\1{MASK}", URL_IN_TEXT_PATTERN.sub(lambda url: url[1] + mask_url(url[1], url[2]), text))
+        rf"\1{MASK}", URL_IN_TEXT_PATTERN.sub(lambda url: url[1] + _mask_url(url[1], url[2]), text))
 
 
-def mask_url(scheme: str, remainder: str) -> str:
+def _mask_url(scheme: str, remainder: str) -> str:
     """Return the part of a URL after ``scheme://`` without secrets."""
     from sqlalchemy.engine import make_url  # Optuna needs it for every storage that has a URL
     from sqlalchemy.exc import SQLAlchemyError

@@ -58,7 +58,7 @@ def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else format_constant(value)
 
 
-def parse_params(value: Any) -> dict[str, str]:
+def _parse_params(value: Any) -> dict[str, str]:
     if isinstance(value, Mapping):
         return {key: str(_value_text(item)) for key, item in value.items()}
     if isinstance(value, str) and not value:
@@ -66,7 +66,7 @@ def parse_params(value: Any) -> dict[str, str]:
     raise _value_error(f"expected {PARAMS_FORM}")
 
 
-def parse_folders(value: Any) -> tuple[str, ...]:
+def _parse_folders(value: Any) -> tuple[str, ...]:
     items = value if isinstance(value, list | tuple) else (value,)
     texts = tuple(str(item) for item in items if isinstance(item, str) and item)
     if not texts or len(texts) < len(items):
@@ -74,7 +74,7 @@ def parse_folders(value: Any) -> tuple[str, ...]:
     return texts
 
 
-def parse_logger(value: Any) -> str:
+def _parse_logger(value: Any) -> str:
     if value not in LOGGER_NAMES:
         raise _value_error(f"expected {LOGGERS_FORM}",
                            suggest_match(_value_text(value), LOGGER_NAMES))
@@ -85,14 +85,14 @@ def _as_list(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-def parse_shares(value: Any) -> tuple[float, ...]:
+def _parse_shares(value: Any) -> tuple[float, ...]:
     numbers = plain_value(value)
     if not numbers or not isinstance(numbers, list) or not all(map(is_number, numbers)):
         raise _value_error("expected a list of numbers below 1", "such as `[0.1, 0.4]`")
     return tuple(map(float, numbers))
 
 
-def parse_gain(value: Any) -> float:
+def _parse_gain(value: Any) -> float:
     text = str(value).strip() if isinstance(value, str) else ""
     share = plain_value(value)
     if text.endswith("%"):
@@ -103,7 +103,7 @@ def parse_gain(value: Any) -> float:
     return float(share)
 
 
-def parse_duration(value: Any) -> float:
+def _parse_duration(value: Any) -> float:
     return read_seconds(value, "expected a duration of at most thirty years",
                         "such as `20h`, `90m` or `1h30m`")
 
@@ -118,7 +118,7 @@ def read_seconds(value: Any, expected: str, example: str) -> float:
     return seconds
 
 
-def parse_amount(value: Any) -> ComputeAmount:
+def _parse_amount(value: Any) -> ComputeAmount:
     if isinstance(value, ComputeAmount):
         return value
     text = _value_text(value).strip()
@@ -129,14 +129,14 @@ def parse_amount(value: Any) -> ComputeAmount:
         "such as `10`, `2h`, `90m` or `1h30m`"))
 
 
-def parse_storage(value: Any) -> str | None:
+def _parse_storage(value: Any) -> str | None:
     try:
         return parse_storage_url(_value_text(value))
     except UserError as error:
         raise _value_error(f"storage: {error}") from None
 
 
-def parse_custom(value: Any) -> dict[str, float]:
+def _parse_custom(value: Any) -> dict[str, float]:
     if not isinstance(value, Mapping):
         raise _value_error("custom resources are a mapping of their names to numbers",
                            'such as `{"accelerator_type:H100": 0.001}`')
@@ -156,16 +156,16 @@ def _value_error(message: str, help: str | None = None) -> SettingError:
     return SettingError(SettingProblem("", message, help))
 
 
-Params = Annotated[dict[str, str], BeforeValidator(parse_params,
+Params = Annotated[dict[str, str], BeforeValidator(_parse_params,
                                                   json_schema_input_type=dict[str, Any])]
-Folders = Annotated[tuple[str, ...], BeforeValidator(parse_folders,
+Folders = Annotated[tuple[str, ...], BeforeValidator(_parse_folders,
                                                      json_schema_input_type=str | list[str])]
-Loggers = Annotated[tuple[Annotated[str, PlainValidator(parse_logger)], ...],
+Loggers = Annotated[tuple[Annotated[str, PlainValidator(_parse_logger)], ...],
                     BeforeValidator(_as_list, json_schema_input_type=str | list[str])]
-Shares = Annotated[tuple[float, ...], BeforeValidator(parse_shares)]
-Gain = Annotated[float, BeforeValidator(parse_gain, json_schema_input_type=str | float)]
-Duration = Annotated[float, BeforeValidator(parse_duration, json_schema_input_type=str)]
-Amount = Annotated[ComputeAmount, PlainValidator(parse_amount, json_schema_input_type=int | str)]
-StorageUrl = Annotated[Any, PlainValidator(parse_storage, json_schema_input_type=str)]
+Shares = Annotated[tuple[float, ...], BeforeValidator(_parse_shares)]
+Gain = Annotated[float, BeforeValidator(_parse_gain, json_schema_input_type=str | float)]
+Duration = Annotated[float, BeforeValidator(_parse_duration, json_schema_input_type=str)]
+Amount = Annotated[ComputeAmount, PlainValidator(_parse_amount, json_schema_input_type=int | str)]
+StorageUrl = Annotated[Any, PlainValidator(_parse_storage, json_schema_input_type=str)]
 FolderPath = Annotated[Path, Constant("text"), AfterValidator(lambda text: Path(text))]
-CustomResources = Annotated[dict[str, float], BeforeValidator(parse_custom)]
+CustomResources = Annotated[dict[str, float], BeforeValidator(_parse_custom)]

@@ -124,11 +124,11 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
     except UserError as error:
         raise UserError(error.message.removeprefix("data: "), key="teacher",
                         code=error.code) from None
-    architectures = tuple(finished_architecture(folder, corpus) for folder in folders)
+    architectures = tuple(_finished_architecture(folder, corpus) for folder in folders)
     return Teacher(teacher, architectures, None, folders)
 
 
-def finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
+def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
     """Return the architecture of the finished training run in ``folder``.
 
     Raises:
@@ -200,7 +200,7 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
     def complete_job(folder: Path, job: JobFile, description: str) -> TeacherJobResult:
         if not (folder / RESULT_FILE).exists():
             write_json(folder / "job.json", {**common, **job})
-            with progress_display(folder, description, console):
+            with _progress_display(folder, description, console):
                 TeacherJob(folder, runner, spec.attempts).run_jobs()
         result = read_json(folder / RESULT_FILE, TeacherJobResult)
         if result.state != "complete":
@@ -265,7 +265,7 @@ class TeacherJob(JobLoop):
 
 
 @contextmanager
-def progress_display(folder: Path, description: str, console: Console) -> Iterator[None]:
+def _progress_display(folder: Path, description: str, console: Console) -> Iterator[None]:
     """Show a progress bar on a terminal, or print one line elsewhere."""
     if not console.is_terminal:
         print_text(description, console)

@@ -117,14 +117,14 @@ class Driver(JobLoop):
 
     def next_job(self) -> TrainingJob | None:
         """Start the next trial: of the search or, after it, a run with a further seed."""
-        self.check_failures()
+        self._check_failures()
         trial = self.proposals.next_reference()
         if trial is None and not self._stop_reason and self._compute_left() > COMPUTE_TOLERANCE:
             trial = self.proposals.next_enqueued()
             if trial is None:
                 self._stop_reason = self.stopping.reason(self.search.history())
             if trial is None and not self._stop_reason:
-                trial = self.next_search_trial()
+                trial = self._next_search_trial()
         if trial is None:
             trial = propose_replicate(self.study)
             if trial is None:
@@ -132,7 +132,7 @@ class Driver(JobLoop):
             self.callback.proposed(trial)
         return self._start(trial)
 
-    def next_search_trial(self) -> Trial | None:
+    def _next_search_trial(self) -> Trial | None:
         """Return the next trial of the search: a paused one, or a new one of the sampler."""
         action = self.scheduler.next_action(self.search.history(), self._compute_left(),
                                             exhausted=self._is_space_exhausted)
@@ -150,7 +150,7 @@ class Driver(JobLoop):
             self._stop_reason = self._describe_exhaustion()
         return None
 
-    def check_failures(self) -> None:
+    def _check_failures(self) -> None:
         """Stop a study in which most trials fail.
 
         Raises:

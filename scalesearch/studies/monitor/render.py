@@ -60,7 +60,8 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
         above.append(_line(f"Teacher: {snapshot.teacher}"))
     below: list[RenderableType] = []
     if whole and snapshot.phases:
-        below.append(_line(f"Wall-clock time per run: {describe_phases(snapshot.phases)}", "", whole))
+        below.append(
+            _line(f"Wall-clock time per run: {describe_phases(snapshot.phases)}", "", whole))
     if snapshot.forecast_status:
         below.append(_line(describe_forecast_status(snapshot.forecast_status)))
         if whole:
@@ -102,7 +103,7 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
 def running_table(snapshot: StudySnapshot, room: int, is_wide: bool) -> Table:
     """Table of at most ``room`` trials in training."""
     plain_types = {"candidate", "replicate"}
-    if has_only_fixed_architectures(snapshot):
+    if _has_only_fixed_architectures(snapshot):
         plain_types.add("reference")
     shown = snapshot.running[:room]
     rows = []
@@ -192,7 +193,7 @@ def _line(text: str, style: str = "", whole: bool = False) -> Text:
 # -- descriptions
 
 
-def has_only_fixed_architectures(snapshot: StudySnapshot) -> bool:
+def _has_only_fixed_architectures(snapshot: StudySnapshot) -> bool:
     """Whether the study trains only architectures that its file names."""
     return not snapshot.progress.candidates[1]
 
@@ -226,7 +227,7 @@ def describe_time_left(eta: Eta) -> str:
 def describe_counts(snapshot: StudySnapshot) -> list[str]:
     """Describe finished and planned runs, and the number of candidates per state."""
     progress = snapshot.progress
-    fixed = "architectures" if has_only_fixed_architectures(snapshot) else "references"
+    fixed = "architectures" if _has_only_fixed_architectures(snapshot) else "references"
     runs = [f"{_count(done)} of {_count(total)} {name}" for name, (done, total) in (
         ("candidates", progress.candidates), (fixed, progress.references),
         (f"further seeds of {fixed}", progress.reference_seeds)) if total]

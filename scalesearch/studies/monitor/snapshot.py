@@ -235,10 +235,10 @@ def front_snapshot(view: StudyView) -> FrontSnapshot:
                              member.completed_seeds, dict(zip(view.meta.directions, values)))
                  for member, values in zip(shown, view.means(shown).tolist()))
     return FrontSnapshot(view.meta.directions, main, len(members) if view.candidates else 0, rows,
-                         front_hypervolume(view) if view.candidates else None)
+                         _front_hypervolume(view) if view.candidates else None)
 
 
-def front_hypervolume(view: StudyView) -> FrontHypervolume:
+def _front_hypervolume(view: StudyView) -> FrontHypervolume:
     """Compute the hypervolume of the front, and its growth by the latest member."""
     ends = [candidate.first.ended_at and datetime.fromisoformat(candidate.first.ended_at).timestamp()
             for candidate in view.candidates]

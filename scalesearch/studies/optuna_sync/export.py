@@ -164,23 +164,23 @@ def open_export(url: str | None, study: StudyDir, exporter: TrialExporter,
     # Optuna waits indefinitely for a lock that is a relative link
     file = (study.folder / "optuna.journal").absolute()
 
-    def open_journal() -> optuna.Study:
-        return open_owned_study(JournalStorage(JournalFileBackend(str(file))), study,
+    def _open_journal() -> optuna.Study:
+        return _open_owned_study(JournalStorage(JournalFileBackend(str(file))), study,
                                 exporter.objectives)
 
     def connect() -> optuna.Study:
         if url is not None:
-            return open_owned_study(open_database(url), study, exporter.objectives)
+            return _open_owned_study(open_database(url), study, exporter.objectives)
         if file.exists():
             # A process that was killed may have left a lock and an unfinished line.
             Path(f"{file}.lock").unlink(missing_ok=True)
             data = file.read_bytes()
             os.truncate(file, data.rfind(b"\n") + 1)
             try:
-                return open_journal()
+                return _open_journal()
             except (UserError, LookupError, ValueError, TypeError, AssertionError):
                 file.replace(file.with_suffix(".old"))
-        return open_journal()
+        return _open_journal()
 
     storage_name = mask_passwords(url) if url else str(study.folder / file.name)
     with _storage_errors(storage_name):
@@ -234,7 +234,7 @@ def open_database(url: str) -> BaseStorage:
     return optuna.storages.get_storage(RDBStorage(address, engine_kwargs=options))
 
 
-def open_owned_study(storage: BaseStorage, study: StudyDir,
+def _open_owned_study(storage: BaseStorage, study: StudyDir,
                       objectives: tuple[Objective, ...]) -> optuna.Study:
     name = study.meta.name
     directions = [objective.optuna_direction for objective in objectives]

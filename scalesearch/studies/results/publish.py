@@ -24,7 +24,8 @@ def front_parts(results: Results) -> Iterator[Table | str]:
     """Yield the front as a table, its architectures, and notes on its numbers."""
     title = (f"Front of {results.study.meta.name}: {len(results.front)} of "
              f"{len(results.view.completed)} trained candidates")
-    yield frame_to_table(format_trials(results.front, results.objectives), title=title, has_box=True)
+    front = format_trials(results.front, results.objectives)
+    yield frame_to_table(front, title=title, has_box=True)
     yield from architecture_lines(results.front, results.params)
     yield from results.notes()
     yield from results.seed_analysis.sentences()

@@ -81,7 +81,7 @@ def choose_warm_start(spec: WarmStartSpec, plan: StudyPlan,
     studies = [StudyDir(expand_path(folder)).load() for folder in spec.folders]
     usable = [list(usable_trials(study, plan, skipped, differences)) for study in studies]
 
-    def without_duplicates(trials: Iterable[Trial], imported: Mapping[str, Trial],
+    def _without_duplicates(trials: Iterable[Trial], imported: Mapping[str, Trial],
                            skipped: Counter[str]) -> dict[str, Trial]:
         kept: dict[str, Trial] = {}
         for trial in trials:
@@ -92,10 +92,10 @@ def choose_warm_start(spec: WarmStartSpec, plan: StudyPlan,
         return kept
 
     scored = (trial for trials in usable for trial in trials if trial.values)
-    imported = without_duplicates(scored, {}, skipped)
+    imported = _without_duplicates(scored, {}, skipped)
     queues = [spread_front(study, trials) for study, trials in zip(studies, usable)]
     in_turn = (trial for trial in chain.from_iterable(zip_longest(*queues)) if trial is not None)
-    enqueued = tuple(without_duplicates(in_turn, imported, Counter()).values())[
+    enqueued = tuple(_without_duplicates(in_turn, imported, Counter()).values())[
         :default_max_candidates if spec.max_candidates is None else spec.max_candidates]
     return WarmStart(tuple(imported.values()), enqueued, dict(skipped),
                      tuple(differences) if enqueued else ())

@@ -244,6 +244,8 @@ def test_phases_of_complete_runs_are_averaged(event_study):
         event_study.study.append(
             "ended", number, state="complete", values={"bleu": 1.0, "params.total": 1.0},
             phases={"start": factor, "updates": 4 * factor})
+    event_study.propose(2, state=State.COMPLETE, values={"bleu": 1.0, "params.total": 1.0},
+                        source={"study": "other", "trial": 1}, phases={"updates": 1000.0})
     snapshot = StudyWatcher(event_study.study.folder).snapshot()
     assert snapshot.phases["start"] == 2.0 and snapshot.phases["updates"] == 8.0
     assert ("Wall-clock time per run: 10 s, start 2 s (20 %), updates 8 s (80 %)"

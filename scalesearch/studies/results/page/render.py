@@ -57,11 +57,11 @@ def render(facts: PageFacts) -> str:
                 if section is not None]
     return templates.get_template("page.html").render(
         title=f"Study {facts.meta.name}", tiles=tiles,
-        notes=[*best_member_lines(facts), *facts.results.notes()[:2]], sections=sections,
+        notes=[*_best_member_lines(facts), *facts.results.notes()[:2]], sections=sections,
         unfinished=bool(facts.trials.with_state(State.PENDING)))
 
 
-def best_member_lines(facts: PageFacts) -> list[str]:
+def _best_member_lines(facts: PageFacts) -> list[str]:
     """Describe the best member of the front, its gain over references, and the budget."""
     front = facts.results.front
     main = facts.main_metric

@@ -25,7 +25,12 @@ from scalesearch.report.labels import (
     protocol_conventions,
 )
 from scalesearch.report.proxies import PROXY_LABELS
-from scalesearch.report.table import PARAM_PREFIX, differing_columns, format_cell, shown_test_metrics
+from scalesearch.report.table import (
+    PARAM_PREFIX,
+    differing_columns,
+    format_cell,
+    shown_test_metrics,
+)
 from scalesearch.spaces import read_space
 from scalesearch.studies.monitor.format import format_percent
 from scalesearch.studies.results.audit import audit_findings
