@@ -100,3 +100,8 @@ def to_rich_text(cell: Any) -> Text:
     from rich.text import Text
 
     return cell if isinstance(cell, Text) else Text(escape_control_characters(cell))
+
+
+def format_count(count: int, noun: str) -> str:
+    """Format a number of things: ``1 candidate``, ``2,400 candidates``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -15,11 +15,13 @@ TEST_METRIC_COLUMNS = tuple(f"test.{name}" for name in METRICS if name not in EF
 METRIC_COLUMNS = (*METRICS, *TEST_METRIC_COLUMNS)  # metrics of all tasks
 COST_COLUMNS = ("params.total", "params.non_embedding", "params.decoder", "macs.total",
                 "flops.total", "memory.weights", "memory.cache", "memory.activations")
-# Column to key of the record. Training seconds cover the updates only; wall seconds also cover
-# validation and decoding.
+# Column to key of the record. ``training_seconds`` (wall-clock time) and ``cpu_seconds`` cover the
+# updates only; ``wall_seconds`` also covers validation and decoding.
 TRAINING_COLUMNS = {"seed": "seed", "training_seconds": "seconds", "wall_seconds": "total_seconds",
                     "cpu_seconds": "cpu_seconds", "tokens": "tokens", "device": "device",
                     "dtype": "dtype", "reason": "reason"}
+# Headings of the training time: CPU time, or wall-clock time of runs on a GPU.
+TIME_HEADINGS = {"cpu_seconds": "update CPU seconds", "training_seconds": "update wall seconds"}
 PARAM_PREFIX = "param."  # prefix of the columns of hyperparameters
 RECIPE_PREFIX = "recipe."  # prefix of searched keys of the recipe
 SD_SUFFIX = ".sd"  # suffix of a score's column for the standard deviation between seeds
@@ -125,16 +127,18 @@ def format_trials(trials: pd.DataFrame, objectives: Mapping[str, str],
                   *extra_columns: str) -> pd.DataFrame:
     """Text cells of a table of trials.
 
-    Columns: the trial, ``extra_columns``, objectives, test score, training seconds, and the
+    Columns: the trial, ``extra_columns``, objectives, test score, training time, and the
     searched parameters of the recipe, if any.
     """
-    names = [*objectives, *shown_test_metrics(trials, objectives), "training_seconds"]
+    time_column = shown_time_column(trials)
+    names = [*objectives, *shown_test_metrics(trials, objectives), time_column]
     recipe_columns = [name for name in trials if RECIPE_PREFIX in name]
     cells = [[trial_name(row, ""), *(str(row[name]) for name in extra_columns),
               *(format_cell(row, name) for name in names),
               *(format_value(row[name]) for name in recipe_columns)]
              for _, row in trials.iterrows()]
-    headings = [name.replace(".", " ").replace("_", " ") for name in names]
+    headings = [TIME_HEADINGS.get(name) or name.replace(".", " ").replace("_", " ")
+                for name in names]
     return pd.DataFrame(cells, columns=["trial", *extra_columns, *headings,
                                         *(name.rpartition(RECIPE_PREFIX)[2]
                                           for name in recipe_columns)])
@@ -148,6 +152,12 @@ def shown_test_metrics(trials: pd.DataFrame, objectives: Iterable[str]) -> list[
     names = dict.fromkeys([*(f"test.{name}" for name in objectives if name not in COMMON_METRICS),
                            *TEST_METRIC_COLUMNS])
     return [name for name in names if name in trials and trials[name].notna().any()][:1]
+
+
+def shown_time_column(trials: pd.DataFrame) -> str:
+    """Column of the training time to show: CPU time if all trials were trained on CPUs."""
+    devices = trials["device"].dropna().astype(str)
+    return "cpu_seconds" if devices.str.startswith("cpu").all() else "training_seconds"
 
 
 def architecture_lines(trials: pd.DataFrame, params: Iterable[str] | None = None) -> list[str]:

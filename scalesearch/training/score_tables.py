@@ -47,7 +47,8 @@ def protocol_lines(result: Result) -> list[str]:
     lines.append(f"{result.n_params:,} params · {result.steps:,} updates, {result.tokens:,} target "
                  f"tokens in {format_duration(result.cpu_seconds)} CPU "
                  f"({result.tokens_per_cpu_second:,.0f} tokens per CPU-second), "
-                 f"{format_duration(result.total_seconds)} with scoring · {result.dtype} on "
+                 f"with scoring {format_duration(result.total_cpu_seconds)} CPU, "
+                 f"{format_duration(result.total_seconds)} wall-clock · {result.dtype} on "
                  f"{result.device} · seed {result.seed}")
     if metrics["synthetic"]:
         lines.append("synthetic corpus: the score compares architectures, nothing else")

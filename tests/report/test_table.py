@@ -83,6 +83,17 @@ def test_numbers_are_formatted_by_unit():
         "1,234,567", "27.13", "", "3.0", "605,690"]
 
 
+def test_training_time_is_cpu_time_unless_a_gpu_trained():
+    trials = [record(number, 20.0 + number, 100 * number, 1000 * number) for number in (1, 2)]
+    for device, cell in ((("cpu, 1 thread", "cpu, 1 thread"), "7.0"),
+                         (("cpu, 1 thread", "cuda"), "30.0")):
+        for trial, name in zip(trials, device):
+            trial |= {"device": name, "seconds": 30.0, "cpu_seconds": 7.0}
+        table = format_trials(trials_table(trials, OBJECTIVES), OBJECTIVES)
+        assert list(table.iloc[:, -1]) == [cell, cell]
+        assert "CPU" in table.columns[-1] or "wall" in table.columns[-1]
+
+
 def test_table_shows_test_score_and_front_of_validation():
     trials = [record(1, 20.0, 100, 1000), record(2, 30.0, 200, 2000)]
     for trial, bleu in zip(trials, (29.0, 21.0)):

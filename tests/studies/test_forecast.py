@@ -248,7 +248,7 @@ def test_progress_without_planned_work(tmp_path):
     snapshot = StudyWatcher(tmp_path).snapshot()
     assert (snapshot.progress.share, snapshot.progress.total) == (0.0, 0.0)
     assert snapshot.eta.seconds is None
-    assert "0 % · 0 of 0 runs" in rendered(snapshot, 80)
+    assert "0 % · 0 of 0 full-budget runs" in rendered(snapshot, 80)
 
 
 def test_makespan():

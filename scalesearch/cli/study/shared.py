@@ -57,7 +57,9 @@ def load_study(study: str, out: Path | None = None) -> Results:
 
 
 def find_study_folder(study: str, out: Path | None) -> Path:
-    """Return ``study`` if it is a folder, or the folder of the study in that file.
+    """Return the folder of a study.
+
+    ``study`` may be the folder, the name of a study under ``runs``, or a study file.
 
     Raises:
         UserError: there is neither a folder nor a study file.
@@ -66,8 +68,11 @@ def find_study_folder(study: str, out: Path | None) -> Path:
     if folder.exists() and not folder.is_file():
         return folder
     from scalesearch.library import find_file
+    from scalesearch.studies.config.command import started_study_folder
     from scalesearch.studies.config.reader import read_study
 
+    if out is None and (started_folder := started_study_folder(f"runs/{study}")):
+        return started_folder
     try:
         file = find_file(study, "studies")
     except UserError as error:
@@ -96,21 +101,26 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     """Print all information about one trial."""
     from scalesearch.files import flatten
     from scalesearch.report.labels import describe_costs
-    from scalesearch.studies.monitor.format import describe_phases
+    from scalesearch.studies.monitor.format import format_phases
+    from scalesearch.studies.trials.trial import State
 
     trial = get_trial(results, number)
     record = results.study.record(trial) or {}
     replicates = [f"{replicate.number} (seed {replicate.seed}, {replicate.state})"
                   for replicate in results.study.trials.replicates()
                   if replicate.original == number]
+    pause = ""
+    if trial.state == State.PAUSED:
+        costs = {name: direction for name, direction in results.objectives.items()
+                 if name in trial.costs}
+        pause = results.study.trials.describe_pause(trial, costs)
     facts = {"state": trial.state, "origin": trial.origin, "label": trial.label,
              "replicate of trial": trial.original,
              "on the front": "yes" if number in set(results.front["trial"]) else "no",
-             "reason": trial.reason, "architecture": trial.architecture, "seed": record.get("seed"),
+             "reason": trial.reason or pause, "architecture": trial.architecture, "seed": record.get("seed"),
              "replicates": ", ".join(replicates),
              **{name: record.get(name)
-                for name in ("device", "dtype", "tokens", "seconds", "total_seconds")},
-             "wall-clock time": describe_phases(trial.phases) if trial.phases else ""}
+                for name in ("device", "dtype", "tokens", "seconds", "total_seconds")}}
     violations = {f"violates {name} by": f"{violation:.3g}"
                   for name, violation in trial.constraints.items() if violation > 0}
     scores = {**(trial.values or {}), **dict(flatten(record.get("metrics") or {}))}
@@ -118,6 +128,7 @@ def print_trial(results: Results, number: int, console: Console) -> None:
              + (f" after {rung.step:,} updates" if rung.step else "")
              for index, rung in enumerate(trial.rungs, 1)}
     for title, rows in (("Trial", facts | violations), ("Scores", scores), ("Costs", trial.costs),
+                        ("Wall-clock time", format_phases(trial.phases) if trial.phases else {}),
                         ("Rungs", rungs), ("Hyperparameters", trial.params or trial.config),
                         ("Recipe", trial.recipe_params)):
         cells = [(name, _format_value(value))

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
 from scalesearch.pareto.noise import CONFIDENCE
+from scalesearch.terminal import format_count
 
 FloatArray = NDArray[np.float64]
 # neighbors differ by 1 %; data do not identify laws with exponents near the ends
@@ -201,8 +202,7 @@ def describe_shortage(sizes: Sequence[float]) -> str:
     n_sizes = len(set(sizes))
     if n_sizes >= N_LAW_PARAMETERS and n_runs > N_LAW_PARAMETERS:
         return ""
-    return (f"{n_runs} training run{'' if n_runs == 1 else 's'} "
-            f"of {n_sizes} size{'' if n_sizes == 1 else 's'}")
+    return f"{format_count(n_runs, 'training run')} of {format_count(n_sizes, 'size')}"
 
 
 def _check_measurements(sizes: FloatArray, scores: FloatArray) -> None:

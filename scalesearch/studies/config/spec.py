@@ -60,6 +60,7 @@ from scalesearch.studies.config.values import (
     Loggers,
     StorageUrl,
 )
+from scalesearch.terminal import format_count
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.recipe_space import EMPTY_RECIPE_SPACE, RecipeSpace
 
@@ -227,8 +228,8 @@ class StudySpec(StudyFile):
     def trials_text(self) -> str:
         """Limit of the training runs of a search, in words."""
         if self.compute is None:
-            return f"{self.trials} candidates"
-        return f"at most {self.trials} candidates in {timedelta(seconds=self.compute)} of CPU time"
+            return format_count(self.trials, "candidate")
+        return f"at most {format_count(self.trials, 'candidate')} in {timedelta(seconds=self.compute)} of CPU time"
 
     @property
     def vocab(self) -> int | str:

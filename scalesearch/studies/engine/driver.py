@@ -41,6 +41,7 @@ from scalesearch.studies.trials.evaluator import StudyPlan
 from scalesearch.studies.trials.record import make_record
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import Callback, EventType, Origin, Rung, State, Trial
+from scalesearch.terminal import format_count
 from scalesearch.training.result import RESULT_FILE, Result
 
 COMPUTE_TOLERANCE = 1e-9  # in full-budget runs, whose shares are summed as floats
@@ -181,7 +182,10 @@ class Driver(JobLoop):
         if self.spec.trials:
             limit = (" (compute budget used up)" if self._compute_allowed() < self.spec.trials
                      else "")
-            return f"{self._count_charged(State.COMPLETE)} candidates trained{limit}"
+            paused = self._count_charged(State.PAUSED)
+            at_rungs = f", {paused} paused at rungs" if paused else ""
+            trained = format_count(self._count_charged(State.COMPLETE), "candidate")
+            return f"{trained} trained{at_rungs}{limit}"
         labels = {reference.label for reference in self.plan.references}
         states = [self.trials.resolve_duplicate(trial).state
                   for trial in self.trials.with_origin(Origin.REFERENCE) if trial.label in labels]

@@ -23,7 +23,12 @@ from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine import setup
 from scalesearch.studies.engine.distillation import Teacher, find_teacher
 from scalesearch.studies.engine.proposals import Proposals
-from scalesearch.studies.forecast import StudyForecast, make_forecast, training_measurer
+from scalesearch.studies.forecast import (
+    StudyForecast,
+    make_forecast,
+    rung_transitions,
+    training_measurer,
+)
 from scalesearch.studies.monitor.format import describe_forecast, format_number
 from scalesearch.studies.transfer.warm_start import WarmStart, choose_warm_start
 from scalesearch.studies.trials.evaluator import (
@@ -43,7 +48,7 @@ from scalesearch.studies.trials.trial import (
     parse_event,
 )
 from scalesearch.studies.trials.trials import Trials
-from scalesearch.terminal import make_table, print_text
+from scalesearch.terminal import format_count, make_table, print_text
 
 MAX_ROWS_PRINTED = 8
 # feasible candidates drawn, after which their share is known to a twentieth of itself
@@ -164,7 +169,13 @@ class DryRun:
         yield from self._describe_settings()
         if self.warm_start:
             yield self.warm_start.describe()
-        yield f"Would train {spec.trials_text} and {len(spec.references)} references, {workers}"
+        references = format_count(len(spec.references), "reference")
+        yield f"Would train {spec.trials_text} and {references}, {workers}"
+        if spec.rungs.n_pauses:
+            completed, _ = rung_transitions(spec.rungs, spec.trials)
+            started = completed * spec.rungs.eta**spec.rungs.n_pauses
+            yield (f"Rungs: about {started:.0f} candidates start and {completed:.0f} are trained "
+                   f"to the end, for the compute of {format_count(spec.trials, 'full-budget run')}")
         if spec.seeds.max_per_candidate > 1:
             yield (f"Then up to {spec.seeds.extra_runs} runs with further seeds, until the front "
                    f"has at most {spec.seeds.max_per_candidate} seeds each or its members are "

@@ -36,12 +36,16 @@ def format_duration(seconds: float) -> str:
     return str(timedelta(seconds=round(max(0, seconds)))) if seconds < MAX_SECONDS else "centuries"
 
 
-def describe_phases(phases: Mapping[str, float]) -> str:
-    """Describe the seconds of each phase of a training run and their shares, without zeros."""
+def format_phases(phases: Mapping[str, float]) -> dict[str, str]:
+    """Format the time of each phase of a training run and its share, without zeros."""
     total = sum(phases.values())
-    parts = [f"{phase} {seconds:.3g} s ({format_percent(seconds / total)})"
-             for phase, seconds in phases.items() if seconds]
-    return ", ".join([f"{total:.3g} s", *parts])
+    return {phase: f"{format_seconds(seconds)} ({format_percent(seconds / total)})"
+            for phase, seconds in phases.items() if seconds} | {"total": format_seconds(total)}
+
+
+def format_seconds(seconds: float) -> str:
+    """Format a time in seconds: ``0.76 s``, ``143 s``."""
+    return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
 def format_ago(seconds: float) -> str:

@@ -15,11 +15,11 @@ from scalesearch.studies.monitor.format import (
     STATE_WORDS,
     describe_forecast_status,
     describe_gain,
-    describe_phases,
     format_ago,
     format_duration,
     format_number,
     format_percent,
+    format_phases,
 )
 from scalesearch.studies.monitor.heartbeat import FINISHED, RUNNING, STOPPED, Owner
 from scalesearch.studies.monitor.running import SILENT, TRAINING
@@ -34,7 +34,7 @@ from scalesearch.training.effort import TRAINING_PARTS
 
 WIDE_COLUMNS = 110  # minimum width with columns for architectures and machines
 MIN_ROWS = 3  # rows of running trials that are shown in the smallest terminal
-LEFT_ALIGNED = {"trial", "architecture", "worker", "rung", "part"}  # headings of columns of text
+LEFT_ALIGNED = {"trial", "architecture", "worker", "rung", "part", "phase"}  # columns of text
 STATE_COLORS = {FINISHED: "green", STOPPED: "red"}
 
 
@@ -59,9 +59,6 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
     if snapshot.teacher:
         above.append(_line(f"Teacher: {snapshot.teacher}"))
     below: list[RenderableType] = []
-    if whole and snapshot.phases:
-        below.append(
-            _line(f"Wall-clock time per run: {describe_phases(snapshot.phases)}", "", whole))
     if snapshot.forecast_status:
         below.append(_line(describe_forecast_status(snapshot.forecast_status)))
         if whole:
@@ -70,6 +67,10 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
                       _line(f"Forecast {format_duration(forecast.cpu_seconds_low)} to "
                             f"{format_duration(forecast.cpu_seconds_high)}, based on "
                             f"{forecast.basis}", "dim", whole)]
+    if whole and snapshot.phases:
+        below += [Text(), _table("Wall-clock time per run", [
+            {"phase": phase, "time": text}
+            for phase, text in format_phases(snapshot.phases).items()])]
     if snapshot.rungs:
         below += [Text(), rungs_table(snapshot)]
     below += ([Text(), front_table(snapshot.front)] if snapshot.front.members
@@ -211,8 +212,9 @@ def describe_owner(owner: Owner) -> str:
 
 
 def describe_runs(snapshot: StudySnapshot) -> str:
-    """Describe the number of finished and planned runs, in full-budget runs."""
-    return f"{_count(snapshot.progress.done)} of {_count(snapshot.progress.total)} runs"
+    """Describe the compute so far and in total, in full-budget runs."""
+    return (f"{_count(snapshot.progress.done)} of {_count(snapshot.progress.total)} full-budget "
+            "runs")
 
 
 def describe_time_left(eta: Eta) -> str:
@@ -225,19 +227,23 @@ def describe_time_left(eta: Eta) -> str:
 
 
 def describe_counts(snapshot: StudySnapshot) -> list[str]:
-    """Describe finished and planned runs, and the number of candidates per state."""
+    """Describe the number of candidates per state, and the compute per part of the study.
+
+    A study with candidates only has one part, which :func:`describe_runs` describes.
+    """
     progress = snapshot.progress
     fixed = "architectures" if _has_only_fixed_architectures(snapshot) else "references"
-    runs = [f"{_count(done)} of {_count(total)} {name}" for name, (done, total) in (
+    parts = [f"{name} {_count(done)} of {_count(total)}" for name, (done, total) in (
         ("candidates", progress.candidates), (fixed, progress.references),
         (f"further seeds of {fixed}", progress.reference_seeds)) if total]
     if any(progress.front_seeds):
-        runs.append(f"{progress.front_seeds[0]} of at most {progress.front_seeds[1]} further "
-                    "seeds for the front")
+        done, limit = progress.front_seeds
+        parts.append(f"further seeds of the front {done} of at most {limit}")
     pending = "in training" if snapshot.owner.state == RUNNING else "interrupted"
     states = [f"{snapshot.counts[state]:,} {pending if state == State.PENDING else state}"
               for state in STATE_WORDS if snapshot.counts[state]]
-    return [" · ".join(parts) for parts in (runs, states) if parts]
+    lines = [" · ".join(states)] if states else []
+    return [*lines, *([" · ".join(parts)] if len(parts) > 1 else [])]
 
 
 def describe_hypervolume(volume: FrontHypervolume, now: float) -> str:

@@ -5,10 +5,11 @@ The same fold runs live and after a crash.
 Compute is measured in full-budget runs: training of one candidate to the end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.studies.trials.trial import Origin, State, Trial, TrialEvent
+from scalesearch.terminal import format_count
 from scalesearch.training.effort import PHASES, Effort, sum_efforts
 
 
@@ -116,6 +117,25 @@ class Trials:
         if not cpu_seconds:
             return max_full_runs
         return min(max_full_runs, n_runs * compute / cpu_seconds)
+
+    def describe_pause(self, trial: Trial, costs: Mapping[str, str]) -> str:
+        """Describe the rung at which ``trial`` is paused, and its rank there.
+
+        Args:
+            costs: cost objectives, with their directions.
+        """
+        rung = len(trial.rungs) - 1
+        loss = trial.rungs[rung].loss
+        others = [other for other in self.candidates()
+                  if len(other.rungs) > rung and other.number != trial.number]
+        better = [other for other in others if other.rungs[rung].loss < loss]
+        signs = {name: 1 if direction == "min" else -1 for name, direction in costs.items()}
+        dominating = [other for other in better
+                      if all(signs[name] * other.costs[name] <= signs[name] * trial.costs[name]
+                             for name in costs)]
+        return (f"paused at rung {rung + 1}: its loss has rank {len(better) + 1} of "
+                f"{len(others) + 1}; lower loss at no higher cost: "
+                f"{format_count(len(dominating), 'trial')}")
 
     def efforts(self) -> dict[str, Effort]:
         """Return the sums of the efforts of all runs of this study."""

@@ -1,6 +1,7 @@
 """The ``study`` commands with a study that takes milliseconds."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -52,8 +53,8 @@ def test_front_as_table_csv_and_json(folder):
 
 def test_status_as_table_and_json(folder):
     output = call("status", folder)
-    assert "8 of 8 candidates · 8 complete" in " · ".join(
-        output.split("\n")) and "Front so far: " in output
+    assert "8 of 8 full-budget runs" in output and "8 complete" in output
+    assert "Front so far: " in output
     assert "Early measurements" in output
     report = json.loads(call("status", folder, "--json"))
     assert report["counts"]["complete"] == 8 and report["hypervolume"]["reference_point"]
@@ -164,6 +165,14 @@ def test_front_as_latex_and_all_proposals(folder):
     assert table.startswith(r"\begin{tabular}") and table.count(r"\\") == len(rows) + 1
     states = {row["state"] for row in json.loads(call("front", folder, "--json", "--all"))}
     assert len(states) > 1 and all(state in call("front", folder, "--all") for state in states)
+
+
+def test_study_is_found_by_name_next_to_a_space_of_that_name(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folder, tmp_path / "runs" / "tiny")
+    (tmp_path / "tiny.yaml").write_text("width: 16\n")
+    for name in ("tiny", "runs/tiny"):
+        assert call("front", name, "--json") == call("front", folder, "--json")
 
 
 def test_show_prints_one_trial(folder):

@@ -1,6 +1,7 @@
 """Studies with rungs in the fake space: promotion, compute and resume."""
 
 import json
+import re
 from collections import Counter
 from contextlib import suppress
 from random import Random
@@ -82,6 +83,22 @@ def test_rungs_start_more_candidates_within_compute(tmp_path):
         assert shares == ["0.1", "0.3"][: len(shares)]
     assert Counter(t.folder for t in trials.with_state(State.COMPLETE)) == Counter(
         path.parent.name for path in tmp_path.rglob("result.json"))
+
+
+def test_reason_of_paused_trials(tmp_path):
+    driver = make_driver(tmp_path, make_plan(8, rungs=RUNGS), work=work)
+    driver.run()
+    paused = driver.trials.with_state(State.PAUSED)
+    assert paused
+    for trial in paused:
+        rung = len(trial.rungs) - 1
+        reached = [other for other in driver.trials.candidates() if len(other.rungs) > rung]
+        better = [other for other in reached if other.rungs[rung].loss < trial.rungs[rung].loss]
+        smaller = [other for other in better
+                   if other.costs["params.total"] <= trial.costs["params.total"]]
+        reason = driver.trials.describe_pause(trial, {"params.total": "min"})
+        numbers = [int(number) for number in re.findall(r"\d+", reason)]
+        assert numbers == [rung + 1, len(better) + 1, len(reached), len(smaller)]
 
 
 def test_efforts_of_trials_add_up(tmp_path):

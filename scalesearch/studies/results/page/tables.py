@@ -27,9 +27,11 @@ from scalesearch.report.labels import (
 from scalesearch.report.proxies import PROXY_LABELS
 from scalesearch.report.table import (
     PARAM_PREFIX,
+    TIME_HEADINGS,
     differing_columns,
     format_cell,
     shown_test_metrics,
+    shown_time_column,
 )
 from scalesearch.spaces import read_space
 from scalesearch.studies.monitor.format import format_percent
@@ -79,6 +81,7 @@ def trials_section(facts: PageFacts) -> PageSection:
         *shown_test_metrics(facts.results.table, [facts.main_metric]), "params.total",
         "macs.total"]) if name in rows]
     params = differing_columns(rows, facts.sampled, MAX_PARAMS)
+    time_column = shown_time_column(rows)
     cells = []
     attributes = []
     for row in rows.to_dict("records"):
@@ -93,7 +96,7 @@ def trials_section(facts: PageFacts) -> PageSection:
                     else TableCell(format_cell(row, name), float(row[name])) for name in metrics}
         columns |= {
             "seeds": number(row["seeds"]),
-            "training seconds": number(row["training_seconds"], ",.1f"),
+            TIME_HEADINGS[time_column]: number(row[time_column], ",.1f"),
             "loss at rungs": TableCell(losses, trial.losses[-1]) if losses else MISSING_CELL}
         for name in params:
             value = row[name]
@@ -111,7 +114,7 @@ def trials_section(facts: PageFacts) -> PageSection:
     headings = [column_heading(name) if name in metrics else name.removeprefix(PARAM_PREFIX)
                 for name in cells[0]]
     caption = (f"{len(rows)} trials; costs under {format_protocol(facts.meta.protocol)}. Click a "
-               "heading to sort. Training seconds include only updates, for the first seed.")
+               "heading to sort. The time is that of the updates, for the first seed.")
     states = [*[("front", "on the front")] * facts.has_front,
               *((state, state) for state in sorted(set(rows["state"])))]
     return PageSection("trials", "Trials", [
