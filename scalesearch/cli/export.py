@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from scalesearch.cli.options import RenamedOption, option, print_json
+from scalesearch.cli.options import option, print_json
 from scalesearch.errors import UserError
 from scalesearch.export.base import FORMAT_CLASSES, get_format
 from scalesearch.library import require_packages
@@ -19,10 +19,8 @@ from scalesearch.terminal import print_text
 @click.option("--best", metavar="OBJECTIVE",
               help="Export the best trial of the front by this objective (default: the first "
                    "objective).")
-@click.option("--constraint", "constraint", cls=RenamedOption, earlier=("--under",),
-              metavar="CONDITIONS",
-              help="Export the best trial that meets these conditions on costs, parameters and "
-                   "validation scores, e.g. 'bleu >= 30'.")
+@option("constraint", help="Export the best trial that meets these conditions on costs, parameters "
+        "and validation scores, e.g. 'bleu >= 30'.")
 @option("to", required=True, default=None, type=click.Choice(list(FORMAT_CLASSES)),
         help="Export format.")
 @option("quantize")

@@ -109,6 +109,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "address": {"help": "Address of a running Ray cluster: HOST:PORT, or auto."},
     "metric": {"metavar": "NAME",
                "help": "Metric (default: the task's main metric). Test scores: test.bleu."},
+    "constraint": {"earlier": ("--under",), "metavar": "CONDITIONS"},
     "confidence": {"default": 0.9, "type": click.FloatRange(0.5, 0.9999),
                    "help": "Confidence level of the intervals."},
     "resamples": {"type": click.IntRange(10), "help": "Number of bootstrap resamples."},

@@ -86,12 +86,18 @@ class Ablation:
         return pd.DataFrame([self._format_row(row) for row in self.rows])
 
     def _format_row(self, row: AblationRow) -> dict[str, str]:
-        half = MISSING_CELL if row.half_width is None else f"{row.half_width:.2f}"
+        base = self.rows[0]
+        if row is base:
+            difference = MISSING_CELL
+        elif row.half_width == 0:
+            difference = "same run"
+        else:
+            half = MISSING_CELL if row.half_width is None else f"{row.half_width:.2f}"
+            difference = f"{row.difference:+.2f} ± {half}"
         return {"name": row.name, "params": f"{row.params:,}", "MACs": f"{row.macs:,}",
                 self.metric: f"{row.score:.2f}"
                 + (f" ± {row.sd:.2f}" if row.sd is not None else ""), "seeds": str(row.n_seeds),
-                f"difference to {self.rows[0].name}": MISSING_CELL if row is self.rows[0]
-                else f"{row.difference:+.2f} ± {half}"}
+                f"difference to {base.name}": difference}
 
     def notes(self) -> list[str]:
         """Sentences on the meaning of the numbers, and the rows that are not finished."""

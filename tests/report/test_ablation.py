@@ -67,6 +67,7 @@ def test_duplicate_has_scores_of_original():
     row = ablation.rows[-1]
     assert (row.name, row.score, row.n_seeds, row.difference) == (
         "twin", 20.5, 2, 0) and ablation.noise.df == 1
+    assert list(ablation.format_cells().iloc[[0, -1], -1]) == ["–", "same run"]
 
 
 def test_csv_and_markdown_contain_all_rows():

@@ -139,6 +139,32 @@ def show(results: Results, trial: int, as_json: bool) -> None:
 
 @command.command()
 @with_results
+@click.option("--objective", metavar="NAME",
+              help="Metric or cost by which the trial is selected (default: the first objective).")
+@option("constraint", help="Select the best trial that meets these conditions on costs, parameters "
+        "and validation scores, e.g. 'params.total <= 1M'.")
+@option("json")
+def best(results: Results, objective: str | None, constraint: str | None, as_json: bool) -> None:
+    """Print the best trial, of the front or within constraints.
+
+    \b
+    Example: scalesearch study best runs/my-study --constraint 'params.total <= 1M'
+    """
+    from scalesearch.studies.results.results import select_trial
+
+    number, criterion = select_trial(results, objective, None, constraint)
+    if as_json:
+        trial = get_trial(results, number)
+        print_json({**msgspec.to_builtins(trial), "record": results.study.record(trial),
+                    "selected_by": criterion})
+        return
+    console = open_console()
+    print_text(f"Trial {number}, {criterion}", console)
+    print_trial(results, number, console)
+
+
+@command.command()
+@with_results
 @option("to-folder", help="Output folder (default: the study's).")
 @option("json")
 def plot(results: Results, to: Path | None, as_json: bool) -> None:

@@ -101,6 +101,7 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     """Print all information about one trial."""
     from scalesearch.files import flatten
     from scalesearch.report.labels import describe_costs
+    from scalesearch.report.table import TIME_HEADINGS, TRAINING_COLUMNS
     from scalesearch.studies.monitor.format import format_phases
     from scalesearch.studies.trials.trial import State
 
@@ -119,8 +120,9 @@ def print_trial(results: Results, number: int, console: Console) -> None:
              "on the front": "yes" if number in set(results.front["trial"]) else "no",
              "reason": trial.reason or pause, "architecture": trial.architecture, "seed": record.get("seed"),
              "replicates": ", ".join(replicates),
-             **{name: record.get(name)
-                for name in ("device", "dtype", "tokens", "seconds", "total_seconds")}}
+             **{name: record.get(name) for name in ("device", "dtype", "tokens")},
+             **{heading: record.get(TRAINING_COLUMNS[column])
+                for column, heading in TIME_HEADINGS.items()}}
     violations = {f"violates {name} by": f"{violation:.3g}"
                   for name, violation in trial.constraints.items() if violation > 0}
     scores = {**(trial.values or {}), **dict(flatten(record.get("metrics") or {}))}

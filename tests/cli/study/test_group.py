@@ -167,6 +167,20 @@ def test_front_as_latex_and_all_proposals(folder):
     assert len(states) > 1 and all(state in call("front", folder, "--all") for state in states)
 
 
+def test_best_trial_within_constraints(folder):
+    rows = json.loads(call("front", folder, "--json", "--all"))
+    complete = [row for row in rows if row["state"] == "complete" and row["is_feasible"]]
+    middle = sorted(row["params.total"] for row in complete)[len(complete) // 2]
+    fitting = [row for row in complete if row["params.total"] <= middle]
+    expected = max(fitting, key=lambda row: row["bleu"])["trial"]
+    condition = f"params.total <= {middle}"
+    for name in ("--constraint", "--under"):
+        assert json.loads(call("best", folder, name, condition, "--json"))["trial"] == expected
+    assert f"Trial {expected}, " in call("best", folder, "--constraint", condition)
+    smallest = json.loads(call("best", folder, "--objective", "params.total", "--json"))
+    assert smallest["costs"]["params.total"] == min(row["params.total"] for row in complete)
+
+
 def test_study_is_found_by_name_next_to_a_space_of_that_name(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(folder, tmp_path / "runs" / "tiny")
