@@ -2,16 +2,17 @@
 
 For a population, each size is an array with one value per candidate. Code that branches on a size
 calls :func:`decide`. If the result differs between candidates, it raises
-:class:`PopulationSplitError`, and the caller splits the population.
+:class:`PopulationSplitError`, and :func:`map_structures` splits the population.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeGuard
+from collections.abc import Callable, Iterator
+from typing import Any, TypeGuard, TypeVar
 
 MAX_LOOKUP_RANGE = 1 << 20  # longest range of values for which a lookup table is used
+T = TypeVar("T")
 
 
 class PopulationSplitError(Exception):
@@ -24,6 +25,30 @@ class PopulationSplitError(Exception):
     def __init__(self, labels: Any) -> None:
         super().__init__("the population has to be split")
         self.labels = labels
+
+
+def map_structures(evaluate: Callable[[Any], T], start: int, end: int) -> Iterator[tuple[Any, T]]:
+    """Evaluate the candidates ``start`` to ``end`` - 1, in groups with equal decisions.
+
+    Args:
+        evaluate: evaluates a group: a slice, or an array of indices. If it raises
+            PopulationSplitError, the group is split, and each part is evaluated.
+
+    Yields:
+        groups and their results.
+    """
+    import numpy as np
+
+    queue: list[Any] = [slice(start, end)]
+    while queue:
+        group = queue.pop()
+        try:
+            result = evaluate(group)
+        except PopulationSplitError as split:
+            indices = np.arange(end)[group]
+            queue += [indices[split.labels == label] for label in np.unique(split.labels)]
+        else:
+            yield group, result
 
 
 def is_number(x: Any) -> TypeGuard[int | float]:

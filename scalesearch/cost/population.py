@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from scalesearch.blocks.core import Block
 from scalesearch.blocks.polynomial import PopulationColumns
-from scalesearch.blocks.sizes import PopulationSplitError
+from scalesearch.blocks.sizes import map_structures
 from scalesearch.cost.breakdown import evaluate_cost
 from scalesearch.cost.protocol import Protocol
 from scalesearch.spaces.assembly.architecture import build_blocks
@@ -64,51 +63,37 @@ def evaluate_population_costs(
                            float if name.startswith(FRACTIONAL_COST_PREFIXES) else np.int64)
              for name in names}
     is_buildable = np.zeros(n_candidates, bool)
-    evaluation = _CostEvaluation(protocol, names, costs, is_buildable, build, inspect_block)
-    parts = [slice(start, min(start + MAX_CANDIDATES_PER_BATCH, n_candidates))
-             for start in range(0, n_candidates, MAX_CANDIDATES_PER_BATCH)]
-    if len(parts) == 1:
-        evaluation.run(dict(select_candidates(values, parts[0])), np.arange(n_candidates))
-        return costs, is_buildable
-    # NumPy releases the interpreter lock in long operations.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        runs = [pool.submit(evaluation.run, dict(select_candidates(values, part)),
-                            np.arange(part.start, part.stop)) for part in parts]
-        for run in runs:
-            run.result()
-    return costs, is_buildable
+    indices = np.arange(n_candidates)
 
-
-@dataclass(frozen=True)
-class _CostEvaluation:
-    """Inputs and result arrays of :func:`evaluate_population_costs`."""
-
-    protocol: Protocol
-    names: tuple[str, ...]
-    costs: CostArrays
-    is_buildable: NDArray[np.bool_]
-    build: BlockBuilder
-    inspect_block: BlockInspector | None
-
-    def run(self, values: Mapping[str, Any], index: NDArray[np.int64]) -> None:
-        """Evaluate the candidates at ``index``; split them if they differ in structure."""
+    def evaluate(group: Any) -> CostArrays | None:
+        candidates = dict(select_candidates(values, group))
+        index = indices[group]
         columns = PopulationColumns(len(index))
         try:
-            block = self.build({key: _size(value, key, columns) for key, value in values.items()})
-            breakdown = evaluate_cost(block, self.protocol.for_candidates(values))
-            computed = columns.evaluate({name: breakdown[name] for name in self.names})
-            if self.inspect_block is not None:
-                self.inspect_block(block, index)
+            block = build({key: _size(value, key, columns) for key, value in candidates.items()})
+            breakdown = evaluate_cost(block, protocol.for_candidates(candidates))
+            computed = columns.evaluate({name: breakdown[name] for name in names})
+            if inspect_block is not None:
+                inspect_block(block, index)
         except UnbuildableError:
-            return
-        except PopulationSplitError as split:
-            for label in np.unique(split.labels):
-                mask = split.labels == label
-                self.run(dict(select_candidates(values, mask)), index[mask])
-            return
-        for name in self.names:
-            self.costs[name][index] = computed[name]
-        self.is_buildable[index] = True
+            return None
+        return computed
+
+    def evaluate_batch(start: int) -> None:
+        end = min(start + MAX_CANDIDATES_PER_BATCH, n_candidates)
+        for group, computed in map_structures(evaluate, start, end):
+            if computed is not None:
+                is_buildable[group] = True
+                for name, cost in computed.items():
+                    costs[name][group] = cost
+
+    starts = range(0, n_candidates, MAX_CANDIDATES_PER_BATCH)
+    if len(starts) > 1:  # NumPy releases the interpreter lock in long operations
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(evaluate_batch, starts))
+    else:
+        evaluate_batch(0)
+    return costs, is_buildable
 
 
 def select_candidates(values: Mapping[str, Any], index: Any) -> Iterator[tuple[str, Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.blocks.core import Block
-from scalesearch.blocks.sizes import PopulationSplitError
+from scalesearch.blocks.sizes import map_structures
 from scalesearch.cost.population import (
     BlockBuilder,
     BlockInspector,
@@ -296,15 +296,12 @@ def constraint_holds(constraint: Constraint, values: Mapping[str, Any],
     Args:
         values: key or cost to the value of all candidates, or to an array with one per candidate.
     """
+    def is_satisfied(group: Any) -> bool:
+        return constraint.is_satisfied(dict(select_candidates(values, group)).__getitem__)
+
     is_valid = np.zeros(n_candidates, bool)
-    queue = [np.arange(n_candidates)]
-    while queue:
-        index = queue.pop()
-        selected = dict(select_candidates(values, index))
-        try:
-            is_valid[index] = constraint.is_satisfied(selected.__getitem__)
-        except PopulationSplitError as split:
-            queue += [index[split.labels == label] for label in np.unique(split.labels)]
+    for group, is_group_valid in map_structures(is_satisfied, 0, n_candidates):
+        is_valid[group] = is_group_valid
     return is_valid
 
 

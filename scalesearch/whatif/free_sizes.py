@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scalesearch.blocks.sizes import PopulationSplitError
+from scalesearch.blocks.sizes import map_structures
 from scalesearch.cost import Protocol
 from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_table_costs
@@ -73,19 +73,17 @@ class FreeSizes:
         names = tuple(dict.fromkeys(names))
         values = np.array(rows, np.int64).reshape(-1, len(self.keys))
         candidates: list[Any] = [None] * len(values)
-        queue = [np.arange(len(values))]
-        while queue:
-            index = queue.pop()
-            try:
-                table, is_invalid, _ = self._complete(dict(zip(self.keys, values[index].T)))
-            except PopulationSplitError as split:
-                queue += [index[split.labels == label] for label in np.unique(split.labels)]
-                continue
-            configs = [CandidateView(table, row) for row in range(len(index))]
-            costs = [None] * len(index) if is_invalid else evaluate_table_costs(
+
+        def complete(group: Any) -> tuple[dict[str, Any], bool, list[ParameterNode]]:
+            return self._complete(dict(zip(self.keys, values[group].T)))
+
+        for group, (table, is_invalid, _) in map_structures(complete, 0, len(values)):
+            indices = np.arange(len(values))[group].tolist()
+            configs = [CandidateView(table, row) for row in range(len(indices))]
+            costs = [None] * len(indices) if is_invalid else evaluate_table_costs(
                 table, configs, protocol, names)
-            for position, config, candidate_costs in zip(index.tolist(), configs, costs):
-                candidates[position] = CostedCandidate(config, costs=candidate_costs)
+            for index, config, candidate_costs in zip(indices, configs, costs):
+                candidates[index] = CostedCandidate(config, costs=candidate_costs)
         return candidates
 
     def _complete(
