@@ -96,9 +96,7 @@ class DecoderOnly(Block):
         return {"embedding": self.embedding, "decoder": self.decoder, "output": self.output}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        # Only the final states of the target are stored for the output layer.
-        d = self.decoder.layer.mixer.d
-        return [LoopNest((SEQ, -d), "activation"), LoopNest((TGT, d), "activation")]
+        return target_state_nests(self.decoder)
 
     def encode(self, m: Any, source: Tensor) -> tuple[Any, Any]:
         """Move the padding of the source (batch, S) to its front.
@@ -160,14 +158,25 @@ class DecoderOnly(Block):
 class ModelSection(Block):
     """One part of a model, for its costs.
 
-    ``block`` is None if the model has no such part.
+    ``block`` is None if the model has no such part. ``model_nests`` are loop nests of the model
+    itself, which are counted with this part.
     """
 
     name: str
     block: Block | Use | None
+    model_nests: tuple[LoopNest, ...] = ()
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {} if self.block is None else {self.name: self.block}
+
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return self.model_nests
+
+
+def target_state_nests(decoder: Stack | BottleneckStack) -> tuple[LoopNest, ...]:
+    """Correction of saved activations: the output layer only stores states of the target."""
+    d = decoder.layer.mixer.d
+    return LoopNest((SEQ, -d), "activation"), LoopNest((TGT, d), "activation")
 
 
 def causal_positions(target: Tensor, cache: Any) -> tuple[Tensor, Tensor | None]:

@@ -70,6 +70,8 @@ class NetworkNumbering:
 def number_rows(columns: Iterable[NDArray[np.int64]], rows: int) -> NDArray[np.int64]:
     """Number the rows of a table so that equal rows get equal numbers."""
     code = np.zeros(rows, np.int64)
+    if rows == 0:
+        return code
     spread = 1
     for column in columns:
         low = int(column.min())

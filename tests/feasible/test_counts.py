@@ -1,5 +1,6 @@
 """Counts, violations, extremes and fronts of spaces, compared with enumeration."""
 
+import random
 import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
@@ -12,12 +13,17 @@ from scalesearch.feasible.counter import FeasibleCounter
 from scalesearch.feasible.decomposition import Decomposition
 from scalesearch.feasible.enumeration import TooManyCandidatesError
 from scalesearch.feasible.extremes import Extremes
-from scalesearch.feasible.limits import CostBound, parse_budget
+from scalesearch.feasible.limits import ADDITIVE_COSTS, CostBound, parse_budget
 from scalesearch.feasible.report import analyze_feasibility
 from scalesearch.spaces import Space, UnbuildableError
+from scalesearch.spaces.schema.builtin import MODELS
+from scalesearch.spaces.schema.cost_names import PROTOCOL_NAMES
+from scalesearch.spaces.syntax.diagnostics import ConfigError
 from scalesearch.spaces.syntax.nodes import scalar_from_text
+from scalesearch.testing import check_count, random_architecture
 
 PROTOCOL = find_protocol("forward", 16, 16, 2000)
+OPEN_SIZES = ("width", "depth", "heads", "hidden", "head_dim", "rank")
 PARAMS = "params.non_embedding"
 MACS = "macs.total"
 
@@ -389,3 +395,44 @@ def test_counting_has_limits_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not result.exact and "more than 3" in result.inexact_reason
     with pytest.raises(TooManyCandidatesError):
         Decomposition(space, PROTOCOL, (PARAMS,), 3)
+
+
+def random_space(rng: random.Random, model: str) -> Space:
+    """A random architecture with up to three open sizes."""
+    while True:
+        architecture = random_architecture(rng, model=model)
+        sizes = {key: f"{value} | {value + 2}" for key, value in architecture.config.items()
+                 if type(value) is int and key.rsplit(".")[-1] in OPEN_SIZES}
+        opened = rng.sample(sorted(sizes), min(3, len(sizes)))
+        with suppress(ConfigError):  # some architectures set keys of other mixers
+            return Space.parse(architecture.to_yaml()).with_overrides(
+                {key: sizes[key] for key in opened})
+
+
+@pytest.mark.parametrize("seed", [
+    0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 12))])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("protocol_name", PROTOCOL_NAMES)
+def test_costs_of_random_spaces_equal_cost(protocol_name: str, model: str, seed: int) -> None:
+    space = random_space(random.Random(f"{protocol_name} {model} {seed}"), model)
+    random_protocol = find_protocol(protocol_name, 5, 4, 30)
+    names = (*ADDITIVE_COSTS, "macs.once")
+    count = FeasibleCounter(Decomposition(space, random_protocol, names), [])
+    candidates = [count.candidate_at(cell, left, right)
+                  for cell in count.cells if cell.is_allowed
+                  for left in range(int(count.left_groups[cell.left].is_valid.sum()))
+                  for right in range(int(count.right_groups[cell.right].is_valid.sum()))]
+    for candidate in candidates:
+        cost = evaluate_cost(space.architecture(candidate.param_values).block, random_protocol)
+        assert candidate.costs == {name: cost[name] for name in names}
+    check_count(space)
+
+
+def test_activations_of_decoder_only_models_equal_cost() -> None:
+    """The output layer stores no states of the source."""
+    space = Space.parse("model: decoder-only\nwidth: 32\n"
+                        "decoder: {depth: 1, heads: 1, ffn: {relu: {hidden: 32 | 33}}}\n")
+    bounds = [CostBound("memory.activations", 1, 10_636)]
+    names = ("memory.activations",)
+    forward = find_protocol("forward", 3, 4, 50)
+    assert FeasibleCounter(Decomposition(space, forward, names), bounds).n_feasible == 1

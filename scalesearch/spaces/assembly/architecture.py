@@ -29,7 +29,13 @@ from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers.composites import ProjectedCrossAttention
 from scalesearch.blocks.mixers.scores import GlobalScores
 from scalesearch.blocks.multi_path import MultiPathConfig
-from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, ModelSection
+from scalesearch.blocks.seq2seq import (
+    DecoderOnly,
+    Embeddings,
+    EncoderDecoder,
+    ModelSection,
+    target_state_nests,
+)
 from scalesearch.blocks.sizes import decide, require_single_value
 from scalesearch.blocks.stacks import BottleneckStack, Stack
 from scalesearch.blocks.sublayers import SUBLAYERS
@@ -210,6 +216,8 @@ def build_section(config: Config, name: str) -> ModelSection:
         encoder_layers = (None if is_decoder_only or name == "encoder"
                           else _tied_encoder_layers(config))
         section = _build_stack(config, name, encoder_layers)
+        if is_decoder_only:
+            return ModelSection(name, section, target_state_nests(section))
     return ModelSection(name, section)
 
 
