@@ -1,6 +1,7 @@
 """Atomic writes: a file is written completely or not at all, also after a crash."""
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -196,6 +197,13 @@ def read_regular(path: Path) -> bytes:
     """Content of a regular file. Raises OSError for anything else."""
     regular_size(path)
     return path.read_bytes()
+
+
+def file_checksum(path: Path) -> str:
+    """Return the SHA-256 of a regular file. Raises OSError for anything else."""
+    regular_size(path)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def resolve_relative(file: str | Path, name: str) -> str:

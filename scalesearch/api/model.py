@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -204,7 +205,10 @@ class Model(Displayable):
     def _cached_translator(self) -> Translator:
         from scalesearch.export.translator import Translator
 
-        return Translator(self.folder)
+        translator = Translator(self.folder)
+        for note in translator.notes:
+            warnings.warn(f"{self.folder}: {note}", stacklevel=3)
+        return translator
 
     def _translator(self, beam: int | None, length_penalty: float | None) -> Translator:
         self._cached_translator.decoding = self._cached_translator.resolve_decoding(

@@ -71,6 +71,7 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
         temporary_artifact,
     )
     from scalesearch.files import read_json
+    from scalesearch.training.scoring.evaluate import check_beam
 
     times: dict[str, list[latency.WallAndCpuTime]] = {model: [] for model in models}
     decoders = {}
@@ -91,6 +92,7 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
                 described, decoders[model] = open_artifact(folder, setup.threads)
                 latency.check_target_length(model, described.model, setup)
                 vocab_sizes[model] = described.tokenizer.vocab_size
+                check_beam(setup.beam, vocab_sizes[model])
                 artifact = read_json(folder / ARTIFACT_FILE, Artifact)
                 formats[model] = f"{artifact.format}-{artifact.quantization}"
                 versions |= get_format(artifact.format).package_versions()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.config import MAX_SEED
+from scalesearch.config import MAX_BEAM, MAX_SEED
 from scalesearch.errors import UserError
 from scalesearch.terminal import CONTROL_CHARACTERS, open_console
 
@@ -100,7 +100,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "sentences": {"type": COUNT},
     "threads": {"default": 1, "type": THREADS, "help": "Number of threads, and of cores to which "
                 "they are pinned."},
-    "beam": {"type": COUNT, "help": "Beam size; 1 is greedy."},
+    "beam": {"type": click.IntRange(1, MAX_BEAM), "help": "Beam size; 1 is greedy."},
     "length-penalty": {"type": click.FloatRange(0), "show_default": "the model's",
                        "help": "α in log-probability / length^α."},
     "batch": {"default": 6144, "type": COUNT, "help": "Source tokens per batch."},

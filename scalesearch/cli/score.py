@@ -57,8 +57,8 @@ def command(models: tuple[str, ...], source: Path, target: Path, search: dict[st
                      in translate_with_progress(translator, texts.source, n_lines)]
                     for translator in translators]
     scores = score_translations(translators, translations, texts, resamples)
-    notes = [f"{translator.folder}: {translator.accuracy_note}"
-             for translator in translators if translator.accuracy_note]
+    notes = [f"{translator.folder}: {note}"
+             for translator in translators for note in translator.notes]
     if first.task.name != "translation":
         metrics = " and ".join(METRICS[name].label for name in first.task.metrics)
         notes.insert(0, "No intervals and no tests: sacreBLEU resamples only BLEU and chrF, but "

@@ -43,8 +43,8 @@ def command(models: tuple[str, ...], search: dict[str, Any], nbest: int, output:
     from scalesearch.export.translator import Translator
 
     translator = Translator(models, **search, n_best=nbest)
-    if translator.accuracy_note:
-        print_text(f"note: {translator.accuracy_note}", open_console(stderr=True), style="dim")
+    for note in translator.notes:
+        print_text(f"note: {note}", open_console(stderr=True), style="dim")
 
     def texts() -> Iterator[str]:
         results = translate_with_progress(translator, _standard_input_lines())

@@ -31,6 +31,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticUndefined, core_schema
 
+from scalesearch.config import MAX_BEAM
 from scalesearch.errors import UserError
 from scalesearch.files import is_valid_file_name
 from scalesearch.spaces.schema.types import SchemaField, SchemaGroup
@@ -163,6 +164,7 @@ def words(*words: str, deprecated: Mapping[str, str] | None = None) -> Constant:
 
 Size = Annotated[int, size()]
 Count = Annotated[int, size(low=0)]
+BeamSize = Annotated[int, size(1, MAX_BEAM)]
 NonNegative = Annotated[float, number(low=0)]
 Flag = Annotated[bool, Constant("flag")]
 Text = Annotated[str, Constant("text")]

@@ -40,6 +40,7 @@ class ExportFormat(ABC):
         name: value of ``--to``.
         quantizations: values of ``--quantize``, the default first; ``none`` is float32.
         packages: packages that are needed to write and to open an artifact.
+        runtime: the package that runs an artifact, or empty.
         install_extra: extra of this package that installs them.
         has_decoder: whether an artifact is verified by its translations. If not, it holds the
             unchanged weights.
@@ -48,6 +49,7 @@ class ExportFormat(ABC):
     name: str
     quantizations: tuple[str, ...] = ("none",)
     packages: tuple[str, ...] = ()
+    runtime = ""
     install_extra = "export"
     has_decoder = True
 
@@ -81,11 +83,12 @@ class ArtifactDecoder(ABC):
 
     Attributes:
         accuracy_note: why translations are less accurate on this machine than on others, or empty.
+        version_note: that the artifact was verified with another version of its runtime, or empty.
         compute_type: data type of matrix products on this machine, if the runtime chooses it; else
             empty.
     """
 
-    accuracy_note = compute_type = ""
+    accuracy_note = version_note = compute_type = ""
 
     @abstractmethod
     def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:

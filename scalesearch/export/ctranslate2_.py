@@ -59,6 +59,7 @@ class CTranslate2Format(ExportFormat):
     name = "ctranslate2"
     quantizations = ("int8", "int16", "bf16", "none")
     packages = ("ctranslate2",)
+    runtime = "ctranslate2"
 
     def unsupported_reasons(self, block: Block) -> list[str]:
         return find_unsupported_parts(block)

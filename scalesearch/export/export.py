@@ -1,7 +1,7 @@
 """Export of a trained model to a folder, verified against the model.
 
 A folder appears only when it is complete. ``artifact.json`` describes it: format, quantization,
-versions, bytes per file, verification and provenance of the model.
+versions, bytes and checksum per file, verification and provenance of the model.
 """
 
 from __future__ import annotations
@@ -30,13 +30,25 @@ from scalesearch.export.base import (
     resolve_quantization,
 )
 from scalesearch.export.torch_ import TorchDecoder
-from scalesearch.files import disk_full_guard, read_json, sync_folder, write_json
+from scalesearch.files import (
+    disk_full_guard,
+    file_checksum,
+    read_json,
+    sync_folder,
+    write_json,
+)
 from scalesearch.tasks import TASKS, Texts
-from scalesearch.training.checkpoint import DATA_FILE, DESCRIPTION_FILES, Checkpoint, read_checkpoint
+from scalesearch.training.checkpoint import (
+    ARTIFACT_FILE,
+    DATA_FILE,
+    DESCRIPTION_FILES,
+    Checkpoint,
+    read_checkpoint,
+)
 from scalesearch.training.result import Result, package_versions
 from scalesearch.training.scoring.evaluate import DecodingOptions
 
-ARTIFACT_FILE = "artifact.json"
+MODEL_CARD_FILE = "README.md"
 # Largest share of sentences that may differ in float32. Rounding decides near ties in a few
 # sentences; an error in the export affects many more.
 MAX_DIFFERENT_SHARE = 0.02
@@ -47,8 +59,11 @@ class Artifact:
     """Content of ``artifact.json``.
 
     Attributes:
-        versions: versions of the packages of the format, and of those that results depend on.
+        versions: versions of the packages of the format, and of those that results depend on. The
+            artifact was verified with them.
         bytes: size of each file of the format.
+        folder_bytes: size of all files, with tokenizer and description, without ``artifact.json``.
+        checksums: SHA-256 of all files, except the model card, which may be edited.
         verification: see :func:`verify_artifact`; empty if the weights are unchanged.
         provenance: architecture, costs under their protocol, scores with signatures, data, seed,
             and why a study selected the model.
@@ -58,13 +73,16 @@ class Artifact:
     quantization: str
     versions: dict[str, str] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
+    folder_bytes: int = 0
+    checksums: dict[str, str] = field(default_factory=dict)
     verification: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def summary_lines(self) -> list[str]:
         """Describe what was written and verified, line by line."""
         lines = [f"{self.format}, {self.quantization}: {sum(self.bytes.values()):,} bytes in "
-                 f"{len(self.bytes)} files"]
+                 f"{len(self.bytes)} files; {self.folder_bytes:,} bytes with tokenizer and "
+                 "description"]
         checked = self.verification
         for name in [name for name in ("model", "float", "quantized") if name in checked]:
             scores = ", ".join(f"{key} {value:.2f}"
@@ -191,6 +209,10 @@ def write_description(trained: Checkpoint, folder: Path, format: ExportFormat,
             write_json(folder / name, strip_paths(read_json(trained.folder / name, dict[str, Any])))
         else:
             shutil.copyfile(trained.folder / name, folder / name)
+    for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+        artifact.folder_bytes += file.stat().st_size
+        if file.name != MODEL_CARD_FILE:
+            artifact.checksums[str(file.relative_to(folder))] = file_checksum(file)
     write_json(folder / ARTIFACT_FILE, asdict(artifact))
     return artifact
 
@@ -289,12 +311,21 @@ def open_artifact(folder: Path, threads: int = 1) -> tuple[Checkpoint, ArtifactD
     Raises:
         UserError: the artifact is damaged, or needs a package that is not installed.
     """
-    format = get_format(read_json(folder / ARTIFACT_FILE, Artifact).format)
-    format.package_versions()
+    artifact = read_json(folder / ARTIFACT_FILE, Artifact)
+    format = get_format(artifact.format)
+    installed = format.package_versions().get(format.runtime)
     described = read_checkpoint(folder, load_weights=False)
+    verified = artifact.versions.get(format.runtime)
+    version_note = "" if verified in (None, installed) else (
+        f"verified with {format.runtime} {verified}, but {installed} is installed, with which "
+        "translations may differ; export the model again, or install the earlier version")
     try:
-        return described, format.open_decoder(folder, threads)
-    except (OSError, RuntimeError, ValueError) as error:  # raised by the runtimes
-        raise UserError(f"{folder}: the {format.name} artifact cannot be opened: "
-                        f"{str(error).splitlines()[0]}. Export it again",
-                        code="file-damaged") from error
+        decoder = format.open_decoder(folder, threads)
+    except UserError:
+        raise
+    except Exception as error:  # the exceptions of runtimes have no other common base class
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise UserError(f"{folder}: the {format.name} artifact cannot be opened: {reason}. Export "
+                        "it again", help=version_note or None, code="file-damaged") from error
+    decoder.version_note = version_note
+    return described, decoder

@@ -17,6 +17,7 @@ from scalesearch.training.scoring.evaluate import (
     DecodeFunction,
     DecodingOptions,
     Translations,
+    check_beam,
     translate,
     translate_lines,
 )
@@ -30,7 +31,7 @@ class Translator:
 
     Attributes:
         decoding: search options; options that are not set come from the recipe of the model.
-        accuracy_note: why translations are less accurate on this machine than on others, or empty.
+        notes: why translations are less accurate on this machine, or may differ from verified ones.
 
     Raises:
         UserError: the folder is neither a training nor an artifact, its task does not map a line
@@ -42,7 +43,7 @@ class Translator:
                  n_best: int = 1) -> None:
         folders = [Path(folder)] if isinstance(folder, Path | str) else list(map(Path, folder))
         self.folder = " + ".join(map(str, folders))
-        self.accuracy_note = ""
+        self.notes: list[str] = []
         # The format torch is a copy of the training folder, which has a result.
         is_artifact = (folders[0] / "artifact.json").is_file() and not (
             folders[0] / "result.json").is_file()
@@ -50,7 +51,7 @@ class Translator:
             from scalesearch.export.export import open_artifact
 
             self.checkpoint, decoder = open_artifact(folders[0])
-            self.accuracy_note = decoder.accuracy_note
+            self.notes = [note for note in (decoder.accuracy_note, decoder.version_note) if note]
             self._decode: DecodeFunction = (
                 lambda split, search: decoder.translate(split, self.checkpoint, search))
         else:
@@ -71,7 +72,8 @@ class Translator:
         """Complete the search options from the recipe.
 
         Raises:
-            UserError: ``n_best`` exceeds the beam, or the penalty is not between 0 and 10.
+            UserError: ``n_best`` exceeds the beam, the beam the vocabulary, or the penalty is not
+            between 0 and 10.
         """
         recipe = self.checkpoint.recipe
         penalty = recipe.length_penalty if length_penalty is None else length_penalty
@@ -79,11 +81,9 @@ class Translator:
             raise UserError(
                 f"{option('length-penalty', penalty)}: expected a number from 0 to 10, such as 1",
                 code="bad-value")
-        if beam is not None and beam < 1:
-            raise UserError(f"a beam of {beam}: expected at least 1 (greedy search)",
-                            code="below-one")
         search = DecodingOptions(recipe.beam if beam is None else beam, penalty, batch_tokens,
                                  n_best)
+        check_beam(search.beam, self.checkpoint.tokenizer.vocab_size)
         if n_best > search.beam:
             raise UserError(f"{option('nbest', n_best)}: a search with beam {search.beam} finds at "
                             f"most {search.beam}; set a larger {option('beam')}", code="nbest-above-beam")

@@ -9,11 +9,13 @@
 
 import hashlib
 import io
+import pickle
 import random
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import torch
@@ -21,6 +23,7 @@ import torch
 from scalesearch.data import Corpus, DataSpec, Tokenizer
 from scalesearch.errors import UserError, option
 from scalesearch.files import (
+    file_checksum,
     flatten,
     read_json,
     read_regular,
@@ -42,6 +45,7 @@ WEIGHTS_FILE = "model.safetensors"
 ARCHITECTURE_FILE = "architecture.yaml"
 TOKENIZER_FILE = "tokenizer.model"
 RECIPE_FILE = "recipe.json"
+ARTIFACT_FILE = "artifact.json"  # of an exported model
 DATA_FILE = "data.json"
 # not in the corpus hash; missing in old checkpoints
 UNHASHED_DATA_KEYS = ("task", "tokenized", "comet")
@@ -121,10 +125,18 @@ def load_state(directory: Path) -> dict[str, Any] | None:
     if not file.exists():
         return None
     header, _, content = read_regular(file).partition(b"\n")
-    if header + b"\n" != _checkpoint_header(content):
+    try:
+        if header + b"\n" != _checkpoint_header(content):
+            raise ValueError("wrong version or checksum")
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            # torch.save does not compress; an archive that does could need any amount of memory
+            if sum(entry.file_size for entry in archive.infolist()) > len(content):
+                raise ValueError("compressed")
+        state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu",
+                                           weights_only=True)
+    except (ValueError, RuntimeError, zipfile.BadZipFile, pickle.UnpicklingError):
         raise UserError(f"{file}: damaged, or not a checkpoint of this version. Delete it to train "
-                        "from the start", code="not-a-checkpoint")
-    state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+                        "from the start", code="not-a-checkpoint") from None
     return state
 
 
@@ -179,7 +191,7 @@ def _describe_folder(folder: Path, missing: Sequence[str]) -> str:
         trials = sorted((folder / "trials").glob(f"*/{WEIGHTS_FILE}"))
         example = f", such as {trials[0].parent}" if trials else ""
         return f"this is a study. Name one of its trials{example}"
-    if (folder / "artifact.json").is_file():
+    if (folder / ARTIFACT_FILE).is_file():
         return "this is an exported model (artifact). Name the training run that it was made from"
     unfinished = f". The training run is not finished; continue it with {option('resume')}"
     return f"{', '.join(missing)} missing{unfinished if (folder / STATE_FILE).exists() else ''}"
@@ -191,11 +203,14 @@ def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpo
     The model is on the CPU; without ``load_weights``, on the meta device.
 
     Raises:
-        UserError: the folder is not a finished training run.
+        UserError: the folder is not a finished training run, or an exported model whose files
+            changed.
     """
     from scalesearch.spaces import read_space
 
     folder = Path(directory)
+    if (folder / ARTIFACT_FILE).is_file():
+        _check_artifact_files(folder)
     needed = (*DESCRIPTION_FILES, WEIGHTS_FILE) if load_weights else DESCRIPTION_FILES
     missing = [name for name in needed if not (folder / name).is_file()]
     if missing:
@@ -242,6 +257,27 @@ def read_ensemble(folders: Sequence[Path | str]) -> Checkpoint:
 
 class _DataFile(TypedDict):
     spec: dict[str, Any]
+
+
+class _ArtifactFile(TypedDict):
+    checksums: NotRequired[dict[str, str]]
+
+
+def _check_artifact_files(folder: Path) -> None:
+    """Compare the files of an exported model with the checksums in ``artifact.json``.
+
+    Raises:
+        UserError: a file is missing, not a regular file, or has another content.
+    """
+    checksums = read_json(folder / ARTIFACT_FILE, _ArtifactFile).get("checksums", {})
+    for name, checksum in checksums.items():
+        try:
+            change = None if file_checksum(folder / name) == checksum else "was changed"
+        except OSError as error:
+            change = f"cannot be read ({error.strerror})"
+        if change:
+            raise UserError(f"{folder / name}: {change} after the export. Restore the file, or "
+                            "export the model again", code="file-damaged")
 
 
 def _load_model(folder: Path, block: Any, vocab: int) -> Any:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import model_validator
 
 from scalesearch.config.model import (
+    BeamSize,
     Config,
     Count,
     Flag,
@@ -254,7 +255,7 @@ class Recipe(Config):
     average_every: NonNegative = setting(
         0.02, "interval of the last moments; the end is one of them", unit=STEPS_OR_SHARE_UNIT)
 
-    beam: Size = setting(
+    beam: BeamSize = setting(
         5, "beam size of decoding; 1 is greedy", synonyms=("beam_size", "num_beams", "beam_width"))
     length_penalty: Annotated[float, number(0, 10)] = setting(
         1.0, "exponent of the length that divides the score of a hypothesis",

@@ -8,7 +8,7 @@ from typing import Any
 from scalesearch.blocks.embedding import AdaptiveOutput
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.data import Corpus
-from scalesearch.errors import UserError, option
+from scalesearch.errors import UserError, error_context, option
 from scalesearch.files import DiskFullError
 from scalesearch.nn.causality import CausalityError, check_causality
 from scalesearch.signals import SignalInterrupt, deferred_signals
@@ -25,7 +25,7 @@ from scalesearch.training.loop import ReportFunction, TrainingRun
 from scalesearch.training.recipe import DECODE_WITH_MODEL, Recipe, check_compatible, check_model_type
 from scalesearch.training.result import RESULT_FILE, Result, package_versions
 from scalesearch.training.scoring import proxies as zero_cost
-from scalesearch.training.scoring.evaluate import check_lengths
+from scalesearch.training.scoring.evaluate import check_beam, check_lengths
 from scalesearch.training.scoring.measure import PeakMemory
 from scalesearch.training.updates.captured import build_engine
 from scalesearch.training.updates.engine import build_initial_model
@@ -134,6 +134,8 @@ def _check_compatible(architecture: Any, corpus: Corpus, recipe: Recipe,
                         f"and the data have {corpus.tokenizer.vocab_size:,}",
                         help="load the data with this size (DataSpec.with_vocab)",
                         code="vocab-mismatch")
+    with error_context("recipe.beam"):
+        check_beam(recipe.beam, corpus.tokenizer.vocab_size)
 
 
 @contextmanager

@@ -1,12 +1,15 @@
 """Export: files, verification, refusals, the command, and translation by artifacts."""
 
 import json
+import os
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+import scalesearch as ss
 from scalesearch.cli import export as verb
 from scalesearch.cli import score as score_verb
 from scalesearch.cli import translate as translate_verb
@@ -15,6 +18,7 @@ from scalesearch.export import export as exporting
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses, get_format
 from scalesearch.export.export import Artifact, VerificationSample, export_model, strip_paths
 from scalesearch.export.torch_ import TorchDecoder, TorchFormat
+from scalesearch.export.translator import Translator
 from scalesearch.tasks import TASKS
 from scalesearch.training import read_checkpoint, train
 from scalesearch.training.input_files import load_data
@@ -238,10 +242,67 @@ def test_unsupported_model_is_refused_with_other_formats(trained_folder, tmp_pat
 def test_summary_has_compute_type_and_accuracy_note():
     verification = {"sentences": 2, "quantized": {"bleu": 3.14159, "compute_type": "int8_float32",
                                                   "accuracy_note": "no VNNI", "different": 1}}
-    artifact = Artifact("ctranslate2", "int8", bytes={"model.bin": 1000}, verification=verification)
+    artifact = Artifact("ctranslate2", "int8", bytes={"model.bin": 1000}, folder_bytes=1500,
+                        verification=verification)
     assert artifact.summary_lines() == [
-        "ctranslate2, int8: 1,000 bytes in 1 files",
+        "ctranslate2, int8: 1,000 bytes in 1 files; 1,500 bytes with tokenizer and description",
         "quantized: bleu 3.14; 1 of 2 sentences differ; computed in int8_float32", "note: no VNNI"]
+
+
+@pytest.mark.parametrize("name", ["ctranslate2", "torch",
+                                  pytest.param("onnx", marks=pytest.mark.full)])
+def test_every_file_of_an_artifact_is_checked_when_it_is_opened(name, trained_folder, tmp_path):
+    format = get_format(name)
+    for package in format.packages:
+        pytest.importorskip(package)
+    out = tmp_path / "out"
+    artifact = export_model(read_checkpoint(trained_folder), out, format, "none", None)
+    files = {file.name: file.read_bytes() for file in out.iterdir() if file.name != "artifact.json"}
+    assert set(artifact.checksums) == set(files)
+    assert artifact.folder_bytes == sum(map(len, files.values()))
+    for file, content in files.items():
+        for other in (bytes(len(content)), content[:-1] + bytes([content[-1] ^ 1]), content * 2):
+            (out / file).write_bytes(other)
+            with refuses("file-damaged", place=str(out / file)):
+                Translator(out)
+        (out / file).unlink()
+        with refuses("file-damaged", place=str(out / file)):
+            Translator(out)
+        os.mkfifo(out / file)
+        with refuses("file-damaged", place=str(out / file)):
+            Translator(out)
+        (out / file).unlink()
+        (out / file).write_bytes(content)
+    assert len(Translator(out).best_translations(LINES.splitlines())) == 3
+
+
+def test_other_version_of_the_runtime_is_noted(trained_folder, tmp_path):
+    pytest.importorskip("ctranslate2")
+    out = tmp_path / "out"
+    artifact = export_model(read_checkpoint(trained_folder), out, get_format("ctranslate2"), "none",
+                            None)
+    assert Translator(out).notes == []
+    artifact.versions["ctranslate2"] = "3.9.1"
+    (out / "artifact.json").write_text(json.dumps(asdict(artifact)))
+    note, = Translator(out).notes
+    assert "3.9.1" in note and version("ctranslate2") in note
+    assert "3.9.1" in run(translate_verb, out, text=LINES).stderr
+    with pytest.warns(UserWarning, match=r"3\.9\.1"):
+        assert ss.load(out).translate("the red dog")
+
+
+def test_beam_is_at_most_the_vocabulary_and_1000(trained_folder):
+    translator = Translator(trained_folder)
+    vocab_size = translator.checkpoint.tokenizer.vocab_size
+    assert translator.resolve_decoding(beam=vocab_size).beam == vocab_size
+    with refuses("beam-too-large", vocab_size):
+        translator.resolve_decoding(beam=vocab_size + 1)
+    with refuses("below-one"):
+        translator.resolve_decoding(beam=0)
+    done = run(translate_verb, trained_folder, "--beam", 100_000, text=LINES)
+    assert isinstance(done.exception, SystemExit) and done.exit_code == 2
+    with refuses("bad-value", 1000, place="recipe: beam"):
+        recipe(beam=1001)
 
 
 def test_int8_artifact_and_float_artifact_are_verified(trained_folder, tmp_path):
@@ -261,6 +322,10 @@ def test_int8_artifact_and_float_artifact_are_verified(trained_folder, tmp_path)
     assert not (out / "model.safetensors").exists() and run(
         translate_verb, out, text=LINES).stdout.count("\n") == 3
     (out / "model.bin").write_bytes((out / "model.bin").read_bytes()[:1000])
+    with refuses("file-damaged", "model.bin"):
+        raise run(translate_verb, out, text=LINES).exception
+    del report["checksums"]  # as an earlier version wrote it
+    (out / "artifact.json").write_text(json.dumps(report))
     with refuses("file-damaged", "ctranslate2"):
         raise run(translate_verb, out, text=LINES).exception
     (out / "artifact.json").write_text(

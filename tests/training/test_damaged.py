@@ -1,9 +1,12 @@
 """Damaged checkpoints work or raise a user error, within bounded time."""
 
+import hashlib
+import io
 import json
 import os
 import random
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -245,6 +248,19 @@ def test_damaged_checkpoint_is_not_resumed(corpus, tmp_path: Path) -> None:
                 for position in range(0, len(whole), 40_000)]
     for content in damaged:
         file.write_bytes(content)
+        with refuses("not-a-checkpoint", "checkpoint.pt"):
+            train(tiny(), corpus, recipe(), tmp_path)
+    _, _, archive = whole.partition(b"\n")
+    saved = io.BytesIO()
+    torch.save({"weights": torch.zeros(100_000)}, saved)
+    compressed = io.BytesIO()
+    with zipfile.ZipFile(saved) as stored, zipfile.ZipFile(
+            compressed, "w", zipfile.ZIP_DEFLATED) as written:
+        for entry in stored.namelist():
+            written.writestr(entry, stored.read(entry))
+    for content in (b"", b"nonsense", archive[:-100], compressed.getvalue()):
+        checksum = hashlib.blake2b(content, digest_size=16).hexdigest().encode()
+        file.write_bytes(whole[:whole.index(b"\n") - len(checksum)] + checksum + b"\n" + content)
         with refuses("not-a-checkpoint", "checkpoint.pt"):
             train(tiny(), corpus, recipe(), tmp_path)
     file.unlink()

@@ -455,6 +455,13 @@ def test_paused_run_equals_uninterrupted_run(corpus, tmp_path, average) -> None:
     assert all(same)
 
 
+def test_beam_larger_than_the_vocabulary_is_refused_before_the_first_update(corpus, out) -> None:
+    vocab_size = corpus.tokenizer.vocab_size
+    with refuses("beam-too-large", vocab_size, key="recipe.beam"):
+        train(tiny(), corpus, recipe(beam=vocab_size + 1), out)
+    assert not (out / "checkpoint.pt").exists()
+
+
 def test_model_with_own_vocabulary_needs_data_of_this_size(corpus, out) -> None:
     with refuses("vocab-mismatch", 70, 80):
         train(tiny(vocab=70), corpus, recipe(), out)

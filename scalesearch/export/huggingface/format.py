@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,7 @@ class HuggingFaceFormat(ExportFormat):
     name = "huggingface"
     quantizations = tuple(DTYPES)
     packages = ("jinja2", "transformers")
+    runtime = "transformers"
     install_extra = "huggingface"
 
     def unsupported_reasons(self, block: Block) -> list[str]:
@@ -70,8 +73,11 @@ class HuggingFaceFormat(ExportFormat):
 
     def open_decoder(self, folder: Path, threads: int) -> ArtifactDecoder:
         torch.set_num_threads(threads)
-        return HuggingFaceDecoder(
-            _import_quietly().AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True))
+        transformers = _import_quietly()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # decoders have a note of the version
+            return HuggingFaceDecoder(transformers.AutoModelForSeq2SeqLM.from_pretrained(
+                folder, trust_remote_code=True))
 
 
 class HuggingFaceDecoder(ArtifactDecoder):
@@ -128,6 +134,7 @@ def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
         "attention_dropout": recipe.attention_dropout,
         "activation_dropout": recipe.activation_dropout,
         "init": recipe.init,
+        "verified_transformers": version("transformers"),
         "is_encoder_decoder": True,
         "dtype": dtype,
     }

@@ -6,6 +6,7 @@ prepends the blocks. It is never imported here, because it requires transformers
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,7 @@ class ScalesearchConfig(transformers.PreTrainedConfig):
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
     init: str = "xavier"  # initialization of weights that are not loaded
+    verified_transformers: str = ""  # version of transformers with which outputs were compared
     seed: int = 1
     is_encoder_decoder: bool = True
     pad_token_id: int = PAD
@@ -124,6 +126,10 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
 
     def __init__(self, config: ScalesearchConfig) -> None:
         super().__init__(config)
+        if config.verified_transformers not in ("", transformers.__version__):
+            warnings.warn(f"the model was verified with transformers {config.verified_transformers}, "
+                          f"but {transformers.__version__} is installed, with which outputs may "
+                          "differ", stacklevel=2)
         rates = DropoutRates(config.dropout, config.attention_dropout, config.activation_dropout)
         self.model = build_model(ARCHITECTURE, vocab=config.vocab_size, init=config.init,
                                  seed=config.seed, dropout=rates, device=torch.get_default_device(),

@@ -26,6 +26,7 @@ class OnnxFormat(ExportFormat):
     name = "onnx"
     quantizations = ("none", "int8")
     packages = ("onnx", "onnxscript", "onnxruntime")
+    runtime = "onnxruntime"
 
     def unsupported_reasons(self, block: Block) -> list[str]:
         return []  # PyTorch can trace every architecture

@@ -35,6 +35,7 @@ from scalesearch.config import MAX_SEED
 from scalesearch.config.model import (
     OPEN_ARGUMENTS,
     REQUIRED,
+    BeamSize,
     Config,
     Count,
     Flag,
@@ -233,7 +234,8 @@ class TeacherSpec(Config):
         None, "recipe of a teacher to train; without one, the recipe of the candidates",
         default_text="the study's")
     seed: Annotated[int, size(0, MAX_SEED)] = setting(1, "seed of a teacher to train")
-    beam: Size = setting(5, "beam size of its translations", synonyms=("beam_size", "num_beams"))
+    beam: BeamSize = setting(5, "beam size of its translations",
+                             synonyms=("beam_size", "num_beams"))
     length_penalty: NonNegative = setting(1.0, "length penalty of its translations",
                                           synonyms=("lenpen", "alpha"))
     mix: Flag = setting(False, "train candidates on the real pairs, too")

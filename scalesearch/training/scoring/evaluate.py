@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from scalesearch.blocks.seq2seq import DecoderOnly
+from scalesearch.config import MAX_BEAM
 from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, restore_order
 from scalesearch.data.batching import decoding_batches
 from scalesearch.errors import UserError
@@ -57,6 +58,16 @@ class DecodingOptions:
         if self.beam == 1:
             return "greedy"
         return f"beam {self.beam}, log-probability / length^{self.length_penalty:g}"
+
+
+def check_beam(beam: int, vocab_size: int) -> None:
+    """Raise a UserError if a beam is not from 1 to the size of the vocabulary, at most 1,000."""
+    if beam < 1:
+        raise UserError(f"a beam of {beam}: expected at least 1 (greedy search)", code="below-one")
+    limit = min(vocab_size, MAX_BEAM)
+    if beam > limit:
+        raise UserError(f"a beam of {beam:,}: expected at most {limit:,}; the vocabulary has "
+                        f"{vocab_size:,} entries", code="beam-too-large")
 
 
 def evaluate_loss(engine: Engine, split: Split, check: StopCheck = lambda: None) -> float:

@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import tempfile
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -16,6 +17,7 @@ from scalesearch.blocks.core import PAD
 from scalesearch.cli import export as verb
 from scalesearch.cli import translate as translate_verb
 from scalesearch.data import EOS, Tokenizer
+from scalesearch.export.export import export_model, open_artifact
 from scalesearch.export.huggingface.format import HuggingFaceDecoder, HuggingFaceFormat
 from scalesearch.export.huggingface.tokenizer import check_tokenizer, tokenizer_json
 from scalesearch.nn import build_model
@@ -180,6 +182,33 @@ def test_unknown_arguments_with_state_are_refused(trained, folder):
         with pytest.raises(TypeError, match="renamed_cache"):
             model(source, decoder_input_ids=source[:, :1], renamed_cache=state)
     model(source, decoder_input_ids=source, output_attentions=False, renamed_option=None)
+
+
+def test_other_version_of_transformers_is_warned_of(trained, tmp_path):
+    written(trained, tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        load(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["verified_transformers"] == transformers.__version__
+    (tmp_path / "config.json").write_text(json.dumps(config | {"verified_transformers": "5.0.99"}))
+    with pytest.warns(UserWarning, match=r"5\.0\.99"):
+        load(tmp_path)
+
+
+def test_damaged_files_are_refused_and_the_model_card_may_be_edited(trained_folder, tmp_path):
+    artifact = export_model(read_checkpoint(trained_folder), tmp_path / "out", HuggingFaceFormat(),
+                            "none", None)
+    names = {file.name for file in (tmp_path / "out").iterdir()}
+    assert set(artifact.checksums) == names - {"artifact.json", "README.md"}
+    (tmp_path / "out" / "README.md").write_text("license: mit\n")
+    open_artifact(tmp_path / "out")
+    for name in artifact.checksums:
+        content = (tmp_path / "out" / name).read_bytes()
+        (tmp_path / "out" / name).write_bytes(b"x" * len(content))
+        with refuses("file-damaged", place=str(tmp_path / "out" / name)):
+            open_artifact(tmp_path / "out")
+        (tmp_path / "out" / name).write_bytes(content)
 
 
 def test_generation_arguments_are_used(trained, folder):
