@@ -18,6 +18,7 @@ import msgspec
 from scalesearch.errors import UserError
 
 T = TypeVar("T")
+MAX_SOCKET_PATH_BYTES = 103  # on macOS; Linux allows 107
 MAX_NAME_BYTES = 200  # file systems allow 255 bytes; some names get a suffix
 # file descriptors of this process; a new descriptor would have another position
 STANDARD_STREAM_HANDLES = {"/dev/stdout": 1, "/dev/stderr": 2}
@@ -116,6 +117,25 @@ def _write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def socket_root(longest_path: str, *preferred_roots: str) -> str:
+    """Return a folder for temporary files in which a socket may have the path ``longest_path``.
+
+    It is the first writable one of ``preferred_roots``, the system's folder (``TMPDIR``), ``/tmp``
+    and ``/var/tmp`` that is short enough.
+
+    Raises:
+        UserError: there is no such folder.
+    """
+    roots = (*preferred_roots, tempfile.gettempdir(), "/tmp", "/var/tmp")
+    longest_root = MAX_SOCKET_PATH_BYTES - len(longest_path) - 1
+    for root in map(os.path.abspath, roots):
+        if len(os.fsencode(root)) <= longest_root and os.access(root, os.W_OK | os.X_OK):
+            return root
+    raise UserError(f"{', '.join(dict.fromkeys(roots))}: none of these folders is writable and has "
+                    f"a path of at most {longest_root} bytes, as sockets need. Set TMPDIR to such "
+                    "a folder", code="tmpdir-too-long")
 
 
 def remove_partial_files(folder: Path, is_owned: Callable[[str], bool]) -> None:

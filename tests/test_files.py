@@ -6,13 +6,25 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
 
-from scalesearch.files import write_atomic, write_json, write_text
+from scalesearch.files import socket_root, write_atomic, write_json, write_text
 from tests.errors import refuses
+
+
+def test_folder_of_sockets_is_the_first_writable_one_with_a_short_path(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / ("x" * 60)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    assert socket_root("server", "/var/tmp") == "/var/tmp"
+    assert socket_root("server", str(long), "/tmp/missing") == socket_root("x" * 90) == "/tmp"
+    with refuses("tmpdir-too-long", long, "TMPDIR"):
+        socket_root("x" * 100)
 
 
 def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:

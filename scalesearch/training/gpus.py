@@ -16,6 +16,7 @@ from typing import Any
 
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.errors import UserError
+from scalesearch.files import socket_root
 from scalesearch.training.recipe import Recipe
 
 GIB = 2**30
@@ -32,6 +33,7 @@ FLOAT_BYTES = 4
 # covariances and bases of both sides of a matrix.
 NUMBERS_PER_WEIGHT = {"adamw": 4, "muon": 4, "soap": 14}
 MPS_CONTROL = "nvidia-cuda-mps-control"
+MPS_SOCKET = "scalesearch-mps-12345678/control_privileged"  # its longest path of a socket
 MPS_TIMEOUT = 30.0
 
 
@@ -114,8 +116,8 @@ def multi_process_service() -> Iterator[dict[str, str]]:
     MPS runs kernels of several processes at the same time. Its pipe is in a private folder, so no
     other service is used or stopped. Where MPS cannot start, the environment is empty.
     """
-    with tempfile.TemporaryDirectory(
-            prefix="scalesearch-mps-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="scalesearch-mps-", dir=socket_root(MPS_SOCKET),
+                                     ignore_cleanup_errors=True) as folder:
         environment = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
         is_running = _control_mps(environment, "-d")
         try:

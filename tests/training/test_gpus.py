@@ -1,6 +1,8 @@
 """GPUs that trials share: which fit together by their predicted memory."""
 
 import os
+import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -108,9 +110,14 @@ def test_mps_has_a_private_pipe_and_is_stopped(tmp_path: Path, monkeypatch) -> N
                        f'[ "$1" = -d ] || cat >> {log}\n')
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    long = tmp_path / ("x" * 60)  # no socket fits into it
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
     with gpus.multi_process_service() as environment:
         pipe = environment["CUDA_MPS_PIPE_DIRECTORY"]
         assert Path(pipe).is_dir()
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(Path(pipe) / Path(gpus.MPS_SOCKET).name))
     assert not Path(pipe).exists()
     assert log.read_text().split() == ["-d", pipe, pipe, "quit"]
 

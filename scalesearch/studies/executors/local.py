@@ -6,6 +6,7 @@ The pool is the default. The executor in this process is for debugging: breakpoi
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -18,7 +19,8 @@ from multiprocessing.context import ForkServerProcess
 from multiprocessing.forkserver import ensure_running, set_forkserver_preload
 from types import ModuleType
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, error_context
+from scalesearch.files import socket_root
 from scalesearch.studies.config.sections import AUTO, Resources
 from scalesearch.studies.executors.base import (
     JobCrashed,
@@ -39,6 +41,7 @@ TRAINING_ERRORS = (UserError, ArithmeticError, AssertionError, AttributeError, L
 # Imported once, before any process is forked; importing them must not initialize CUDA.
 PRELOADED_MODULES = ("torch", "torch._dynamo", "scalesearch.data", "scalesearch.export.base",
                      "scalesearch.spaces", "scalesearch.training", "scalesearch.studies.executors.local")
+FORKSERVER_SOCKET = "pymp-12345678/listener-12345678"  # in the folder of temporary files
 ORPHAN_SECONDS = 10.0  # for the worker of a dead driver to save its training run
 END_SECONDS = 10.0  # for a worker to end after its last message
 
@@ -66,7 +69,7 @@ def make_runner(backend: str, workers: int, resources: Resources,
 def start_forkserver() -> None:
     """Start the server that imports PyTorch for all workers, without waiting for it."""
     set_forkserver_preload(list(PRELOADED_MODULES))
-    with _empty_main_module():
+    with _worker_start():
         ensure_running()
 
 
@@ -233,7 +236,7 @@ class PoolRunner(Runner):
                 args=(self._work, absolute_job, place.devices, sender, self._environment,
                       place.cores),
                 name=job.folder.name)
-            with _empty_main_module():
+            with _worker_start():
                 process.start()
             sender.close()
             self._running[receiver] = PoolWorker(job, process, place)
@@ -334,14 +337,20 @@ def _end_with_driver() -> None:
 
 
 @contextmanager
-def _empty_main_module() -> Iterator[None]:
+def _worker_start() -> Iterator[None]:
     """Context in which new processes do not import the user's script.
 
-    Scripts without ``if __name__ == "__main__"`` would run again in each worker.
+    Scripts without ``if __name__ == "__main__"`` would run again in each worker. The socket of the
+    server of processes is in a folder with a short path.
     """
     main = sys.modules["__main__"]
+    temporary_folder = tempfile.tempdir
+    with error_context("resources"):
+        root = socket_root(FORKSERVER_SOCKET)
     sys.modules["__main__"] = ModuleType("__main__")
+    tempfile.tempdir = root
     try:
         yield
     finally:
         sys.modules["__main__"] = main
+        tempfile.tempdir = temporary_folder

@@ -121,6 +121,8 @@ class RayRunner(Runner):
                 ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES,
                          **QUIET_OPTIONS)
                 return
+            except UserError:
+                raise
             except Exception as error:  # Ray has no own class of errors here
                 self._disconnect()
                 if not attempts_left:

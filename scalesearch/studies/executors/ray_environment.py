@@ -8,6 +8,9 @@ of mode 0700::
 
     TMP/scalesearch-ray-XXXXXXXX/.lock    held by the process that started this Ray
     TMP/scalesearch-ray-XXXXXXXX/ray/     sessions, logs and sockets of Ray
+
+TMP is the folder in ``RAY_TMPDIR``, the system's folder of temporary files (``TMPDIR``), ``/tmp`` or
+``/var/tmp``: the first that is writable and in which paths of sockets are short enough.
 """
 
 import os
@@ -22,9 +25,13 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, error_context
+from scalesearch.files import socket_root
 
 FOLDER_PREFIX = "scalesearch-ray-"
+# The longest path of a socket in TMP.
+LONGEST_SOCKET_PATH = (f"{FOLDER_PREFIX}12345678/ray/session_2026-12-31_23-59-59_123456_1234567/"
+                       "sockets/plasma_store")
 PRIVATE_SETTINGS = {
     "RAY_AUTH_MODE": "token",
     # With 0, Ray runs on one machine only and binds its ports to 127.0.0.1, on Linux as well.
@@ -64,9 +71,14 @@ def private_folder() -> Iterator[Path]:
     """Context in which Ray starts in a new folder.
 
     Folders of dead processes are removed.
+
+    Raises:
+        UserError: no folder of temporary files is writable and has a short path.
     """
-    root = Path(tempfile.gettempdir())
-    for old in root.glob(f"{FOLDER_PREFIX}*/.lock"):
+    user_folder = os.environ.get("RAY_TMPDIR")
+    with error_context("resources"):
+        root = socket_root(LONGEST_SOCKET_PATH, *filter(None, [user_folder]))
+    for old in Path(root).glob(f"{FOLDER_PREFIX}*/.lock"):
         with suppress(OSError, Timeout):
             if old.parent.lstat().st_uid == os.getuid() and not old.parent.is_symlink():
                 with FileLock(old, timeout=0):
@@ -78,6 +90,8 @@ def private_folder() -> Iterator[Path]:
             yield folder
     finally:
         os.environ.pop("RAY_TMPDIR", None)
+        if user_folder is not None:
+            os.environ["RAY_TMPDIR"] = user_folder
         shutil.rmtree(folder, ignore_errors=True)
 
 

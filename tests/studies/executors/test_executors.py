@@ -17,7 +17,7 @@ from scalesearch.studies.executors.local import InProcessRunner, assign_devices,
 from scalesearch.studies.executors.worker import finish_job
 from scalesearch.studies.trials.trial import State
 from tests.errors import refuses
-from tests.processes import wait_until
+from tests.processes import HANG, wait_until
 from tests.studies.fakes import fake_work, make_driver, make_plan
 
 BACKENDS = ["inprocess", "pool", pytest.param("ray", marks=pytest.mark.ray)]
@@ -166,6 +166,14 @@ while True:
     driver.wait()
     wait_until((folder / "interrupted").exists)
     wait_until(lambda: not (folder / "lease.json").exists())
+
+
+def test_pool_starts_if_the_folder_of_temporary_files_has_a_long_path(tmp_path):
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    script = "from scalesearch.studies.executors.local import start_forkserver; start_forkserver()"
+    subprocess.run([sys.executable, "-c", script], env=os.environ | {"TMPDIR": str(long)},
+                   check=True, timeout=HANG)
 
 
 @pytest.mark.full

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from scalesearch import files
 from scalesearch.errors import UserError
 from scalesearch.studies.config.sections import Resources
 from scalesearch.studies.executors import ray_environment
@@ -129,8 +130,24 @@ def test_ray_with_other_settings_is_refused(monkeypatch):
     assert "RAY_AUTH_TOKEN" not in os.environ
 
 
+@pytest.mark.parametrize("variable", ["TMPDIR", "RAY_TMPDIR"])
+def test_long_folder_of_temporary_files_is_replaced_by_a_short_one(variable, tmp_path, monkeypatch):
+    long = tmp_path / ("x" * 60)  # as SLURM and macOS set it
+    long.mkdir()
+    monkeypatch.setenv(variable, str(long))
+    monkeypatch.setattr(ray_environment.tempfile, "tempdir", None)
+    with ray_environment.private_folder() as folder:
+        assert os.environ["RAY_TMPDIR"] == str(folder) and not list(long.iterdir())
+        inner = Path(*Path(ray_environment.LONGEST_SOCKET_PATH).parts[1:])
+        (folder / inner).parent.mkdir(parents=True)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(folder / inner))
+    assert os.environ.get("RAY_TMPDIR") == (str(long) if variable == "RAY_TMPDIR" else None)
+
+
 def test_folders_of_dead_processes_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(ray_environment.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(files, "MAX_SOCKET_PATH_BYTES", 1000)
     dead, alive, other = (tmp_path / f"scalesearch-ray-{name}" for name in ("a", "b", "c"))
     home = tmp_path / "home"
     for folder in (dead, alive, home):
