@@ -126,7 +126,7 @@ def socket_root(longest_path: str, *preferred_roots: str) -> str:
     and ``/var/tmp`` that is short enough.
 
     Raises:
-        UserError: there is no such folder.
+        UserError: such a folder does not exist.
     """
     roots = (*preferred_roots, tempfile.gettempdir(), "/tmp", "/var/tmp")
     longest_root = MAX_SOCKET_PATH_BYTES - len(longest_path) - 1
