@@ -21,7 +21,7 @@ from scalesearch.terminal import print_text
                    "objective).")
 @option("constraint", help="Export the best trial that meets these conditions on costs, parameters "
         "and validation scores, e.g. 'bleu >= 30'.")
-@option("to", required=True, default=None, type=click.Choice(list(FORMAT_CLASSES)),
+@option("to", required=True, type=click.Choice(list(FORMAT_CLASSES)),
         help="Export format.")
 @option("quantize")
 @option("out", help="Output folder (default: export-NAME-FORMAT).")

@@ -119,6 +119,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 def option(key: str, **changes: Any) -> Callable[..., Any]:
     """Return the decorator of an option of ``OPTIONS``, with other values of some attributes."""
     attributes = {"show_default": True, **OPTIONS[key], **changes}
+    if attributes.get("required"):
+        attributes.pop("default", None)
     names = [f"--{attributes.pop('option', key)}"]
     if "name" in attributes:
         names.append(attributes.pop("name"))

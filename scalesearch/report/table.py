@@ -9,6 +9,9 @@ import pandas as pd
 from scalesearch.pareto.noise import CONFIDENCE, decimals_for_interval, pool_noise, sample_std
 from scalesearch.report.labels import SIZE_COST_GROUPS, format_value
 from scalesearch.report.records import Record, early_measurements, get_cost, get_score, is_replicate
+from scalesearch.spaces.schema.bound_tree import SchemaIndex, build_index
+from scalesearch.spaces.schema.builtin import architecture_schema
+from scalesearch.spaces.syntax.lexer import split_parameter_name
 from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS, METRICS
 
 TEST_METRIC_COLUMNS = tuple(f"test.{name}" for name in METRICS if name not in EFFICIENCY_METRICS)
@@ -48,10 +51,11 @@ def trials_frame(records: Iterable[Record], objectives: Iterable[str],
     """
     objectives = tuple(objectives)
     names = value_columns(objectives)
+    index = build_index(architecture_schema())
     rows = []
     replicates: dict[int, list[dict[str, Any]]] = {}  # complete replicates by repeated trial
     for record in records:
-        row = run_row(record, objectives)
+        row = run_row(record, objectives, index)
         if not is_replicate(record):
             rows.append(row)
         elif record["state"] == "complete":
@@ -89,8 +93,11 @@ def value_columns(objectives: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*objectives, *METRIC_COLUMNS, *COST_COLUMNS]))
 
 
-def run_row(record: Record, objectives: Iterable[str]) -> dict[str, Any]:
-    """Return the columns of one training run."""
+def run_row(record: Record, objectives: Iterable[str], index: SchemaIndex) -> dict[str, Any]:
+    """Return the columns of one training run.
+
+    The columns of hyperparameters have the names of the space; ``index`` is that of its keys.
+    """
     row = {key: record.get(key) for key in ("trial", "state", "label")}
     row |= {"id": record.get("architecture")}
     row |= {key: record.get(key) for key in ("is_feasible", "is_in_space")}
@@ -101,10 +108,11 @@ def run_row(record: Record, objectives: Iterable[str]) -> dict[str, Any]:
     row["rung_loss"] = (record.get("rungs") or [{}])[-1].get("loss")  # of the last reached rung
     recipe_params = {RECIPE_PREFIX + key: value
                      for key, value in (record.get("recipe_params") or {}).items()}
-    config = {**(record.get("config") or {}), **recipe_params}
-    for path, value in config.items():
-        text = str(value) if isinstance(value, list | dict) else value
-        row[PARAM_PREFIX + path] = "" if pd.isna(text) else text
+    config = record.get("config") or {}
+    names = index.parameter_names(config)
+    for key, value in {**config, **recipe_params}.items():
+        is_missing = not isinstance(value, list | dict) and pd.isna(value)
+        row[PARAM_PREFIX + names.get(key, key)] = "" if is_missing else value
     return row
 
 
@@ -188,7 +196,7 @@ def differing_columns(trials: pd.DataFrame, params: Iterable[str] | None = None,
     """
     names = [name for name in trials.columns if name.startswith(PARAM_PREFIX)]
     if params is not None:
-        selected = set(params)
+        selected = {split_parameter_name(name)[0] for name in params}
         names = [name for name in names if name.removeprefix(PARAM_PREFIX) in selected]
     return [name for name in names if trials[name].astype(str).nunique() > 1][:max_columns]
 

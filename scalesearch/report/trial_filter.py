@@ -7,6 +7,8 @@ from typing import Any
 import pandas as pd
 
 from scalesearch.report.table import PARAM_PREFIX
+from scalesearch.spaces.schema.bound_tree import SchemaIndex, build_index
+from scalesearch.spaces.schema.builtin import architecture_schema
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, closest_match
 from scalesearch.spaces.syntax.expressions import (
     ABSENT,
@@ -16,7 +18,7 @@ from scalesearch.spaces.syntax.expressions import (
     evaluate,
     iter_subexpressions,
 )
-from scalesearch.spaces.syntax.lexer import ValueSyntaxError
+from scalesearch.spaces.syntax.lexer import ValueSyntaxError, split_layer
 from scalesearch.spaces.syntax.nodes import scalar_from_text
 from scalesearch.spaces.syntax.parser import parse_expression
 
@@ -42,7 +44,10 @@ def filter_trials(trials: pd.DataFrame, condition: str) -> pd.DataFrame:
     except ValueSyntaxError as error:
         raise ConfigError([Problem(node.position_of(error.span), error.message, error.help,
                                    code=error.code)]) from None
-    for name in _invalid_names(expression, trials):
+    index = build_index(architecture_schema())
+    key_of_column = {column: index.entries[path].key for column in trials
+                     if (path := column.removeprefix(PARAM_PREFIX)) in index.entries}
+    for name in _invalid_names(expression, trials, index):
         valid_names = [column.removeprefix(PARAM_PREFIX)
                        for column in trials if not column.startswith("test.")]
         suggestion = closest_match(name, valid_names)
@@ -51,25 +56,41 @@ def filter_trials(trials: pd.DataFrame, condition: str) -> pd.DataFrame:
         raise ConfigError([Problem(node.display_position, f"`{name}` is {reason}",
                                    f"did you mean `{suggestion}`?" if suggestion else None,
                                    code="unknown-key")])
-    return trials[[_is_true(expression, row) for _, row in trials.iterrows()]]
+
+    def is_true(row: pd.Series[Any]) -> bool:
+        """Whether the expression is true for ``row``; False if it needs a missing value."""
+        config = {key: row[column] for column, key in key_of_column.items()
+                  if not _is_missing(row[column])}
+
+        def lookup(name: str) -> Any:
+            value = row.get(name, row.get(PARAM_PREFIX + name, name))
+            reference = index.reference(name)
+            if reference and value is name:
+                return evaluate(reference, config.__getitem__)
+            return ABSENT if _is_missing(value) else value
+
+        try:
+            return evaluate(expression, lookup) is True
+        except EvaluationError:
+            return False
+
+    return trials[[is_true(row) for _, row in trials.iterrows()]]
 
 
-def _invalid_names(expression: Expr, trials: pd.DataFrame) -> list[str]:
-    """Test scores, and names that are neither a column nor a value of a parameter."""
+def _is_missing(value: Any) -> bool:
+    return not isinstance(value, list) and (value is None or value == "" or value != value)
+
+
+def _invalid_names(expression: Expr, trials: pd.DataFrame, index: SchemaIndex) -> list[str]:
+    """Test scores, and names that are neither a column nor a value of a parameter.
+
+    Names of parameters may have a layer, or leave out the variants of their path.
+    """
     values = {str(value) for column in trials if column.startswith(PARAM_PREFIX)
               for value in trials[column]}
+    valid_names = {*trials.columns, *values}
+    for path in [column.removeprefix(PARAM_PREFIX) for column in trials]:
+        valid_names |= {path, index.entries[path].key} if path in index.entries else {path}
     names = [node.text for node in iter_subexpressions(expression) if isinstance(node, Name)]
-    return [name for name in names if name.startswith("test.") or
-            not (name in trials or PARAM_PREFIX + name in trials or name in values)]
-
-
-def _is_true(expression: Expr, row: pd.Series[Any]) -> bool:
-    """Whether the expression is true for ``row``; False if it needs a missing value."""
-    def lookup(name: str) -> Any:
-        value = row.get(name, row.get(PARAM_PREFIX + name, name))
-        return ABSENT if value is None or value == "" or value != value else value
-
-    try:
-        return evaluate(expression, lookup) is True
-    except EvaluationError:
-        return False
+    return [name for name in names
+            if name.startswith("test.") or split_layer(name)[0] not in valid_names]

@@ -213,14 +213,15 @@ class Space(BoundSpace):
         Raises:
             UserError: parameters are open, or the network cannot be built.
         """
-        names = [name for name, _ in self.parameters()]
+        names = [*self.parameter_space.open_parameters()]
         if names:
             shown = ", ".join(names[:6]) + f" and {len(names) - 6} more" * (len(names) > 6)
             raise UserError(f"{name or self.document.position.source.name} leaves {shown} open; "
                             f"set one value for each ({option('set', 'key=value')}, in a study file "
                             "under set:)", code="open-parameters")
-        return replace(self.architecture(self.resolve(self.replay_values({}))),
-                       protocol=self.protocol)
+        # each parameter that is requested has a single value
+        values = self.resolve(lambda name, parameter: (parameter.values() or ())[0])
+        return replace(self.architecture(values), protocol=self.protocol)
 
     def problem_of(self, error: UnbuildableError, message: str = "") -> Problem:
         """``error`` at the position of its key; ``message`` is put before the reason."""

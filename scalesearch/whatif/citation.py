@@ -17,6 +17,7 @@ from scalesearch.cost.breakdown import module_costs
 from scalesearch.cost.protocol import Protocol
 from scalesearch.spaces import Space
 from scalesearch.spaces.assembly.architecture import build_blocks
+from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.schema.cost_names import COST_PARTS
 from scalesearch.spaces.syntax.domains import ComputedDomain, ConditionalDomain, Domain
 from scalesearch.spaces.syntax.expressions import KeyRef, evaluate
@@ -105,14 +106,15 @@ def cite(space: Space, config: Mapping[str, Any], protocol: Protocol,
     domains = _size_domains(space, config)
     copies = {key: source for key, domain in domains.items()
               if (source := _copied_key(domain, config[key], config)) is not None}
-    named_sizes = {key: config[key] for key in domains if key not in copies}
+    names = build_index(space.schema).parameter_names(config)
+    named_sizes = {names[key]: config[key] for key in domains if key not in copies}
     symbols = SymbolTable(length_values(protocol) | named_sizes)
     sizes = {}
     for key in domains:
         source = key
         while source in copies:
             source = copies[source]
-        sizes[key] = symbols.sizes[source]
+        sizes[key] = symbols.sizes[names[source]]
     breakdown = evaluate_cost(build_blocks({**config, **sizes})[1],
                               SymbolicProtocol.from_protocol(protocol, symbols))
     cost_names = [*(f"{quantity}.{section}" for quantity in ("params", "macs")
@@ -121,9 +123,9 @@ def cite(space: Space, config: Mapping[str, Any], protocol: Protocol,
     modules = {module.path: (symbols.to_formula(module.params), symbols.to_formula(module.macs))
                for module in module_costs(breakdown, max_level)}
     used = set().union(*(formula.names for formula in sections.values()))
-    where = {key: str(domains[key]).removeprefix("= ")
-             for key in named_sizes if key in used and isinstance(domains[key], ComputedDomain)}
-    held_sizes = {key: value for key, value in config.items() if key not in domains}
+    where = {names[key]: str(domain).removeprefix("= ") for key, domain in domains.items()
+             if names[key] in used and isinstance(domain, ComputedDomain)}
+    held_sizes = {names[key]: value for key, value in config.items() if key not in domains}
     is_vocab_bound = depends_on_vocab(build_blocks(config)[1], protocol)
     return Citation(protocol, sections, modules, symbols.values, where, held_sizes,
                     len(symbols.numbers), is_vocab_bound)

@@ -39,6 +39,8 @@ class FreeSizes:
     """An architecture in which the sizes ``keys`` are free.
 
     Attributes:
+        keys: keys of the configuration.
+        names: names of the keys, with variants.
         base_config: values in the file; for open sizes, the first value.
         parameters: nodes of all keys.
 
@@ -58,6 +60,7 @@ class FreeSizes:
         self.parameters = {node.key: node for node in nodes}
         for key in self.keys:
             self._check(key)
+        self.names = tuple(parameter_name(space, key) for key in self.keys)
 
     def evaluate_costs(self, rows: Sequence[Sequence[int]], protocol: Protocol,
                        names: Iterable[str]) -> list[CostedCandidate]:
@@ -141,6 +144,12 @@ def without_types(space: Space, keys: Iterable[str]) -> tuple[str, ...]:
     """Remove types from keys: ``encoder.ffn.relu.hidden`` is ``encoder.ffn.hidden``."""
     keys_by_path = {node.path: node.key for node in space.parameter_space.nodes}
     return tuple(keys_by_path.get(key, key) for key in keys)
+
+
+def parameter_name(space: Space, key: str) -> str:
+    """The name of a key with its variants; the key itself if several variants have it."""
+    nodes = space.parameter_space.nodes_by_key.get(key, ())
+    return nodes[0].path if len(nodes) == 1 else key
 
 
 def written_size(space: Space, key: str) -> int | None:

@@ -25,7 +25,13 @@ from scalesearch.feasible.limits import (
     read_budgets,
 )
 from scalesearch.spaces import Constraint, Space
-from scalesearch.whatif.free_sizes import FreeSizes, config_keys, offered_sizes, written_size
+from scalesearch.whatif.free_sizes import (
+    FreeSizes,
+    config_keys,
+    offered_sizes,
+    parameter_name,
+    written_size,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -320,10 +326,12 @@ class _SizeSearch:
         nearest = None if within else min(
             buildable, key=lambda value: buildable[value].max_violation(self.limits), default=None)
         return Solution(
-            self.direction, self.key, self.fixed_sizes, best=self._point(best, buildable),
+            self.direction, self.free_sizes.names[0],
+            dict(zip(self.free_sizes.names[1:], self.fixed_sizes.values())), best=self._point(best, buildable),
             next=self._point(next_value, buildable),
             changed_values={} if best is None else {
-                key: value for key, value in buildable[best].config.items()
+                parameter_name(self.free_sizes.space, key): value
+                for key, value in buildable[best].config.items()
                 if key not in self.free_sizes.keys
                 and self.free_sizes.base_config.get(key) != value},
             n_evaluated=len(candidates), n_unbuildable=len(candidates) - len(buildable),

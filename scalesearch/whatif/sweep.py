@@ -14,9 +14,11 @@ from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
 from scalesearch.spaces import ParamValues, Space
 from scalesearch.spaces.assembly.architecture import build_blocks
+from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.schema.cost_names import PROTOCOL_KEY_OF_COST
 from scalesearch.spaces.syntax.domains import whole_numbers
-from scalesearch.spaces.syntax.lexer import ValueSyntaxError
+from scalesearch.spaces.syntax.expressions import ABSENT, KeyRef, evaluate
+from scalesearch.spaces.syntax.lexer import ValueSyntaxError, split_parameter_name
 from scalesearch.spaces.syntax.parser import parse_value
 from scalesearch.whatif.crossings import (
     LENGTH_SYMBOLS,
@@ -24,7 +26,7 @@ from scalesearch.whatif.crossings import (
     attention_product_macs,
     find_crossings,
 )
-from scalesearch.whatif.free_sizes import without_types
+from scalesearch.whatif.free_sizes import parameter_name, without_types
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,7 +92,6 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
         >>> sweep_costs(space, {"width": "128..512 step 64"}).frame()
     """
     protocol = protocol or load_protocol(space.protocol)
-    values_by_key = dict(zip(without_types(space, values_by_key), values_by_key.values()))
     # If the vocabulary is a parameter of the space, it is swept like other keys.
     length_keys = LENGTH_SYMBOLS.keys() - space.parameter_space.nodes_by_key.keys()
     lengths = {key: _lengths(key, text)
@@ -101,30 +102,37 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
                         "target", code="options-conflict")
     keys = {key: text for key, text in values_by_key.items() if key not in length_keys}
     combinations = list(itertools.product(*lengths.values()))
+    space = space.with_overrides(keys, "sweep") if keys else space
     configs = _configurations(space, keys, MAX_SWEEP_ROWS // max(1, len(combinations)))
     settings = {"artifact": protocol.artifact, "latency": protocol.latency_model_path}
     optional = [name for name, key in PROTOCOL_KEY_OF_COST.items() if settings[key]]
     columns = (*DEFAULT_COLUMNS, *optional, *[ATTENTION_PRODUCTS_COLUMN] * bool(lengths))
     rows: list[dict[str, Any]] = []
+    index = build_index(space.schema)
+    names = {name: parameter_name(space, without_types(space, [key])[0]) + inner_name
+             for name in values_by_key for key, inner_name in [split_parameter_name(name)]}
+    references = {names[key]: index.reference(key) for key in keys}
     for values in combinations:
         length_by_key = dict(zip(lengths, values))
-        rows += _rows(configs, keys, _with_lengths(protocol, length_by_key), length_by_key, columns)
-    rows.sort(key=_sort_key(rows, tuple(values_by_key)))
+        rows += _rows(configs, references, _with_lengths(protocol, length_by_key), length_by_key,
+                      columns)
+    rows.sort(key=_sort_key(rows, tuple(names.values())))
     crossings = CostCrossings()
     if lengths and len(configs) == 1 and not configs[0].infeasible_values:
         crossings = find_crossings(build_blocks(configs[0])[1],
                                    protocol.with_vocab(configs[0].get("vocab")), tuple(lengths))
-    return Sweep(tuple(values_by_key), columns, tuple(rows), protocol, crossings)
+    return Sweep(tuple(names.values()), columns, tuple(rows), protocol, crossings)
 
 
 def _configurations(space: Space, keys: Mapping[str, str], max_rows: int) -> list[ParamValues]:
     """All configurations that differ only in the keys."""
-    space = space.with_overrides(keys, "sweep") if keys else space
     is_too_large = False
+    open_parameters = space.parameter_space.open_parameters()
+    swept_keys = without_types(space, [split_parameter_name(key)[0] for key in keys])
     for node in space.parameter_space.nodes:
-        is_swept = any(node.key == key or node.key.startswith(f"{key}.") for key in keys)
+        is_swept = any(node.key == key or node.key.startswith(f"{key}.") for key in swept_keys)
         for name, parameter in space.parameter_space.domains[node.path].parameters():
-            if not is_swept:
+            if name in open_parameters and not is_swept:
                 raise UserError(f"{name} is open ({parameter})",
                                 help=f"set it with {option('set', f'{name}=…')}, or sweep it as well",
                                 code="open-parameters")
@@ -136,12 +144,16 @@ def _configurations(space: Space, keys: Mapping[str, str], max_rows: int) -> lis
     return configs
 
 
-def _rows(configs: Sequence[ParamValues], keys: Mapping[str, str], protocol: Protocol,
-          lengths: Mapping[str, int], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _rows(configs: Sequence[ParamValues], references: Mapping[str, KeyRef | None],
+          protocol: Protocol, lengths: Mapping[str, int],
+          columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     names = [name for name in columns if name != ATTENTION_PRODUCTS_COLUMN]
     for candidate in evaluate_costs([CostedCandidate.from_param_values(config)
                                      for config in configs], protocol, names):
-        values = {key: candidate.config.get(key) for key in keys} | dict(lengths)
+        values = {key: evaluate(reference, candidate.config.__getitem__) if reference else ABSENT
+                  for key, reference in references.items()}
+        values = {key: None if value is ABSENT else value for key, value in values.items()}
+        values |= dict(lengths)
         costs = dict.fromkeys(columns) | dict(candidate.costs or {})
         if ATTENTION_PRODUCTS_COLUMN in columns and candidate.costs is not None:
             costs[ATTENTION_PRODUCTS_COLUMN] = attention_product_macs(

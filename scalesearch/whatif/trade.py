@@ -167,7 +167,8 @@ class _TradeOffSearch:
         ranges = [self._range(key, reference_costs) for key in keys]
         pairs = list(itertools.product(*ranges))
         candidates = self._evaluate_pairs(pairs)
-        kept = [(dict(zip(keys, pair)), candidate.costs or {})
+        names = self.free_sizes.names
+        kept = [(dict(zip(names, pair)), candidate.costs or {})
                 for pair, candidate in zip(pairs, candidates)
                 if candidate.satisfies(self.limits) and all(
                     tolerance.is_within(candidate[tolerance.name], reference_costs[tolerance.name])
@@ -177,9 +178,9 @@ class _TradeOffSearch:
             del reference_costs[WEIGHT_WORK_COST]
         rows = tuple({**sizes, **{name: costs[name] for name in reference_costs}}
                      for sizes, costs in kept)
-        max_values = {key: values[-1] for key, values in zip(keys, ranges)}
+        max_values = {name: values[-1] for name, values in zip(names, ranges)}
         n_unbuildable = sum(candidate.costs is None for candidate in candidates)
-        return TradeOffs(keys, self.tolerances, reference_costs, rows, len(pairs), n_unbuildable,
+        return TradeOffs(names, self.tolerances, reference_costs, rows, len(pairs), n_unbuildable,
                          max_values)
 
     def _evaluate_pairs(self, pairs: Sequence[tuple[int, ...]]) -> list[CostedCandidate]:

@@ -67,8 +67,9 @@ def test_search_without_range_ends_at_the_budget() -> None:
         expected = costs_with(TRANSFORMER, {"width": point.value})
         assert expected and {name: expected[name] for name in point.costs} == point.costs
     assert [limit.text for limit in solution.next.violated_limits] == ["params.total <= 10M"]
-    assert solution.changed_values == {"encoder.head_dim": 20, "encoder.ffn.hidden": 660,
-                                       "decoder.head_dim": 20, "decoder.ffn.hidden": 660}
+    assert solution.changed_values == {
+        "encoder.head_dim": 20, "encoder.ffn.relu.hidden": 660,
+        "decoder.head_dim": 20, "decoder.ffn.relu.hidden": 660}
 
 
 def test_conditional_range_uses_the_active_branch() -> None:
@@ -166,7 +167,7 @@ def test_keys_can_include_the_variant() -> None:
             for key in (plain, kind)]
     assert rows[0] == rows[1] and len(rows[0]) > 1
     swept = [sweep_costs(space, {key: "8 | 16"}) for key in (plain, kind)]
-    assert swept[0] == swept[1] and [row[plain] for row in swept[0].rows] == [8, 16]
+    assert swept[0] == swept[1] and [row[kind] for row in swept[0].rows] == [8, 16]
     with refuses("unknown-key", "encoder.ffn.swiglu.hidden"):
         solve(space, "max encoder.ffn.swiglu.hidden", budget)
 

@@ -11,6 +11,7 @@ from scalesearch.cost import PROTOCOLS, CostBreakdown, evaluate_cost, find_proto
 from scalesearch.library import find_file
 from scalesearch.spaces import Space, UnbuildableError, read_space
 from scalesearch.spaces.assembly.architecture import assemble
+from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.syntax.diagnostics import ConfigError
 from scalesearch.testing import random_architecture
 from scalesearch.whatif import cite, compare_costs, find_crossings, sweep_costs
@@ -177,7 +178,8 @@ def test_formulas_evaluate_to_costs_of_other_sizes_and_lengths(
         breakdown = evaluate_cost(assemble(config).block, find_protocol(name, *lengths.values()))
     except UnbuildableError:
         return
-    named = {key: config[key] for key in formulas.values if key in config}
+    names = build_index(TRANSFORMER.schema).parameter_names(config)
+    named = {names[key]: value for key, value in config.items() if names[key] in formulas.values}
     for key, formula in formulas.sections.items():
         assert formula.evaluate({**named, **lengths}) == breakdown[key], key
 
@@ -187,7 +189,7 @@ def test_formulas_are_readable() -> None:
     record = formulas.to_json()
     assert record["costs"]["macs.output"] == {"formula": "T * V * width", "value": 30 * 32000 * 512}
     assert record["modules"]["encoder.ffn"]["params"] == (
-        "encoder.depth * (2 * encoder.ffn.hidden * width + encoder.ffn.hidden + width)")
+        "encoder.depth * (2 * encoder.ffn.relu.hidden * width + encoder.ffn.relu.hidden + width)")
     assert record["where"]["encoder.head_dim"] == "width // encoder.heads" and record[
         "numbers"] == 0
     assert formulas.evaluate("params.embedding", width=3, V=7) == 21

@@ -103,6 +103,7 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     from scalesearch.report.labels import describe_costs
     from scalesearch.report.table import TIME_HEADINGS, TRAINING_COLUMNS
     from scalesearch.studies.monitor.format import format_phases
+    from scalesearch.studies.results.results import named_config
     from scalesearch.studies.trials.trial import State
 
     trial = get_trial(results, number)
@@ -131,7 +132,8 @@ def print_trial(results: Results, number: int, console: Console) -> None:
              for index, rung in enumerate(trial.rungs, 1)}
     for title, rows in (("Trial", facts | violations), ("Scores", scores), ("Costs", trial.costs),
                         ("Wall-clock time", format_phases(trial.phases) if trial.phases else {}),
-                        ("Rungs", rungs), ("Hyperparameters", trial.params or trial.config),
+                        ("Rungs", rungs),
+                        ("Hyperparameters", trial.params or named_config(trial.config)),
                         ("Recipe", trial.recipe_params)):
         cells = [(name, _format_value(value))
                  for name, value in rows.items() if value not in (None, "")]

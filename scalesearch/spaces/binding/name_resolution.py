@@ -13,7 +13,7 @@ from scalesearch.spaces.schema.types import SchemaField
 from scalesearch.spaces.syntax.diagnostics import closest_match, format_alternatives
 from scalesearch.spaces.syntax.domains import ComputedDomain, Domain, LayerReferenceDomain
 from scalesearch.spaces.syntax.expressions import Compare, Expr, KeyRef, Name, Operation, Value
-from scalesearch.spaces.syntax.lexer import ValueSyntaxError
+from scalesearch.spaces.syntax.lexer import ValueSyntaxError, split_layer
 from scalesearch.spaces.syntax.parameters import format_constant
 
 ANY_TYPE = frozenset({"number", "flag", "word", "list", "text"})
@@ -162,12 +162,17 @@ class NameResolver:
             self.report_problem(expr,
                                 f"expected {_format_types(expected_types)}, but `{expr.text}` is "
                                 f"{_format_types(types)}{values}")
-        return KeyRef(self.canonical_name(expr.text, entry), entry.key, entry.guards,
+        path, layer = split_layer(expr.text)
+        if layer is not None and not entry.field.layer_depth_key:
+            self.report_problem(expr, f"`{path}` has one value for all layers",
+                                f"write `{path}` without a layer")
+        return KeyRef(self.canonical_name(path, entry) + expr.text[len(path):], entry.key,
+                      entry.guards, layer, (layer and entry.field.layer_depth_key) or "",
                       span=expr.span)
 
     def find(self, text: str) -> SchemaEntry | None:
         """The entry of the key or cost that a name refers to."""
-        entry = self.index.find(text, self.scope)
+        entry = self.index.find(split_layer(text)[0], self.scope)
         if entry is None and self.allows_costs and text in COST_NAMES:
             return SchemaEntry(text, (), COST_FIELD)
         return entry

@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from scalesearch.blocks.core import join_path
 from scalesearch.errors import option, option_prefix
 from scalesearch.spaces.binding.bind import BoundSpace, check_space
 from scalesearch.spaces.binding.binder import Binder, KeyContext, expand_calls, variants_domain
+from scalesearch.spaces.binding.static_checks import drop_unfitting_schedules
 from scalesearch.spaces.schema.bound_tree import GroupNode, ParameterNode, build_index, guards_of
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
+from scalesearch.spaces.schema.type_check import check_domain
 from scalesearch.spaces.schema.types import InlinedVariant, SchemaField, SchemaGroup
 from scalesearch.spaces.syntax.diagnostics import (
     ConfigError,
@@ -17,7 +20,18 @@ from scalesearch.spaces.syntax.diagnostics import (
     SourceText,
     format_alternatives,
 )
+from scalesearch.spaces.syntax.domains import (
+    ConstantDomain,
+    Domain,
+    PerLayerDomain,
+    iter_parts,
+    map_options,
+    part_names,
+    replace_part,
+)
+from scalesearch.spaces.syntax.lexer import ValueSyntaxError, split_parameter_name
 from scalesearch.spaces.syntax.nodes import MappingNode, Node, ScalarNode, scalar_from_text
+from scalesearch.spaces.syntax.parser import parse_value
 from scalesearch.spaces.syntax.yaml_reader import parse_yaml
 
 TEXT_KEYS = ("space", "notes")
@@ -32,6 +46,8 @@ class OverrideBinder(Binder):
         source_name, prefix: the option of the command line, for messages.
         values: path to the node of its new value.
         used: the paths of keys that the space has.
+        parts: (key, rest of the name) to the node of the new value, for parameters inside the value
+            of a key, such as ``("encoder.ffn.hidden", "[2]")``.
     """
 
     def __init__(self, schema: SchemaGroup, option_name: str) -> None:
@@ -41,6 +57,7 @@ class OverrideBinder(Binder):
         self.prefix = option_prefix(option_name)
         self.values: dict[str, Node] = {}
         self.used: set[str] = set()
+        self.parts: dict[tuple[str, str], ScalarNode] = {}
 
     def override_space(self, bound: BoundT, overrides: Mapping[str, str]) -> BoundT:
         """``bound`` with ``overrides``, texts by path. Raises ConfigError with every problem."""
@@ -51,6 +68,8 @@ class OverrideBinder(Binder):
             position = scalar_from_text(self.source_name, self.prefix,
                                         f"{path}={text}").position_of((0, len(path)))
             value = self.read_value(name, text)
+            head, inner_name = split_parameter_name(name)
+            head = self.index.spellings.get(head, head)
             if path in TEXT_KEYS and isinstance(value, ScalarNode):
                 texts[path] = value.text
             elif path in TEXT_KEYS:
@@ -58,8 +77,10 @@ class OverrideBinder(Binder):
             elif path and (path in self.index.entries or path in self.index.groups):
                 self.values[path] = value
                 positions[path] = position
+            elif inner_name and head in self.index.entries and isinstance(value, ScalarNode):
+                self.parts[head, inner_name] = value
             else:
-                match = self.index.suggest_path(path)
+                match = self.index.suggest_path(head)
                 help = self.index.describe_synonym(path) or (
                     f"did you mean `{match}`?" if match else None)
                 self.report_problem(position, f"unknown key `{path}`", help, code="unknown-key")
@@ -70,6 +91,11 @@ class OverrideBinder(Binder):
         for path, position in positions.items():
             if path not in self.used:
                 self.report_not_offered(path, position)
+        old_nodes = [*bound.root.parameter_nodes()]
+        unchanged = {node.path for node in root.parameter_nodes() if node in old_nodes}
+        root = self.override_parts(root, bound.parameter_space.domains)
+        if not self.problems:
+            root = drop_unfitting_schedules(root, unchanged)
         protocol = dict(bound.protocol)
         if "vocab" in overrides:
             protocol = {"name": protocol["name"], "vocab": OWN_VOCABULARY} | {
@@ -107,6 +133,45 @@ class OverrideBinder(Binder):
                             f"no variant of `{parent}` that the space offers has `{name}`",
                             f"choose {format_alternatives(owners)} first, for example with "
                             f"`{option('set', f'{parent}={owners[0]}')}`", code="unknown-key")
+
+    def override_parts(self, root: GroupNode, old_domains: Mapping[str, Domain]) -> GroupNode:
+        """``root`` with other values of parameters inside the values of keys.
+
+        Such a parameter is the size of a layer, ``[2]``, or part of an alternative. A key with one
+        number for all layers becomes a list.
+
+        Args:
+            old_domains: path to the domain before all overrides, whose names are valid.
+        """
+        nodes = {node.path: node for node in root.parameter_nodes()}
+        changed: dict[str, ParameterNode] = {}
+        for (key, inner_name), value in sorted(self.parts.items(), key=lambda item: len(item[0][1])):
+            report_error = self.error_reporter(value.position_of)
+            targets = [node for node in nodes.values() if key in (node.path, node.key)]
+            if not targets:
+                self.report_not_offered(key, value.position)
+            for node in targets:
+                domain = (changed[node.path].domain if node.path in changed
+                          else _named_domain(node, nodes, old_domains.get(node.path)))
+                is_list = isinstance(domain, PerLayerDomain) and not domain.is_ramp
+                ends = {"[first]": "[1]", "[last]": f"[{len(domain.parts)}]"} if is_list else {}
+                name = node.path + ends.get(inner_name, inner_name)
+                names = [node.path, *part_names(domain)]
+                try:
+                    if name not in names:
+                        raise ValueSyntaxError(
+                            f"`{node.path}` is `{node.domain}`, without a parameter `{name}`",
+                            (0, len(value.text)),
+                            f"set {format_alternatives(dict.fromkeys(names))}", code="unknown-key")
+                    domain = replace_part(domain, name, parse_value(value.text))
+                except ValueSyntaxError as error:
+                    report_error(error)
+                    continue
+                domain = map_options(domain, partial(
+                    check_domain, field=node.field, paths=self.index.entries,
+                    report_error=report_error))
+                changed[node.path] = replace(node, domain=domain, origin=value)
+        return root.map_parameters(lambda node: changed.get(node.path, node))
 
     def override_group(self, group: SchemaGroup, node: GroupNode | None,
                        context: KeyContext) -> GroupNode | None:
@@ -210,3 +275,20 @@ class OverrideBinder(Binder):
         unused = {name: child for name, child in group.fields.items()
                   if name in inlined.exclusive_keys and name not in overridden}
         fields.update(self.bind_fields(replace(group, fields=unused), {}, context))
+
+
+def _named_domain(node: ParameterNode, nodes: Mapping[str, ParameterNode],
+                  old_domain: Domain | None) -> Domain:
+    """The domain of ``node`` with the names of its parts.
+
+    If it is a part of ``old_domain``, it has the names that it has there. One number for all layers
+    of a fixed depth becomes a list.
+    """
+    domain = node.domain
+    depth_key = node.field.layer_depth_key or ""
+    depths = nodes[depth_key].domain.constants if depth_key in nodes else None
+    if isinstance(domain, ConstantDomain) and depth_key and depths and len(depths) == 1:
+        domain = PerLayerDomain((domain,) * depths[0], depth_key=depth_key)
+    old_parts = iter_parts(old_domain) if old_domain else iter(())
+    return next((part for part in old_parts if part == domain),
+                domain.with_parameter_name(node.path))

@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Sequence, Set
+from collections.abc import Container, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +15,17 @@ from scalesearch.spaces.parameters.param_values import (
     enumerate_runs,
     validate_schedule,
 )
-from scalesearch.spaces.schema.bound_tree import ParameterNode
-from scalesearch.spaces.syntax.diagnostics import Problem
+from scalesearch.spaces.schema.bound_tree import GroupNode, ParameterNode
+from scalesearch.spaces.syntax.diagnostics import (
+    Problem,
+    SourcePosition,
+    SourceText,
+    print_note,
+)
 from scalesearch.spaces.syntax.domains import (
+    AlternativesDomain,
     ComputedDomain,
+    ConditionalDomain,
     ConstantDomain,
     Domain,
     InvalidDomain,
@@ -123,7 +130,54 @@ def replace_invalid(nodes: list[ParameterNode],
 def find_unfitting_schedules(parameter_space: ParameterSpace,
                              valid_keys: Set[str]) -> list[Problem]:
     """Problems of schedules among ``valid_keys`` that fit no possible depth."""
-    problems = []
+    return [Problem(node.position_of(option.span), f"`{option}` fits no possible depth", reason,
+                    code="no-depth-fits")
+            for node, option, reason in _unfitting_options(parameter_space, valid_keys)]
+
+
+def drop_unfitting_schedules(root: GroupNode, paths: Container[str]) -> GroupNode:
+    """``root`` without alternatives that fit no possible depth, with a note for each.
+
+    Args:
+        paths: the paths of the keys of which alternatives are dropped.
+    """
+    nodes = list(root.parameter_nodes())
+    parameter_space = ParameterSpace(nodes)
+    domains: dict[str, Domain] = {}
+    for node, option, reason in _unfitting_options(parameter_space, {node.key for node in nodes}):
+        if node.path in paths:
+            domain = domains.get(node.path, node.domain)
+            domains[node.path] = _without_option(domain, option, parameter_space) or domain
+            if domains[node.path] != domain:
+                print_note(node.position_of(option.span),
+                           f"`{option}` is left out of `{node.path}`: {reason}")
+    return root.map_parameters(lambda node: replace(
+        node, domain=domains.get(node.path, node.domain)))
+
+
+def _without_option(domain: Domain, option: Domain,
+                    parameter_space: ParameterSpace) -> Domain | None:
+    """``domain`` without an alternative; None if nothing is left.
+
+    A condition is dropped if it always selects the same branch.
+    """
+    match domain:
+        case AlternativesDomain(options):
+            kept = [other for other in options if other is not option]
+            return kept[0] if len(kept) == 1 else replace(domain, options=tuple(kept))
+        case ConditionalDomain(then, condition, other):
+            constraint = Constraint(condition, SourcePosition(SourceText("", ""), 0, 0, 0))
+            if _never_hold(parameter_space, [constraint]):
+                return _without_option(other, option, parameter_space)
+            branches = [_without_option(branch, option, parameter_space) or branch
+                        for branch in (then, other)]
+            return replace(domain, if_true=branches[0], if_false=branches[1])
+    return None if domain is option else domain
+
+
+def _unfitting_options(parameter_space: ParameterSpace, valid_keys: Set[str],
+                       ) -> Iterator[tuple[ParameterNode, Domain, str]]:
+    """Yield schedules among ``valid_keys`` that fit no possible depth, with the reason."""
     for node in parameter_space.nodes:
         depth_key = node.field.depth_key
         if depth_key is None or not {node.key, depth_key} <= valid_keys:
@@ -146,11 +200,7 @@ def find_unfitting_schedules(parameter_space: ParameterSpace,
                 shown = (" or ".join(map(str, depths)) if len(depths) <= 3
                          else f"{min(depths)} to {max(depths)}")
                 example = f"; with {depths[0]}" * (len(depths) > 1)
-                problems.append(Problem(node.position_of(option.span),
-                                        f"`{option}` fits no possible depth",
-                                        f"{depth_key} is {shown}{example}: {reasons[0]}",
-                                        code="no-depth-fits"))
-    return problems
+                yield node, option, f"{depth_key} is {shown}{example}: {reasons[0]}"
 
 
 def _depths(parameter_space: ParameterSpace, key: str) -> list[int]:

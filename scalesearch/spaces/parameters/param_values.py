@@ -3,7 +3,10 @@
 Only the parameters that are needed are requested.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 from scalesearch.errors import UserError
@@ -17,10 +20,11 @@ from scalesearch.spaces.syntax.domains import (
     ScheduleCall,
 )
 from scalesearch.spaces.syntax.expressions import ABSENT
-from scalesearch.spaces.syntax.parameters import Parameter
+from scalesearch.spaces.syntax.parameters import FloatRange, Parameter
 from scalesearch.spaces.syntax.parser import parse_schedule
 
 T = TypeVar("T")
+MAX_OPEN_RUNS = 200
 SCHEDULE_PREFIXES = ("share.encoder.", "share.decoder.")
 SuggestFunction = Callable[[str, Parameter], Any]
 
@@ -88,6 +92,30 @@ class ParameterSpace:
         """Every parameter that may be requested, with its name, in schema order."""
         return [parameter for domain in self.domains.values() for parameter in domain.parameters()]
 
+    def open_parameters(self) -> dict[str, Parameter]:
+        """The parameters with several values that some configuration requests, by name.
+
+        For each key, at most ``MAX_OPEN_RUNS`` combinations of the values that it depends on are
+        tried: parameters that exist in others only are left out.
+        """
+        requested: set[str] = set()
+
+        def request(suggest: SuggestFunction, node: ParameterNode) -> None:
+            def first_of_continuous(name: str, parameter: Parameter) -> Any:
+                requested.add(name)
+                return (parameter.low if isinstance(parameter, FloatRange) and parameter.step is None
+                        else suggest(name, parameter))
+
+            assignment = ParamAssignment(self, first_of_continuous)
+            if assignment.is_active(node):
+                assignment.resolve(node)
+
+        for node in self.nodes:
+            runs = enumerate_runs(partial(request, node=node))
+            deque(islice(runs, MAX_OPEN_RUNS), maxlen=0)
+        return {name: parameter for name, parameter in self.parameters()
+                if name in requested and parameter.count() != 1}
+
     def resolve(self, suggest: SuggestFunction) -> ParamValues:
         """The values of all keys.
 
@@ -101,9 +129,7 @@ class ParameterSpace:
 
     def active_nodes(self, assignment: "ParamAssignment") -> Iterator[ParameterNode]:
         """The nodes of keys that exist under the selected variants."""
-        for node in self.nodes:
-            if all(assignment.value_of(group) == variant for group, variant in node.guards):
-                yield node
+        return filter(assignment.is_active, self.nodes)
 
     def find_infeasible(self, assignment: "ParamAssignment") -> Iterator[tuple[str, str]]:
         """Yield (key, reason) of infeasible values and schedules.
@@ -176,12 +202,15 @@ class ParamAssignment:
                 self.infeasible[node.key] = str(error)
         return self.values[node.key]
 
+    def is_active(self, node: ParameterNode) -> bool:
+        """Whether the key of ``node`` exists under the selected variants."""
+        return all(self.value_of(group) == variant for group, variant in node.guards)
+
     def value_of(self, key: str) -> Any:
         """The value of ``key``; ABSENT if it does not exist or has no legal value."""
         if key not in self.values:
-            active = (node for node in self.parameter_space.nodes_by_key.get(key, ())
-                      if all(self.value_of(group) == variant for group, variant in node.guards))
-            node = next(active, None)
+            nodes = self.parameter_space.nodes_by_key.get(key, ())
+            node = next(filter(self.is_active, nodes), None)
             if node is None:
                 return ABSENT
             self.resolve(node)

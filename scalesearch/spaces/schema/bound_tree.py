@@ -1,15 +1,17 @@
 """A space bound to its schema: groups and parameters with their domains."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Union
+from functools import cached_property
+from typing import Any, Union
 
 from scalesearch.blocks.core import join_path
 from scalesearch.spaces.schema.types import SchemaField, SchemaGroup
 from scalesearch.spaces.syntax.diagnostics import SourcePosition, closest_match, format_alternatives
 from scalesearch.spaces.syntax.domains import Domain
-from scalesearch.spaces.syntax.lexer import Span
+from scalesearch.spaces.syntax.expressions import KeyRef
+from scalesearch.spaces.syntax.lexer import Span, split_layer
 from scalesearch.spaces.syntax.nodes import Node, ScalarNode, SequenceNode
 
 Guards = tuple[tuple[str, str], ...]  # (key of a variant group, variant that must be selected)
@@ -66,6 +68,18 @@ class GroupNode:
                 yield from child.parameter_nodes()
 
 
+    def map_parameters(self, change: Callable[[ParameterNode], ParameterNode]) -> "GroupNode":
+        """This group with ``change`` applied to all its parameters."""
+        def apply(child: "GroupNode | ParameterNode") -> Any:
+            return (change(child) if isinstance(child, ParameterNode)
+                    else child.map_parameters(change))
+
+        return dataclasses.replace(
+            self, variant_node=self.variant_node and change(self.variant_node),
+            fields=tuple((name, apply(child)) for name, child in self.fields),
+            variants=tuple((name, apply(child)) for name, child in self.variants))
+
+
 @dataclass(frozen=True)
 class SchemaEntry:
     """The entry of a dotted path in the schema."""
@@ -97,6 +111,36 @@ class SchemaIndex:
             if entry or not scope:
                 return entry
             scope = scope.rpartition(".")[0]
+
+    def reference(self, name: str) -> KeyRef | None:
+        """The key and the layer that the full name of a parameter refers to.
+
+        The name may leave out variants: ``encoder.ffn.hidden[2]``.
+        """
+        path, layer = split_layer(name)
+        entry = self.entries.get(self.spellings.get(path, path))
+        if entry is None or (layer is not None and not entry.field.layer_depth_key):
+            return None
+        depth_key = entry.field.layer_depth_key or "" if layer is not None else ""
+        return KeyRef(name, entry.key, entry.guards, layer, depth_key)
+
+    def parameter_names(self, config: Mapping[str, Any]) -> dict[str, str]:
+        """The name with variants of each key of a configuration.
+
+        With ``encoder.ffn: relu``, the key ``encoder.ffn.hidden`` is ``encoder.ffn.relu.hidden``.
+        """
+        return {key: next((path for path, guards in self.paths_by_key.get(key, ())
+                           if all(config.get(group) == variant for group, variant in guards)), key)
+                for key in config}
+
+    @cached_property
+    def paths_by_key(self) -> dict[str, list[tuple[str, Guards]]]:
+        """Key to its paths under variants, with their guards."""
+        paths: dict[str, list[tuple[str, Guards]]] = {}
+        for path, entry in self.entries.items():
+            if entry.guards:
+                paths.setdefault(entry.key, []).append((path, entry.guards))
+        return paths
 
     def suggest_path(self, text: str, words: Iterable[str] = ()) -> str | None:
         """The word or path that is most similar to ``text``, or the path by its last name."""

@@ -176,6 +176,11 @@ def format_alternatives(words: Iterable[str]) -> str:
 
 
 @cache
+def print_note(position: SourcePosition, message: str, type_: str = "note") -> None:
+    """Print a note or a warning on a part of a file, once for each position."""
+    print(f"{position}: {type_}: {message}", file=sys.stderr)
+
+
 def warn_deprecated(position: SourcePosition, message: str) -> None:
     """Print a warning about a deprecated key or value, once for each position."""
-    print(f"{position}: warning: {message}", file=sys.stderr)
+    print_note(position, message, "warning")

@@ -240,7 +240,7 @@ class CallDomain(Domain):
 
     def with_parameter_name(self, name: str) -> Domain:
         names = [name] if len(self.arguments) == 1 else [
-            f"{name} #{number}" for number in range(1, len(self.arguments) + 1)]
+            f"{name}[{number}]" for number in range(1, len(self.arguments) + 1)]
         pairs = zip(self.arguments, names, strict=True)
         return replace(self, parameter_name=name,
                        arguments=tuple(argument.with_parameter_name(own)
@@ -451,8 +451,9 @@ class PerLayerDomain(Domain):
         return self.items
 
     def with_parameter_name(self, name: str) -> Domain:
-        items = tuple(item.with_parameter_name(f"{name} #{number}")
-                      for number, item in enumerate(self.items, 1))
+        layers = ("first", "last") if self.is_ramp else range(1, len(self.items) + 1)
+        items = tuple(item.with_parameter_name(f"{name}[{layer}]")
+                      for layer, item in zip(layers, self.items))
         return replace(self, parameter_name=name, items=items)
 
     def resolve(self, assignment: ValueSource) -> Any:
@@ -529,6 +530,41 @@ def map_options(domain: Domain, change: Callable[[Domain], Domain],
             return replace(domain, if_true=then, condition=condition,
                            if_false=map_options(other, change, test))
     return change(domain)
+
+
+def part_names(domain: Domain) -> list[str]:
+    """The names of ``domain`` and of its parts that are sizes of layers or parameters."""
+    items = [item.parameter_name for option in iter_options(domain)
+             if isinstance(option, PerLayerDomain) for item in option.items]
+    return list(dict.fromkeys([*(name for name, _ in domain.parameters()), *items]))
+
+
+def iter_parts(domain: Domain) -> Iterator[Domain]:
+    """Yield ``domain`` and all domains inside it."""
+    yield domain
+    for part in domain.parts:
+        yield from iter_parts(part)
+
+
+def replace_part(domain: Domain, name: str, part: Domain) -> Domain:
+    """``domain`` with ``part`` in the place of its part with the parameter name ``name``.
+
+    If ``part`` is one of the alternatives of this part, the names inside it are kept.
+    """
+    if domain.parameter_name == name and not any(
+            name in part_names(inner) for inner in domain.parts):
+        return next((option for option in domain.parts if str(option) == str(part)), part)
+    inner = tuple(replace_part(inner, name, part) for inner in domain.parts)
+    match domain:
+        case AlternativesDomain():
+            return replace(domain, options=inner)
+        case ConditionalDomain():
+            return replace(domain, if_true=inner[0], if_false=inner[1])
+        case CallDomain():
+            return replace(domain, arguments=inner)
+        case PerLayerDomain():
+            return replace(domain, items=inner)
+    return domain
 
 
 def iter_options(domain: Domain) -> Iterator[Domain]:

@@ -52,11 +52,17 @@ class Name(Expr):
 
 @dataclass(frozen=True)
 class KeyRef(Expr):
-    """A resolved name: a key or a cost, present if all ``guards`` (key, variant) hold."""
+    """A resolved name: a key or a cost, present if all ``guards`` (key, variant) hold.
+
+    With ``layer`` (from 1; -1 is the last one), it is the size of this layer, which is present if
+    the number of layers, ``depth_key``, is large enough.
+    """
 
     text: str
     key: str
     guards: tuple[tuple[str, str], ...] = ()
+    layer: int | None = None
+    depth_key: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,8 @@ def iter_subexpressions(expr: Expr) -> Iterator[Expr]:
 def keys_of(expr: Expr) -> set[str]:
     """Every key whose value ``expr`` may need, guards included."""
     refs = [node for node in iter_subexpressions(expr) if isinstance(node, KeyRef)]
-    return {key for ref in refs for key in (ref.key, *(guard for guard, _ in ref.guards))}
+    return {key for ref in refs for key in (ref.key, ref.depth_key,
+                                            *(guard for guard, _ in ref.guards)) if key}
 
 
 def format_expr(expr: Expr, outer: int = IF) -> str:
@@ -179,10 +186,11 @@ def evaluate(expr: Expr, lookup: Lookup) -> Any:
     match expr:
         case Value(value):
             return value
-        case KeyRef(_, key, guards):
+        case KeyRef(_, key, guards, layer, depth_key):
             try:
                 exists = all(lookup(group) == variant for group, variant in guards)
-                return lookup(key) if exists else ABSENT
+                value = lookup(key) if exists else ABSENT
+                return value if layer is None else _size_of_layer(value, layer, lookup(depth_key))
             except KeyError:
                 return ABSENT
         case Operation("if", (then, condition, other)):
@@ -196,6 +204,15 @@ def evaluate(expr: Expr, lookup: Lookup) -> Any:
         case Name(text):
             return lookup(text)
     raise TypeError(expr)
+
+
+def _size_of_layer(value: Any, layer: int, depth: Any) -> Any:
+    """The size of ``layer`` from the value of a key, or ABSENT if the stack has fewer layers."""
+    if not _number(depth) or decide(depth < layer):
+        return ABSENT
+    if not isinstance(value, list):
+        return value  # that of every layer
+    return value[layer - 1 if layer > 0 else -1]
 
 
 def kleene_and(truths: list[Any]) -> Any:

@@ -18,8 +18,31 @@ NAME = r"[^\W\d]\w*(?:-[^\W\d]\w*)*"
 # 16MB are 16M bytes
 NUMBER = re.compile(r"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)([kMG]?)B?(?!\w)")
 PATH = re.compile(rf"{NAME}(?:\.{NAME})*")
+LAYER = re.compile(r"(.*?)\s*\[\s*(first|last|[1-9]\d*)\s*\]", re.DOTALL)
+LAST_LAYER = -1
+# a key, and the name of a parameter inside its value: `[2]`, ` (32..64)` or ` (else)`
+PARAMETER_NAME = re.compile(r"([^\[( ]*)(.*)", re.DOTALL)
 STRING = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"")
 MAX_NUMBER_DIGITS = 40
+
+
+def split_layer(name: str) -> tuple[str, int | None]:
+    """The key and the layer of a name such as ``encoder.ffn.hidden[2]``.
+
+    Layers count from 1; the layer is None without brackets. ``[first]`` is the first layer, and
+    ``[last]`` is ``LAST_LAYER``.
+    """
+    match = LAYER.fullmatch(name)
+    if not match:
+        return name, None
+    return match[1], {"first": 1, "last": LAST_LAYER}.get(match[2]) or int(match[2])
+
+
+def split_parameter_name(name: str) -> tuple[str, str]:
+    """The key of a parameter, and the rest of its name: ``[2]``, `` (32..64)`` or `` (else)``."""
+    match = PARAMETER_NAME.fullmatch(name)
+    assert match
+    return match[1], match[2]
 
 
 class ValueSyntaxError(Exception):

@@ -38,7 +38,7 @@ from scalesearch.spaces.syntax.expressions import (
     Operation,
     Value,
 )
-from scalesearch.spaces.syntax.lexer import Span, Token, ValueSyntaxError, tokenize
+from scalesearch.spaces.syntax.lexer import Span, Token, ValueSyntaxError, split_layer, tokenize
 from scalesearch.spaces.syntax.parameters import FloatRange, IntRange, format_constant
 
 # parentheses in parentheses; both limits keep a hostile file from exhausting the stack
@@ -247,6 +247,15 @@ def _atom(cursor: Cursor) -> Expr:
     if token.type != "word" or token.text in RESERVED:
         raise cursor.make_error("expected a number, a name or `(`")
     cursor.next()
+    if cursor.accept("["):
+        layer = cursor.next().text
+        cursor.expect("]", "to close the index")
+        name = f"{token.text}[{layer}]"
+        span = cursor.span_from(token.span)
+        if split_layer(name)[1] is None:
+            raise ValueSyntaxError(f"`{layer}` is not a layer", span, "write the number of a layer, "
+                                   "from 1, or `first` or `last`", code="bad-syntax")
+        return Name(name, span=span)
     if not cursor.is_next("("):
         return (Value(BOOLEAN_WORDS[token.text], span=token.span)
                 if token.text in BOOLEAN_WORDS else Name(token.text, span=token.span))

@@ -6,7 +6,7 @@ study is slow. Pandas and Matplotlib are imported only by functions that need th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from glob import glob
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError, option
 from scalesearch.report.labels import better_direction, describe_costs, weight_only_lines
+from scalesearch.spaces.schema.bound_tree import build_index
+from scalesearch.spaces.schema.builtin import architecture_schema
 from scalesearch.studies.replicates.summary import SeedAnalysis, StudyView
 from scalesearch.studies.trials.record import Record, TeacherFacts, describe_teacher_facts
 from scalesearch.studies.trials.study_dir import StudyDir
@@ -75,6 +77,7 @@ class Results:
 
         from scalesearch.report.table import run_row
 
+        index = build_index(architecture_schema())
         records = self._records_of_front
         repeated = {record["original"] for record in records
                     if record["origin"] == Origin.REPLICATE}
@@ -83,7 +86,7 @@ class Results:
             is_replicate = record["origin"] == Origin.REPLICATE
             original = record["original"] if is_replicate else record["trial"]
             if original in repeated:
-                rows.append({"original": original, **run_row(record, self.objectives)})
+                rows.append({"original": original, **run_row(record, self.objectives, index)})
         return pd.DataFrame(sorted(rows, key=lambda row: (row["original"], row["trial"])))
 
     @cached_property
@@ -221,6 +224,15 @@ class Results:
                 "Selection uses validation scores; test scores were not used for selection.",
                 *self.seed_analysis.notes(meta.seed), *filter(None, [self.teacher_note]),
                 *([f"{name}: {self.signature}"] if self.signature else [])]
+
+
+def named_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a configuration by the names of parameters, also those of single layers."""
+    names = build_index(architecture_schema()).parameter_names(config)
+    params = {names[key]: value for key, value in config.items()}
+    layers = {f"{name}[{layer}]": size for name, value in params.items() if isinstance(value, list)
+              for layer, size in enumerate(value, 1)}
+    return params | layers
 
 
 def load_results(folder: Path) -> Results:

@@ -5,6 +5,7 @@ Events, records and table rows contain its fields as JSON. Its state is a fold o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
@@ -231,8 +232,13 @@ def parse_event(line: bytes) -> TrialEvent:
     event = msgspec.json.decode(line, type=TrialEvent)
     match event.type:
         case EventType.PROPOSED:
+            trial = msgspec.json.decode(line, type=Trial)
+            if b" #" in line:  # earlier versions wrote `KEY #2` for the size of a layer
+                params = {re.sub(r" #(\d+)", r"[\1]", name): value
+                          for name, value in trial.params.items()}
+                trial = msgspec.structs.replace(trial, params=params)
             return TrialEvent(event.type, event.trial, event.time, event.line,
-                              proposed_trial=msgspec.json.decode(line, type=Trial))
+                              proposed_trial=trial)
         case EventType.RUNG:
             return msgspec.structs.replace(event, rung_result=msgspec.json.decode(line, type=Rung))
         case EventType.ENDED if event.state is None:

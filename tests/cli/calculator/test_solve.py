@@ -24,7 +24,7 @@ WIDTH = ("transformer", "max width", "--budget", "params.total <= 10M and macs.t
 def test_solution_has_slack_and_next_violation() -> None:
     result = ask(*WIDTH)
     assert result.exit_code == 0
-    for words in ("max width = 165", "encoder.ffn.hidden = 660", "params.total <= 10M: 47,470 left",
+    for words in ("max width = 165", "encoder.ffn.relu.hidden = 660", "params.total <= 10M: 47,470 left",
                   "166 violates params.total <= 10M by 28,732", "7 of which cannot be built",
                   "protocol forward (S=30"):
         assert words in result.output, words
@@ -32,7 +32,7 @@ def test_solution_has_slack_and_next_violation() -> None:
 
 def test_json_and_csv_have_all_solutions(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
-    question = ("transformer", "max encoder.ffn.hidden", "--budget", "params.total <= 68M",
+    question = ("transformer", "max encoder.ffn.relu.hidden", "--budget", "params.total <= 68M",
                 "--for", "encoder.depth=5..7")  # fmt: skip
     result = ask(*question, "--csv", str(file), "--json")
     solutions = json.loads(result.output)["solutions"]
@@ -43,7 +43,7 @@ def test_json_and_csv_have_all_solutions(tmp_path: Path) -> None:
         and solution["violates"] == ["params.total <= 68M"]
         for solution in solutions
     )
-    assert pd.read_csv(file)["encoder.ffn.hidden"].tolist() == [4045, 3199, 2596]
+    assert pd.read_csv(file)["encoder.ffn.relu.hidden"].tolist() == [4045, 3199, 2596]
     table = ask(*question)
     assert "4,045" in table.output and "params.total <= 68M by 512" in table.output
 

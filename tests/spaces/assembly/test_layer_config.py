@@ -118,7 +118,7 @@ def test_width_rejects_lists() -> None:
 
 def test_list_items_can_be_parameters() -> None:
     layered = Space.parse(PLAIN.replace("hidden: 24", "hidden: [8 | 16, 8, 24..32 step 8]", 1))
-    names = ["encoder.ffn.relu.hidden #1", "encoder.ffn.relu.hidden #3"]
+    names = ["encoder.ffn.relu.hidden[1]", "encoder.ffn.relu.hidden[3]"]
     assert [name for name, _ in layered.parameters()] == names and layered.n_configurations() == 4
     assert {tuple(config["encoder.ffn.hidden"]) for config in layered.enumerate()} == {
         (8, 8, 24), (8, 8, 32), (16, 8, 24), (16, 8, 32)}

@@ -75,7 +75,7 @@ def test_arguments_of_calls_are_parameters():
     space = small("width: 4\nshare.encoder.ffn: own | runs(1..2, 4..5)\n")
     names = [name for name, _ in space.parameters()]
     base = "share.encoder.ffn (runs(1..2, 4..5))"
-    assert names == ["share.encoder.ffn", f"{base} #1", f"{base} #2"]
+    assert names == ["share.encoder.ffn", f"{base}[1]", f"{base}[2]"]
     counts = Counter(config["share.encoder.ffn"] for config in space.enumerate())
     assert counts == {"own": 1, "runs(1, 4)": 1, "runs(1, 5)": 1, "runs(2, 4)": 1, "runs(2, 5)": 1}
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from scalesearch.report.ablation import Ablation, build_ablation
 from scalesearch.report.records import labeled_records, scores_over_seeds, validation_loss_name
 from scalesearch.studies.results.publish import records_of
-from scalesearch.studies.results.results import Results
+from scalesearch.studies.results.results import Results, named_config
 from scalesearch.studies.trials.study_meta import StudyMeta
 from scalesearch.studies.trials.trial import EventType, Origin, State, Trial
 from scalesearch.studies.trials.trials import Trials
@@ -224,7 +224,7 @@ def shown_params(trial: Trial) -> Mapping[str, Any]:
 
     These are the sampled values; for a complete trial from outside the space, its configuration.
     """
-    return trial.params or (trial.config if trial.state == State.COMPLETE else {})
+    return trial.params or (named_config(trial.config) if trial.state == State.COMPLETE else {})
 
 
 def name_of(trial: Trial) -> str:
