@@ -327,7 +327,8 @@ class _SizeSearch:
             buildable, key=lambda value: buildable[value].max_violation(self.limits), default=None)
         return Solution(
             self.direction, self.free_sizes.names[0],
-            dict(zip(self.free_sizes.names[1:], self.fixed_sizes.values())), best=self._point(best, buildable),
+            dict(zip(self.free_sizes.names[1:], self.fixed_sizes.values())),
+            best=self._point(best, buildable),
             next=self._point(next_value, buildable),
             changed_values={} if best is None else {
                 parameter_name(self.free_sizes.space, key): value

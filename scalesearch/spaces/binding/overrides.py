@@ -145,7 +145,8 @@ class OverrideBinder(Binder):
         """
         nodes = {node.path: node for node in root.parameter_nodes()}
         changed: dict[str, ParameterNode] = {}
-        for (key, inner_name), value in sorted(self.parts.items(), key=lambda item: len(item[0][1])):
+        outer_first = sorted(self.parts.items(), key=lambda item: len(item[0][1]))
+        for (key, inner_name), value in outer_first:
             report_error = self.error_reporter(value.position_of)
             targets = [node for node in nodes.values() if key in (node.path, node.key)]
             if not targets:

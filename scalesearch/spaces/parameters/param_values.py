@@ -103,8 +103,8 @@ class ParameterSpace:
         def request(suggest: SuggestFunction, node: ParameterNode) -> None:
             def first_of_continuous(name: str, parameter: Parameter) -> Any:
                 requested.add(name)
-                return (parameter.low if isinstance(parameter, FloatRange) and parameter.step is None
-                        else suggest(name, parameter))
+                is_continuous = isinstance(parameter, FloatRange) and parameter.step is None
+                return parameter.low if is_continuous else suggest(name, parameter)
 
             assignment = ParamAssignment(self, first_of_continuous)
             if assignment.is_active(node):

@@ -253,8 +253,9 @@ def _atom(cursor: Cursor) -> Expr:
         name = f"{token.text}[{layer}]"
         span = cursor.span_from(token.span)
         if split_layer(name)[1] is None:
-            raise ValueSyntaxError(f"`{layer}` is not a layer", span, "write the number of a layer, "
-                                   "from 1, or `first` or `last`", code="bad-syntax")
+            raise ValueSyntaxError(f"`{layer}` is not a layer", span,
+                                   "write the number of a layer, from 1, or `first` or `last`",
+                                   code="bad-syntax")
         return Name(name, span=span)
     if not cursor.is_next("("):
         return (Value(BOOLEAN_WORDS[token.text], span=token.span)

@@ -24,7 +24,8 @@ WIDTH = ("transformer", "max width", "--budget", "params.total <= 10M and macs.t
 def test_solution_has_slack_and_next_violation() -> None:
     result = ask(*WIDTH)
     assert result.exit_code == 0
-    for words in ("max width = 165", "encoder.ffn.relu.hidden = 660", "params.total <= 10M: 47,470 left",
+    for words in ("max width = 165", "encoder.ffn.relu.hidden = 660",
+                  "params.total <= 10M: 47,470 left",
                   "166 violates params.total <= 10M by 28,732", "7 of which cannot be built",
                   "protocol forward (S=30"):
         assert words in result.output, words
