@@ -12,6 +12,7 @@ from gpu_kit.kit import FAMILIES, OTHER_PUBLISHED, VOCAB, Figures, Kit, batch, c
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.updates.captured import CapturedEngine
 
+DROPOUT_KEYS = ("dropout", "attention_dropout", "activation_dropout")
 SHAPES = ((16, 8), (8, 16), (4, 24))
 CASES = [(name, {"optimizer": "adamw"}) for name in (*FAMILIES, *OTHER_PUBLISHED)]
 CASES += [("small/plain", changes) for changes in (
@@ -31,7 +32,7 @@ def captured_updates(kit: Kit) -> Figures:
             engine = _train(kit, name, has_graphs, changes)
             results.append(torch.cat([weight.detach().flatten() for weight in engine.parameters]))
         difference = float((results[0] - results[1]).norm() / results[0].norm())
-        kit.figures[label] = {"graphs": len(engine.graphs), "relative difference": difference,
+        kit.figures[label] = {"graphs": len(engine.runner.graphs), "relative difference": difference,
                               "notes": engine.notes}
         if difference or engine.notes:
             wrong.append(f"{label}: {difference:.3g} {engine.notes}")
@@ -45,7 +46,7 @@ def _train(kit: Kit, name: str, has_graphs: bool, changes: dict[str, Any]) -> Ca
     torch.manual_seed(1)
     subject = model(name, dropout=0.1).to(kit.device).train()
     engine = CapturedEngine(subject, recipe, Hardware.from_recipe(recipe))
-    engine.has_graphs = has_graphs and engine.has_graphs
+    engine.runner.is_active = has_graphs and engine.runner.is_active
     for update in range(27):
         shapes = [SHAPES[(update + index) % len(SHAPES)] for index in range(recipe.accumulate)]
         engine.update([batch(*shape, VOCAB, update) for shape in shapes], 1e-3 / (1 + update))
@@ -55,25 +56,28 @@ def _train(kit: Kit, name: str, has_graphs: bool, changes: dict[str, Any]) -> Ca
 @check()
 def predicted_memory(kit: Kit) -> Figures:
     """Predicted bytes of captured training against the bytes that the process reserved."""
-    from scalesearch.training.gpus import PROCESS_BYTES, predict_training_bytes
+    from scalesearch.training.memory import make_full_batch, simulate_updates
 
     for name in FAMILIES[:2] if kit.quick else (*FAMILIES, "transformer"):
         for optimizer in ("adamw", "soap"):
             gc.collect()
             torch.cuda.empty_cache()
             before = torch.cuda.memory_reserved()
-            recipe = kit.recipe(optimizer=optimizer, max_tokens=2048, precision="auto")
+            recipe = kit.recipe(optimizer=optimizer, max_tokens=2048, precision="auto",
+                                average="none", **dict.fromkeys(DROPOUT_KEYS, 0.1))
             torch.cuda.reset_peak_memory_stats()
             engine = CapturedEngine(model(name, 8000, dropout=0.1).to(kit.device).train(), recipe,
                                     replace(Hardware.from_recipe(recipe), has_fixed_shapes=True))
             for update in range(12):
                 engine.update([batch(64, 32, 8000, update)], 1e-3)
-            predicted = predict_training_bytes(engine.model.block, recipe, 32, 32, 8000)
+            memory = simulate_updates(engine.model.block, 8000, recipe, make_full_batch(64, 32))
+            # one shape: the graph takes the place of the eager update
+            predicted = max(memory.eager.reserved, memory.persistent + memory.captured.reserved)
             reserved = torch.cuda.max_memory_reserved() - before
             kit.figures[f"{name}, {optimizer}"] = {
-                "predicted without context MiB": round((predicted - PROCESS_BYTES) / 2**20),
+                "predicted without context MiB": round(predicted / 2**20),
                 "reserved MiB": round(reserved / 2**20),
                 "peak allocated MiB": round(torch.cuda.max_memory_allocated() / 2**20),
-                "ratio": round((predicted - PROCESS_BYTES) / reserved, 2)}
+                "ratio": round(predicted / reserved, 2)}
             del engine
     return kit.figures

@@ -88,6 +88,11 @@ class Buckets:
         longest = int(_max_lengths(split).max(initial=1))
         return cls(BUCKET_MULTIPLE * -(-longest // (BUCKET_MULTIPLE * MAX_BUCKETS)), max_tokens)
 
+    def shapes(self, split: Split) -> list[tuple[int, int]]:
+        """Return the shapes (rows, width) of the batches of ``split``, by ascending width."""
+        return [(max(1, self.max_tokens // int(width)), int(width))
+                for width in np.unique(self.widths(_max_lengths(split)))]
+
     def widths(self, lengths: IntArray) -> IntArray:
         """Round lengths up to the width of their bucket."""
         return -(-lengths // self.step) * self.step

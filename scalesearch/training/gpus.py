@@ -4,6 +4,7 @@ A small model cannot use a whole GPU, so several trials share one. How many fit 
 memory that each of them needs, which is known before it starts.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -12,26 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.errors import UserError
 from scalesearch.files import socket_root
-from scalesearch.training.recipe import Recipe
 
-GIB = 2**30
 # Captured updates of small models, H100: 8 processes 690 updates per second, 16 processes 687.
 MAX_TRIALS_PER_GPU = 8
 USABLE_SHARE = 0.9  # of the memory; the rest is for fragments and other programs
-# CUDA context, workspaces of cuBLAS, and the caches of decoding. 16 processes of a small model took
-# 1.3 GiB each.
-PROCESS_BYTES = GIB
-LOGIT_ROWS = 4096  # rows of the loss whose logits are held together, as in updates/loss.py
-LOGIT_COPIES = 3  # logits, probabilities, and their gradient in bf16
-FLOAT_BYTES = 4
-# numbers per weight: weight, gradient, and the state of the optimizer. SOAP keeps two moments, and
-# covariances and bases of both sides of a matrix.
-NUMBERS_PER_WEIGHT = {"adamw": 4, "muon": 4, "soap": 14}
+WHOLE_GPU = 2**63  # more bytes than any GPU has
 MPS_CONTROL = "nvidia-cuda-mps-control"
 MPS_SOCKET = "scalesearch-mps-12345678/control_privileged"  # its longest path of a socket
 MPS_TIMEOUT = 30.0
@@ -77,36 +66,21 @@ def count_places(gpus: list[Gpu]) -> int:
     return max(1, min(MAX_TRIALS_PER_GPU * len(gpus), len(os.sched_getaffinity(0))))
 
 
+@functools.lru_cache(maxsize=1024)
 def predict_memory(folder: Path) -> int:
     """Predict the bytes on a GPU that the job in ``folder`` needs.
 
-    A job that is not a training run, such as a teacher's, needs a whole GPU.
+    Other jobs than training runs, such as a teacher's, need a whole GPU.
     """
-    from scalesearch.spaces import read_space
-
     job = json.loads((folder / "job.json").read_text())
+    if "teachers" in job:
+        return WHOLE_GPU
+    from scalesearch.training.memory import predict_job_bytes  # imports PyTorch
+
     try:
-        architecture = read_space(folder / "architecture.yaml").single_architecture()
-        recipe = Recipe.from_mapping(job["recipe"])
-    except (KeyError, UserError):
-        return 2**63
-    lengths = {key: architecture.protocol.get(key) for key in ("source", "target", "vocab")}
-    protocol = find_protocol("forward", **lengths)
-    return predict_training_bytes(architecture.block, recipe, protocol.source, protocol.target,
-                                  int(architecture.vocab or protocol.vocab))
-
-
-def predict_training_bytes(block: Any, recipe: Recipe, source: int, target: int,
-                           vocab: int) -> int:
-    """Predict the bytes of a training run on pairs of these lengths, context included."""
-    one_token = evaluate_cost(block, find_protocol("forward", source, target, 1))
-    costs = evaluate_cost(block, find_protocol("forward", source, target, vocab))
-    passes = 2 if recipe.rdrop else 1
-    sentences = passes * recipe.max_tokens / max(source, target)
-    numbers = NUMBERS_PER_WEIGHT[recipe.optimizer] * costs["params.total"]
-    logits = LOGIT_COPIES * min(LOGIT_ROWS, passes * recipe.max_tokens) * vocab
-    return int(FLOAT_BYTES * (numbers + logits) + sentences * one_token["memory.activations"]
-               + PROCESS_BYTES)
+        return predict_job_bytes(folder, job)
+    except UserError:  # the worker reports it
+        return WHOLE_GPU
 
 
 @contextmanager

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalesearch.data import Corpus
 from scalesearch.files import write_json
 from scalesearch.library import find_file
 from scalesearch.studies.config.reader import read_study
 from scalesearch.training import gpus
 from scalesearch.training.gpus import Gpu, count_places, find_gpus, predict_memory
+from scalesearch.training.memory import PROCESS_BYTES, predict_training_bytes
 from scalesearch.training.recipe import Recipe
-from scalesearch.training.updates.loss import CHUNK_ROWS_GPU
 from tests.training.conftest import recipe, tiny
 
 GIB = 2**30
@@ -66,24 +67,19 @@ def test_trials_that_share_a_gpu_fit_into_its_memory(needs: list[int], memory: i
     assert gpu.reserved or not needs  # a trial that needs the whole GPU gets it
 
 
-def job_folder(folder: Path, how: Recipe, **changes: object) -> Path:
+def job_folder(folder: Path, how: Recipe, corpus: Corpus) -> Path:
     folder.mkdir()
-    (folder / "architecture.yaml").write_text(tiny(**changes).to_yaml())
-    write_json(folder / "job.json", {"recipe": how.to_json()})
+    (folder / "architecture.yaml").write_text(tiny().to_yaml())
+    cache = Path(corpus.spec.train[0]).parent / "cache"
+    write_json(folder / "job.json", {"recipe": how.to_json(), "cache": str(cache),
+                                     "data": corpus.spec.to_json()})
     return folder
 
 
-def test_predicted_memory_grows_with_model_batch_and_optimizer(tmp_path: Path) -> None:
-    base = predict_memory(job_folder(tmp_path / "base", recipe()))
-    assert gpus.PROCESS_BYTES < base < 1.1 * gpus.PROCESS_BYTES
-    for name, how, changes in [
-            ("wide", recipe(), {"width": 64}), ("batch", recipe(max_tokens=2000), {}),
-            ("soap", recipe(optimizer="soap"), {}), ("rdrop", recipe(rdrop=1.0), {})]:
-        assert predict_memory(job_folder(tmp_path / name, how, **changes)) > base
-
-
-def test_predicted_logits_are_those_of_a_chunk_of_the_loss() -> None:
-    assert gpus.LOGIT_ROWS == CHUNK_ROWS_GPU
+def test_memory_of_a_job_is_predicted_from_its_files(tmp_path: Path, corpus) -> None:
+    folder = job_folder(tmp_path / "job", recipe(), corpus)
+    assert predict_memory(folder) == PROCESS_BYTES + predict_training_bytes(
+        tiny().block, corpus, recipe())
 
 
 @pytest.mark.parametrize(("device", "workers", "gpus_per_trial"), [("auto", 2, "auto"),

@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scalesearch.blocks.elementwise import autocast_input
+
 # rows per chunk: 256 · 8,000 fp32 logits are 8 MB, which fit into a last-level cache
 CHUNK_ROWS_CPU = 256
 CHUNK_ROWS_GPU = 4096
@@ -50,7 +52,7 @@ def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: T
     Returns:
         A scalar.
     """
-    rows = chunk_rows or (CHUNK_ROWS_GPU if hidden.is_cuda else CHUNK_ROWS_CPU)
+    rows = chunk_rows or (CHUNK_ROWS_CPU if hidden.device.type == "cpu" else CHUNK_ROWS_GPU)
     if label_weights is None:
         target = target[:, None]
         label_weights = hidden.new_ones(target.shape, dtype=torch.float32)
@@ -69,12 +71,8 @@ class _CrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor,
                 label_weights: Tensor, row_weights: Tensor | None, smoothing: float,
                 chunk_rows: int, rdrop_alpha: float) -> Tensor:
-        device_type = hidden.device.type
-        x = hidden
-        w = weight
-        if torch.is_autocast_enabled(device_type):
-            x = hidden.to(torch.get_autocast_dtype(device_type))
-            w = weight.to(x.dtype)
+        x = autocast_input(hidden)
+        w = weight.to(x.dtype)
         grads = _OutputGradients(x, weight, bias) if any(ctx.needs_input_grad[:3]) else None
         total = weight.new_zeros(())
         for start in range(0, len(x), chunk_rows):

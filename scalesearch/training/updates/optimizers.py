@@ -95,8 +95,7 @@ def build_adamw(groups: list[dict[str, Any]], recipe: Recipe,
     settings: dict[str, Any] = {"lr": recipe.lr.base, "betas": (recipe.beta1, recipe.beta2),
                                 "eps": recipe.eps}
     if capturable:
-        device = groups[0]["params"][0].device
-        settings |= {"lr": torch.zeros((), device=device), "capturable": device.type == "cuda"}
+        settings["capturable"] = groups[0]["params"][0].device.type == "cuda"
     try:
         return torch.optim.AdamW(groups, fused=True, **settings)
     except RuntimeError:  # the fused kernel does not support the device or the number type
@@ -200,8 +199,8 @@ class Soap(MatrixOptimizer):
 
     def count(self, n_updates: int, device: torch.device) -> Any:
         """Return a number of updates in the form of this optimizer."""
-        return torch.tensor(float(n_updates), dtype=torch.float64,
-                            device=device) if self.capturable else n_updates
+        return torch.full((), n_updates, dtype=torch.float64,
+                          device=device) if self.capturable else n_updates
 
     @torch.no_grad()
     def update_bases(self) -> None:
