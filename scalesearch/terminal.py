@@ -6,6 +6,7 @@ Text is data, never markup or control sequences.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
@@ -58,6 +59,14 @@ def print_text(text: Any, console: Console | None = None, style: str | None = No
         console.print(text, "")
     else:
         console.print(to_rich_text(text), style=style, soft_wrap=True)
+
+
+def print_data(text: str) -> None:
+    """Print text for programs: as UTF-8, whatever the encoding of the terminal is."""
+    import click
+
+    # a stream in memory has no encoding
+    click.echo(text.encode(errors="replace") if hasattr(sys.stdout, "buffer") else text)
 
 
 def wide_console() -> Console:

@@ -6,6 +6,7 @@ import importlib
 import os
 import select
 import sys
+from io import TextIOWrapper
 from typing import TextIO
 
 import click
@@ -100,6 +101,9 @@ def main() -> None:
     The exit status is 0; 1 if a training run failed; 2 if the user must change something; 130
     after Ctrl-C; 143 after SIGTERM.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # of characters that its encoding does not have
     # Skip the last garbage collection: it takes a fifth of the time of a report.
     atexit.register(gc.freeze)
     try:

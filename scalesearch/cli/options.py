@@ -17,7 +17,7 @@ import click
 
 from scalesearch.config import MAX_BEAM, MAX_SEED
 from scalesearch.errors import UserError
-from scalesearch.terminal import CONTROL_CHARACTERS, open_console
+from scalesearch.terminal import CONTROL_CHARACTERS, open_console, print_data
 
 if TYPE_CHECKING:
     from scalesearch.cost import CostBreakdown, Protocol
@@ -227,7 +227,7 @@ def print_costs(record: Mapping[str, Any], protocol: Protocol) -> None:
 def print_json(value: Any) -> None:
     """Print JSON with escaped control characters."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    click.echo(CONTROL_CHARACTERS.sub(lambda match: json.dumps(match[0])[1:-1], text))
+    print_data(CONTROL_CHARACTERS.sub(lambda match: json.dumps(match[0])[1:-1], text))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import click
 from scalesearch.cli.options import OutputPath, option, search_options
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
-from scalesearch.terminal import open_console, print_text
+from scalesearch.terminal import open_console, print_data, print_text
 
 if TYPE_CHECKING:
     from scalesearch.export.translator import Translator
@@ -67,7 +67,7 @@ def command(models: tuple[str, ...], search: dict[str, Any], nbest: int, output:
         write_atomic(output, lambda file: file.writelines(f"{text}\n".encode() for text in texts()))
         return
     for text in texts():
-        click.echo(text)
+        print_data(text)
 
 
 def translate_with_progress(translator: Translator, lines: Iterable[str], total: int | None = None

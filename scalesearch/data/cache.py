@@ -74,7 +74,7 @@ def _write(folder: Path, prepared: PreparedCorpus) -> None:
         if split.texts.gold_edits is not None:
             lines = [json.dumps(edits_to_json(annotators)) + "\n"
                      for annotators in split.texts.gold_edits]
-            (folder / f"{name}.gold.jsonl").write_text("".join(lines))
+            (folder / f"{name}.gold.jsonl").write_text("".join(lines), "utf-8")
     checksums = {path.name: _file_checksum(path) for path in sorted(folder.iterdir())}
     overlaps = {HASHED_SPLIT_NAMES[name]: split.window_overlap
                 for name, split in prepared.splits.items()}
@@ -84,7 +84,7 @@ def _write(folder: Path, prepared: PreparedCorpus) -> None:
                                        HASHED_SPLIT_NAMES["validation"]), "files": checksums,
                 "overlaps": overlaps}
     text = json.dumps({**metadata, "sum": hash_json(metadata)}, indent=1)
-    (folder / _METADATA_FILE).write_text(text)
+    (folder / _METADATA_FILE).write_text(text, "utf-8")
 
 
 def _rename_keys(counts: SplitCounts, old: str, new: str) -> SplitCounts:

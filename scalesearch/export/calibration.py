@@ -112,15 +112,15 @@ def calibrate_latency(space: Space, protocol: Protocol, format: ExportFormat,
             progress("artifacts", index + 1, len(candidates))
         # The rounds of an earlier run; a line that was cut off is removed.
         file = work / "times.jsonl"
-        lines = file.read_text().splitlines(True) if file.exists() else []
+        lines = file.read_text("utf-8").splitlines(True) if file.exists() else []
         lines = [line for line in lines if line.endswith("\n")]
-        file.write_text("".join(lines))
+        file.write_text("".join(lines), "utf-8")
         times: list[dict[str, WallAndCpuTime]] = [json.loads(line) for line in lines]
         vocab_sizes = {name: candidate.vocab_size for name, candidate in candidates.items()}
         for round_times in measure_rounds(decoders, vocab_sizes, settings.decoding_setup,
                                           settings.n_rounds, len(times)):
             times.append(round_times)
-            with file.open("a") as handle:
+            with file.open("a", encoding="utf-8") as handle:
                 handle.write(json.dumps(round_times) + "\n")
             progress("rounds", len(times), settings.n_rounds)
     fit = fit_latency_model(candidates, times, settings, versions, n_rejected)

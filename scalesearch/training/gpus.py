@@ -72,7 +72,7 @@ def predict_memory(folder: Path) -> int:
 
     Other jobs than training runs, such as a teacher's, need a whole GPU.
     """
-    job = json.loads((folder / "job.json").read_text())
+    job = json.loads((folder / "job.json").read_text("utf-8"))
     if "teachers" in job:
         return WHOLE_GPU
     from scalesearch.training.memory import predict_job_bytes  # imports PyTorch

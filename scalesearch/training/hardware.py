@@ -189,5 +189,5 @@ def read_cpuinfo() -> dict[str, str]:
     file = Path("/proc/cpuinfo")
     if not file.exists():
         return {}
-    lines = file.read_text().split("\n\n")[0].splitlines()
+    lines = file.read_text("utf-8").split("\n\n")[0].splitlines()
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}

@@ -1,6 +1,8 @@
 """The ``scalesearch`` command: its exit statuses."""
 
+import json
 import sys
+from io import BytesIO, TextIOWrapper
 from subprocess import PIPE, Popen
 
 import click
@@ -9,6 +11,7 @@ from click.testing import CliRunner
 
 from scalesearch.cli import main as entry
 from scalesearch.cli.main import COMMANDS, app
+from scalesearch.terminal import make_table, print_data, print_text
 
 
 def status(monkeypatch, *arguments):
@@ -26,6 +29,34 @@ def test_ctrl_c_exits_with_130(monkeypatch, capsys):
                         lambda *_: click.Command("check", callback=stop))
     assert status(monkeypatch, "check") == 130
     assert capsys.readouterr().err.strip() == "Interrupted."
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1251"])
+def test_text_is_printed_in_any_encoding_and_data_as_utf8(encoding, monkeypatch):
+    def show():
+        print_text("μ = 3 ± 1 ж")
+        print_text(make_table(["μ"], [["中"]], has_box=True))
+        print_data("μ ± ж 中")
+
+    monkeypatch.setattr(entry.LazyGroup, "get_command", lambda *_: click.Command("x", callback=show))
+    output = BytesIO()
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(output, encoding=encoding))
+    assert status(monkeypatch, "check") == 0
+    sys.stdout.flush()
+    *text, data = output.getvalue().splitlines()
+    assert data.decode() == "μ ± ж 中"
+    assert text[0] == "μ = 3 ± 1 ж".encode(encoding, errors="replace")
+
+
+@pytest.mark.parametrize("arguments", [["schema", "study"], ["check", "FILE", "--json"]])
+def test_json_is_utf8_in_any_encoding(arguments, tmp_path, monkeypatch):
+    file = tmp_path / "ж.yaml"
+    file.write_text("width: ж中\n", "utf-8")
+    output = BytesIO()
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(output, encoding="latin-1"))
+    status(monkeypatch, *[str(file) if word == "FILE" else word for word in arguments])
+    text = output.getvalue().decode()
+    assert json.loads(text) and ("FILE" not in arguments or "ж中" in text)
 
 
 @pytest.mark.parametrize(

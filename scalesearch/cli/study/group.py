@@ -25,7 +25,7 @@ from scalesearch.cli.study.shared import (
 )
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
-from scalesearch.terminal import open_console, print_text
+from scalesearch.terminal import open_console, print_data, print_text
 
 if TYPE_CHECKING:
     from scalesearch.studies.results.results import Results
@@ -107,13 +107,14 @@ def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, as_j
                         code="options-conflict")
     rows = results.table if all_trials else results.front
     if as_csv:
-        click.echo(to_csv(drop_empty_columns(add_lost_column(results, rows))), nl=False)
+        table = to_csv(drop_empty_columns(add_lost_column(results, rows)))
+        print_data(table.removesuffix("\n"))
     elif as_json:
         print_json(trials_to_json(results, rows))
     elif as_latex:
         notes = "".join(f"% {line}\n" for line in results.warnings())
-        click.echo(to_latex(format_trials(rows, results.objectives, *["state"] * all_trials))
-                   + notes, nl=False)
+        table = to_latex(format_trials(rows, results.objectives, *["state"] * all_trials))
+        print_data((table + notes).removesuffix("\n"))
     elif all_trials:
         print_text(frame_to_table(format_trials(rows, results.objectives, "state"), has_box=True))
     else:

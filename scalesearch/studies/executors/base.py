@@ -145,7 +145,7 @@ def machine_fingerprint(folder: str, data: Mapping[str, object]) -> dict[str, st
     except UserError as error:
         text = str(error)
     try:
-        study = f"study {json.loads((Path(folder) / 'study.json').read_text())['id']}"
+        study = f"study {json.loads((Path(folder) / 'study.json').read_text('utf-8'))['id']}"
     except (OSError, ValueError, KeyError):
         study = "no study there"
     return {"scalesearch": __version__, f"the folder {folder}": study, "the data": text}

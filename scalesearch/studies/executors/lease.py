@@ -64,7 +64,7 @@ class LeaseHolder:
 def machine_id() -> str:
     """Identity of this machine since its last boot."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
     except OSError:
         return platform.node()
 

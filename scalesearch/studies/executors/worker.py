@@ -140,7 +140,7 @@ def finish_job(folder: Path, run: RunJob, timing: HeartbeatTiming = HEARTBEAT_TI
                                  f"cluster; then continue with {option('resume')}")
         time.sleep(0.1)
     with interrupt_on_signal(), hold_lease(folder, timing):
-        job = json.loads((folder / "job.json").read_text())
+        job = json.loads((folder / "job.json").read_text("utf-8"))
         result_file = folder / "result.json"
         pause_file = folder / rung_file(job.get("rung", -1))
         if result_file.exists() or pause_file.exists():  # rung -1 never exists: a run to the end
@@ -151,7 +151,7 @@ def finish_job(folder: Path, run: RunJob, timing: HeartbeatTiming = HEARTBEAT_TI
             raise
         except BaseException:
             with suppress(OSError):  # a full disk must not hide the error itself
-                (folder / "crash.txt").write_text(traceback.format_exc())
+                (folder / "crash.txt").write_text(traceback.format_exc(), "utf-8")
             raise
         if not owns_lease(folder):
             raise LeaseHeldError(f"{folder.name} was taken over by another worker")
@@ -232,5 +232,5 @@ class ProgressFile:
             part = self._file.with_suffix(".part")
             with suppress(OSError):
                 part.write_text(json.dumps({**self._times, **report, **self._last_validation},
-                                           default=str))
+                                           default=str), "utf-8")
                 os.replace(part, self._file)

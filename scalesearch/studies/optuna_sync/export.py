@@ -127,7 +127,7 @@ class OptunaExport(Callback):
             self._retry_time = NEVER
             file = self._study.folder / "export-crash.txt"
             with suppress(OSError):
-                file.write_text(traceback.format_exc())
+                file.write_text(traceback.format_exc(), "utf-8")
             self._report(f"the export to {self._storage_name} stops here, because of a bug "
                          f"in scalesearch ({error!r}, see {file}). The study continues: its "
                          "folder holds all trials")

@@ -87,7 +87,7 @@ def reset_peak_memory() -> bool:
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
     try:
-        _CLEAR_FILE.write_text("5")
+        _CLEAR_FILE.write_text("5", "utf-8")
     except OSError:
         return False
     return True
@@ -96,7 +96,7 @@ def reset_peak_memory() -> bool:
 def read_peak_resident() -> tuple[int, str]:
     """Read the peak resident memory in bytes, and the system's name of this counter."""
     if _STATUS_FILE.exists():
-        for line in _STATUS_FILE.read_text().splitlines():
+        for line in _STATUS_FILE.read_text("utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024, "VmHWM"
     import resource  # not on every system

@@ -195,7 +195,7 @@ class PageFacts:
         folder = self.results.study.trial_folder(trial)
         for name in reversed(fnmatch.filter(names_in(folder), RUNG_FILES)):
             try:
-                return list(json.loads((folder / name).read_text()).get("curve") or ())
+                return list(json.loads((folder / name).read_text("utf-8")).get("curve") or ())
             except (OSError, ValueError):  # incomplete file
                 continue
         return []
