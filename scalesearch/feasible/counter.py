@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from scalesearch.feasible.enumeration import NOT_SAMPLED, TooManyCandidatesError
 from scalesearch.feasible.identity import number_rows
 from scalesearch.feasible.limits import CostBound, tightest_bounds
 from scalesearch.feasible.pieces import SectionCandidates, number_shared_values
+
+if TYPE_CHECKING:
+    from scalesearch.feasible.listing import ListedSpace
 
 LEFT_SECTION = "encoder"
 RIGHT_SECTIONS = ("decoder", "embedding", "output")
@@ -87,7 +90,7 @@ class FeasibleCounter:
         progress: called with a text now and then.
     """
 
-    def __init__(self, decomposition: Decomposition, bounds: list[CostBound],
+    def __init__(self, decomposition: Decomposition | ListedSpace, bounds: list[CostBound],
                  required: Sequence[CostBound] = (),
                  progress: ProgressCallback = lambda text: None) -> None:
         self.progress = progress
@@ -154,7 +157,7 @@ class FeasibleCounter:
         Returns:
             (valid rows, bounds) array.
         """
-        columns = [self.decomposition.names.index(bound.name) for bound in bounds]
+        columns = [self.decomposition.columns.index(bound.name) for bound in bounds]
         names, groups = self.sides[side]
         total: Any = sum(self.decomposition.parts[name].costs[rows][:, columns]
                          for name, rows in zip(names, groups[number].valid_rows))
@@ -255,36 +258,26 @@ class FeasibleCounter:
 
     # -- by value
 
-    def count_by_value(self) -> dict[str, dict[int, tuple[int, int]]]:
-        """Numbers of all and of feasible configurations, by parameter and value index."""
-        counts: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
-        bounds = tightest_bounds(self.bounds)
+    def count_by_value(self) -> dict[str, dict[int, tuple[int, int, int]]]:
+        """Number of all, of legal and of feasible configurations, by parameter and value."""
+        counts: dict[str, dict[int, tuple[int, int, int]]] = defaultdict(dict)
         dtype = np.int64 if self.n_candidates < 2**62 else np.float64
-        # Per row of each part, the number of all and of feasible configurations with this row.
-        weights = {name: (np.zeros(len(part), dtype), np.zeros(len(part), dtype))
-                   for name, part in self.decomposition.parts.items()}
+        # Per row of each part, the number of all configurations with this row.
+        all_weights = {name: np.zeros(len(part), dtype)
+                       for name, part in self.decomposition.parts.items()}
         for cell in self.cells:
             left = self.left_groups[cell.left]
             right = self.right_groups[cell.right]
             n_rest = len(cell.all_rest_rows)
-            weights[LEFT_SECTION][0][left.rows[0]] += len(right) * n_rest
+            all_weights[LEFT_SECTION][left.rows[0]] += len(right) * n_rest
             for name, rows in zip(RIGHT_SECTIONS, right.rows):
-                np.add.at(weights[name][0], rows, len(left) * n_rest)
-            weights[REMAINING_PART][0][cell.all_rest_rows] += len(left) * len(right)
-            weights[SHARED_PART][0][cell.shared_row] += len(left) * len(right) * n_rest
-        for cell in self._allowed("right"):
-            left = self.left_groups[cell.left]
-            n_rest = len(cell.valid_rest_rows)
-            n_partners = self._count_partners(cell, "right", bounds).astype(dtype)
-            weights[LEFT_SECTION][1][left.valid_rows[0]] += n_partners * n_rest
-            weights[REMAINING_PART][1][cell.valid_rest_rows] += int(n_partners.sum())
-            weights[SHARED_PART][1][cell.shared_row] += int(n_partners.sum()) * n_rest
-        for cell in self._allowed("left"):
-            right = self.right_groups[cell.right]
-            n_partners = self._count_partners(cell, "left", bounds).astype(dtype)
-            for name, rows in zip(RIGHT_SECTIONS, right.valid_rows):
-                np.add.at(weights[name][1], rows, n_partners * len(cell.valid_rest_rows))
+                np.add.at(all_weights[name], rows, len(left) * n_rest)
+            all_weights[REMAINING_PART][cell.all_rest_rows] += len(left) * len(right)
+            all_weights[SHARED_PART][cell.shared_row] += len(left) * len(right) * n_rest
+        valid_weights = self._row_weights(self.required, dtype)
+        feasible_weights = self._row_weights(self.bounds, dtype)
         for name in (SHARED_PART, *RIGHT_SECTIONS, LEFT_SECTION, REMAINING_PART):
+            weights = (all_weights[name], valid_weights[name], feasible_weights[name])
             part = self.decomposition.parts[name]
             for column, parameter in enumerate(part.parameters):
                 if parameter in counts:
@@ -292,9 +285,29 @@ class FeasibleCounter:
                 for index in np.unique(part.value_indices[:, column]):
                     if index != NOT_SAMPLED:
                         mask = part.value_indices[:, column] == index
-                        n_all, n_feasible = (int(weight[mask].sum()) for weight in weights[name])
-                        counts[parameter][int(index)] = n_all, n_feasible
+                        n_all, n_valid, n_feasible = (int(weight[mask].sum())
+                                                      for weight in weights)
+                        counts[parameter][int(index)] = n_all, n_valid, n_feasible
         return counts
+
+    def _row_weights(self, bounds: list[CostBound], dtype: type) -> dict[str, NDArray[Any]]:
+        """Per row of each part, number of configurations that are valid and within ``bounds``."""
+        bounds = tightest_bounds(bounds)
+        weights = {name: np.zeros(len(part), dtype)
+                   for name, part in self.decomposition.parts.items()}
+        for cell in self._allowed("right"):
+            left = self.left_groups[cell.left]
+            n_rest = len(cell.valid_rest_rows)
+            n_partners = self._count_partners(cell, "right", bounds).astype(dtype)
+            weights[LEFT_SECTION][left.valid_rows[0]] += n_partners * n_rest
+            weights[REMAINING_PART][cell.valid_rest_rows] += int(n_partners.sum())
+            weights[SHARED_PART][cell.shared_row] += int(n_partners.sum()) * n_rest
+        for cell in self._allowed("left"):
+            right = self.right_groups[cell.right]
+            n_partners = self._count_partners(cell, "left", bounds).astype(dtype)
+            for name, rows in zip(RIGHT_SECTIONS, right.valid_rows):
+                np.add.at(weights[name], rows, n_partners * len(cell.valid_rest_rows))
+        return weights
 
     # -- distinct networks
 

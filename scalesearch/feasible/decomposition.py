@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -68,6 +69,7 @@ class Decomposition:
         parts: candidates by section name, and by ``SHARED_PART`` and ``REMAINING_PART``. The rows
             of the shared part are all combinations of shared parameters. Another part only has
             the shared parameters that it depends on.
+        columns: names of the columns of costs: ``names``.
         shared: names of the shared parameters.
         pieces: sections, or their halves, whose candidates are listed together.
         keys_read: keys that a piece of the network depends on.
@@ -81,8 +83,10 @@ class Decomposition:
     def __init__(self, space: Space, protocol: Protocol, names: tuple[str, ...],
                  max_rows: int = MAX_ROWS) -> None:
         self.space = space
-        self.protocol = protocol
+        # Sections cannot be exported, and bytes of the exported model are not a sum over them.
+        self.protocol = replace(protocol, artifact=None)
         self.names = names
+        self.columns = names
         self.parameter_space = space.parameter_space
         self.pieces = {name: self._pieces(name) for name in SECTION_NAMES}
         rng = Random(0)
@@ -230,7 +234,7 @@ class Decomposition:
                                                        table.n_candidates)
             tables.append((table.value_indices, costs, is_valid))
             n_rows += table.n_candidates
-        return _stacked(tables, networks.numbers_of(n_rows))
+        return stack_candidates(tables, networks.numbers_of(n_rows))
 
     def _decided_keys(self, keys: Iterable[str], shared: frozenset[str]) -> list[str]:
         """Keys with shared parameters that ``keys`` depend on."""
@@ -305,7 +309,7 @@ def constraint_holds(constraint: Constraint, values: Mapping[str, Any],
     return is_valid
 
 
-def _stacked(tables: list[tuple[ValueIndices, Any, Any]],
+def stack_candidates(tables: list[tuple[ValueIndices, Any, Any]],
              network_numbers: NDArray[np.int64]) -> SectionCandidates:
     """Concatenate tables (value indices, costs, is_valid) of candidates."""
     parameters = tuple(sorted({parameter for indices, *_ in tables for parameter in indices}))

@@ -1,41 +1,55 @@
-"""Estimated feasible share of a space, by stratified sampling."""
+"""Estimated feasible share of a space, by stratified and weighted sampling.
+
+Samples are uniform per parameter. A configuration of a branch with few configurations is then
+sampled more often than one of a branch with many. Each sample has the weight 1 / probability, so
+that the estimates are shares of configurations, as exact counts are.
+
+Notation: w is the weight of a sample, f is 1 if it is feasible and 0 otherwise, and the share is
+Σ w f / Σ w. The interval is Wilson's for (Σ w)² / Σ w² samples (Kish 1965).
+"""
 
 from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
 from scalesearch.spaces import ParamValues, Space
 from scalesearch.spaces.parameters.constraints import Constraint
-from scalesearch.spaces.syntax.parameters import Parameter, format_constant
+from scalesearch.spaces.syntax.parameters import IntRange, Parameter, format_constant
 
 N_STRATA = 8
 Z_95 = 1.959963984540054
+MAX_LOG_SIZE = 700.0  # the exponential of larger numbers is not a float
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated share of feasible candidates, if each parameter is uniform.
+    """Estimated share of feasible configurations.
 
     Attributes:
         share, share_low, share_high: the share and its 95 % interval.
+        size: estimated number of configurations, without bias (Knuth 1975).
         strata: description of the strata.
-        value_shares: a row per parameter and value, with the numbers of ``candidates`` and of
-            ``feasible`` candidates among the samples.
+        value_shares: a row per parameter and value, with the weights of all ``candidates``, of
+            ``valid`` and of ``feasible`` ones; the mean weight of a sample is 1.
         sample: a row per sample that can be built, with its costs, whether it ``fits``, and the
-            limits that are ``violated``.
+            limits that are ``violated``, and its ``weight``.
     """
 
     share: float
     share_low: float
     share_high: float
+    size: float
     strata: str
     value_shares: pd.DataFrame = field(repr=False)
     sample: pd.DataFrame = field(repr=False)
@@ -50,71 +64,96 @@ def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constr
     """
     rng = random.Random(seed)
     parameter, strata = _strata(space)
-    samples = [_sample(space, rng, parameter, strata[n % len(strata)]) for n in range(n_samples)]
+    samples = []
+    log_weights = []
+    for n in range(n_samples):
+        stratum = n % len(strata)
+        values, log_weight = _sample(space, rng, parameter, strata[stratum])
+        samples.append(values)
+        log_weights.append(log_weight - math.log(len(range(stratum, n_samples, len(strata)))))
+    weights = np.exp(np.array(log_weights) - max(log_weights))
+    log_size = max(log_weights) + math.log(weights.sum())
+    weights /= weights.mean()
     candidates = evaluate_costs([CostedCandidate.from_param_values(values) for values in samples],
                                 protocol, names)
-    limits = (*space.constraints, *budgets)
-    violated = [None if candidate.costs is None
-                else [limit.text for limit in limits
-                      if not limit.is_satisfied(candidate.__getitem__)]
-                for candidate in candidates]
-    fits = [texts == [] for texts in violated]
-    fits_by_stratum = [fits[stratum :: len(strata)] for stratum in range(len(strata))]
-    low, share, high = _interval([(sum(hits), len(hits)) for hits in fits_by_stratum],
-                                 [len(values) for values in strata])
+    constraints = [[limit.text for limit in space.constraints
+                    if not limit.is_satisfied(candidate.__getitem__)] if candidate.costs else None
+                   for candidate in candidates]
+    violated = [None if texts is None
+                else [*texts, *(limit.text for limit in budgets
+                                if not limit.is_satisfied(candidate.__getitem__))]
+                for candidate, texts in zip(candidates, constraints)]
+    is_valid = np.array([texts == [] for texts in constraints])
+    fits = np.array([texts == [] for texts in violated])
+    share = float((weights * fits).mean())
+    low, high = wilson_interval(share, float(weights.sum() ** 2 / (weights**2).sum()))
     description = f"{len(strata)} strata of {parameter}" if parameter else "one stratum"
-    rows = [{**(candidate.costs or {}), "fits": fit, "violated": " and ".join(texts)}
-            for candidate, fit, texts in zip(candidates, fits, violated) if texts is not None]
-    frame = pd.DataFrame(rows, columns=[*names, "fits", "violated"])
-    return Estimate(share, low, high, description, _by_value(samples, fits), frame)
+    rows = [{**(candidate.costs or {}), "fits": fit, "violated": " and ".join(texts),
+             "weight": weight}
+            for candidate, fit, texts, weight in zip(candidates, fits.tolist(), violated,
+                                                     weights.tolist()) if texts is not None]
+    frame = pd.DataFrame(rows, columns=[*names, "fits", "violated", "weight"])
+    by_value = _by_value(samples, weights, weights * is_valid, weights * fits)
+    size = math.exp(min(log_size, MAX_LOG_SIZE))
+    return Estimate(share, low, high, size, description, by_value, frame)
 
 
-def _strata(space: Space) -> tuple[str, list[list[Any]]]:
+def _strata(space: Space) -> tuple[str, list[Sequence[Any]]]:
     """The parameter that affects costs most, and its values in groups of neighbors."""
     parameters = dict(space.parameters())
     name = next((n for n in ("width", "encoder.depth", "decoder.depth") if n in parameters), "")
-    values = list(parameters[name].values() or []) if name else []
-    if len(values) < 2:
+    if not name or not 2 <= (parameters[name].count() or 0) <= sys.maxsize:
         return "", [[None]]
+    values = parameters[name].values() or ()
     size = math.ceil(len(values) / N_STRATA)
     return name, [values[i : i + size] for i in range(0, len(values), size)]
 
 
-def _sample(space: Space, rng: random.Random, stratified: str, values: list[Any]) -> ParamValues:
-    """Sample a candidate; the parameter ``stratified`` has one of ``values``."""
-    def suggest(name: str, parameter: Parameter) -> Any:
-        return rng.choice(values) if name == stratified else parameter.sample(rng)
+def _sample(space: Space, rng: random.Random, stratified: str,
+            values: Sequence[Any]) -> tuple[ParamValues, float]:
+    """Sample a candidate; the parameter ``stratified`` has one of ``values``.
 
-    return space.resolve(suggest)
-
-
-def _interval(counts: list[tuple[int, int]], sizes: list[int]) -> tuple[float, float, float]:
-    """Stratified share with its 95 % interval, as (low, share, high).
-
-    The variance of a stratum uses the smoothed share (hits + 1) / (samples + 2).
-
-    Args:
-        counts: hits and samples of each stratum.
-        sizes: number of values of each stratum.
+    Returns:
+        the candidate, and the logarithm of its weight within the stratum.
     """
-    weights = [size / sum(sizes) for size in sizes]
-    share = sum(weight * hits / n for (hits, n), weight in zip(counts, weights))
-    smoothed = [(hits + 1) / (n + 2) for hits, n in counts]
-    center = sum(weight * (hits + 1) / (n + 2) for (hits, n), weight in zip(counts, weights))
-    variance = sum(weight**2 * p * (1 - p) / n
-                   for (_, n), p, weight in zip(counts, smoothed, weights))
-    half_width = Z_95 * math.sqrt(variance)
-    return (max(0.0, min(share, center - half_width)), share,
-            min(1.0, max(share, center + half_width)))
+    log_weight = 0.0
+
+    def suggest(name: str, parameter: Parameter) -> Any:
+        nonlocal log_weight
+        if name == stratified:
+            log_weight += math.log(len(values))
+            return rng.choice(values)
+        value = parameter.sample(rng)
+        log_weight -= log_probability(parameter, value)
+        return value
+
+    return space.resolve(suggest), log_weight
 
 
-def _by_value(samples: Sequence[ParamValues], fits: Sequence[bool]) -> pd.DataFrame:
-    """Numbers of samples and of feasible samples by parameter and value."""
-    rows = [(name, format_constant(value), fit) for values, fit in zip(samples, fits)
+def log_probability(parameter: Parameter, value: Any) -> float:
+    """Logarithm of the probability of a sampled value; 0 for continuous ranges."""
+    if isinstance(parameter, IntRange) and parameter.log:
+        width = math.log(parameter.high + 0.5) - math.log(parameter.low - 0.5)
+        return math.log((math.log(value + 0.5) - math.log(value - 0.5)) / width)
+    return -math.log(parameter.count() or 1)
+
+
+def wilson_interval(share: float, n_samples: float) -> tuple[float, float]:
+    """95 % interval of a share (Wilson 1927)."""
+    scale = 1 + Z_95**2 / n_samples
+    center = (share + Z_95**2 / (2 * n_samples)) / scale
+    half_width = Z_95 / scale * math.sqrt(
+        share * (1 - share) / n_samples + (Z_95 / (2 * n_samples)) ** 2)
+    return max(0.0, min(share, center - half_width)), min(1.0, max(share, center + half_width))
+
+
+def _by_value(samples: Sequence[ParamValues], *weights: NDArray[np.float64]) -> pd.DataFrame:
+    """Sums of weights by parameter and value: of candidates, valid and feasible ones."""
+    columns = ["candidates", "valid", "feasible"]
+    rows = [(name, format_constant(value), *sample_weights)
+            for values, *sample_weights in zip(samples, *(column.tolist() for column in weights))
             for name, value in values.params.items()]
-    frame = pd.DataFrame(rows, columns=["parameter", "value", "fits"])
-    groups = frame.groupby(["parameter", "value"], sort=False)["fits"]
-    counts = groups.agg(candidates="size", feasible="sum").reset_index()
-    by_size = counts.sort_values("value").sort_values(
+    frame = pd.DataFrame(rows, columns=["parameter", "value", *columns])
+    sums = frame.groupby(["parameter", "value"], sort=False)[columns].sum().reset_index()
+    return sums.sort_values("value").sort_values(
         "value", key=lambda column: pd.to_numeric(column, errors="coerce"), kind="stable")
-    return by_size.astype({"candidates": int, "feasible": int})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Any
@@ -11,6 +11,7 @@ from scalesearch.blocks.sizes import is_number
 from scalesearch.errors import UserError, option, option_prefix
 from scalesearch.spaces import Constraint, Space
 from scalesearch.spaces.binding.binder import Binder
+from scalesearch.spaces.parameters.constraints import NEGATED_OPERATOR
 from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, suggest_match
@@ -91,7 +92,10 @@ def collect_limits(space: Space, budget: Constraint | None = None) -> tuple[Cons
 
 
 def split_constraint(constraint: Constraint) -> tuple[Constraint, ...]:
-    """Split ``a and b``, or ``a <= b <= c``, into limits that are checked separately."""
+    """Split ``a and b``, or ``a <= b <= c``, into limits that are checked separately.
+
+    ``not a > b`` becomes ``a <= b``.
+    """
     match constraint.expression:
         case Operation("and", operands):
             return tuple(limit for operand in operands
@@ -100,6 +104,10 @@ def split_constraint(constraint: Constraint) -> tuple[Constraint, ...]:
             pairs = pairwise((("", first), *comparisons))
             return tuple(replace(constraint, expression=Compare(left, (right,)))
                          for (_, left), right in pairs)
+        case Operation("not", (Compare(left, ((op, right),)),)):
+            return (replace(constraint, expression=Compare(left, ((NEGATED_OPERATOR[op], right),))),)
+        case Operation("not", (Operation("not", (operand,)),)):
+            return split_constraint(replace(constraint, expression=operand))
     return (constraint,)
 
 
@@ -153,16 +161,17 @@ class CostBound:
         return f"{self.name} {'<=' if self.sign > 0 else '>='} {self.sign * self.limit:,}"
 
 
-def as_cost_bounds(constraints: Iterable[Constraint]) -> list[CostBound] | None:
-    """Convert constraints to bounds on additive costs, or None if this fails.
+def as_cost_bounds(constraints: Iterable[Constraint],
+                   names: Collection[str] = ADDITIVE_COSTS) -> list[CostBound] | None:
+    """Convert constraints to bounds on the costs ``names``, or None if this fails.
 
-    Additive costs are sums over the sections of a model.
+    The default is additive costs, which are sums over the sections of a model.
     """
     bounds: list[CostBound] = []
     limits = [limit for constraint in constraints for limit in split_constraint(constraint)]
     for limit in limits:
         sides = _parse_numeric_bound(limit)
-        if sides is None or sides[0] not in ADDITIVE_COSTS:
+        if sides is None or sides[0] not in names:
             return None
         name, op, number = sides
         sign = 1 if op in UPPER_BOUND_OPERATORS else -1

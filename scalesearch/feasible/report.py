@@ -14,14 +14,23 @@ from scalesearch.feasible.decomposition import Decomposition
 from scalesearch.feasible.enumeration import ContinuousRangeError, TooManyCandidatesError
 from scalesearch.feasible.estimate import Estimate, estimate_feasibility
 from scalesearch.feasible.extremes import Extremes, NoExtremeError
-from scalesearch.feasible.limits import as_cost_bounds
+from scalesearch.feasible.limits import CostBound, as_cost_bounds
+from scalesearch.feasible.listing import MAX_LISTED, ListedSpace
 from scalesearch.spaces import Space
 from scalesearch.spaces.parameters.constraints import Constraint
-from scalesearch.spaces.parameters.count import UncountableSpaceError, count_configurations
+from scalesearch.spaces.parameters.count import (
+    HOPELESS_FACTOR,
+    UncountableSpaceError,
+    count_configurations,
+)
 from scalesearch.spaces.syntax.parameters import format_constant
 
 DEFAULT_FRONT_COSTS = ("params.non_embedding", "macs.total")
 WEIGHT_WORK_COST = "macs.once"
+# How configurations are counted.
+ESTIMATORS = {"sections": "all configurations, counted section by section",
+              "list": "all configurations, listed",
+              "samples": "samples, weighted to be uniform over configurations"}
 MAX_FRONT_ROWS = 12  # candidates of a front that are printed
 MAX_LISTED_COMBINATIONS = 20_000  # to count configurations, about two seconds
 
@@ -31,11 +40,11 @@ class FeasibilityReport:
     """Numbers and examples of the feasible candidates of a space.
 
     Attributes:
-        exact: whether all candidates were counted; otherwise, shares are estimates.
+        estimator: a key of ``ESTIMATORS``.
         share, share_low, share_high: feasible share of all configurations; if it is estimated,
             with a 95 % interval.
         value_shares: a row per parameter and value, with columns parameter, value, candidates,
-            feasible, share and verdict.
+            valid, feasible, share (among valid configurations) and verdict.
         violations: a row per set of budgets that valid candidates violate, with columns violated,
             count and share.
         sample: costs of random candidates, and whether each fits, for figures.
@@ -54,7 +63,7 @@ class FeasibilityReport:
         min_costs: if no candidate is feasible, the smallest value of each bounded cost.
     """
 
-    exact: bool
+    estimator: str
     share: float
     share_low: float
     share_high: float
@@ -75,13 +84,19 @@ class FeasibilityReport:
     min_costs: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def exact(self) -> bool:
+        """Whether all candidates were counted."""
+        return self.estimator != "samples"
+
 
 def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...],
                         n_samples: int = 4000, seed: int = 1,
                         progress: ProgressCallback = lambda text: None) -> FeasibilityReport:
     """Analyze which candidates of ``space`` meet ``budgets`` under ``protocol``.
 
-    The result is exact if the space can be decomposed, and an estimate otherwise.
+    The result is exact if the space can be decomposed, or has at most ``MAX_LISTED``
+    configurations. Otherwise it is an estimate.
 
     Args:
         budgets: constraints on costs, in addition to the constraints of the space.
@@ -90,21 +105,23 @@ def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constra
         progress: called with a text for each step, and with its progress if it is long.
     """
     cost_constraints = tuple(constraint for constraint in space.constraints if constraint.costs)
-    bounds = as_cost_bounds(budgets)
-    required = as_cost_bounds(cost_constraints)
     bounded = [cost for constraint in (*budgets, *cost_constraints)
                for cost in sorted(constraint.costs)]
     names = tuple(dict.fromkeys([*DEFAULT_FRONT_COSTS, *bounded]))
     progress("sampling candidates")
     estimate = estimate_feasibility(space, protocol, budgets, names, n_samples, seed)
-    try:
-        if bounds is None or required is None:
-            raise TooManyCandidatesError("a budget is not a bound on a sum of costs")
-        progress("listing the candidates of each section")
-        counter = FeasibleCounter(Decomposition(space, protocol, names), bounds, required, progress)
-        report = _exact_report(counter, estimate, n_samples)
-    except (TooManyCandidatesError, ContinuousRangeError) as reason:
-        report = _estimated_report(space, estimate, str(reason), n_samples)
+    report = None
+    reasons = []
+    for estimator in ("sections", "list"):
+        try:
+            counter = _make_counter(estimator, space, protocol, budgets, names, estimate.size,
+                                    progress)
+            report = _exact_report(estimator, counter, estimate, n_samples)
+            break
+        except (TooManyCandidatesError, ContinuousRangeError) as reason:
+            reasons.append(str(reason))
+    if report is None:
+        report = _estimated_report(space, estimate, "; ".join(dict.fromkeys(reasons)), n_samples)
     printed = [*select_spread_points(report.front), *report.extremes.values()]
     candidates = evaluate_costs([CostedCandidate.from_param_values(candidate.param_values)
                                  for candidate in printed], protocol, [WEIGHT_WORK_COST])
@@ -121,7 +138,33 @@ def select_spread_points(points: list[IndexedCandidate]) -> list[IndexedCandidat
     return [points[round(index * step)] for index in range(count)]
 
 
-def _exact_report(counter: FeasibleCounter, estimate: Estimate,
+def _make_counter(estimator: str, space: Space, protocol: Protocol,
+                  budgets: tuple[Constraint, ...], names: tuple[str, ...],
+                  estimated_size: float, progress: ProgressCallback) -> FeasibleCounter:
+    """Counter of a decomposed or listed space.
+
+    Args:
+        estimated_size: estimated number of configurations.
+
+    Raises:
+        TooManyCandidatesError: the space is too large.
+        ContinuousRangeError: the space has a continuous range.
+    """
+    if estimator == "list":
+        if estimated_size > HOPELESS_FACTOR * MAX_LISTED:
+            raise TooManyCandidatesError("the space has too many configurations to list them")
+        progress("listing all configurations")
+        listed = ListedSpace(space, protocol, names, budgets)
+        return FeasibleCounter(listed, listed.bounds, listed.required, progress)
+    bounds = as_cost_bounds(budgets)
+    required = as_cost_bounds(constraint for constraint in space.constraints if constraint.costs)
+    if bounds is None or required is None:
+        raise TooManyCandidatesError("a budget is not a bound on a sum of costs")
+    progress("listing the candidates of each section")
+    return FeasibleCounter(Decomposition(space, protocol, names), bounds, required, progress)
+
+
+def _exact_report(estimator: str, counter: FeasibleCounter, estimate: Estimate,
                   n_samples: int) -> FeasibilityReport:
     share = counter.n_feasible / counter.n_candidates
     notes: list[str] = []
@@ -136,8 +179,9 @@ def _exact_report(counter: FeasibleCounter, estimate: Estimate,
     counter.progress("searching the front and the extremes")
     front, is_complete, extremes = _front_and_extremes(counter, notes)
     return FeasibilityReport(
-        True, share, share, share, _value_shares(counter),
-        _violation_shares(violations, counter.n_valid), estimate.sample.drop(columns="violated"),
+        estimator, share, share, share, _value_shares(counter),
+        _violation_shares(violations, counter.n_valid),
+        estimate.sample.drop(columns=["violated", "weight"]),
         n_samples, estimate.strata, n_candidates=counter.n_candidates, n_valid=counter.n_valid,
         n_feasible=counter.n_feasible, n_distinct=n_distinct,
         n_distinct_feasible=n_distinct_feasible, front=front, is_front_complete=is_complete,
@@ -151,7 +195,7 @@ def _front_and_extremes(
     """Front, whether it is complete, and extremes; adds a note if they are missing."""
     extremes: dict[str, IndexedCandidate] = {}
     try:
-        search = Extremes(counter, counter.bounds)
+        search = _search_extremes(counter, counter.bounds)
         for name in DEFAULT_FRONT_COSTS:
             for word, candidate in (("least", search.cheapest(name)),
                                     ("most", search.most_expensive(name))):
@@ -164,12 +208,20 @@ def _front_and_extremes(
         return [], True, extremes
 
 
+def _search_extremes(counter: FeasibleCounter, bounds: list[CostBound]) -> Extremes:
+    """Extremes within ``bounds``; of a listed space, the other candidates are left out first."""
+    space = counter.decomposition
+    if isinstance(space, ListedSpace):
+        return Extremes(FeasibleCounter(space.within(bounds), []), [])
+    return Extremes(counter, bounds)
+
+
 def _min_costs(counter: FeasibleCounter) -> dict[str, int]:
     """Smallest value of each bounded cost among valid candidates."""
     try:
-        search = Extremes(counter, counter.required)
-        cheapest = {bound.name: search.cheapest(bound.name)
-                    for bound in counter.budgets if bound.sign > 0}
+        search = _search_extremes(counter, counter.required)
+        cheapest = {bound.name: search.cheapest(bound.name) for bound in counter.budgets
+                    if bound.sign > 0 and bound.name in counter.decomposition.names}
     except NoExtremeError:
         return {}
     return {name: candidate.costs[name] for name, candidate in cheapest.items() if candidate}
@@ -181,21 +233,27 @@ def _value_shares(counter: FeasibleCounter) -> pd.DataFrame:
     for name, counts in counter.count_by_value().items():
         values = parameters[name].values()
         assert values is not None
-        rows += [(name, format_constant(values[index]), n_candidates, n_feasible)
-                 for index, (n_candidates, n_feasible) in sorted(counts.items())]
-    frame = pd.DataFrame(rows, columns=["parameter", "value", "candidates", "feasible"])
+        rows += [(name, format_constant(values[index]), *numbers)
+                 for index, numbers in sorted(counts.items())]
+    frame = pd.DataFrame(rows, columns=["parameter", "value", "candidates", "valid", "feasible"])
     return _with_verdicts(frame, list(parameters), True)
 
 
 def _with_verdicts(frame: pd.DataFrame, order: list[str], exact: bool) -> pd.DataFrame:
     """Add the columns share and verdict, and sort the parameters in this order."""
-    frame["share"] = frame["feasible"] / frame["candidates"]
+    frame["share"] = _shares_of_valid(frame)
     verdicts = {0.0: "never feasible" if exact else "no sample fits",
                 1.0: "always feasible" if exact else "all samples fit"}
     frame["verdict"] = [verdicts.get(share, "") for share in frame["share"]]
+    frame.loc[frame["valid"] == 0, "verdict"] = "never valid" if exact else "no valid sample"
     positions = {name: position for position, name in enumerate(order)}
     return frame.sort_values("parameter", key=lambda column: column.map(positions),
                              kind="stable").reset_index(drop=True)
+
+
+def _shares_of_valid(frame: pd.DataFrame) -> pd.Series:
+    """Feasible share among valid configurations, or 0."""
+    return frame["feasible"] / frame["valid"].where(frame["valid"] > 0, 1)
 
 
 def _violation_shares(counts: list[tuple[str, int]], n_valid: int) -> pd.DataFrame:
@@ -210,13 +268,15 @@ def _estimated_report(space: Space, estimate: Estimate, reason: str,
         n_candidates = count_configurations(space.parameter_space, MAX_LISTED_COMBINATIONS)
     except UncountableSpaceError:
         n_candidates = None
-    violations = [(str(text), int(count))
-                  for text, count in estimate.sample["violated"].value_counts().items()]
+    sample = estimate.sample
+    weights = sample.groupby("violated")["weight"].agg(["size", "sum"])
+    violations = pd.DataFrame({"violated": weights.index.astype(str), "count": weights["size"],
+                               "share": weights["sum"] / sample["weight"].sum()})
+    violations = violations.sort_values("count", ascending=False).reset_index(drop=True)
     values = _with_verdicts(estimate.value_shares, [name for name, _ in space.parameters()], False)
-    return FeasibilityReport(False, estimate.share, estimate.share_low, estimate.share_high, values,
-                             _violation_shares(violations, len(estimate.sample)),
-                             estimate.sample.drop(columns="violated"), n_samples, estimate.strata,
-                             reason, n_candidates)
+    return FeasibilityReport("samples", estimate.share, estimate.share_low, estimate.share_high,
+                             values, violations, sample.drop(columns=["violated", "weight"]),
+                             n_samples, estimate.strata, reason, n_candidates)
 
 
 def bin_values(rows: pd.DataFrame, max_rows: int) -> pd.DataFrame:
@@ -227,6 +287,6 @@ def bin_values(rows: pd.DataFrame, max_rows: int) -> pd.DataFrame:
     merged = rows.groupby(bins).agg(
         parameter=("parameter", "first"),
         value=("value", lambda column: "..".join(dict.fromkeys(column.iloc[[0, -1]]))),
-        candidates=("candidates", "sum"), feasible=("feasible", "sum"),
+        candidates=("candidates", "sum"), valid=("valid", "sum"), feasible=("feasible", "sum"),
         verdict=("verdict", lambda column: column.iloc[0] if column.nunique() == 1 else ""))
-    return merged.assign(share=merged["feasible"] / merged["candidates"])
+    return merged.assign(share=_shares_of_valid(merged))

@@ -6,7 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.feasible.costed_candidates import IndexedCandidate
-from scalesearch.feasible.report import FeasibilityReport, bin_values, select_spread_points
+from scalesearch.feasible.report import (
+    ESTIMATORS,
+    FeasibilityReport,
+    bin_values,
+    select_spread_points,
+)
 from scalesearch.spaces.syntax.parameters import format_constant
 from scalesearch.terminal import make_table
 
@@ -17,8 +22,9 @@ if TYPE_CHECKING:
     from scalesearch.feasible.nearest import NearbyCandidate
 
 # JSON key to field of the report.
-REPORT_JSON_FIELDS = {"exact": "exact", "inexact_reason": "inexact_reason",
-                      "candidates": "n_candidates", "valid": "n_valid", "feasible": "n_feasible",
+REPORT_JSON_FIELDS = {"exact": "exact", "estimator": "estimator",
+                      "inexact_reason": "inexact_reason", "candidates": "n_candidates",
+                      "valid": "n_valid", "feasible": "n_feasible",
                       "distinct": "n_distinct", "distinct_feasible": "n_distinct_feasible",
                       "share": "share", "low": "share_low", "high": "share_high",
                       "samples": "n_samples", "strata": "strata", "notes": "notes",
@@ -82,16 +88,18 @@ def _counts(report: FeasibilityReport) -> Iterator[str]:
         assert report.n_candidates and report.n_valid is not None and report.n_distinct is not None
         yield (f"Configurations: {report.n_candidates:,} (exact); {report.n_valid:,} can be built "
                f"and meet the space's constraints. Distinct networks: {report.n_distinct:,}.")
+        valid_share = (report.n_feasible or 0) / max(1, report.n_valid)
         share = (report.n_distinct_feasible or 0) / max(1, report.n_distinct)
-        yield (f"Within budget: {report.n_feasible:,} configurations ({_percent(report.share)}), "
-               f"{report.n_distinct_feasible:,} distinct networks ({_percent(share)}).")
+        yield (f"Within budget: {report.n_feasible:,} configurations ({_percent(report.share)} of "
+               f"all, {_percent(valid_share)} of those that are valid), {report.n_distinct_feasible:,} "
+               f"distinct networks ({_percent(share)}).")
         return
     size = (f"Configurations: {report.n_candidates:,} (exact)" if report.n_candidates is not None
             else "Configurations not counted")
     yield f"{size}. Networks not counted: {report.inexact_reason}."
-    yield (f"Within budget: {_percent(report.share)} of {report.n_samples:,} samples, each "
-           f"parameter uniform ({report.strata}); 95 % interval {_percent(report.share_low)} to "
-           f"{_percent(report.share_high)}.")
+    yield (f"Within budget: {_percent(report.share)} of all configurations; 95 % interval "
+           f"{_percent(report.share_low)} to {_percent(report.share_high)} "
+           f"({report.n_samples:,} {ESTIMATORS[report.estimator]}; {report.strata}).")
 
 
 def _percent(share: float) -> str:
@@ -130,7 +138,8 @@ def _value_table(report: FeasibilityReport) -> Table:
             rows.append(("…", "", "", "see --csv or --json for all"))
             break
     headings = ("parameter", "value", "share", "")
-    title = f"Feasible share by parameter value ({'exact' if report.exact else 'of samples'})"
+    title = ("Feasible share among valid configurations by parameter value "
+             f"({'exact' if report.exact else 'estimated'})")
     return make_table(headings[:n_columns], [row[:n_columns] for row in rows], (0, 3), title,
                       has_box=True)
 

@@ -280,13 +280,14 @@ def test_counts_per_value_equal_enumeration(name: str, bounds: list[CostBound]) 
     counts: dict[tuple[str, str], list[int]] = {}
     for params, entry in enumerated(name):
         for parameter, value in params.items():
-            pair = counts.setdefault((parameter, str(value)), [0, 0])
-            pair[0] += 1
-            pair[1] += bool(entry and within(entry[1], bounds))
+            numbers = counts.setdefault((parameter, str(value)), [0, 0, 0])
+            numbers[0] += 1
+            numbers[1] += bool(entry)
+            numbers[2] += bool(entry and within(entry[1], bounds))
     dimensions = dict(Space.parse(SPACES[name]).parameters())
-    result = {(name, str(dimensions[name].values()[index])): list(pair)
+    result = {(name, str(dimensions[name].values()[index])): list(numbers)
               for name, values in counter(name, bounds, PARAMS).count_by_value().items()
-              for index, pair in values.items()}
+              for index, numbers in values.items()}
     assert result == counts
 
 

@@ -46,8 +46,9 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
     """Count the candidates of the space in FILE that fit a budget.
 
     Also prints the feasible share per parameter value, the violated constraints and the cost front.
-    Results are exact if the space can be counted section by section; otherwise they are estimated
-    from random samples, with a 95 % interval. The output states which of the two applies.
+    Results are exact if the space can be counted section by section, or has at most 1,000,000
+    configurations. Otherwise they are estimated from random samples, with a 95 % interval. The
+    output states which of the two applies.
 
     \b
     Example: scalesearch feasible flagship --budget 'params.total <= 2M'

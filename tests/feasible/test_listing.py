@@ -1,0 +1,145 @@
+"""Listed spaces, estimates by weighted samples, and spellings of one budget."""
+
+from dataclasses import replace
+
+import pytest
+
+from scalesearch.cost import evaluate_cost, find_protocol
+from scalesearch.feasible.estimate import estimate_feasibility
+from scalesearch.feasible.limits import read_budgets
+from scalesearch.feasible.report import FeasibilityReport, analyze_feasibility
+from scalesearch.spaces import Space
+
+# The branch gelu has eight configurations for each two of relu.
+UNEVEN = """
+width: 16 | 24
+norm: pre | post
+encoder:
+  depth: 1
+  heads: 2
+  ffn: { one of: { relu: { hidden: 16 | 32 }, gelu: { hidden: 2..9 } } }
+decoder: { depth: 1..3, heads: 2, ffn: { relu: { hidden: 16 } } }
+where: [encoder.ffn.gelu.hidden != 9, decoder.depth <= encoder.depth + 1]
+cost: { protocol: { source: 8, target: 8, vocab: 200 } }
+"""
+BUDGET = "params.total <= 12k"
+SPELLINGS = (BUDGET, "not params.total > 12k", "not not params.total <= 12k",
+             "12k >= params.total", "params.total * 2 <= 24k", "params.total <= 12k and width >= 1",
+             "params.total <= 12k and artifact.bytes <= 1000M",
+             "params.total <= 12k and load.mean >= 0", "1 <= params.total <= 12k",
+             "params.total <= 12k or params.total < 0")
+PROTOCOL = replace(find_protocol("forward", 8, 8, 200), artifact="ctranslate2-int8")
+
+
+def analyze(text: str, *budgets: str, n_samples: int = 50) -> FeasibilityReport:
+    space = Space.parse(text)
+    return analyze_feasibility(space, PROTOCOL, read_budgets(space, budgets), n_samples)
+
+
+def counts(report: FeasibilityReport) -> tuple[int | None, ...]:
+    return (report.n_candidates, report.n_valid, report.n_feasible, report.n_distinct,
+            report.n_distinct_feasible)
+
+
+def front_costs(report: FeasibilityReport) -> list[tuple[int, int]]:
+    return [(point.costs["params.non_embedding"], point.costs["macs.total"])
+            for point in report.front]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS[1:])
+def test_spellings_of_a_budget_have_the_same_counts(spelling: str) -> None:
+    expected = analyze(UNEVEN, BUDGET)
+    report = analyze(UNEVEN, spelling)
+    assert counts(report) == counts(expected) and report.exact and 0 < report.share < 1
+    assert report.value_shares.equals(expected.value_shares)
+    if spelling != "1 <= params.total <= 12k":  # no front within lower bounds of sections
+        assert front_costs(report) == front_costs(expected)
+        for label, point in report.extremes.items():
+            name = label.split()[1]
+            assert point.costs[name] == expected.extremes[label].costs[name]
+
+
+@pytest.mark.parametrize("budget", [
+    "artifact.bytes <= 55000", "load.balance >= 0.9", "artifact.bytes / params.total <= 5",
+    "artifact.bytes >= 55000 and load.mean <= 1 and params.total >= 5k", "artifact.bytes <= 1"])
+def test_listed_counts_equal_enumeration(budget: str) -> None:
+    text = UNEVEN.replace("decoder:", "share: { decoder.ffn: own | one }\ndecoder:")
+    report = analyze(text, budget)
+    space = Space.parse(text)
+    limits = read_budgets(space, [budget])
+    n_valid = 0
+    n_feasible = 0
+    sizes = []
+    for params in space.enumerate():
+        if space.violated_constraints(params):
+            continue
+        cost = evaluate_cost(space.architecture(params).block, PROTOCOL)
+        n_valid += 1
+        n_feasible += all(limit.is_satisfied(cost.__getitem__) for limit in limits)
+        sizes.append(cost["artifact.bytes"])
+    assert report.estimator == "list"
+    assert (report.n_valid, report.n_feasible) == (n_valid, n_feasible)
+    assert bool(report.front) == bool(n_feasible)
+    assert report.min_costs == ({} if n_feasible else {"artifact.bytes": min(sizes)})
+
+
+def test_formats_that_do_not_support_a_network_leave_other_budgets_alone() -> None:
+    """Without artifact.bytes in the budget, the export format has no effect."""
+    pg = "  pg: { one of: { none: {}, relu: { ratio: 2 } } }\n"
+    text = UNEVEN.replace("  heads: 2\n", f"  heads: 2\n{pg}", 1)
+    plain = analyze(text, BUDGET)
+    assert plain.estimator == "sections"
+    listed = analyze(text, BUDGET, "artifact.bytes <= 1000M")
+    assert counts(listed)[:2] == counts(plain)[:2]
+    assert 0 < listed.n_feasible < plain.n_feasible
+
+
+@pytest.mark.parametrize("spelling", [BUDGET, "params.total <= 12k and load.mean >= 0"])
+def test_estimates_are_shares_of_configurations(
+        spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = analyze(UNEVEN, BUDGET)
+    monkeypatch.setattr("scalesearch.feasible.listing.MAX_LISTED", 10)
+    monkeypatch.setattr("scalesearch.feasible.counter.MAX_RIGHT_ROWS", 1)
+    report = analyze(UNEVEN, spelling, n_samples=4000)
+    assert report.estimator == "samples" and not report.exact
+    assert report.share == pytest.approx(exact.share, abs=0.03)
+    assert report.share_low <= exact.share <= report.share_high
+    rows = report.value_shares.merge(exact.value_shares, on=["parameter", "value"])
+    assert len(rows) == len(exact.value_shares)
+    assert rows["share_x"].to_numpy() == pytest.approx(rows["share_y"].to_numpy(), abs=0.12)
+    # each branch is sampled equally often
+    assert report.sample["fits"].mean() != pytest.approx(
+        exact.n_feasible / exact.n_valid, abs=0.06)
+
+
+def test_shares_of_values_are_shares_of_valid_configurations() -> None:
+    """Decoders of three layers are never valid; all others are equally often."""
+    values = analyze(UNEVEN, BUDGET).value_shares.set_index(["parameter", "value"])
+    depths = values.loc["decoder.depth"]
+    assert depths["candidates"].tolist() == [40, 40, 40]
+    assert depths["valid"].tolist() == [36, 36, 0]
+    assert depths["share"].tolist() == [*(depths["feasible"] / 36)[:2], 0]
+    assert depths["verdict"].tolist()[2] == "never valid"
+
+
+@pytest.mark.parametrize("high", [10**12, 10**20])
+def test_long_ranges_are_sampled(high: int) -> None:
+    text = UNEVEN.replace("width: 16 | 24", f"width: 16..{high}")
+    report = analyze(text, BUDGET, n_samples=20)
+    assert report.estimator == "samples" and report.share_high < 1
+
+
+@pytest.mark.parametrize("invalid", [
+    UNEVEN.replace("where: [", "where: [params.total <= 10, "),
+    UNEVEN + "matrices: { attention: group(5) }"])  # 5 divides neither width
+@pytest.mark.parametrize("budget", [BUDGET, "load.mean <= 1"])
+def test_spaces_without_valid_candidates_are_counted(invalid: str, budget: str) -> None:
+    report = analyze(invalid, budget)
+    assert report.exact and counts(report) == (120, 0, 0, 0, 0)
+
+
+def test_size_is_estimated_without_bias() -> None:
+    space = Space.parse(UNEVEN)
+    estimate = estimate_feasibility(space, PROTOCOL, read_budgets(space, [BUDGET]),
+                                    ("params.total",), 2000, 1)
+    assert estimate.size == pytest.approx(120, rel=0.05)
