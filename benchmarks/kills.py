@@ -54,7 +54,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
-    killed = fifty((options.folder or Path(tempfile.mkdtemp())) / "study", options.seed)
+    folder = options.folder or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    killed = fifty(folder / "study", options.seed)
     try:
         reason = killed.run()
     finally:

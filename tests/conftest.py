@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from scalesearch.studies.executors.ray_environment import prepare_environment
@@ -25,6 +26,10 @@ os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 prepare_environment(None)  # before a test imports Ray
 # no forecast of studies, except in tests of forecasts
 os.environ["SCALESEARCH_MEASURE"] = "0"
+# no test depends on the speed of the machine
+hypothesis.settings.register_profile("tests", deadline=None,
+                                     suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("tests")
 
 
 FAST_INSTANCES = 4  # of each parametrized test in `make test`
@@ -38,6 +43,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                           f"{FAST_INSTANCES} instances of each parametrized test")
     parser.addoption("--instances-seed", default="0", metavar="SEED",
                      help="which instances --fast runs")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With --fast, use the kernels of a machine with AVX2 on every machine.
+
+    With AVX-512, oneDNN compiles kernels of bf16 for every shape and keeps them, which took up to
+    half a gigabyte per worker and a quarter of the time of training.
+    """
+    if config.getoption("--fast"):
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -168,7 +168,7 @@ def test_valid_text_is_accepted(place: Path, verb: str) -> None:
 
 @pytest.mark.parametrize("examples", [15, pytest.param(500, marks=pytest.mark.slow)])
 def test_any_text_is_accepted_or_refused(place: Path, examples: int) -> None:
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
     @given(damages(), data_files(), st.sampled_from(["train", *VERBS]))
     def check(damage: dict[str, Any], data: dict[str, Any], verb: str) -> None:
         read_by(verb, place / "model", damage, data)
@@ -179,7 +179,7 @@ def test_any_text_is_accepted_or_refused(place: Path, examples: int) -> None:
 @pytest.mark.parametrize("examples", [3, pytest.param(10, marks=pytest.mark.full),
                                       pytest.param(300, marks=pytest.mark.slow)])
 def test_any_text_is_translated_or_refused(place: Path, examples: int) -> None:
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
     @given(damages(), files)
     def check(damage: dict[str, Any], text: bytes | str) -> None:
         folder = damaged(place, damage)

@@ -40,7 +40,7 @@ TEXTS = st.lists(st.sampled_from(PARTS), min_size=1, max_size=5).map("".join)
 WIDTHS = (16, 24, 32)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TEXTS)
 def test_terminal_output_has_no_markup_or_control_characters(text):
     console = open_console(width=100)
@@ -55,7 +55,7 @@ def test_terminal_output_has_no_markup_or_control_characters(text):
         "".join(escape_control_characters(text).split()))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TEXTS)
 def test_csv_cells_are_no_formulas(text):
     # pandas over pyarrow holds nothing else

@@ -89,7 +89,7 @@ def test_unreadable_file_is_refused(path, kind) -> None:
 def test_mutated_file_is_read_or_refused(examples, kind, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp(kind)
 
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
     @given(st.one_of(mutated(VALID_FILES[kind]), st.text(max_size=80)))
     def check(text: str) -> None:
         invoke_bounded(kind, text, folder)

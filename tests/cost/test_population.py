@@ -78,7 +78,7 @@ def test_overflow_of_64_bits_is_rejected() -> None:
         evaluate_population_costs(config, 2, find_protocol(), ("macs.total",))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(*[st.integers(-50, 50)] * 3), min_size=1, max_size=6), st.data())
 def test_polynomial_arithmetic_equals_integers(rows: list[tuple[int, int, int]],
                                                data: st.DataObject) -> None:

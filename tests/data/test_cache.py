@@ -118,7 +118,7 @@ def test_any_damage_of_the_cache_is_repaired(
     names = sorted(path.name for path in first.folder.iterdir())
     meta = (first.folder / "corpus.json").read_text()
 
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
     @given(st.sampled_from([*names, *["corpus.json"] * 5]),
            st.one_of(st.binary(max_size=50), mutated(meta),
                      st.sampled_from([Path("/dev/zero"), Path("/nowhere"), Path("/")])))

@@ -100,7 +100,6 @@ def by_inclusion_exclusion(points, reference_point):
     return total
 
 
-@settings(deadline=None)
 @given(point_sets())
 def test_equals_inclusion_exclusion(points):
     reference_point = np.full(points.shape[1], 8.0)
@@ -108,7 +107,7 @@ def test_equals_inclusion_exclusion(points):
     assert volume == pytest.approx(by_inclusion_exclusion(points, reference_point))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(point_sets(most=25))
 def test_equals_optuna(points):
     from optuna._hypervolume import compute_hypervolume
@@ -119,7 +118,6 @@ def test_equals_optuna(points):
     assert hypervolume(points, reference_point, directions) == pytest.approx(expected)
 
 
-@settings(deadline=None)
 @given(point_sets(), st.data())
 def test_negated_objective_changes_nothing(points, data):
     width = points.shape[1]
@@ -130,7 +128,6 @@ def test_negated_objective_changes_nothing(points, data):
     assert hypervolume(points * sign, 8.0 * sign, directions) == pytest.approx(straight)
 
 
-@settings(deadline=None)
 @given(point_sets(), point_sets())
 def test_more_candidates_never_dominate_less(first, second):
     if first.shape[1] == second.shape[1]:

@@ -26,7 +26,7 @@ def records(*samples):
     return trials
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(scores, min_size=1, max_size=5), st.data())
 def test_difference_is_antisymmetric(samples, data):
     base = data.draw(st.integers(0, len(samples) - 1))

@@ -24,7 +24,7 @@ def compared_study(name, trials, objectives=None, **options):
     return ComparedStudy(name, eligible, objectives, PROTOCOL, "abc", "sig|v:1", **options)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 999), st.integers(1, 12), st.integers(0, 99))
 def test_equal_studies_have_no_difference(rng, count, seed):
     first = compared_study("one", records(count, rng, widest=6.2))
@@ -34,7 +34,7 @@ def test_equal_studies_have_no_difference(rng, count, seed):
     assert "neither is shown to be better" in comparison.lines()[3]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 999), st.integers(2, 10), st.floats(0.5, 20))
 def test_dominating_study_has_larger_hypervolume(rng, count, gain):
     rows = records(count, rng, widest=6.2)

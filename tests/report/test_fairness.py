@@ -141,7 +141,7 @@ LOSSES = st.floats(1.0, 9.0).map(lambda value: round(value, 3))
 
 
 @given(st.lists(st.tuples(*[LOSSES] * 3), min_size=1, max_size=8), st.sampled_from(["min", "max"]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_regrets_are_nonnegative_and_best_alternative_is_first(rows, direction):
     table = [AuditRun(f"a{index}", (f"kind {index % 2}",), "none", rate, loss,
                       loss if direction == "min" else -loss) for index, losses in enumerate(rows)

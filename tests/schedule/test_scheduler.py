@@ -110,7 +110,7 @@ class Candidate:
 
 
 @pytest.mark.full
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_dominating_trials_are_promoted_first(data):
     """Random losses, costs and ties; workers end in any order or fail; the budget changes."""

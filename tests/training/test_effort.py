@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scalesearch.training import run, train
@@ -27,7 +27,6 @@ from tests.training.test_run import diverging
 SPENT = st.integers(0, 1000)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([*PHASES, None]), SPENT, SPENT, st.booleans()),
                 max_size=12))
 def test_parts_add_up_to_the_total_time(stretches):

@@ -64,7 +64,7 @@ def test_defaults_are_first_option_or_middle_of_range():
 
 
 @given(st.sets(st.sampled_from(list(PARAMETERS)), min_size=1), st.integers(0, 2**20))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_params_and_recipe_round_trip(keys, seed):
     lines = {"steps": 9, "dropout": 0.1, **{key: PARAMETERS[key] for key in keys}}
     space, _ = space_of("\n".join(f"{key}: {text}" for key, text in lines.items()))

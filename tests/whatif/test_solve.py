@@ -32,7 +32,7 @@ def costs_with(space: Space, changes: dict[str, int]) -> dict[str, int] | None:
 
 
 @pytest.mark.full
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.sampled_from(KEYS), st.sampled_from(("params.total", "macs.total", "params.encoder")),
        st.data())
 def test_maximum_equals_brute_force(key: str, name: str, data: st.DataObject) -> None:

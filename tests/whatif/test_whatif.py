@@ -160,7 +160,7 @@ def test_formulas_evaluate_to_costs(name: str) -> None:
         assert total == formulas.sections["macs.total"]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.sampled_from(sorted(PROTOCOLS)), st.booleans(), st.data())
 def test_formulas_evaluate_to_costs_of_other_sizes_and_lengths(
         name: str, edge: bool, data: st.DataObject) -> None:
@@ -228,7 +228,7 @@ def test_extent_formulas_equal_extents(name: str) -> None:
 # -- crossings
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.integers(-60, 60), max_size=5))
 def test_positive_ranges_equal_brute_force(factors: list[int]) -> None:
     polynomial = [Fraction(factor) for factor in factors]

@@ -76,7 +76,7 @@ def test_published_bond_of_length_four_is_that_of_the_code(
     assert list(np.broadcast_to(sizes.bond, 3)) == [bond] * 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 40), st.integers(1, 40), st.floats(0.05, 0.95), st.integers(2, 4),
        st.integers(0, 99))
 def test_applying_cores_equals_applying_the_matrix(a: int, c: int, ratio: float, length: int,
@@ -91,7 +91,7 @@ def test_applying_cores_equals_applying_the_matrix(a: int, c: int, ratio: float,
                               atol=1e-9 * float(by_matrix(x).abs().max() + 1))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(4, 60), st.integers(1, 30), st.floats(0.05, 0.95), st.integers(2, 4))
 def test_embedding_rows_equal_rows_of_the_matrix(
         vocab: int, d: int, ratio: float, length: int) -> None:

@@ -120,7 +120,7 @@ def test_two_points_with_equal_scores_are_accepted():
     assert mean == pytest.approx(np.full(3, 7.0)) and np.isfinite(spread).all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 1000), st.lists(st.floats(-2, 2), min_size=7, max_size=7))
 def test_gradient_matches_finite_differences(seed, logs):
     coordinates = points(random_params(12, seed)).with_trend(np.linspace(-1, 1, 12))

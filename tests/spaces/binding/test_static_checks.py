@@ -1,7 +1,7 @@
 """Static checks of a space, which report only problems of all configurations."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.spaces import ConfigError, Space
@@ -33,7 +33,7 @@ BASE = (
 
 
 @given(TRUTHS)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 def test_constraint_is_rejected_only_if_no_configuration_satisfies_it(text):
     free = small(BASE)
     try:

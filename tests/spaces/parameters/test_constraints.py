@@ -38,7 +38,7 @@ TRUTHS = st.recursive(
 
 
 @given(TRUTHS, st.integers(-5, 10**19), st.floats(-5, 1e18, allow_nan=False))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_violation_is_positive_only_if_the_constraint_is_not_satisfied(expr, a, b):
     lookup = {"a": a, "b": b}.__getitem__
     constraint = Constraint(expr, None)

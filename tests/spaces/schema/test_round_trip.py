@@ -4,7 +4,7 @@ import itertools
 import random
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from scalesearch.spaces import ConfigError, Space
@@ -15,7 +15,7 @@ from scalesearch.spaces.syntax.yaml_reader import parse_yaml
 from tests.errors import refuses
 from tests.spaces.small import SMALL, forms, small
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=60)
 
 
 def build(form):
@@ -178,7 +178,6 @@ def test_any_text_round_trips_through_yaml(text):
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=20))
-@settings(deadline=None)
 def test_names_and_labels_round_trip(text):
     space = Space.from_python({"space": text, "notes": text, "label": text, "width": 4}, SMALL)
     assert (space.name, space.notes, space.sample(random.Random(0))["label"]) == (text, text, text)

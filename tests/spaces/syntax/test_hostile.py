@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
@@ -53,19 +53,19 @@ def test_valid_file_is_a_space():
 
 
 @given(mutated(VALID))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 def test_damaged_file_is_a_space_or_an_error(text):
     check_text(text)
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_text_is_a_space_or_an_error(text):
     check_text(text)
 
 
 @given(st.lists(st.one_of(PIECES, st.integers(0, 99).map(str)), max_size=12).map("".join))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_override_is_read_or_rejected(text):
     space = small(VALID)
     for key in ("width", "rate", "encoder.ffn", "share.encoder.ffn", "on", "label",

@@ -130,7 +130,7 @@ def _grow(inner):
 
 
 @given(st.recursive(LEAVES, _grow, max_leaves=12))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_expressions_round_trip(expr):
     assert parse_expression(format_expr(expr)) == expr
 

@@ -443,7 +443,7 @@ def test_rarely_met_budget_is_accepted(tmp_path):
         check_feasible(make_evaluator(impossible, None), 1)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(st.text(max_size=12), st.text("./\\~ a\0\n", min_size=1, max_size=8),
                  st.text("ab", min_size=190)))
 def test_name_is_one_component_of_a_path(text):

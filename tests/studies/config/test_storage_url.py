@@ -19,7 +19,7 @@ keys = st.sampled_from(["password", "PASSWORD", "sslpassword", "passwd", "pwd", 
                         "token", "x"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(odd, odd, keys, st.sampled_from(["postgresql", "mysql+pymysql", "mssql+pyodbc", "x"]),
        st.booleans())
 def test_passwords_are_hidden(before, after, key, scheme, quoted):

@@ -220,7 +220,7 @@ class Shuffled(InProcessRunner):
 
 
 @pytest.mark.full
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 999), st.lists(st.integers(3, 8), min_size=3, max_size=3))
 def test_dominating_trials_are_promoted_first(tmp_path_factory, seed, n_trials):
     """``n_trials``: values of ``trials`` at the start and at each resume."""

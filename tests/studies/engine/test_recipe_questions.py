@@ -137,7 +137,7 @@ RUN_LISTS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers
 
 
 @given(RUN_LISTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_front_has_architectures_with_best_recipe(runs):
     sizes = {0: 100, 1: 200, 2: 200, 3: 300, 4: 400}
     trials = [

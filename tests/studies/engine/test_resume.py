@@ -69,7 +69,7 @@ def undo(place: Path, steps):
 
 
 @pytest.mark.full
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_any_prefix_of_the_log_resumes_to_same_result(whole, tmp_path_factory, data):
     events = len(StudyDir(whole).log.lines())

@@ -16,6 +16,7 @@ from scalesearch.studies.executors.base import JobDone, TrainingJob
 from scalesearch.studies.executors.local import InProcessRunner, PoolRunner, split_cores
 from scalesearch.training.gpus import Gpu
 from scalesearch.training.recipe import Recipe
+from tests.processes import HANG, wait_until
 
 GIB = 2**30
 
@@ -24,6 +25,9 @@ def record_place(folder: str) -> None:
     """Write the visible devices, cores and times of a job."""
     start = time.time()
     time.sleep(0.3)
+    if (other := Path(folder) / "other").exists():
+        (Path(folder) / "started").touch()
+        wait_until((Path(other.read_text()) / "started").exists)
     place = {"devices": os.environ["CUDA_VISIBLE_DEVICES"], "start": start, "end": time.time(),
              "cores": sorted(os.sched_getaffinity(0)), "pipe": os.environ.get("PIPE")}
     (Path(folder) / "place.json").write_text(json.dumps(place))
@@ -33,7 +37,7 @@ def record_place(folder: str) -> None:
 def places(tmp_path: Path, monkeypatch):
     """Run jobs with these needs in GiB on GPUs of 80 GiB; return where they ran."""
 
-    def run(needs: list[float], n_gpus: int, workers: int = 8) -> list[dict]:
+    def run(needs: list[float], n_gpus: int, workers: int = 8, overlaps: bool = False) -> list[dict]:
         gpus = [Gpu(f"GPU-{index}", 80 * GIB, []) for index in range(n_gpus)]
         monkeypatch.setattr(local, "find_gpus", lambda: gpus)
         monkeypatch.setattr(local, "predict_memory",
@@ -42,9 +46,11 @@ def places(tmp_path: Path, monkeypatch):
         try:
             for number in range(len(needs)):
                 (tmp_path / str(number)).mkdir()
+                if overlaps:  # the first two jobs wait for each other
+                    (tmp_path / str(number) / "other").write_text(str(tmp_path / str(1 - number)))
                 runner.submit(TrainingJob(number, tmp_path / str(number), 1))
             events = []
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + HANG
             while len(events) < len(needs) and time.monotonic() < deadline:
                 events += runner.poll(20)
         finally:
@@ -68,14 +74,14 @@ def test_jobs_that_do_not_fit_together_run_one_after_the_other(places) -> None:
 
 
 def test_jobs_that_fit_share_a_gpu(places) -> None:
-    first, second = places([20, 20], n_gpus=1)
+    first, second = places([20, 20], n_gpus=1, overlaps=True)
     assert overlap(first, second)
     assert first["devices"] == second["devices"] == "GPU-0"
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_jobs_that_share_a_gpu_have_their_own_cores(places) -> None:
-    first, second = places([20, 20], n_gpus=1, workers=2)
+    first, second = places([20, 20], n_gpus=1, workers=2, overlaps=True)
     assert first["cores"] and second["cores"]
     assert not set(first["cores"]) & set(second["cores"])
 

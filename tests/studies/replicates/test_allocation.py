@@ -36,7 +36,7 @@ def scored(number, cost, *bleu, **more):
     return replicated(number, {"params.total": cost}, *({"bleu": value} for value in bleu), **more)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(truths, budgets, st.floats(0, 3), st.integers(0, 99))
 def test_limits_are_kept_and_clearly_worse_candidates_excluded(truth, seeds, sd, rng):
     rng = random.Random(rng)
@@ -57,7 +57,7 @@ def test_limits_are_kept_and_clearly_worse_candidates_excluded(truth, seeds, sd,
     assert seeds.max_per_candidate > 1 or not requested
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(truths, budgets, st.integers(0, 99))
 def test_equal_histories_request_equal_seeds(truth, seeds, rng):
     first, second = (confirmed(sampled(truth, 1.0, random.Random(rng)), truth, 1.0,
@@ -65,7 +65,7 @@ def test_equal_histories_request_equal_seeds(truth, seeds, rng):
     assert first == second
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 6), st.integers(0, 99))
 def test_large_differences_need_one_more_seed_per_member(members, rng):
     truth = [100.0 * number for number in range(members)]

@@ -378,7 +378,7 @@ def test_few_degrees_of_freedom_print_a_caution(df):
     assert "order of the members' scores" not in text
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.floats(0, 30, width=32), min_size=2, max_size=6), st.floats(0.01, 5),
        st.integers(0, 99))
 def test_ties_follow_from_the_intervals(truth, sd, seed):

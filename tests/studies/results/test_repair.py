@@ -216,7 +216,7 @@ def hold(whole, folder, seed):
 
 
 @pytest.mark.full
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 10**6))
 def test_damaged_folders_cause_no_traceback_and_no_loss(whole, tmp_path_factory, seed):
     hold(whole, tmp_path_factory.mktemp("damaged") / "study", seed)

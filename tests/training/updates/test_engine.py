@@ -44,7 +44,7 @@ def test_update_does_not_depend_on_batch_splits(corpus, parts: int) -> None:
     assert all(torch.allclose(together[name], separate[name], atol=1e-8) for name in together)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 299), min_size=1, max_size=20), st.integers(1, 25))
 def test_split_batch_keeps_pairs_and_removes_padding(
         corpus, rows: list[int], parts: int) -> None:

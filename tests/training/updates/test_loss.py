@@ -22,7 +22,7 @@ def inputs(n: int, d: int, v: int, bias: bool, seed: int,
             torch.randint(0, v, (n,), generator=generator)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(2, 30), st.booleans(), st.floats(0, 0.9),
        st.integers(1, 50), st.integers(0, 1000))
 def test_value_and_gradients_equal_pytorch(n, d, v, bias, smoothing, chunk, seed) -> None:
@@ -81,7 +81,7 @@ def test_memory_is_limited_to_one_chunk_of_logits() -> None:
     assert watch.largest <= 10 * 200
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 20), st.integers(1, 9), st.integers(2, 30), st.booleans(), st.floats(0, 0.9),
        st.integers(1, 25), st.floats(0.1, 6), st.integers(0, 1000))
 def test_rdrop_adds_both_divergences_of_row_pairs(
@@ -103,7 +103,7 @@ def test_rdrop_adds_both_divergences_of_row_pairs(
         assert torch.allclose(first, other, atol=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 20), st.integers(1, 9), st.integers(2, 30), st.booleans(), st.floats(0, 0.9),
        st.integers(1, 8), st.integers(1, 25), st.integers(0, 1000))
 def test_label_weights_are_a_target_distribution(
