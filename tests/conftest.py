@@ -5,6 +5,7 @@ Below ``study``, ``fakes`` has drivers without training, ``event_study`` studies
 and ``noisy`` scores with noise.
 """
 
+import ctypes
 import hashlib
 import os
 from collections import defaultdict
@@ -80,6 +81,13 @@ def return_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     Otherwise the heap of a worker grows with every test that decodes.
     """
     monkeypatch.setattr("scalesearch.training.hardware._keep_freed_memory", lambda: None)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def trim_heap() -> Iterator[None]:
+    """Return memory that the tests of a file have freed to the system, with glibc."""
+    yield
+    getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
 
 
 @pytest.fixture(scope="module")

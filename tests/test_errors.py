@@ -4,6 +4,7 @@ import ast
 import pickle
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,28 +21,32 @@ from scalesearch.spaces.syntax.diagnostics import (
 
 ROOT = Path(scalesearch.__file__).parent
 KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
 
 
-def calls() -> Iterator[tuple[str, ast.Call, str]]:
-    for path, tree in TREES.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                yield f"{path.relative_to(ROOT)}:{node.lineno}", node, ast.unparse(
-                    node.func).rpartition(".")[2]
+@cache
+def calls() -> list[tuple[str, str, list[ast.keyword]]]:
+    """Place, name of the function and keywords of every call in the package."""
+    return [(f"{path.relative_to(ROOT)}:{node.lineno}", ast.unparse(node.func).rpartition(".")[2],
+             node.keywords)
+            for path, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def trees() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(ROOT.rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
 
 
 def test_every_user_error_has_a_code() -> None:
-    without_code = [place for place, call, name in calls()
+    without_code = [place for place, name, keywords in calls()
                     if name == "UserError"
-                    and not any(keyword.arg == "code" for keyword in call.keywords)]
-    assert sum(name == "UserError" for _, _, name in calls()) > 150
+                    and not any(keyword.arg == "code" for keyword in keywords)]
+    assert sum(name == "UserError" for _, name, _ in calls()) > 150
     assert not without_code, "add a code; use an existing one if it has the same meaning"
 
 
 def test_every_code_is_kebab_case() -> None:
-    codes = [(place, keyword.value.value) for place, call, _ in calls()
-             for keyword in call.keywords
+    codes = [(place, keyword.value.value) for place, _, keywords in calls()
+             for keyword in keywords
              if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)]
     assert len(codes) > 200
     assert not [(place, code) for place, code in codes if not KEBAB.fullmatch(code)]
@@ -49,7 +54,7 @@ def test_every_code_is_kebab_case() -> None:
 
 def test_error_classes_have_one_code() -> None:
     classes = {node.name: [ast.unparse(line) for line in node.body]
-               for tree in TREES.values() for node in ast.walk(tree)
+               for _, tree in trees() for node in ast.walk(tree)
                if isinstance(node, ast.ClassDef) and "UserError" in map(ast.unparse, node.bases)}
     assert len(classes) > 5
     without_code = [name for name, body in classes.items()

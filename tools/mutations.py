@@ -17,6 +17,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 
 @dataclass(frozen=True)
 class Mutation:
@@ -66,7 +68,7 @@ MUTATIONS = [
              "studies/trials studies/engine/test_driver.py"),
     Mutation("studies/trials/event_log.py",
              "data[whole:])\n            os.truncate(self.file, whole)", "data[whole:])",
-             "studies/engine/test_kill.py studies/trials"),
+             "studies/trials"),
     Mutation("studies/engine/jobs.py", "crashes < self.max_attempts", "crashes <= self.max_attempts",
              "studies/engine/test_driver.py"),
     Mutation("studies/replicates/summary.py", "seed=new_seed", "seed=study.meta.seed",
@@ -145,7 +147,8 @@ def first_failure(copy: Path, arguments: list[str]) -> list[str]:
     match = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", run.stdout, re.MULTILINE)
     if match:
         return [match[1]]
-    return arguments if run.returncode else []
+    is_crash = run.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+    return arguments if is_crash else []
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ def test_snapshot_has_a_message_of_every_code(package: Package) -> None:
     assert codes == package.codes()
 
 
+@pytest.mark.full
 def test_every_code_is_documented(package: Package) -> None:
     """Add or remove entries of tools/troubleshooting.toml, then run `python tools/pages.py`."""
     documented = set(load_errors().codes)

@@ -71,3 +71,17 @@ def test_samples_of_several_measured_objectives_prefer_the_better():
     gain = gains.expected(np.array([[-24.0, 4.0], [-19.0, 6.0], [-15.0, 12.0]]),
                            np.full((3, 2), 0.5), costs)
     assert gain[0] > gain[1] >= gain[2] >= 0
+
+
+def test_sampling_evaluates_the_most_promising_of_many_candidates():
+    """Two measured objectives: candidates behind the front are left out, not the best ones."""
+    objectives = tuple(Objective(name, "min", True) for name in ("loss", "latency"))
+    improvement = HypervolumeImprovement(np.array([[1.0, 3.0], [3.0, 1.0]]), np.empty((50, 0)),
+                                         objectives)
+    better = np.array([[0.5, 0.5], [1.5, 1.5]])
+    mean = np.vstack([np.full((48, 2), 9.0), better])
+    spread = np.full_like(mean, 0.1)
+    gains = improvement.expected(mean, spread, np.empty((50, 0)))
+    assert not gains[:48].any() and (gains[48:] > 0).all()
+    assert gains[48:].tolist() == improvement.expected(better, spread[:2],
+                                                       np.empty((2, 0))).tolist()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from scalesearch.studies.trials.study_dir import StudyDir
+from scalesearch.studies.trials.trial import State, Trial
 from tests.errors import refuses
 from tests.studies.fakes import make_driver, make_plan
 
@@ -53,6 +54,18 @@ def test_damaged_line_is_reported(tmp_path):
     log.write_text("\n".join(lines) + "\n")
     with refuses("log-damaged", "events.jsonl:4:"):
         StudyDir(tmp_path).load()
+
+
+def test_line_that_a_crash_truncated_is_moved_out_of_the_log(tmp_path):
+    study = make_driver(tmp_path, make_plan(1)).study
+    study.propose(Trial(0, State.FAILED))
+    log = tmp_path / "events.jsonl"
+    whole = log.read_bytes()
+    log.write_bytes(whole + whole[:20])
+    study.log.repair()
+    assert log.read_bytes() == whole and (tmp_path / "events.torn").read_bytes() == whole[:20]
+    study.propose(Trial(1, State.FAILED))
+    assert len(StudyDir(tmp_path).load().trials) == 2
 
 
 def test_full_disk_leaves_the_log_unchanged(tmp_path, monkeypatch):
