@@ -25,7 +25,13 @@ from scalesearch.files import write_json
 from scalesearch.schedule.rungs import NO_RUNGS, Rungs
 from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.engine.driver import Driver
-from scalesearch.studies.engine.setup import build_sampler, load_data, open_study, prepare_study
+from scalesearch.studies.engine.setup import (
+    build_sampler,
+    load_data,
+    make_evaluator,
+    open_study,
+    study_facts,
+)
 from scalesearch.studies.executors.base import JobDone, JobEvent, Runner, TrainingJob
 from scalesearch.studies.optuna_sync.attributes import TrialExporter
 from scalesearch.studies.optuna_sync.export import open_export
@@ -158,12 +164,13 @@ def measure(folder: Path, kind: str, rungs: Rungs, options: argparse.Namespace,
     (folder / "overhead.yaml").write_text(STUDY)
     file = read_study(folder / "overhead.yaml", (f"trials={options.trials}", f"sampler={kind}"))
     spec = file.replace(rungs=rungs, out=folder / "study")
-    plan, meta = prepare_study(spec, load_data(spec), None)
-    study = open_study(plan, meta)
+    corpora = load_data(spec)
+    evaluator = make_evaluator(spec, corpora)
+    study = open_study(spec, evaluator, study_facts(spec, corpora, evaluator, None))
     runner = Simulated(options.workers, options.seconds, rungs, clock)
     export = open_export(spec.storage, study, TrialExporter(spec.space, spec.objectives),
                          print)
-    Driver(plan, study, build_sampler(spec, plan.evaluator), runner, export).run()
+    Driver(spec, study, evaluator, build_sampler(spec, evaluator), runner, export).run()
     return runner
 
 

@@ -36,7 +36,7 @@ from scalesearch.schedule.rungs import Rungs
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.replicates.summary import StudyView
-from scalesearch.studies.trials.evaluator import Evaluator, StudyPlan
+from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import StudyMeta
 from scalesearch.studies.trials.trial import Origin, State, Trial
@@ -284,7 +284,7 @@ def read_gain(folder: Path) -> ExpectedGain | None:
     return try_read_json(folder / GAIN_FILE, ExpectedGain)
 
 
-def load_or_make_forecast(study: StudyDir, plan: StudyPlan, measure: Measure,
+def load_or_make_forecast(study: StudyDir, spec: StudySpec, evaluator: Evaluator, measure: Measure,
                           seconds: float) -> StudyForecast | str:
     """Load the forecast of ``study``.
 
@@ -292,13 +292,12 @@ def load_or_make_forecast(study: StudyDir, plan: StudyPlan, measure: Measure,
     """
     # Equal architectures are trained once.
     architectures = list({reference.architecture.id: reference.architecture
-                          for reference in plan.references}.values())
+                          for reference in spec.named_architectures}.values())
     saved = read_forecast(study.folder)
-    planned = PlannedRuns.of(plan.spec, len(architectures))
+    planned = PlannedRuns.of(spec, len(architectures))
     if saved is not None and math.isclose(saved.full_runs, planned.full_runs):
         return saved
-    forecast = make_forecast(plan.spec, plan.evaluator, architectures, study.trials, measure,
-                             seconds)
+    forecast = make_forecast(spec, evaluator, architectures, study.trials, measure, seconds)
     if isinstance(forecast, StudyForecast):
         write_json(study.folder / FORECAST_FILE, msgspec.to_builtins(forecast))
     return forecast

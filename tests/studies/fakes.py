@@ -5,10 +5,12 @@ import json
 import math
 import os
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import optuna
 from optuna.storages import JournalStorage
@@ -16,6 +18,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from scalesearch.blocks.leaves import Linear
 from scalesearch.cost import find_protocol
+from scalesearch.data import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.samplers import SamplerSpec, make_sampler
 from scalesearch.schedule.rungs import NO_RUNGS
@@ -24,16 +27,18 @@ from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 from scalesearch.spaces.syntax.parameters import Choice, FloatRange, IntRange
 from scalesearch.studies.config.objectives import parse_objective
 from scalesearch.studies.config.sections import SINGLE_SEED
+from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine.driver import Driver
 from scalesearch.studies.executors.base import CRASH_FAULT, JobCrashed
 from scalesearch.studies.executors.local import InProcessRunner
 from scalesearch.studies.executors.worker import finish_job
 from scalesearch.studies.optuna_sync.attributes import TrialExporter
 from scalesearch.studies.optuna_sync.export import open_export
-from scalesearch.studies.trials.evaluator import Evaluator, StudyPlan
+from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import DataFacts, StudyMeta
 from scalesearch.studies.trials.trial import Callback, Callbacks
+from scalesearch.training.recipe import Recipe
 from tests.studies.slow_work import wait_for_leave
 
 OBJECTIVES = (parse_objective("bleu", "max"), parse_objective("params.total", "min"))
@@ -52,8 +57,10 @@ META = StudyMeta(id="fake-1", name="fake", created="2026-01-01T00:00:00.000+00:0
 
 
 # Keys of a study file that a driver reads.
-SPEC_DEFAULTS = {"rungs": NO_RUNGS, "seeds": SINGLE_SEED, "compute": None, "stop": None, "attempts": 3,
-                 "workers": 1, "architectures": None, "sampler": SimpleNamespace(seed=1)}
+SPEC_DEFAULTS = {"objectives": OBJECTIVES, "references": (), "architectures": None,
+                 "data": DataSpec(builtin="grammar"), "recipe": Recipe(steps=9), "rungs": NO_RUNGS,
+                 "seeds": SINGLE_SEED, "compute": None, "stop": None, "attempts": 3, "workers": 1,
+                 "warm_start": None, "sampler": SamplerSpec("random", seed=1)}
 
 
 class FakeConfig(dict):
@@ -132,11 +139,16 @@ def fake_result(folder, job):
     config = json.loads((folder / "architecture.yaml").read_text())
     with (folder / "trained").open("a") as file:
         file.write(f"{os.getpid()}\n")
-    if job.get("held"):
-        wait_for_leave(folder.parent.parent)
     metrics = {"bleu": score(config), "loss": 1.0, "bleu_signature": "sig|v:1"}
     return {"state": "complete", "metrics": metrics, "seconds": 0.01, "efforts": efforts_to(1.0),
             "curve": [{"step": 1, "validation_loss": 2.0}]}
+
+
+def held_result(folder, job):
+    """The result of training that waits for leave."""
+    result = fake_result(folder, job)
+    wait_for_leave(folder.parent.parent)
+    return result
 
 
 def fake_work(folder):
@@ -173,15 +185,27 @@ class FaultyRunner(InProcessRunner):
         return [JobCrashed(self._waiting.popleft(), reason, cause=cause)]
 
 
-def make_plan(trials=6, most=6000, **changes):
-    """A plan over the fake space."""
-    evaluator = Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(most=most),))
-    settings = {**SPEC_DEFAULTS, "objectives": OBJECTIVES, "trials": trials}
-    settings |= {key: changes.pop(key) for key in settings if key in changes}
-    spec = SimpleNamespace(**settings)
-    plan = StudyPlan(spec, evaluator, job_template={"threads": 1},
-                     record_fields=META.record_fields, max_proposals=300)
-    return replace(plan, **changes)
+@dataclass(frozen=True)
+class FakePlan:
+    """What a driver gets.
+
+    ``record_fields`` differ from those of ``META``.
+    """
+
+    spec: StudySpec
+    evaluator: Evaluator
+    record_fields: Mapping[str, Any] = field(default_factory=dict)
+    max_proposals: int = 300
+    enqueued: tuple = ()
+
+
+def make_plan(trials=6, most=6000, evaluator=None, record_fields=None, max_proposals=300,
+              **settings):
+    """A study over the fake space; ``settings`` are keys of a study file."""
+    evaluator = evaluator or Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100),
+                                       (limit(most=most),))
+    spec = StudySpec.model_construct(**{**SPEC_DEFAULTS, "trials": trials, **settings})
+    return FakePlan(spec, evaluator, record_fields or {}, max_proposals)
 
 
 def make_sampler_of(plan, kind="tpe", seed=1):
@@ -206,8 +230,11 @@ def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=No
         study.update_meta(seeds=plan.spec.seeds)
     exported = TrialExporter(plan.evaluator.joint_space, OBJECTIVES)
     export = storage is not False and open_export(storage, study, exported, view.message)
-    driver = Driver(plan, study, make_sampler_of(plan, kind, seed), runner or InProcessRunner(work),
-                    Callbacks(view, export) if export else view)
+    study.teacher_fields = plan.record_fields
+    driver = Driver(plan.spec, study, plan.evaluator, make_sampler_of(plan, kind, seed),
+                    runner or InProcessRunner(work), Callbacks(view, export) if export else view,
+                    plan.enqueued)
+    driver.proposals.max_proposals = plan.max_proposals
     driver.export = export
     return driver
 
@@ -221,5 +248,6 @@ def exported(driver):
 
 if __name__ == "__main__":  # a driver in a separate process, to be killed
     where, trials = sys.argv[1:3]
-    held_plan = make_plan(int(trials), job_template={"held": True, "threads": 1})
-    print(make_driver(where, held_plan).run(), flush=True)
+    driver = make_driver(where, make_plan(int(trials)),
+                         work=lambda folder: finish_job(Path(folder), held_result))
+    print(driver.run(), flush=True)

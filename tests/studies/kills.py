@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from scalesearch.schedule.rungs import NO_RUNGS, Rungs
@@ -48,11 +49,15 @@ SMALL = {"object_store_memory": 80 * 2**20, "include_dashboard": False}
 AGENTS = ("ray::DashboardA", "ray::RuntimeEnv")
 
 
-def make_runner(backend):
-    """Return the executor of a driver; a name such as ``cluster@HOST:PORT`` has Ray's address."""
+def make_runner(backend, seconds):
+    """Return the executor of a driver; a full run takes ``seconds``.
+
+    A name such as ``cluster@HOST:PORT`` has Ray's address.
+    """
     name, _, address = backend.partition("@")
     resources = Resources(address=address or None, cpus_per_trial=1 if address else 0.5)
-    return local.make_runner(RAY if name == CLUSTER else name, 2, resources, slow_work.work)
+    return local.make_runner(RAY if name == CLUSTER else name, 2, resources,
+                             partial(slow_work.work, seconds=seconds))
 
 
 def driver_of(folder, backend, trials, seconds, kind):
@@ -60,9 +65,8 @@ def driver_of(folder, backend, trials, seconds, kind):
     from tests.studies.fakes import make_driver, make_plan
 
     rungs = NO_RUNGS if kind == "random" else RUNGS
-    plan = make_plan(trials, most=60_000, rungs=rungs, attempts=100,
-                     job_template={"sleep": seconds, "threads": 1})
-    return make_driver(folder, plan, kind=kind, runner=make_runner(backend))
+    plan = make_plan(trials, most=60_000, rungs=rungs, attempts=100)
+    return make_driver(folder, plan, kind=kind, runner=make_runner(backend, seconds))
 
 
 def drive(folder, backend, trials, seconds, kind):

@@ -8,6 +8,7 @@ import math
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from scalesearch.studies.executors.worker import finish_job
@@ -62,8 +63,12 @@ def wait_for_leave(study):
         time.sleep(STEP)
 
 
-def train(folder, job):
-    """Continue from the checkpoint to ``until_share``; a full run takes ``sleep`` seconds."""
+def train(folder, job, seconds=0.0):
+    """Continue from the checkpoint to ``until_share``.
+
+    A full run takes ``seconds``, or those of the job's key ``sleep``.
+    """
+    seconds = job.get("sleep", seconds)
     checkpoint = folder / "checkpoint"
     busy = folder / "busy"
     if busy.exists() and alive(int(busy.read_text())):
@@ -72,8 +77,8 @@ def train(folder, job):
     done = json.loads(checkpoint.read_text()) if checkpoint.exists() else 0.0
     note(folder, "training_runs", rung=job.get("rung"), start=done)
     while done < job.get("until_share", 1.0):
-        time.sleep(min(STEP, job["sleep"]))
-        done = min(job.get("until_share", 1.0), done + STEP / max(job["sleep"], STEP))
+        time.sleep(min(STEP, seconds))
+        done = min(job.get("until_share", 1.0), done + STEP / max(seconds, STEP))
         part = folder / "checkpoint.part"
         part.write_text(json.dumps(done))
         os.replace(part, checkpoint)
@@ -87,9 +92,9 @@ def train(folder, job):
             "seconds": 0.01}
 
 
-def work(folder):
+def work(folder, seconds=0.0):
     """Entry point of a worker."""
-    finish_job(Path(folder), train)
+    finish_job(Path(folder), partial(train, seconds=seconds))
 
 
 if __name__ == "__main__":

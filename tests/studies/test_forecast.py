@@ -124,16 +124,17 @@ def test_forecast_changes_only_with_number_of_trials(tmp_path):
     """If ``trials`` changes on resume, measured times replace the first forecast."""
     plan = make_plan(6, rungs=RUNGS)
     driver = make_driver(tmp_path, plan, work, kind="random", storage=False)
-    assert load_or_make_forecast(driver.study, plan, None, 0.0) == ""
+    assert load_or_make_forecast(driver.study, plan.spec, plan.evaluator, None, 0.0) == ""
     assert read_forecast(tmp_path) is None
     driver.run()
-    forecast = load_or_make_forecast(driver.study, make_plan(9, rungs=RUNGS), None, 0.0)
+    longer = make_plan(9, rungs=RUNGS)
+    forecast = load_or_make_forecast(driver.study, longer.spec, longer.evaluator, None, 0.0)
     assert forecast == read_forecast(tmp_path)
     assert forecast.efforts["updates"].cpu_seconds == pytest.approx(60 * 9)
     assert forecast.efforts["scoring"].cpu_seconds == pytest.approx(
         30 * rung_transitions(RUNGS, 9)[0])
-    assert load_or_make_forecast(driver.study, make_plan(9, rungs=RUNGS), None, 0.0) == forecast
-    driver = make_driver(tmp_path, make_plan(9, rungs=RUNGS), work, kind="random", storage=False)
+    assert load_or_make_forecast(driver.study, longer.spec, longer.evaluator, None, 0.0) == forecast
+    driver = make_driver(tmp_path, longer, work, kind="random", storage=False)
     before = forecast_status(forecast, driver.trials, RUNGS)
     assert before.expected["updates"].cpu_seconds == pytest.approx(60 * 9)
     driver.run()

@@ -17,8 +17,9 @@ All problems are reported together, each with file, line and column.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -58,7 +59,11 @@ from scalesearch.spaces.syntax.nodes import (
 )
 from scalesearch.spaces.syntax.yaml_reader import parse_yaml, read_text
 from scalesearch.studies.config.designs import check_keys_of_type, read_architectures, space_key
-from scalesearch.studies.config.fixed_architectures import NONE_WORD, SEARCH
+from scalesearch.studies.config.fixed_architectures import (
+    NONE_WORD,
+    SEARCH,
+    FixedArchitecture,
+)
 from scalesearch.studies.config.objectives import (
     DEPRECATED_OBJECTIVES,
     OBJECTIVE_NAMES,
@@ -69,6 +74,7 @@ from scalesearch.studies.config.objectives import (
 from scalesearch.studies.config.sections import (
     AUTO,
     CORPUS_WORD,
+    ReferenceSpec,
     Resources,
     read_seeds,
     warm_start_problems,
@@ -297,7 +303,7 @@ class _StudyReader:
         check_keys_of_type(file.type, self.table, self.reader)
         space = self.read_space()
         objectives = self.read_objectives()
-        architectures = read_architectures(file, space, self.open_space, self.reader)
+        architectures = read_architectures(file, space, partial(open_space, self.path), self.reader)
         space = space or (architectures.space if architectures else None)
         self.check_combinations(space, objectives)
         trials = file.trials if is_search else 0
@@ -325,6 +331,11 @@ class _StudyReader:
         if space is not None:
             self.check_protocol(space, objectives, budget)
         recipe_space = self.read_recipe_space(objectives)
+        references: tuple[FixedArchitecture, ...] = ()
+        if space is not None and recipe_space is not None:
+            with self.reporting("reference"):
+                references = tuple(self.read_reference(reference, space, recipe_space)
+                                   for reference in file.references)
         if self.reader.problems or space is None or self.data is None or recipe_space is None:
             return None
         sampler = replace(file.sampler,
@@ -340,7 +351,8 @@ class _StudyReader:
             resources = resources.replace(gpus_per_trial=0.0)
         values = dict(file) | {
             "name": name, "data": self.data, "out": folder, "space": space,
-            "objectives": objectives, "architectures": architectures, "trials": trials,
+            "objectives": objectives, "references": references, "architectures": architectures,
+            "trials": trials,
             "seeds": seeds, "recipe": recipe_space.base_recipe, "budget": budget,
             "protocol": protocol, "sampler": sampler, "rungs": file.rungs or NO_RUNGS,
             "backend": backend, "workers": resolve_workers(file.workers, backend, resources),
@@ -360,25 +372,36 @@ class _StudyReader:
             return None
         with self.reporting(node):
             if isinstance(node, ScalarNode) and node.text:
-                space = self.open_space(node.text)
+                space = open_space(self.path, node.text)
             elif not isinstance(node, MappingNode):
                 raise UserError(f"expected {SPACE_FORM}", code="bad-value")
             elif node.get("file"):
                 source = read_config(FileAndParams, node)
-                space = self.open_space(source.file).with_overrides(source.set)
+                space = open_space(self.path, source.file).with_overrides(source.set)
             else:
                 space = Space.bind(node, architecture_schema(), [])
             return space.with_overrides(self.space_overrides) if self.space_overrides else space
         return None
 
-    def open_space(self, name: str) -> Space:
-        """The space in a file next to the study, or the shipped space ``name``.
+    def read_reference(self, reference: ReferenceSpec, space: Space,
+                       recipe_space: RecipeSpace) -> FixedArchitecture:
+        """The architecture of a reference, with its params if the study's space contains it.
 
         Raises:
-            UserError: the file does not exist, or is invalid.
+            UserError: it has open parameters, or cannot be built.
         """
-        file = self.path.parent / name
-        return read_space(file if file.is_file() else find_file(name, "spaces"))
+        own_space = open_space(self.path, reference.file) if reference.file else space
+        if reference.set:
+            own_space = own_space.with_overrides(reference.set)
+        architecture = own_space.single_architecture(f"reference {reference.name}: it")
+        config = own_space.resolve(own_space.replay_values({}))
+        recipe_params = recipe_space.default_params(reference.recipe)
+        with suppress(UserError):  # the space has no such values
+            resolved = space.resolve(space.replay_values(config))
+            if dict(resolved) == dict(config):
+                return FixedArchitecture(reference.name, architecture,
+                                         {**resolved.params, **recipe_params}, recipe_params)
+        return FixedArchitecture(reference.name, architecture, None, recipe_params)
 
     def read_recipe_space(self, objectives: tuple[Objective, ...]) -> RecipeSpace | None:
         """The recipe and its parameters; None if there are problems."""
@@ -489,6 +512,16 @@ class _StudyReader:
             if key is not None and protocol.get(key) is None:
                 self.report(place, f"`{cost}`: the protocol names no {key}",
                             f"add `protocol: {{ {key}: … }}`", code="protocol-incomplete")
+
+
+def open_space(study_file: Path, name: str) -> Space:
+    """The space in a file next to the study, or the shipped space ``name``.
+
+    Raises:
+        UserError: the file does not exist, or is invalid.
+    """
+    file = study_file.parent / name
+    return read_space(file if file.is_file() else find_file(name, "spaces"))
 
 
 def find_conflicts(file: StudyFile, space: Space, objectives: Iterable[Objective],

@@ -35,6 +35,7 @@ from scalesearch.studies.config.fixed_architectures import (
     SEARCH,
     STUDY_TYPES,
     ArchitectureSet,
+    FixedArchitecture,
 )
 from scalesearch.studies.config.sections import (
     AUTO,
@@ -199,6 +200,7 @@ class StudySpec(StudyFile):
     ``held_out`` are as in the file.
 
     Attributes:
+        references: of a search, with their architectures.
         architectures: the fixed architectures; None in a search.
         file, text: the study file.
         positions: the position of the value of each key of the file, by dotted path.
@@ -210,6 +212,7 @@ class StudySpec(StudyFile):
     space: Space
     objectives: tuple[Objective, ...]
     budget: Constraint | None
+    references: tuple[FixedArchitecture, ...]  # type: ignore[assignment]
     architectures: ArchitectureSet | None  # type: ignore[assignment]
     seeds: Seeds
     workers: int
@@ -223,6 +226,11 @@ class StudySpec(StudyFile):
     def replace(self, **changes: Any) -> Self:
         """Return a copy with other values, which are not validated."""
         return self.model_copy(update=changes)
+
+    @property
+    def named_architectures(self) -> tuple[FixedArchitecture, ...]:
+        """The references of a search, or all architectures of another study."""
+        return self.architectures.architectures if self.architectures else self.references
 
     @property
     def trials_text(self) -> str:

@@ -25,10 +25,10 @@ from scalesearch.data.files import expand_path
 from scalesearch.errors import UserError, option
 from scalesearch.files import read_json, write_json, write_text
 from scalesearch.spaces.assembly.architecture import ModelSpec
-from scalesearch.studies.config.sections import ReferenceSpec, TeacherSpec
+from scalesearch.studies.config.reader import open_space
+from scalesearch.studies.config.sections import TeacherSpec
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine.jobs import JobLoop, reading_result
-from scalesearch.studies.engine.setup import reference_space
 from scalesearch.studies.executors.base import Runner, TrainingJob
 from scalesearch.studies.executors.worker import ProgressFile
 from scalesearch.studies.monitor.running import (
@@ -115,8 +115,9 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
     if teacher is None:
         return None
     if not teacher.folders:
-        space = reference_space(ReferenceSpec(name="teacher", file=teacher.file, set=teacher.set),
-                                spec)
+        space = open_space(spec.file, teacher.file) if teacher.file else spec.space
+        if teacher.set:
+            space = space.with_overrides(teacher.set)
         return Teacher(teacher, (space.single_architecture("teacher: it"),),
                        teacher.recipe or spec.recipe)
     try:

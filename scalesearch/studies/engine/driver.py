@@ -24,6 +24,7 @@ from scalesearch.report.records import validation_loss_name
 from scalesearch.samplers.candidate_sampler import CandidateSampler
 from scalesearch.schedule.rungs import START_TRIAL, Scheduler
 from scalesearch.studies.config.objectives import objective_values
+from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine.jobs import JobLoop, reading_result
 from scalesearch.studies.engine.proposals import REJECTED_STATES, Proposals
 from scalesearch.studies.engine.stopping import EarlyStopping
@@ -37,10 +38,18 @@ from scalesearch.studies.executors.base import (
 from scalesearch.studies.executors.worker import rung_file
 from scalesearch.studies.optuna_sync.attributes import TRIAL_NUMBER_ATTR
 from scalesearch.studies.replicates.summary import StudyView, describe_end, propose_replicate
-from scalesearch.studies.trials.evaluator import StudyPlan
+from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.record import make_record
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import Callback, EventType, Origin, Rung, State, Trial
+from scalesearch.studies.trials.trial import (
+    Callback,
+    EventType,
+    Origin,
+    Params,
+    Rung,
+    State,
+    Trial,
+)
 from scalesearch.terminal import format_count
 from scalesearch.training.result import RESULT_FILE, Result
 
@@ -51,22 +60,25 @@ class Driver(JobLoop):
     """Runs a study to its end, from the state in its folder.
 
     Args:
-        plan: the trials to train.
+        spec: of the study. With rungs, the compute of its ``trials`` full-budget runs is spent on
+            more candidates.
         study: loaded, and owned by this process.
+        evaluator: of the candidates.
         sampler: None if all architectures are fixed (grid, ablation, scaling).
         runner: trains the jobs.
         callback: receives each trial after it is on disk.
+        enqueued: params that are proposed before those of the sampler.
     """
 
-    def __init__(self, plan: StudyPlan, study: StudyDir, sampler: BaseSampler | None,
-                 runner: Runner, callback: Callback) -> None:
-        super().__init__(runner, plan.spec.attempts)
-        self.plan = plan
-        self.spec = plan.spec
+    def __init__(self, spec: StudySpec, study: StudyDir, evaluator: Evaluator,
+                 sampler: BaseSampler | None, runner: Runner, callback: Callback,
+                 enqueued: tuple[Params, ...] = ()) -> None:
+        super().__init__(runner, spec.attempts)
+        self.spec = spec
         self.study = study
         self.callback = callback
         self.trials = study.trials
-        self.proposals = Proposals(plan, study, sampler, callback)
+        self.proposals = Proposals(spec, study, evaluator, sampler, callback, enqueued)
         self.search = self.proposals.search
         # The acquisition function also chooses which paused trial is promoted to the next rung.
         acquisition_values = (sampler.acquisition_values
@@ -105,7 +117,7 @@ class Driver(JobLoop):
             else:
                 self.callback.message(f"trial {trial.number} resumes from its last checkpoint")
                 self.submit(self._start(trial))
-        last = self.trials.candidates()[-self.plan.max_proposals:]
+        last = self.trials.candidates()[-self.proposals.max_proposals:]
         if self.trials.replicates() and all(trial.state in REJECTED_STATES for trial in last):
             # The search had ended; without this it would continue among the replicates.
             self._stop_reason = self._describe_exhaustion()
@@ -186,31 +198,30 @@ class Driver(JobLoop):
             at_rungs = f", {paused} paused at rungs" if paused else ""
             trained = format_count(self._count_charged(State.COMPLETE), "candidate")
             return f"{trained} trained{at_rungs}{limit}"
-        labels = {reference.label for reference in self.plan.references}
+        labels = {reference.label for reference in self.spec.named_architectures}
         states = [self.trials.resolve_duplicate(trial).state
                   for trial in self.trials.with_origin(Origin.REFERENCE) if trial.label in labels]
         return f"{states.count(State.COMPLETE)} of {len(states)} architectures trained"
 
     def _describe_exhaustion(self) -> str:
         trained = f"{self._count_charged(State.COMPLETE)} of {self.spec.trials} candidates trained"
-        if self.proposals.count_last_rejected() < self.plan.max_proposals:
+        max_proposals = self.proposals.max_proposals
+        if self.proposals.count_last_rejected() < max_proposals:
             return f"the sampler has proposed its whole list: {trained}"
-        last = self.trials.candidates()[-self.plan.max_proposals:]
+        last = self.trials.candidates()[-max_proposals:]
         n_infeasible = sum(trial.state == State.INFEASIBLE for trial in last)
-        return (f"nothing new in {self.plan.max_proposals} proposals ({n_infeasible} infeasible, "
+        return (f"nothing new in {max_proposals} proposals ({n_infeasible} infeasible, "
                 f"{len(last) - n_infeasible} duplicates): {trained}")
 
     def _start(self, trial: Trial) -> TrainingJob:
         """Write the architecture and the job of ``trial``, and log its start."""
         folder = self.study.trial_folder(trial)
         write_text(folder / "architecture.yaml", self.proposals.architecture(trial).to_yaml())
-        attempt = trial.attempts + 1
-        write_json(folder / "job.json",
-                   {"trial": trial.number, "attempt": attempt, **self.plan.job_template,
-                    **self.proposals.job_fields(trial)})
-        trial = self._append(EventType.STARTED, trial, attempt=attempt)
+        job = self.proposals.next_job(trial)
+        write_json(folder / "job.json", job)
+        trial = self._append(EventType.STARTED, trial, attempt=job["attempt"])
         self.callback.started(trial)
-        return TrainingJob(trial.number, folder, attempt)
+        return TrainingJob(trial.number, folder, job["attempt"])
 
     def _uncollected_file(self, trial: Trial) -> Path | None:
         """Return the file of a worker that is not collected: result or next rung."""
@@ -268,7 +279,7 @@ class Driver(JobLoop):
         ended_trial = trial.replace(**{"state": state, "reason": "", "wall_seconds": seconds,
                                        "efforts": efforts, "phases": phases, **end})
         write_json(self.study.trial_folder(trial) / "record.json",
-                   make_record(ended_trial, self.plan.record_fields, result))
+                   make_record(ended_trial, self.study.record_fields, result))
         self.callback.ended(self._append(EventType.ENDED, trial, state=state, wall_seconds=seconds,
                                          efforts=msgspec.to_builtins(efforts), phases=phases,
                                          **end))

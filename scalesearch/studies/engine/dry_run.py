@@ -34,7 +34,6 @@ from scalesearch.studies.transfer.warm_start import WarmStart, choose_warm_start
 from scalesearch.studies.trials.evaluator import (
     Evaluator,
     FeasibilityEstimate,
-    StudyPlan,
     estimate_feasibility,
 )
 from scalesearch.studies.trials.event_log import EventLog, encode_event
@@ -247,7 +246,7 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
         return make_forecast(spec, evaluator, named, trials, measure, measure_seconds)
 
     if spec.architectures is not None:
-        listed = spec.architectures.architectures or setup.fixed_architectures(within)
+        listed = spec.named_architectures or within.named_architectures
         listed_trials = tuple(evaluator.evaluate_architecture(row.architecture, {})
                               .replace(number=number, label=row.label)
                               for number, row in enumerate(listed))
@@ -256,8 +255,8 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
         return replace(
             dry_run, forecast=look_ahead([rows[str(trial.label)]
                                           for trial in dry_run.trials_to_train]))
-    references = setup.fixed_architectures(spec)
-    named = list({fixed.architecture.id: fixed.architecture for fixed in references}.values())
+    named = list({reference.architecture.id: reference.architecture
+                  for reference in spec.references}.values())
     sampler = setup.build_sampler(spec, evaluator)
     warm = None
     if spec.warm_start and corpora:
@@ -265,11 +264,11 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
         if study.has_started() and file.is_file():
             warm = read_json(file, WarmStart)
         else:
-            plan, _ = setup.prepare_study(spec, corpora, teacher.meta if teacher else None)
-            warm = choose_warm_start(spec.warm_start, plan,
+            study.meta = setup.study_facts(spec, corpora, evaluator,
+                                           teacher.meta if teacher else None)
+            warm = choose_warm_start(study, spec, evaluator,
                                      getattr(sampler, "n_startup_trials", 10))
-    return DryRun(spec, evaluator,
-                  first_proposals(StudyPlan(spec, evaluator, references), sampler),
+    return DryRun(spec, evaluator, first_proposals(spec, evaluator, sampler),
                   spec.space.n_configurations(),
                   estimate_feasibility(evaluator, spec.sampler.seed,
                                        max_feasible=MAX_FEASIBLE_SAMPLES), teacher, warm,
@@ -283,18 +282,18 @@ class InMemoryEventLog(EventLog):
         return parse_event(encode_event({"type": event_type, "trial": trial, **facts}))
 
 
-def first_proposals(plan: StudyPlan, sampler: BaseSampler | None,
-                    max_proposals: int = MAX_ROWS_PRINTED) -> tuple[Trial, ...]:
+def first_proposals(spec: StudySpec, evaluator: Evaluator,
+                    sampler: BaseSampler | None) -> tuple[Trial, ...]:
     """Proposes as a run would before any result counts, rejected proposals included."""
     study = StudyDir(Path())
     study.log = InMemoryEventLog(Path())
-    proposals = Proposals(plan, study, sampler, Callback())
+    proposals = Proposals(spec, study, evaluator, sampler, Callback())
     while proposals.next_reference():
         pass
     named = len(study.trials)
     # further ones depend on results
-    startup = getattr(sampler, "n_startup_trials", max_proposals + named)
-    max_proposals = min(max_proposals, plan.spec.trials, max(1, startup - named))
+    startup = getattr(sampler, "n_startup_trials", MAX_ROWS_PRINTED + named)
+    max_proposals = min(MAX_ROWS_PRINTED, spec.trials, max(1, startup - named))
     for _ in range(max_proposals):
         if proposals.next_sampled() is None:
             break

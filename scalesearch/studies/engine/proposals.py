@@ -5,20 +5,24 @@ Trials come from the study file (references), from another study (enqueued) or f
 
 from dataclasses import replace
 from itertools import takewhile
+from typing import ClassVar
 
 import optuna
 from optuna.samplers import BaseSampler
 
+from scalesearch.data import default_cache
 from scalesearch.samplers.candidate_sampler import SpaceExhaustedError
 from scalesearch.spaces import read_space
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
+from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.optuna_sync.search_study import SearchStudy
-from scalesearch.studies.trials.evaluator import StudyPlan
+from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.record import JobFile
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import Callback, Origin, State, Trial
+from scalesearch.studies.trials.trial import Callback, Origin, Params, State, Trial
 from scalesearch.training.recipe_space import override_keys
+from scalesearch.training.result import Result
 
 REJECTED_STATES = (State.INFEASIBLE, State.DUPLICATE)
 
@@ -27,16 +31,29 @@ class Proposals:
     """Propose the trials of a study.
 
     They go to the event log first, then to the search's Optuna study.
+
+    Args:
+        spec: of the study; its data are those that trials learn from.
+        study: loaded, and owned by this process.
+        evaluator: of the candidates.
+        sampler: None if all architectures are fixed.
+        callback: receives each proposal.
+        enqueued: params that are proposed before those of the sampler.
     """
 
-    def __init__(self, plan: StudyPlan, study: StudyDir, sampler: BaseSampler | None,
-                 callback: Callback) -> None:
-        self.plan = plan
+    max_proposals: ClassVar[int] = 1000  # without a new candidate, after which the search ends
+
+    def __init__(self, spec: StudySpec, study: StudyDir, evaluator: Evaluator,
+                 sampler: BaseSampler | None, callback: Callback,
+                 enqueued: tuple[Params, ...] = ()) -> None:
+        self.spec = spec
         self.study = study
+        self.evaluator = evaluator
         self.sampler = sampler
         self.callback = callback
-        self.search = SearchStudy(plan.evaluator.joint_space, plan.spec.objectives, study.trials,
-                                  has_compute_limit=plan.spec.compute is not None)
+        self.enqueued = enqueued
+        self.search = SearchStudy(evaluator.joint_space, spec.objectives, study.trials,
+                                  has_compute_limit=spec.compute is not None)
 
     def next_reference(self) -> Trial | None:
         """Propose references up to the next one to train; None if all of them are done.
@@ -45,12 +62,11 @@ class Proposals:
         reference that is paused at a rung is returned, to be resumed.
         """
         proposed = {trial.label for trial in self.study.trials.with_origin(Origin.REFERENCE)}
-        evaluator = self.plan.evaluator
-        for reference in self.plan.references:
+        for reference in self.spec.named_architectures:
             if reference.label in proposed:
                 continue
-            trial = evaluator.evaluate_architecture(reference.architecture, reference.params)
-            recipe_params = evaluator.recipe.recipe_values(reference.recipe_params)
+            trial = self.evaluator.evaluate_architecture(reference.architecture, reference.params)
+            recipe_params = self.evaluator.recipe.recipe_values(reference.recipe_params)
             # A reference is trained even if it violates a limit.
             trial = self._enqueue(trial.replace(
                 recipe_params=recipe_params, state=State.PENDING, origin=Origin.REFERENCE,
@@ -62,8 +78,8 @@ class Proposals:
     def next_enqueued(self) -> Trial | None:
         """Propose the next architecture of another study's front (warm start)."""
         proposed = self.study.trials.with_origin(Origin.ENQUEUED)
-        for params in self.plan.enqueued[len(proposed):]:
-            trial = self.plan.evaluator.evaluate(params)
+        for params in self.enqueued[len(proposed):]:
+            trial = self.evaluator.evaluate(params)
             trial = self._enqueue(trial.replace(origin=Origin.ENQUEUED))
             if trial.state == State.PENDING:
                 return trial
@@ -81,12 +97,12 @@ class Proposals:
         None if ``max_proposals`` proposals in a row were rejected, or the space is exhausted.
         """
         assert self.sampler is not None, "only a search has sampled trials"
-        while self.count_last_rejected() < self.plan.max_proposals:
+        while self.count_last_rejected() < self.max_proposals:
             try:
                 optuna_trial, params = self.search.ask(self.sampler)
             except SpaceExhaustedError:
                 return None
-            trial = self._propose(self.plan.evaluator.evaluate(params), optuna_trial)
+            trial = self._propose(self.evaluator.evaluate(params), optuna_trial)
             if trial.state == State.PENDING:
                 return trial
         return None
@@ -115,9 +131,10 @@ class Proposals:
         """Return the architecture of ``trial``, with the protocol of its costs."""
         if trial.origin == Origin.REPLICATE and trial.original is not None:
             trial = self.study.trials[trial.original]
-        references = {reference.label: reference.architecture for reference in self.plan.references}
+        references = {reference.label: reference.architecture
+                      for reference in self.spec.named_architectures}
         if trial.origin != Origin.REFERENCE:
-            architecture = self.plan.evaluator.architecture(trial.params)
+            architecture = self.evaluator.architecture(trial.params)
             assert architecture is not None, "a pending trial can be built"
             assert architecture.id == trial.architecture, "the hash of the space was checked"
         elif trial.label in references:
@@ -125,24 +142,28 @@ class Proposals:
         else:  # a reference that was removed from the study file may still get replicates
             file = self.study.trial_folder(trial) / "architecture.yaml"
             architecture = read_space(file).single_architecture()
-        protocol = self.plan.evaluator.protocol
+        protocol = self.evaluator.protocol
         settings = protocol.settings
         if architecture.vocab:
             settings = {**protocol.with_vocab(architecture.vocab).settings, "vocab": OWN_VOCABULARY}
         return replace(architecture, protocol=settings)
 
-    def job_fields(self, trial: Trial) -> JobFile:
-        """Fields of ``job.json`` that differ between trials: recipe, seed and next rung.
+    def next_job(self, trial: Trial) -> JobFile:
+        """Return the job of the next attempt of ``trial``: to its next rung, or to the end.
 
-        References are trained to the end, without pauses at rungs.
+        Paths are absolute, because workers may start elsewhere. References are trained to the end,
+        without pauses at rungs.
         """
+        spec = self.spec
+        job: JobFile = {
+            "trial": trial.number, "attempt": trial.attempts + 1,
+            "data": spec.data.with_absolute_paths().to_json(), "cache": str(default_cache()),
+            "recipe": override_keys(spec.recipe.to_json(), trial.recipe_params),
+            "seed": trial.seed or spec.seed, "threads": spec.resources.threads_per_trial,
+            "nice": spec.resources.nice, "processes": Result.processes, "proxies": spec.proxies}
         rung = len(trial.rungs)
-        job: JobFile = {}
-        if trial.recipe_params:
-            job["recipe"] = override_keys(self.plan.job_template["recipe"], trial.recipe_params)
         if trial.origin == Origin.REPLICATE:
-            return {**job, "origin": "replicate", "original": trial.original,
-                    "seed": trial.seed or self.study.meta.seed}
-        if trial.origin == Origin.REFERENCE or rung >= self.plan.spec.rungs.n_pauses:
+            return {**job, "origin": "replicate", "original": trial.original}
+        if trial.origin == Origin.REFERENCE or rung >= spec.rungs.n_pauses:
             return job
-        return {**job, "rung": rung, "until_share": self.plan.spec.rungs.shares[rung]}
+        return {**job, "rung": rung, "until_share": spec.rungs.shares[rung]}

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 
+import msgspec
 from rich.console import Console
 
 from scalesearch.studies.config.spec import StudySpec
@@ -53,17 +54,18 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         setup.check_reachable(spec)
         corpora = setup.load_data(spec, report)
         teacher = find_teacher(spec, corpora.first)
-        plan, meta = setup.prepare_study(spec, corpora, teacher.meta if teacher else None)
-        spec = plan.spec
-        sampler = setup.build_sampler(spec, plan.evaluator)
+        evaluator = setup.make_evaluator(spec, corpora)
+        spec = setup.drop_infeasible_architectures(spec, evaluator)
+        meta = setup.study_facts(spec, corpora, evaluator, teacher.meta if teacher else None)
+        sampler = setup.build_sampler(spec, evaluator)
 
         # Folder and workers
         stack.enter_context(StudyDir(spec.out).exclusive())
         runner = make_runner(spec.backend, spec.workers, spec.resources)
         stack.callback(runner.stop)
-        study = setup.open_study(plan, meta)
+        study = setup.open_study(spec, evaluator, meta)
         facts = {"workers": runner.slots, "executor": runner.describe(), "candidates": spec.trials,
-                 "references": len(plan.references)}
+                 "references": len(spec.named_architectures)}
         heartbeat = stack.enter_context(Heartbeat(study.folder, facts).running_study())
         runner.check(partial(machine_fingerprint, str(spec.out.absolute()),
                              spec.data.with_absolute_paths().to_json()))
@@ -72,12 +74,14 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         if teacher is not None:
             report(f"Teacher: {teacher.describe()}")
             teacher_facts = run_teacher(teacher, spec, runner, console)
-            corpora = setup.load_data(spec.replace(data=distilled_data(spec)), report)
+            spec = spec.replace(data=distilled_data(spec))
+            corpora = setup.load_data(spec, report)
             report(describe_teacher_facts(teacher_facts))
-            plan = setup.plan_with_teacher(plan, corpora.first, teacher_facts)
+            study.teacher_fields = {"data": msgspec.to_builtins(corpora.data_facts),
+                                    "teacher": teacher_facts}
             setup.check_same_translations(study, corpora.first.content_hash)
         max_enqueued = getattr(sampler, "n_startup_trials", 10)
-        plan = apply_warm_start(study, spec.warm_start, plan, max_enqueued, report)
+        enqueued = apply_warm_start(study, spec, evaluator, max_enqueued, report)
 
         # Search
         for line in describe_start(spec, runner):
@@ -85,14 +89,16 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         # A model that has a GPU to itself is faster than trials that share it.
         seconds = 0.0 if runner.shares_gpus else measure_seconds
         measure = training_measurer(spec, corpora.of_architecture)
-        for line in describe_forecast(load_or_make_forecast(study, plan, measure, seconds)):
+        forecast = load_or_make_forecast(study, spec, evaluator, measure, seconds)
+        for line in describe_forecast(forecast):
             report(line)
         screen = stack.enter_context(make_console(console, study))
-        exporter = TrialExporter(plan.evaluator.joint_space, spec.objectives)
+        exporter = TrialExporter(evaluator.joint_space, spec.objectives)
         export = open_export(spec.storage, study, exporter, screen.message)
         loggers = make_loggers(spec.loggers, study, screen.message)
         callback = Callbacks(screen, export, *loggers, *callbacks)
-        return heartbeat.finish(Driver(plan, study, sampler, runner, callback).run())
+        driver = Driver(spec, study, evaluator, sampler, runner, callback, enqueued)
+        return heartbeat.finish(driver.run())
 
 
 def describe_start(spec: StudySpec, runner: Runner) -> list[str]:

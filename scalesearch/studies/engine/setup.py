@@ -1,4 +1,4 @@
-"""Setup of a study: from its file to a plan.
+"""Setup of a study: from its file to its corpora, evaluator, facts, sampler and folder.
 
 Errors are reported here, before training starts.
 """
@@ -7,63 +7,45 @@ import math
 import random
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import msgspec
 from optuna.samplers import BaseSampler
 
 from scalesearch.cost import load_protocol
-from scalesearch.data import Corpus, default_cache
 from scalesearch.errors import UserError, error_context, option
 from scalesearch.feasible.limits import collect_limits, upper_bounds
-from scalesearch.library import find_file
 from scalesearch.samplers import make_sampler
-from scalesearch.spaces import Space, read_space
 from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.studies.config.command import command_of
-from scalesearch.studies.config.fixed_architectures import FixedArchitecture
-from scalesearch.studies.config.sections import WARM_START_FILE, ReferenceSpec
+from scalesearch.studies.config.sections import WARM_START_FILE
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine.corpora import Corpora, load_corpora, protocol_settings
 from scalesearch.studies.forecast import FORECAST_FILE
 from scalesearch.studies.optuna_sync.export import check_storage
 from scalesearch.studies.trials.compatibility import check_references_unchanged, check_unchanged
-from scalesearch.studies.trials.evaluator import Evaluator, StudyPlan, estimate_feasibility
+from scalesearch.studies.trials.evaluator import Evaluator, estimate_feasibility
 from scalesearch.studies.trials.event_log import utc_now
-from scalesearch.studies.trials.record import SEARCH_PACKAGES, JobFile, TeacherFacts
+from scalesearch.studies.trials.record import SEARCH_PACKAGES
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import StudyMeta, TeacherMeta
-from scalesearch.studies.trials.trial import Params, State
+from scalesearch.studies.trials.trial import State
 from scalesearch.training.result import Result, package_versions
 
 # Fields of ``study.json`` that may grow when a study is resumed.
 REVISABLE_KEYS = ("compute", "seeds", "architectures", "scaling", "excluded")
 
 
-def prepare_study(spec: StudySpec, corpora: Corpora,
-                  teacher: TeacherMeta | None) -> tuple[StudyPlan, StudyMeta]:
-    """Check a study; return its plan, without the data of a teacher, and its facts.
-
-    The plan has no architectures that violate the limits. Paths in jobs are absolute: workers may
-    start elsewhere.
-
-    Raises:
-        UserError: no candidate meets the limits, or a reference has open parameters or cannot be
-            built.
-    """
-    evaluator = make_evaluator(spec, corpora)
-    spec = drop_infeasible_architectures(spec, evaluator)
-    references = fixed_architectures(spec)
-    facts = corpora.data_facts
-    recipe = spec.recipe.to_json()
+def study_facts(spec: StudySpec, corpora: Corpora, evaluator: Evaluator,
+                teacher: TeacherMeta | None) -> StudyMeta:
+    """Return the facts of a new study, as they are read from ``study.json``."""
+    data = corpora.data_facts
     architectures: dict[str, Any] = spec.architectures.to_json() if spec.architectures else {}
-    meta = StudyMeta(
+    return StudyMeta(
         id=uuid.uuid4().hex, name=spec.name, created=utc_now(), space_hash=spec.space.hash,
-        protocol=evaluator.protocol.to_json(), objectives=spec.objectives, recipe=recipe,
-        seed=spec.seed, data=facts, synthetic=facts.synthetic,
-        total_trials=spec.trials + len(references),
+        protocol=evaluator.protocol.to_json(), objectives=spec.objectives,
+        recipe=spec.recipe.to_json(), seed=spec.seed, data=data, synthetic=data.synthetic,
+        total_trials=spec.trials + len(spec.named_architectures),
         limits=tuple(limit.text for limit in evaluator.limits),
         bounds=upper_bounds(collect_limits(spec.space, spec.budget)),
         versions=package_versions(*SEARCH_PACKAGES), teacher=teacher,
@@ -71,30 +53,11 @@ def prepare_study(spec: StudySpec, corpora: Corpora,
         compute=spec.compute, seeds=spec.seeds, warm_start=spec.warm_start,
         recipe_space=spec.recipe_space.distribution_texts, processes=Result.processes,
         **architectures).round_trip()
-    job: JobFile = {
-        "data": spec.data.with_absolute_paths().to_json(), "cache": str(default_cache()),
-        "recipe": recipe, "seed": spec.seed, "threads": spec.resources.threads_per_trial,
-        "nice": spec.resources.nice, "processes": Result.processes, "proxies": spec.proxies}
-    return StudyPlan(spec, evaluator, references, job, meta.record_fields), meta
-
-
-def plan_with_teacher(plan: StudyPlan, corpus: Corpus, teacher: TeacherFacts) -> StudyPlan:
-    """Return the plan with the teacher's data.
-
-    Args:
-        plan: of the study.
-        corpus: a teacher's translations, from which the trials learn.
-        teacher: facts for the records of the trials.
-    """
-    data_facts = msgspec.to_builtins(Corpora({None: corpus}).data_facts)
-    data = corpus.spec.with_absolute_paths().to_json()
-    return replace(plan, job_template={**plan.job_template, "data": data},
-                   record_fields={**plan.record_fields, "data": data_facts, "teacher": teacher})
 
 
 def load_data(spec: StudySpec, report: Callable[[str], object] = str) -> Corpora:
     """Load the corpora of a study and of its references; see :func:`load_corpora`."""
-    return load_corpora(spec, fixed_architectures(spec), report)
+    return load_corpora(spec, spec.named_architectures, report)
 
 
 def make_evaluator(spec: StudySpec, corpora: Corpora | None) -> Evaluator:
@@ -150,45 +113,6 @@ def check_feasible(evaluator: Evaluator, seed: int) -> None:
                     "to the space", key="budget", code="budget-unmet")
 
 
-def fixed_architectures(spec: StudySpec) -> tuple[FixedArchitecture, ...]:
-    """Return the references of a search, or all architectures of another study.
-
-    Raises:
-        UserError: an architecture has open parameters or cannot be built.
-    """
-    if spec.architectures is not None:
-        return spec.architectures.architectures
-    references = []
-    with error_context("reference"):
-        for reference in spec.references:
-            space = reference_space(reference, spec)
-            architecture = space.single_architecture(f"reference {reference.name}: it")
-            params = params_in_space(spec.space, space.resolve(space.replay_values({})))
-            recipe = spec.recipe_space.default_params(reference.recipe)
-            references.append(FixedArchitecture(
-                reference.name, architecture, None if params is None else {**params, **recipe},
-                recipe))
-    return tuple(references)
-
-
-def reference_space(reference_spec: ReferenceSpec, spec: StudySpec) -> Space:
-    """Return the space of the study or the reference's file, with the keys of ``set``."""
-    space = spec.space
-    if reference_spec.file is not None:
-        file = spec.file.parent / reference_spec.file
-        space = read_space(file if file.is_file() else find_file(reference_spec.file, "spaces"))
-    return space.with_overrides(reference_spec.set) if reference_spec.set else space
-
-
-def params_in_space(space: Space, config: Params) -> Params | None:
-    """Return the params for which ``space`` gives ``config``; None if no params do."""
-    try:
-        resolved = space.resolve(space.replay_values(config))
-    except UserError:
-        return None
-    return resolved.params if dict(resolved) == dict(config) else None
-
-
 def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
     """Build the sampler of a search; None if all architectures are fixed.
 
@@ -218,13 +142,12 @@ def with_original_name(spec: StudySpec, resume: bool) -> StudySpec:
     return spec.replace(name=study.read_meta().meta.name)
 
 
-def open_study(plan: StudyPlan, meta: StudyMeta) -> StudyDir:
+def open_study(spec: StudySpec, evaluator: Evaluator, meta: StudyMeta) -> StudyDir:
     """Create the study's folder, or load the one that exists.
 
     Raises:
         StudyChangedError: the folder holds a study with other settings.
     """
-    spec = plan.spec
     study = StudyDir(spec.out)
     if not study.has_started():
         # Files of a start that was interrupted before the study was created.
@@ -237,8 +160,8 @@ def open_study(plan: StudyPlan, meta: StudyMeta) -> StudyDir:
     study.load()
     check_unchanged(spec.out, study.meta, meta)
     check_references_unchanged(spec.out, study.trials,
-                               {reference.label: plan.evaluator.identity(reference)
-                                for reference in plan.references})
+                               {reference.label: evaluator.identity(reference)
+                                for reference in spec.named_architectures})
     revised = {key: getattr(meta, key) for key in REVISABLE_KEYS}
     if any(getattr(study.meta, key) != value for key, value in revised.items()):
         study.update_meta(**revised)

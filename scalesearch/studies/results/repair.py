@@ -151,5 +151,5 @@ def _restore_records(study: StudyDir, saved: list[str]) -> None:
         result = try_read_json(study.trial_folder(trial) / RESULT_FILE, Result)
         if study.record(trial) is None and result is not None:
             write_json(study.trial_folder(trial) / "record.json",
-                       make_record(trial, study.meta.record_fields, result))
+                       make_record(trial, study.record_fields, result))
             saved.append(f"the record of trial {trial.number}: from its training result")

@@ -10,9 +10,9 @@ same choice, even if the other studies have changed.
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,14 +21,16 @@ from scalesearch.errors import UserError
 from scalesearch.files import read_json, write_json
 from scalesearch.schedule.rungs import order_by_spread
 from scalesearch.studies.config.objectives import objective_values
-from scalesearch.studies.config.sections import WARM_START_FILE, WarmStartSpec, expand_path
+from scalesearch.studies.config.sections import WARM_START_FILE, expand_path
+from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.replicates.summary import StudyView
-from scalesearch.studies.trials.evaluator import Evaluator, StudyPlan
+from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.record import Record, data_of
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import Origin, Params, State, Trial
 from scalesearch.training.recipe import RESUME_FREE_KEYS, fill_defaults
 from scalesearch.training.recipe_space import override_keys
+from scalesearch.training.result import Result
 
 IGNORED_PATTERNS = (".*", "progress.*", "job.json", "record.json", "crash.txt", "*.part")
 # Record fields that are taken from the importing study.
@@ -64,13 +66,12 @@ class WarmStart(msgspec.Struct, frozen=True):
                 f"first{why}{note}.")
 
 
-def choose_warm_start(spec: WarmStartSpec, plan: StudyPlan,
+def choose_warm_start(study: StudyDir, spec: StudySpec, evaluator: Evaluator,
                       default_max_candidates: int) -> WarmStart:
-    """Choose trials of the studies in ``spec``, without writing a file.
+    """Choose trials of the studies in ``spec.warm_start``, without writing a file.
 
     Args:
-        spec: folders of the other studies.
-        plan: of this study.
+        study, spec, evaluator: of the study that starts.
         default_max_candidates: number of architectures to train first, if ``spec`` sets none.
 
     Raises:
@@ -78,11 +79,12 @@ def choose_warm_start(spec: WarmStartSpec, plan: StudyPlan,
     """
     skipped: Counter[str] = Counter()
     differences: dict[str, None] = {}
-    studies = [StudyDir(expand_path(folder)).load() for folder in spec.folders]
-    usable = [list(usable_trials(study, plan, skipped, differences)) for study in studies]
+    assert spec.warm_start is not None, "checked by the caller"
+    others = [StudyDir(expand_path(folder)).load() for folder in spec.warm_start.folders]
+    usable = [list(usable_trials(other, study, spec, evaluator, skipped, differences))
+              for other in others]
 
-    def _without_duplicates(trials: Iterable[Trial], imported: Mapping[str, Trial],
-                           skipped: Counter[str]) -> dict[str, Trial]:
+    def without_duplicates(trials: Iterable[Trial], skipped: Counter[str]) -> dict[str, Trial]:
         kept: dict[str, Trial] = {}
         for trial in trials:
             if trial.identity in kept or trial.identity in imported:
@@ -91,38 +93,40 @@ def choose_warm_start(spec: WarmStartSpec, plan: StudyPlan,
                 kept[str(trial.identity)] = trial
         return kept
 
+    imported: dict[str, Trial] = {}
     scored = (trial for trials in usable for trial in trials if trial.values)
-    imported = _without_duplicates(scored, {}, skipped)
-    queues = [spread_front(study, trials) for study, trials in zip(studies, usable)]
+    imported = without_duplicates(scored, skipped)
+    queues = [spread_front(other, trials) for other, trials in zip(others, usable)]
     in_turn = (trial for trial in chain.from_iterable(zip_longest(*queues)) if trial is not None)
-    enqueued = tuple(_without_duplicates(in_turn, imported, Counter()).values())[
-        :default_max_candidates if spec.max_candidates is None else spec.max_candidates]
+    max_candidates = spec.warm_start.max_candidates
+    enqueued = tuple(without_duplicates(in_turn, Counter()).values())[
+        :default_max_candidates if max_candidates is None else max_candidates]
     return WarmStart(tuple(imported.values()), enqueued, dict(skipped),
                      tuple(differences) if enqueued else ())
 
 
-def usable_trials(study: StudyDir, plan: StudyPlan, skipped: Counter[str],
-                  differences: dict[str, None]) -> Iterator[Trial]:
-    """Yield finished trials that fit this study's space and limits.
+def usable_trials(other: StudyDir, study: StudyDir, spec: StudySpec, evaluator: Evaluator,
+                  skipped: Counter[str], differences: dict[str, None]) -> Iterator[Trial]:
+    """Yield finished trials of an ``other`` study that fit the space and limits of ``study``.
 
-    A trial has values if its scores can be compared with those of this study. The reasons of other
+    A trial has values if its scores can be compared with those of ``study``. The reasons of other
     trials are added to ``skipped`` and ``differences``.
     """
-    for old in study.trials.candidates():
+    for old in other.trials.candidates():
         if old.state != State.COMPLETE:
             continue
         try:
-            trial, record = evaluate_imported(study, old, plan.evaluator)
+            trial, record = evaluate_imported(other, old, evaluator)
             if not trial.is_feasible:
                 raise UserError(trial.reason, code="infeasible")
         except UserError as error:
             skipped[SKIP_REASONS[error.code]] += 1
             continue
-        own_differences = training_differences_of_record(record, trial, plan)
+        own_differences = training_differences_of_record(record, trial, study.record_fields)
         scores = None
         if not own_differences:
             try:
-                scores = objective_values(plan.spec.objectives, record.get("metrics") or {},
+                scores = objective_values(spec.objectives, record.get("metrics") or {},
                                           trial.costs)
             except UserError:  # an objective was not measured
                 own_differences = ["other metrics"]
@@ -186,9 +190,12 @@ def evaluate_imported(study: StudyDir, old: Trial,
                        source=source), record
 
 
-def training_differences_of_record(record: Record, trial: Trial, plan: StudyPlan) -> list[str]:
-    """Return how the training of ``record`` differs from that of ``trial``."""
-    own = plan.record_fields
+def training_differences_of_record(record: Record, trial: Trial,
+                                   own: Mapping[str, Any]) -> list[str]:
+    """Return how the training of ``record`` differs from that of ``trial``.
+
+    ``own``: the record fields of the study of ``trial``.
+    """
     ignored = (*RESUME_FREE_KEYS, "measure")  # these keys do not change the training result
     recorded_recipe, new_recipe = (
         {key: value for key, value in fill_defaults(recipe).items() if key not in ignored}
@@ -198,48 +205,46 @@ def training_differences_of_record(record: Record, trial: Trial, plan: StudyPlan
              "another recipe": (recorded_recipe, new_recipe),
              "another seed": (record.get("seed"), own.get("study_seed")),
              "another teacher": (bool(record.get("teacher")), bool(own.get("teacher"))),
-             "another number of processes": (record.get("processes", 1),
-                                             plan.job_template.get("processes", 1))}
+             "another number of processes": (record.get("processes", 1), Result.processes)}
     return [difference for difference, (recorded, new) in pairs.items() if recorded != new]
 
 
-def apply_warm_start(study: StudyDir, spec: WarmStartSpec | None, plan: StudyPlan,
-                     default_max_candidates: int, report: Callable[[str], object]) -> StudyPlan:
-    """Import the missing trials.
-
-    Return the plan with the architectures to train first.
+def apply_warm_start(study: StudyDir, spec: StudySpec, evaluator: Evaluator,
+                     default_max_candidates: int,
+                     report: Callable[[str], object]) -> tuple[Params, ...]:
+    """Import the missing trials; return the params to train first.
 
     Only the process that owns ``study`` may call this, before its first proposal.
 
     Raises:
         UserError: a folder holds no study, or a chosen trial cannot be read any more.
     """
-    if spec is None:
-        return plan
+    if spec.warm_start is None:
+        return ()
     file = study.folder / WARM_START_FILE
     if file.is_file():
         warm = read_json(file, WarmStart)
     else:
-        warm = choose_warm_start(spec, plan, default_max_candidates)
+        warm = choose_warm_start(study, spec, evaluator, default_max_candidates)
         write_json(file, msgspec.to_builtins(warm))
     report(warm.describe())
-    labels = {plan.evaluator.identity(reference): reference.label for reference in plan.references}
+    labels = {evaluator.identity(reference): reference.label
+              for reference in spec.named_architectures}
     for trial in warm.imported:
         # It was imported before an interruption.
         if study.trials.first_with_identity(trial.identity):
             continue
         label = labels.get(trial.identity)
-        import_trial(study, trial.replace(origin=Origin.IMPORTED, label=label), plan.record_fields)
-    return replace(plan, enqueued=tuple(trial.params for trial in warm.enqueued))
+        import_trial(study, trial.replace(origin=Origin.IMPORTED, label=label))
+    return tuple(trial.params for trial in warm.enqueued)
 
 
-def import_trial(study: StudyDir, trial: Trial, shared: Params) -> Trial:
+def import_trial(study: StudyDir, trial: Trial) -> Trial:
     """Add a trial of another study: copy files, write its record, log the event.
 
     Args:
         study: the importing study.
         trial: with its ``source``.
-        shared: record fields of the importing study.
 
     Raises:
         UserError: the folder of the source is gone.
@@ -254,7 +259,7 @@ def import_trial(study: StudyDir, trial: Trial, shared: Params) -> Trial:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(*IGNORED_PATTERNS),
                     dirs_exist_ok=True)
     record = read_json(source / "record.json", dict)
-    own_fields = {key: shared[key] for key in STUDY_RECORD_KEYS if key in shared}
+    own_fields = {key: study.record_fields[key] for key in STUDY_RECORD_KEYS}
     write_json(target / "record.json",
                {**record, **msgspec.to_builtins(trial), "seed": record["seed"], **own_fields})
     return study.propose(trial)

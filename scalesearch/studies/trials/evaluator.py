@@ -1,9 +1,9 @@
-"""Costs and constraints of proposed candidates, before training, and the plan of a study."""
+"""Costs and constraints of proposed candidates, before training."""
 
 import math
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -21,8 +21,6 @@ from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 from scalesearch.spaces.syntax.parameters import Parameter
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
-from scalesearch.studies.config.spec import StudySpec
-from scalesearch.studies.trials.record import JobFile
 from scalesearch.studies.trials.trial import Params, State, Trial
 from scalesearch.training.recipe_space import EMPTY_RECIPE_SPACE, KEY_PREFIX, RecipeSpace
 
@@ -215,27 +213,3 @@ def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAM
             if trial.costs:  # limits of candidates that cannot be built are unknown
                 min_violations[name] = min(min_violations[name], violation)
     return FeasibilityEstimate(n_samples, feasible, violations, min_violations)
-
-
-@dataclass(frozen=True)
-class StudyPlan:
-    """A study file that was checked, and what a driver makes of it.
-
-    Attributes:
-        spec: the study file. With rungs, the compute of its ``trials`` full-budget runs is spent on
-            more candidates.
-        evaluator: evaluates costs and constraints of candidates.
-        job_template: common fields of every ``job.json``.
-        record_fields: common fields of every record, see :attr:`StudyMeta.record_fields`.
-        references: architectures that are trained in any case.
-        max_proposals: the study ends after this number of proposals without a new candidate.
-        enqueued: params that are proposed before those of the sampler.
-    """
-
-    spec: StudySpec
-    evaluator: Evaluator
-    references: tuple[FixedArchitecture, ...] = ()
-    job_template: JobFile = field(default_factory=JobFile)
-    record_fields: Mapping[str, Any] = field(default_factory=dict)
-    max_proposals: int = 1000
-    enqueued: tuple[Params, ...] = ()

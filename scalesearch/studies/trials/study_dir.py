@@ -20,7 +20,7 @@
 
 import os
 import platform
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +65,8 @@ class StudyDir:
         meta: facts of the study, after it was read or created.
         log: event log.
         trials: trials after the events of :meth:`load` and :meth:`append`.
+        teacher_fields: fields of records that differ from those of :attr:`StudyMeta.record_fields`
+            after the teacher was trained: its facts, and the data with its translations.
     """
 
     meta: StudyMeta
@@ -73,6 +75,7 @@ class StudyDir:
         self.folder = folder
         self.log = EventLog(folder / "events.jsonl")
         self.trials = Trials()
+        self.teacher_fields: Mapping[str, Any] = {}
 
     def exists(self) -> bool:
         """Whether the folder contains a study."""
@@ -142,6 +145,11 @@ class StudyDir:
         facts = msgspec.to_builtins(trial)
         del facts["trial"]
         return self.append(EventType.PROPOSED, trial.number, **facts)
+
+    @property
+    def record_fields(self) -> dict[str, Any]:
+        """Facts of the study in every record."""
+        return {**self.meta.record_fields, **self.teacher_fields}
 
     def trial_folder(self, trial: Trial) -> Path:
         """Return the folder of a trial."""

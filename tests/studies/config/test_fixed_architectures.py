@@ -47,7 +47,7 @@ def test_rows_are_trained_without_proposals(tmp_path):
 
 
 def test_duplicate_rows_have_no_seeds(tmp_path):
-    plan = make_plan(0, references=PLAN.references, seeds=Seeds(references=3))
+    plan = make_plan(0, references=PLAN.spec.references, seeds=Seeds(references=3))
     driver = make_driver(tmp_path, plan, work=noisy_work)
     driver.run()
     assert sorted(trial.original for trial in driver.trials.replicates()) == [0, 0, 1, 1]

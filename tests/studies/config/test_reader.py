@@ -81,10 +81,9 @@ reference:
     assert spec.sampler == SamplerSpec("nsga2", {"population_size": 8}, 4)
     assert spec.seed == 5
     assert (spec.resources.gpus_per_trial, spec.resources.address) == (0.25, "head:6379")
-    assert [(r.name, r.file, r.set) for r in spec.references] == [
-        ("transformer", "transformer", {}),
-        ("wide", None, {"width": "64", "encoder.depth": "2"}),
-    ]
+    assert [reference.label for reference in spec.references] == ["transformer", "wide"]
+    config = spec.references[1].architecture.config
+    assert (config["width"], config["encoder.depth"]) == (64, 2)
 
 
 def test_shipped_space_is_found_and_overridden(tmp_path):

@@ -9,8 +9,7 @@ from scalesearch.cost import load_protocol
 from scalesearch.feasible.limits import collect_limits
 from scalesearch.library import find_file
 from scalesearch.studies.config.reader import read_study
-from scalesearch.studies.config.sections import ReferenceSpec
-from scalesearch.studies.engine.setup import fixed_architectures, reference_space
+from scalesearch.studies.engine.distillation import find_teacher
 from scalesearch.studies.trials.evaluator import Evaluator
 
 STUDIES = sorted(path.stem for path in (Path(__file__).parents[3] / "studies").glob("*.yaml"))
@@ -28,11 +27,8 @@ def test_shipped_study_is_valid(name, tmp_path, monkeypatch):
         Path(folder).mkdir(parents=True)
         (Path(folder) / "study.json").touch()
     spec = read_study(find_file(name, "studies"))
-    assert len(fixed_architectures(spec)) == len(
-        spec.architectures.architectures if spec.architectures else spec.references)
     if spec.teacher and not spec.teacher.folders:
-        assert reference_space(ReferenceSpec(name="teacher", file=spec.teacher.file, set=spec.teacher.set),
-                               spec).single_architecture()
+        assert find_teacher(spec, None).architectures
 
 
 def test_transformer_tiny_equals_the_published_model():
@@ -45,11 +41,10 @@ def test_transformer_tiny_equals_the_published_model():
 
 def test_references_of_the_papers_study_meet_its_budget():
     spec = read_study(find_file("papers-multi30k", "studies"))
-    references = fixed_architectures(spec)
     protocol = load_protocol({**spec.space.protocol, "vocab": 8000})
     evaluator = Evaluator(spec.space, protocol, collect_limits(spec.space, spec.budget))
-    assert [reference.label for reference in references] == [
+    assert [reference.label for reference in spec.references] == [
         "Transformer", "PartialFormer", "Anthe", "EdgeFormer"]
-    for reference in references:
+    for reference in spec.references:
         assert reference.params is not None
         assert evaluator.evaluate(reference.params).is_feasible

@@ -27,6 +27,7 @@ from scalesearch.studies.results.page.facts import PageFacts
 from scalesearch.studies.results.page.tables import trial_module_costs
 from scalesearch.studies.results.results import load_results
 from scalesearch.studies.transfer.warm_start import choose_warm_start
+from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import State
 from scalesearch.training.updates.averaging import read_weights
 from tests.corpora import write_text
@@ -157,19 +158,27 @@ def test_lengths_are_rounded_mean_numbers_of_tokens(folder, monkeypatch):
     assert [plain.source, plain.target] == protocol["lengths"]["48"] and plain.vocab == 48
 
 
+def warm_start_of(spec):
+    """The warm start of a study from the one in ``found``."""
+    corpora = setup.load_data(spec)
+    evaluator = setup.make_evaluator(spec, corpora)
+    study = StudyDir(spec.out)
+    study.meta = setup.study_facts(spec, corpora, evaluator, None)
+    return choose_warm_start(study, spec.replace(warm_start=WarmStartSpec(("found",))), evaluator,
+                             5)
+
+
 def test_warm_start_imports_trials_with_same_text_and_vocabulary(folder, monkeypatch):
     monkeypatch.chdir(folder)
     spec = read(STUDY.replace("48 | 60", "44 | 48 | 60"))
-    plan = setup.prepare_study(spec, setup.load_data(spec), None)[0]
-    warm = choose_warm_start(WarmStartSpec(("found",)), plan, 5)
+    warm = warm_start_of(spec)
     matching = [trial
              for trial in load_results(Path("found")).study.trials.with_state(State.COMPLETE)
              if trial.config["vocab"] != 52]
     assert {trial.architecture for trial in warm.imported} == {
         trial.architecture for trial in matching} and not warm.enqueued
     spec = read(STUDY.replace("test: test }", "test: test, lowercase: yes }"))
-    plan = setup.prepare_study(spec, setup.load_data(spec), None)[0]
-    assert not choose_warm_start(WarmStartSpec(("found",)), plan, 5).imported
+    assert not warm_start_of(spec).imported
 
 
 @pytest.mark.parametrize(("old", "new", "code", "line"), [

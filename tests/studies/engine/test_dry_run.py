@@ -17,7 +17,7 @@ def test_dry_run_lists_first_proposals_of_run(tmp_path, kind, named):
     plan = make_plan(4, most=2000, references=named)
     driver = make_driver(tmp_path / "run", plan, kind=kind)
     driver.run()
-    proposals = first_proposals(plan, make_sampler_of(plan, kind))
+    proposals = first_proposals(plan.spec, plan.evaluator, make_sampler_of(plan, kind))
     run = [trial for trial in driver.trials if trial.origin != "reference"]
     assert len(proposals) == 4 - len(named)  # startup trials include the reference
     assert [trial.params for trial in proposals] == [
@@ -31,4 +31,4 @@ def test_dry_run_lists_first_proposals_of_run(tmp_path, kind, named):
 def test_number_of_proposals_is_limited():
     for trials in (1, 2):
         plan = make_plan(trials)
-        assert len(first_proposals(plan, make_sampler_of(plan))) == trials
+        assert len(first_proposals(plan.spec, plan.evaluator, make_sampler_of(plan))) == trials

@@ -41,15 +41,14 @@ from tests.studies.quick_studies import study_command
 QUESTIONS = "steps: 5\nlr: 1e-3 | 2e-3 | 4e-3\ndropout: 0..0.3 step 0.1\n"
 
 
-def asking():
+def asking(trials=12):
     """A plan whose recipe has two open parameters."""
     reader = ConfigReader(Recipe)
     closed, leaves = extract_parameters(parse_yaml(SourceText("r.yaml", QUESTIONS))[0], reader)
     space = build_recipe_space(reader.read(closed), leaves)
     evaluator = Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(),), space)
-    recipe = space.base_recipe.to_json()
-    return make_plan(12, evaluator=evaluator, job_template={"threads": 1, "recipe": recipe},
-                     record_fields={**META.record_fields, "recipe": recipe})
+    return make_plan(trials, evaluator=evaluator, recipe=space.base_recipe,
+                     record_fields={"recipe": space.base_recipe.to_json()})
 
 
 def by_recipe(folder, job):
@@ -78,7 +77,7 @@ def test_architecture_and_recipe_are_proposed_once(tmp_path, kind):
                                "dropout": trial.params["recipe.dropout"]}
         job = json.loads((driver.study.trial_folder(trial) / "job.json").read_text())
         assert job["recipe"] == driver.study.record(trial)["recipe"] == override_keys(
-            plan.job_template["recipe"], trial.recipe_params)
+            plan.spec.recipe.to_json(), trial.recipe_params)
         assert trial.architecture == plan.evaluator.space.architecture(trial.config).id
     copies = exported(driver).get_trials(deepcopy=False)
     assert [dict(trial.params) for trial in copies if trial.params] == [
@@ -86,9 +85,7 @@ def test_architecture_and_recipe_are_proposed_once(tmp_path, kind):
 
 
 def test_front_has_architecture_with_several_recipes_once(tmp_path):
-    driver = make_driver(tmp_path / "study", asking(), work, "random", seed=3)
-    driver.plan = driver.proposals.plan = make_plan(40, **{
-        key: getattr(driver.plan, key) for key in ("evaluator", "job_template", "record_fields")})
+    driver = make_driver(tmp_path / "study", asking(40), work, "random", seed=3)
     driver.run()
     runs = defaultdict(list)
     for trial in driver.trials.with_state(State.COMPLETE):
@@ -106,14 +103,7 @@ def test_proposals_do_not_depend_on_interruptions(tmp_path):
     whole = make_driver(tmp_path / "whole", asking(), work, "bayes")
     whole.run()
     for trials in (5, 12):
-        parts = make_driver(tmp_path / "parts", asking(), work, "bayes", storage=False)
-        parts.plan = parts.proposals.plan = make_plan(
-            trials,
-            **{
-                key: getattr(parts.plan, key)
-                for key in ("evaluator", "job_template", "record_fields")
-            },
-        )
+        parts = make_driver(tmp_path / "parts", asking(trials), work, "bayes", storage=False)
         parts.run()
     assert [trial.identity for trial in parts.trials] == [trial.identity for trial in whole.trials]
 

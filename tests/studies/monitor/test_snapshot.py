@@ -396,6 +396,6 @@ def test_lines_report_each_change_once(event_study):
 def test_references_are_shown_without_front(tmp_path):
     reference = FixedArchitecture("outside",
                                   architecture_of({"width": 16, "depth": 1, "kind": "plain"}))
-    make_driver(tmp_path, replace(make_plan(0), references=(reference,))).run()
+    make_driver(tmp_path, make_plan(0, references=(reference,))).run()
     text = rendered(StudyWatcher(tmp_path).snapshot(), 100)
     assert "References so far, by bleu" in text and "0 outside" in text

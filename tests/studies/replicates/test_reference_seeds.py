@@ -28,11 +28,11 @@ def seeds_of(driver):
 
 
 def test_only_references_have_further_seeds(tmp_path):
-    driver = make_driver(tmp_path, make_plan(2, references=NAMED, seeds=Seeds(1, 0, references=3)),
-                         work=noisy_work)
+    plan = make_plan(2, references=NAMED, seeds=Seeds(1, 0, references=3))
+    driver = make_driver(tmp_path, plan, work=noisy_work)
     driver.run()
     assert seeds_of(driver) == {0: [2, 3], 1: [2, 3]}
-    again = make_driver(tmp_path, driver.plan, work=noisy_work)
+    again = make_driver(tmp_path, plan, work=noisy_work)
     again.run()
     assert len(again.trials) == len(driver.trials), "nothing is trained twice"
 

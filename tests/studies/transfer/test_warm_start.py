@@ -21,7 +21,7 @@ from tests.errors import refuses
 from tests.studies.engine.test_driver import trained
 from tests.studies.fakes import META, FakeSpace, architecture_of, make_driver, make_plan
 
-SHARED = {**META.record_fields, "recipe": {"steps": 9, "threads": 1, "measure": "none"}}
+SHARED = {"recipe": {"steps": 9, "threads": 1, "measure": "none"}}
 OTHERS = {
     "data": {"data": {"hash": "other"}},
     "recipe": {"recipe": {"steps": 10}},
@@ -38,15 +38,26 @@ def old(tmp_path_factory):
     return folder
 
 
-def warm(folder, old, plan, most=3, messages=None, spec=None):
+def warm(folder, old, plan, most=3, messages=None):
     """A driver of a study in ``folder`` with a warm start from ``old``."""
     study = StudyDir(folder)
     if not study.has_started():
         study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
     study.load()
-    plan = apply_warm_start(study, spec or WarmStartSpec((str(old),)), plan, most,
-                            (messages if messages is not None else []).append)
-    return make_driver(folder, plan, kind="local")
+    study.teacher_fields = plan.record_fields
+    enqueued = apply_warm_start(study, plan.spec.replace(warm_start=WarmStartSpec((str(old),))),
+                                plan.evaluator, most,
+                                (messages if messages is not None else []).append)
+    return make_driver(folder, replace(plan, enqueued=enqueued), kind="local")
+
+
+def choose(plan, most, *folders, **limits):
+    """The warm start of a new study."""
+    study = StudyDir(Path("new"))
+    study.meta = META
+    study.teacher_fields = plan.record_fields
+    spec = plan.spec.replace(warm_start=WarmStartSpec(tuple(map(str, folders)), **limits))
+    return choose_warm_start(study, spec, plan.evaluator, most)
 
 
 def finished(folder):
@@ -73,7 +84,7 @@ def test_comparable_trials_are_imported(old, tmp_path):
 
 
 def test_imported_trials_are_on_front_with_source(old, tmp_path):
-    warm(tmp_path, old, make_plan(1, record_fields={**SHARED, "study": "new"})).run()
+    warm(tmp_path, old, make_plan(1, record_fields=SHARED)).run()
     results = load_results(tmp_path)
     other = StudyDir(old).load()
     number = finished(tmp_path)[0].number
@@ -111,15 +122,14 @@ def test_front_is_enqueued_if_scores_differ_in_scale(old, tmp_path, what):
 
 def test_equivalent_recipes_are_comparable(old, tmp_path):
     shared = {**SHARED, "recipe": {"steps": 9, "threads": 4, "measure": "latency", "name": "mine"}}
-    assert len(choose_warm_start(WarmStartSpec((str(old),)), make_plan(4, record_fields=shared),
-                                 3).imported) == 12
+    assert len(choose(make_plan(4, record_fields=shared), 3, old).imported) == 12
 
 
 def test_missing_metric_prevents_import(old):
     plan = make_plan(4, record_fields=SHARED,
                      objectives=(parse_objective("latency", "min"),
                                  parse_objective("params.total", "min")))
-    selection = choose_warm_start(WarmStartSpec((str(old),)), plan, 2)
+    selection = choose(plan, 2, old)
     assert not selection.imported and len(
         selection.enqueued) == 2 and selection.differences == ("other metrics",)
 
@@ -127,7 +137,7 @@ def test_missing_metric_prevents_import(old):
 def test_limits_and_space_of_the_new_study_apply(old):
     tight = make_plan(4, most=1500, record_fields=SHARED)
     fits = [trial for trial in finished(old) if trial.costs["params.total"] <= 1500]
-    selection = choose_warm_start(WarmStartSpec((str(old),)), tight, 3)
+    selection = choose(tight, 3, old)
     assert {trial.architecture for trial in selection.imported} == {
         trial.architecture for trial in fits
     }
@@ -143,7 +153,7 @@ def test_limits_and_space_of_the_new_study_apply(old):
     plan = make_plan(4, record_fields=SHARED)
     plan.evaluator.space = Narrow()
     inside = [trial for trial in finished(old) if trial.params["width"] <= 24]
-    selection = choose_warm_start(WarmStartSpec((str(old),)), plan, 3)
+    selection = choose(plan, 3, old)
     assert {trial.architecture for trial in selection.imported} == {
         trial.architecture for trial in inside
     }
@@ -153,8 +163,7 @@ def test_limits_and_space_of_the_new_study_apply(old):
 def test_two_sources_import_each_architecture_once(old, tmp_path):
     twin = tmp_path / "twin"
     shutil.copytree(old, twin)
-    selection = choose_warm_start(WarmStartSpec((str(old), str(twin))),
-                              make_plan(4, record_fields=SHARED), 3)
+    selection = choose(make_plan(4, record_fields=SHARED), 3, old, twin)
     assert (
         len(selection.imported) == len({trial.architecture for trial in selection.imported}) == 12
     )
@@ -163,9 +172,8 @@ def test_two_sources_import_each_architecture_once(old, tmp_path):
 
 def test_number_of_enqueued_trials_is_limited(old):
     plan = make_plan(4, record_fields={**SHARED, "study_seed": 2})
-    assert len(choose_warm_start(WarmStartSpec((str(old),), max_candidates=1), plan,
-                                 3).enqueued) == 1
-    assert not choose_warm_start(WarmStartSpec((str(old),), max_candidates=0), plan, 3).enqueued
+    assert len(choose(plan, 3, old, max_candidates=1).enqueued) == 1
+    assert not choose(plan, 3, old, max_candidates=0).enqueued
 
 
 @pytest.mark.parametrize("shared", [SHARED, {**SHARED, "study_seed": 2}])
@@ -204,9 +212,7 @@ def test_import_continues_after_kill(old, tmp_path, monkeypatch):
 def test_deleted_source_is_reported(old, tmp_path):
     source = tmp_path / "gone"
     shutil.copytree(old, source)
-    selection = choose_warm_start(
-        WarmStartSpec((str(source),)), make_plan(4, record_fields=SHARED), 3
-    )
+    selection = choose(make_plan(4, record_fields=SHARED), 3, source)
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / WARM_START_FILE).write_text(msgspec.json.encode(selection).decode())
     shutil.rmtree(source)
@@ -227,9 +233,7 @@ def test_damaged_selection_file_is_reported(old, tmp_path, text):
 def test_damaged_record_of_source_is_reported(old, tmp_path):
     twin = tmp_path / "twin"
     shutil.copytree(old, twin)
-    selection = choose_warm_start(
-        WarmStartSpec((str(twin),)), make_plan(4, record_fields=SHARED), 3
-    )
+    selection = choose(make_plan(4, record_fields=SHARED), 3, twin)
     make_driver(tmp_path / "new", make_plan(0))
     (tmp_path / "new" / WARM_START_FILE).write_text(msgspec.json.encode(selection).decode())
     (Path(selection.imported[0].source["folder"]) / "record.json").write_text("{")
@@ -266,8 +270,8 @@ def test_imports_before_an_interruption_are_not_repeated(old, tmp_path):
     study = StudyDir(tmp_path / "new")
     plan = make_plan(4, record_fields=SHARED)
     study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
-    for trial in choose_warm_start(WarmStartSpec((str(old),)), plan, 3).imported[:4]:
-        import_trial(study, trial.replace(origin=Origin.IMPORTED), plan.record_fields)
+    for trial in choose(plan, 3, old).imported[:4]:
+        import_trial(study, trial.replace(origin=Origin.IMPORTED))
     driver = warm(tmp_path / "new", old, plan)
     identities = [trial.identity for trial in driver.trials.with_origin(Origin.IMPORTED)]
     assert len(identities) == len(set(identities)) == 12
@@ -279,5 +283,5 @@ def test_trials_with_infeasible_costs_are_skipped(old):
     plan.evaluator.evaluate = lambda params: evaluate(params).replace(
         state=State.INFEASIBLE, architecture=None, constraints={"artifact": 1.0},
         reason="cannot be held")
-    selection = choose_warm_start(WarmStartSpec((str(old),)), plan, 3)
+    selection = choose(plan, 3, old)
     assert not selection.imported and selection.skipped == {"miss a limit of this study": 12}
