@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -320,7 +320,7 @@ class SolveResult(Displayable):
     def to_dict(self) -> dict[str, Any]:
         """Return all solutions as JSON values."""
         solutions = ({"solutions": [solution.to_json() for solution in self.solution]}
-                     if isinstance(self.solution, tuple) else self.solution.to_json())
+                     if isinstance(self.solution, tuple) else asdict(self.solution))
         return {**solutions, "protocol": self.protocol.to_json(),
                 "conventions": self.protocol.conventions}
 

@@ -85,7 +85,7 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
                         f"(loss {result.gradients.loss}). The training diverged, and the model "
                         "cannot be analyzed", code="diverged")
     about = {"checkpoint": checkpoint.name, "architecture": trained.architecture.id,
-             "data": corpus.to_json(), "split": split_name, "sentences": len(split),
+             "data": asdict(corpus.facts), "split": split_name, "sentences": len(split),
              "label_smoothing": trained.recipe.label_smoothing}
     written = []
     if folder is not None:

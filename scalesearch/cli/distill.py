@@ -53,7 +53,7 @@ def command(teachers: tuple[str, ...], data: str, out: Path, targets: str, top_k
     spec = load_data_spec(data)
     key = "soft_targets" if targets == "soft" else "distilled"
     student_file = out.with_name(f"{out.name}.yaml")
-    student_data = yaml.safe_dump(spec.to_json() | {key: str(out.resolve())}, sort_keys=False)
+    student_data = yaml.safe_dump(spec.model_dump() | {key: str(out.resolve())}, sort_keys=False)
     if student_file.exists() and student_file.read_text("utf-8", errors="replace") != student_data:
         raise UserError(f"{student_file} already exists with another content; choose another --out",
                         code="already-exists")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -85,7 +86,7 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     else:
         print_text(f"failed: {result.reason}", console, "bold red")
     if as_json:
-        print_json(result.to_json())
+        print_json(asdict(result))
     if result.state != "complete":
         raise SystemExit(1)
 

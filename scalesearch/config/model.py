@@ -299,10 +299,6 @@ class Config(BaseModel):
 
         return read_config(cls, to_node(cls.section, mapping))
 
-    def to_json(self) -> dict[str, Any]:
-        """The values of all keys as JSON; ``from_mapping`` reads them back."""
-        return self.model_dump()
-
     def replace(self, **changes: Any) -> Self:
         """Return a validated copy with other values of some keys."""
         values = {name: getattr(self, name) for name in type(self).model_fields}

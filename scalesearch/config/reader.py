@@ -290,7 +290,7 @@ def file_value(value: Any) -> Any:
 
 @file_value.register
 def _config_value(value: Config) -> Any:
-    return value.to_json()
+    return value.model_dump()
 
 
 def to_node(name: str, value: Any, key: str = "") -> Node:

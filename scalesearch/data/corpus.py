@@ -26,6 +26,19 @@ from scalesearch.errors import UserError
 
 
 @dataclass(frozen=True)
+class CorpusFacts:
+    """Facts about a corpus, as in ``data.json``; see :class:`Corpus`."""
+
+    name: str
+    hash: str
+    synthetic: bool
+    spec: dict[str, Any]
+    vocab: int
+    counts: SplitCounts
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Corpus:
     """Tokenized training, validation and test splits.
 
@@ -62,11 +75,11 @@ class Corpus:
                           for rows in (self.train.source_ids, self.train.target_ids))
         return source, target
 
-    def to_json(self) -> dict[str, Any]:
-        """Describe the data for records."""
-        return {"name": self.name, "hash": self.content_hash, "synthetic": self.is_synthetic,
-                "spec": self.spec.to_json(), "vocab": self.tokenizer.vocab_size,
-                "counts": self.counts, "notes": list(self.notes)}
+    @property
+    def facts(self) -> CorpusFacts:
+        """Facts for records."""
+        return CorpusFacts(self.name, self.content_hash, self.is_synthetic, self.spec.model_dump(),
+                           self.tokenizer.vocab_size, self.counts, self.notes)
 
 
 def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = None) -> Corpus:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import model_validator
+from pydantic import model_serializer, model_validator
 
 from scalesearch.config.model import (
     NAME_DESCRIPTION,
@@ -199,8 +199,9 @@ class DataSpec(Config):
         """Format of the files: one of :data:`scalesearch.tasks.FILE_FORMATS`."""
         return TASKS[self.task].file_format
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields that are set as JSON values; ``from_mapping`` reads them back."""
+    @model_serializer
+    def _keys_in_file(self) -> dict[str, Any]:
+        """Return the keys that are set; ``from_mapping`` reads them back."""
         values = {name: value for name, value in self if value not in (None, ())}
         return values | {split: parts_to_json(values[split])
                          for split in SPLIT_FILE_KEYS if split in values}

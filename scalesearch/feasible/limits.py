@@ -232,34 +232,17 @@ class LimitCheck:
     """Result of a check of one limit for one candidate.
 
     Attributes:
-        text: canonical text of the limit.
-        is_satisfied: whether the limit is met.
-        name: the bounded cost; empty if the limit is not a bound on a cost.
-        op, value, bound: the limit is ``value op bound``.
+        limit: its canonical text.
+        holds: whether it is met.
+        value, bound, slack: of the bounded cost; None if the limit is not a bound on a cost. The
+            slack is the distance to the bound, negative if the limit is violated.
     """
 
-    text: str
-    is_satisfied: bool
-    name: str = ""
-    op: str = "<="
+    limit: str
+    holds: bool
     value: Any = None
     bound: Any = None
-
-    @property
-    def slack(self) -> Any:
-        """Distance to the bound in units of the cost, negative if the limit is violated.
-
-        None if the limit is not a bound on a cost.
-        """
-        if not self.name:
-            return None
-        distance = self.bound - self.value
-        return distance if self.op in UPPER_BOUND_OPERATORS else -distance
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert to JSON values, also for data frames."""
-        return {"limit": self.text, "holds": self.is_satisfied, "value": self.value,
-                "bound": self.bound, "slack": self.slack}
+    slack: Any = None
 
 
 def check_limits(constraints: Iterable[Constraint], lookup: Lookup) -> tuple[LimitCheck, ...]:
@@ -281,4 +264,5 @@ def _check(constraint: Constraint, lookup: Lookup) -> LimitCheck:
         return LimitCheck(text, holds)
     if not isinstance(bound, int | float):
         return LimitCheck(text, holds)
-    return LimitCheck(text, holds, name, op, value, bound)
+    slack = bound - value if op in UPPER_BOUND_OPERATORS else value - bound
+    return LimitCheck(text, holds, value, bound, slack)

@@ -10,12 +10,10 @@ regrets are slightly too large.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from scalesearch.files import replace_non_finite
 from scalesearch.pareto.noise import CONFIDENCE, format_percent
 from scalesearch.report.intervals import (
     ConfidenceInterval,
@@ -124,6 +122,7 @@ class Fairness:
             order with the best recipe of each architecture.
         groups: the most disadvantaged first.
         alternatives: recipes for all architectures, the lowest mean regret first.
+        disadvantaged: names of the groups that are disadvantaged.
         confidence: confidence level of all intervals; differences between groups have a Bonferroni
             correction.
     """
@@ -134,14 +133,8 @@ class Fairness:
     kendall_tau: ConfidenceInterval | None
     groups: tuple[GroupRegret, ...]
     alternatives: tuple[Alternative, ...]
-    confidence: float = CONFIDENCE
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert all fields to JSON values; infinite numbers become None."""
-        fields: dict[str, Any] = replace_non_finite(
-            {**asdict(self),
-             "disadvantaged": [group.name for group in self.groups if group.is_disadvantaged]})
-        return fields
+    disadvantaged: tuple[str, ...]
+    confidence: float
 
     def lines(self) -> list[str]:
         """Lines for the terminal."""
@@ -208,10 +201,11 @@ def assess_fairness(runs: Iterable[AuditRun], study_option: RecipeOption, metric
     regrets = sorted((_compute_regret(architecture_runs, study_option, sign)
                       for architecture_runs in assessed),
                      key=lambda regret: -regret.loss_regret)
+    groups = tuple(_group_regrets(regrets, confidence))
     return Fairness(metric, study_option, tuple(regrets),
-                    _order_agreement(assessed, study_option, sign, confidence),
-                    tuple(_group_regrets(regrets, confidence)),
-                    tuple(_alternatives(assessed, confidence)), confidence)
+                    _order_agreement(assessed, study_option, sign, confidence), groups,
+                    tuple(_alternatives(assessed, confidence)),
+                    tuple(group.name for group in groups if group.is_disadvantaged), confidence)
 
 
 def _find_finished(runs: Iterable[AuditRun], option: RecipeOption) -> AuditRun | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,57 +22,55 @@ NORMAL_QUANTILE_95 = 1.959963984540054
 
 @dataclass(frozen=True)
 class Correlation:
-    """Spearman's ``rho`` of a proxy with the final metric, with its 95 % interval."""
+    """Spearman's ``rho`` of a proxy with the final metric, with its 95 % interval.
+
+    It is significant if the interval excludes 0.
+    """
 
     proxy: str
     n_trials: int
     rho: float
     low: float
     high: float
-
-    @property
-    def is_significant(self) -> bool:
-        """Whether the interval excludes 0."""
-        return self.low > 0 or self.high < 0
+    significant: bool
 
     def describe(self) -> str:
         """Describe the correlation in a line for a terminal."""
-        note = "" if self.is_significant else ": not significant"
+        note = "" if self.significant else ": not significant"
         return (f"{PROXY_LABELS.get(self.proxy, self.proxy)}: {self.rho:+.2f} ({self.low:+.2f} to "
                 f"{self.high:+.2f}){note}")
 
 
 @dataclass(frozen=True)
 class ProxyCorrelations:
-    """Correlations of all proxies with ``metric`` in at most ``n_trials`` trials."""
+    """Correlations of all proxies with ``metric``.
+
+    Attributes:
+        trials: number of finished trials.
+        correlations: empty if there are fewer than ``needed`` trials.
+    """
 
     metric: str
-    n_trials: int
+    trials: int
     correlations: tuple[Correlation, ...]
+    needed: int = MIN_TRIALS
 
     @property
     def has_too_few_trials(self) -> bool:
         """Whether there are too few trials to report anything."""
-        return self.n_trials < MIN_TRIALS
+        return self.trials < self.needed
 
     def lines(self) -> list[str]:
         """Lines for a terminal."""
         if self.has_too_few_trials:
             return ["Early measurements: a rank correlation with the final "
-                    f"{self.metric} needs {MIN_TRIALS} finished trials; there are {self.n_trials}."]
+                    f"{self.metric} needs {self.needed} finished trials; there are {self.trials}."]
         lower_counts = {correlation.n_trials
-                        for correlation in self.correlations} - {self.n_trials}
+                        for correlation in self.correlations} - {self.trials}
         minimum = f" (some over {min(lower_counts)})" if lower_counts else ""
         return [f"Early measurements: rank correlation with the final {self.metric} over "
-                f"{self.n_trials} finished trials{minimum}, with its 95 % interval",
+                f"{self.trials} finished trials{minimum}, with its 95 % interval",
                 *(f"  {correlation.describe()}" for correlation in self.correlations)]
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert the correlations to JSON values."""
-        rows = [{**asdict(correlation), "significant": correlation.is_significant}
-                for correlation in self.correlations]
-        return {"metric": self.metric, "trials": self.n_trials, "needed": MIN_TRIALS,
-                "correlations": rows}
 
 
 def compute_proxy_correlations(table: pd.DataFrame, metric: str) -> ProxyCorrelations:
@@ -122,4 +120,6 @@ def rank_correlation(name: str, values: Any, scores: Any) -> Correlation | None:
     half_width = NORMAL_QUANTILE_95 * math.sqrt(1.06 / (count - 3))
     low = math.tanh(center - half_width)
     high = math.tanh(center + half_width)
-    return Correlation(name, count, rho, min(low, rho), max(high, rho))
+    low = min(low, rho)
+    high = max(high, rho)
+    return Correlation(name, count, rho, low, high, low > 0 or high < 0)

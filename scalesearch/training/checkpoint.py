@@ -13,7 +13,7 @@ import pickle
 import random
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -55,7 +55,7 @@ DESCRIPTION_FILES = (ARCHITECTURE_FILE, TOKENIZER_FILE, RECIPE_FILE, DATA_FILE)
 def run_identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int) -> dict[str, Any]:
     """Return the settings that must not change when a run is resumed."""
     recipe_keys = {key: value
-                   for key, value in recipe.to_json().items() if key not in RESUME_FREE_KEYS}
+                   for key, value in recipe.model_dump().items() if key not in RESUME_FREE_KEYS}
     data_keys = {key: getattr(corpus.spec, key) for key in UNHASHED_DATA_KEYS}
     return {"architecture": architecture.id, "data": corpus.content_hash, "seed": seed,
             "processes": Result.processes, **data_keys, **recipe_keys}
@@ -93,8 +93,8 @@ def write_description(directory: Path, architecture: Any, corpus: Corpus, recipe
         write_text(directory / ARCHITECTURE_FILE,
                    replace(architecture, protocol=protocol).to_yaml())
     write_atomic(directory / TOKENIZER_FILE, lambda file: file.write(corpus.tokenizer.model_bytes))
-    write_json(directory / RECIPE_FILE, recipe.to_json())
-    write_json(directory / DATA_FILE, corpus.to_json())
+    write_json(directory / RECIPE_FILE, recipe.model_dump())
+    write_json(directory / DATA_FILE, asdict(corpus.facts))
 
 
 def save_state(directory: Path, state: Mapping[str, Any]) -> None:

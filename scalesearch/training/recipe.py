@@ -320,8 +320,8 @@ class Recipe(Config):
 
     def __eq__(self, other: object) -> bool:
         """Whether two recipes are equal except for their names."""
-        return isinstance(other, Recipe) and self.to_json() | {"name": None} == (
-            other.to_json() | {"name": None})
+        return isinstance(other, Recipe) and self.model_dump() | {"name": None} == (
+            other.model_dump() | {"name": None})
 
     def __hash__(self) -> int:
         return hash(tuple(value for key, value in self if key != "name"))
@@ -347,7 +347,7 @@ class Recipe(Config):
 
 def fill_defaults(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Add missing fields to a stored recipe; their defaults change nothing."""
-    return Recipe(steps=1).to_json() | {"steps": None} | dict(stored)
+    return Recipe(steps=1).model_dump() | {"steps": None} | dict(stored)
 
 
 def check_compatible(spec: DataSpec, recipe: Recipe) -> None:

@@ -92,7 +92,7 @@ class RecipeSpace:
         Raises:
             UserError: the values do not fit together.
         """
-        return Recipe.from_mapping(override_keys(self.base_recipe.to_json(), values))
+        return Recipe.from_mapping(override_keys(self.base_recipe.model_dump(), values))
 
     def params_of_recipe(self, recipe: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return params with the values of ``recipe``; None if impossible.
@@ -191,7 +191,7 @@ def build_recipe_space(base: Recipe, parameters: list[ParameterNode]) -> RecipeS
     used_keys = {key for node in parameters for expression in iter_expressions(node.domain)
                  for key in keys_of(expression)}
     paths = build_index(SchemaGroup({SECTION_NAME: schema_of(Recipe)})).entries
-    stored = base.to_json()
+    stored = base.model_dump()
     constants = []
     for key in sorted(used_keys - {node.key for node in parameters}):
         value = _space_value(get_dotted(stored, key.removeprefix(KEY_PREFIX)))

@@ -81,13 +81,9 @@ class Result:
     architecture_id: str = ""
     versions: dict[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return fields as JSON values."""
-        return asdict(self)
-
     def write(self, directory: Path) -> None:
         """Write ``directory/result.json`` atomically."""
-        write_json(directory / RESULT_FILE, self.to_json())
+        write_json(directory / RESULT_FILE, asdict(self))
 
     @classmethod
     def read(cls, directory: Path) -> "Result | None":

@@ -84,7 +84,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     hardware = Hardware.from_recipe(recipe,
                                     estimate_update_flops(architecture.block, vocab, recipe))
     result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed,
-                    recipe=recipe.to_json(), corpus_hash=corpus.content_hash,
+                    recipe=recipe.model_dump(), corpus_hash=corpus.content_hash,
                     architecture_id=architecture.id, versions=package_versions())
     checkpoint.write_description(folder, architecture, corpus, recipe)
     with deferred_signals() as stop_signal, _record_failures(result):

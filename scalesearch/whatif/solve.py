@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import Protocol, load_protocol
@@ -57,12 +57,7 @@ class SizePoint:
     @property
     def violated_limits(self) -> tuple[LimitCheck, ...]:
         """Limits that are not met."""
-        return tuple(limit for limit in self.limits if not limit.is_satisfied)
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert to JSON values."""
-        return {"value": self.value, "costs": dict(self.costs),
-                "limits": [limit.to_json() for limit in self.limits]}
+        return tuple(limit for limit in self.limits if not limit.holds)
 
 
 @dataclass(frozen=True)
@@ -105,9 +100,9 @@ class Solution:
     def to_json(self) -> dict[str, Any]:
         """Convert to JSON values."""
         record = {**vars(self), "for": dict(self.fixed_sizes),
-                  "violates": [limit.text for limit in self._violates()]}
+                  "violates": [limit.limit for limit in self._violates()]}
         for name in ("best", "next"):
-            record[name] = record[name] and record[name].to_json()
+            record[name] = record[name] and asdict(record[name])
         return {key: value
                 for key, value in record.items()
                 if key not in ("fixed_sizes", "n_within_budget", "nearest")}
@@ -117,8 +112,9 @@ class Solution:
         row: dict[str, Any] = {**self.fixed_sizes, self.key: self.best.value if self.best else None}
         if self.best:
             row |= self.best.costs
-            row |= {f"slack {limit.text}": limit.slack for limit in self.best.limits if limit.name}
-        violated = " and ".join(limit.text for limit in self._violates())
+            row |= {f"slack {limit.limit}": limit.slack for limit in self.best.limits
+                    if limit.slack is not None}
+        violated = " and ".join(limit.limit for limit in self._violates())
         return row | {"next": self.next.value if self.next else None, "violates": violated,
                       "monotonic": self.is_monotonic}
 

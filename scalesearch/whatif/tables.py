@@ -41,7 +41,7 @@ def _describe_solution(solution: Solution) -> Iterator[str]:
                         for name, value in solution.best.costs.items())
         for limit in solution.best.limits:
             result = "met" if limit.slack is None else f"{_format_cost(abs(limit.slack))} left"
-            yield f"  {limit.text}: {result}"
+            yield f"  {limit.limit}: {result}"
         yield _describe_next_value(solution)
     elif solution.nearest is None:
         yield f"no {solution.key} from {solution.low:,} to {solution.high:,} can be built"
@@ -70,8 +70,8 @@ def _format_cost(value: float, sign: str = "") -> str:
 
 def _describe_violations(limits: Iterable[LimitCheck]) -> str:
     """Violated limits, each with its distance to the bound."""
-    return " and ".join(limit.text if limit.slack is None
-                        else f"{limit.text} by {_format_cost(abs(limit.slack))}"
+    return " and ".join(limit.limit if limit.slack is None
+                        else f"{limit.limit} by {_format_cost(abs(limit.slack))}"
                         for limit in limits)
 
 
@@ -108,7 +108,8 @@ def _describe_searches(solutions: Solutions) -> str:
 
 def _table(solutions: Solutions) -> Table:
     first_best = next((solution.best for solution in solutions if solution.best), None)
-    limits = [limit.text for limit in first_best.limits if limit.name] if first_best else []
+    limits = [limit.limit for limit in (first_best.limits if first_best else ())
+              if limit.slack is not None]
     names = [*dict.fromkeys(name for solution in solutions if solution.best
                             for name in solution.best.costs)]
     rows = []
@@ -123,7 +124,7 @@ def _table(solutions: Solutions) -> Table:
             rows.append([*cells, "-", *("" for _ in (*names, *limits)), "", reason])
             continue
         cells += [f"{best.value:,}", *(_format_cost(best.costs.get(name, 0)) for name in names)]
-        cells += [_format_cost(limit.slack) for limit in best.limits if limit.name]
+        cells += [_format_cost(limit.slack) for limit in best.limits if limit.slack is not None]
         if solution.next:
             cells += [f"{solution.next.value:,}",
                       _describe_violations(solution.next.violated_limits)]
@@ -142,7 +143,7 @@ def render_trades(trades: TradeOffs, reference: str, protocol: Protocol) -> Iter
         reference: name of the reference.
     """
     rows = []
-    for row in trades.pairs[:MAX_ROWS_PRINTED]:
+    for row in trades.trades[:MAX_ROWS_PRINTED]:
         cells = [f"{row[key]:,}" for key in trades.keys]
         for name, value in trades.reference.items():
             difference = row[name] - value
@@ -153,15 +154,15 @@ def render_trades(trades: TradeOffs, reference: str, protocol: Protocol) -> Iter
     headings = (*trades.keys,
                 *(text for name in trades.reference for text in (name, "difference", "%")))
     yield make_table(headings, rows, left_columns=())
-    if len(trades.pairs) > MAX_ROWS_PRINTED:
-        n_hidden = len(trades.pairs) - MAX_ROWS_PRINTED
+    if len(trades.trades) > MAX_ROWS_PRINTED:
+        n_hidden = len(trades.trades) - MAX_ROWS_PRINTED
         yield f"… {n_hidden:,} more; see --csv FILE, --json or frame() for all"
     costs = ", ".join(f"{name} {_format_cost(value)}" for name, value in trades.reference.items())
     ranges = ", ".join(f"{key} up to {value:,}" for key, value in trades.max_values.items())
     unbuildable = f", {trades.n_unbuildable:,} cannot be built" if trades.n_unbuildable else ""
-    tolerances = " and ".join(map(str, trades.tolerances))
+    tolerances = " and ".join(trades.hold)
     yield from protocol.weight_work_lines(*(costs.get(WEIGHT_WORK_COST, 0)
-                                            for costs in (trades.reference, *trades.pairs)))
-    yield (f"{len(trades.pairs):,} trades that keep {tolerances} of {reference} ({costs})\n"
+                                            for costs in (trades.reference, *trades.trades)))
+    yield (f"{len(trades.trades):,} trades that keep {tolerances} of {reference} ({costs})\n"
            f"evaluated {trades.n_evaluated:,} combinations ({ranges}){unbuildable}\n"
            f"protocol {protocol}\n{protocol.conventions}")

@@ -51,18 +51,18 @@ class TradeOffs:
 
     Attributes:
         keys: the sizes, two or more.
-        tolerances: costs that are kept.
+        hold: costs that are kept, such as ``macs.total within 1%``.
         reference: costs of the reference.
-        pairs: sizes and costs of each combination, sorted by the sizes.
+        trades: sizes and costs of each combination, sorted by the sizes.
         n_evaluated, n_unbuildable: numbers of combinations that were costed, and that cannot be
             built.
         max_values: largest value of each size that was tried.
     """
 
     keys: tuple[str, ...]
-    tolerances: tuple[CostTolerance, ...]
+    hold: tuple[str, ...]
     reference: Mapping[str, Any]
-    pairs: tuple[Mapping[str, Any], ...]
+    trades: tuple[Mapping[str, Any], ...]
     n_evaluated: int
     n_unbuildable: int
     max_values: Mapping[str, int]
@@ -71,17 +71,10 @@ class TradeOffs:
         """Data frame of sizes, costs, and differences to the reference in percent."""
         import pandas as pd
 
-        frame = pd.DataFrame(list(self.pairs), columns=[*self.keys, *self.reference])
+        frame = pd.DataFrame(list(self.trades), columns=[*self.keys, *self.reference])
         percents = {f"{name} %": [percent_difference(row[name], self.reference[name])
-                                  for row in self.pairs] for name in self.reference}
+                                  for row in self.trades] for name in self.reference}
         return frame.assign(**percents)
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert to JSON values."""
-        record = {**vars(self), "hold": [str(tolerance) for tolerance in self.tolerances],
-                  "trades": [dict(pair) for pair in self.pairs]}
-        return {name: value for name, value in record.items()
-                if name not in ("tolerances", "pairs")}
 
 
 def percent_difference(value: Any, reference: Any) -> float:
@@ -180,8 +173,8 @@ class _TradeOffSearch:
                      for sizes, costs in kept)
         max_values = {name: values[-1] for name, values in zip(names, ranges)}
         n_unbuildable = sum(candidate.costs is None for candidate in candidates)
-        return TradeOffs(names, self.tolerances, reference_costs, rows, len(pairs), n_unbuildable,
-                         max_values)
+        return TradeOffs(names, tuple(map(str, self.tolerances)), reference_costs, rows,
+                         len(pairs), n_unbuildable, max_values)
 
     def _evaluate_pairs(self, pairs: Sequence[tuple[int, ...]]) -> list[CostedCandidate]:
         if len(pairs) > MAX_PAIRS:

@@ -1,6 +1,7 @@
 """The commands ``scalesearch train`` and ``scalesearch translate``."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -212,8 +213,8 @@ def test_data_of_a_run_is_a_data_file(
     corpus = load_data(data.name)
     left = data.parent / "data.json" if is_data_file else data.parent / "model/data.json"
     left.parent.mkdir(exist_ok=True)
-    left.write_text(json.dumps(corpus.to_json()))
-    assert load_data(str(left)).to_json()["hash"] == corpus.to_json()["hash"]
+    left.write_text(json.dumps(asdict(corpus.facts)))
+    assert load_data(str(left)).facts.hash == corpus.facts.hash
 
 
 def test_standard_input_is_read_and_truncated_like_files(

@@ -152,7 +152,7 @@ from scalesearch.data import DataSpec, load_corpus, corpus
 prepare = corpus.prepare_corpus
 corpus.prepare_corpus = lambda *args: print("made", end=" ") or prepare(*args)
 sys.stdin.readline()
-print(load_corpus(DataSpec.from_mapping({spec.to_json()!r}), Path({str(cache)!r})).content_hash)
+print(load_corpus(DataSpec.from_mapping({spec.model_dump()!r}), Path({str(cache)!r})).content_hash)
 """
     running = [subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, text=True, env=os.environ)

@@ -1,6 +1,7 @@
 """From files to a corpus: kept, dropped and counted pairs, and errors."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,9 @@ def test_splits_hold_text_and_ids(spec: DataSpec, cache: Path) -> None:
 
 def test_to_json_is_json(spec: DataSpec, cache: Path) -> None:
     corpus = load_corpus(spec, cache)
-    expected_text = json.loads(json.dumps(corpus.to_json()))
+    expected_text = json.loads(json.dumps(asdict(corpus.facts)))
     assert (expected_text["hash"], expected_text["vocab"],
-            expected_text["spec"]) == (corpus.content_hash, 60, spec.to_json())
+            expected_text["spec"]) == (corpus.content_hash, 60, spec.model_dump())
     assert expected_text["counts"]["train"] == {
         "read": 40, "empty": 0, "no_token": 0, "too_long": 0, "uneven": 0, "pairs": 40,
         "source_tokens": len(corpus.train.source_ids.flat),

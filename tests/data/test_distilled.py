@@ -55,7 +55,7 @@ def test_translations_of_several_teachers_are_concatenated(
     assert corpus.train.target_text == [TRANSLATION] * 39 + words
     assert corpus.train.source_text[39:] == ["the house"] * 40
     assert corpus.tokenizer == load_corpus(distilled, cache).tokenizer
-    assert DataSpec.from_mapping(both.to_json()) == both
+    assert DataSpec.from_mapping(both.model_dump()) == both
     real = Path(f"{distilled.train[0]}.de").read_text().splitlines()
     limited = load_corpus(both.replace(max_pairs=10, mix_distilled=True), cache)
     assert limited.train.target_text == [TRANSLATION] * 10 + words[:10] + real[:10]

@@ -55,7 +55,7 @@ def test_corpus_hash_depends_on_the_teacher(spec: DataSpec, soft: DataSpec, cach
     other = spec.replace(soft_targets=str(written(real, tmp_path / "other", "xyz")))
     assert len({load_corpus(item, cache).content_hash for item in (spec, soft, other)}) == 3
     assert len({hash_text(item.with_absolute_paths()) for item in (spec, soft, other)}) == 3
-    assert DataSpec.from_mapping(soft.to_json()) == soft
+    assert DataSpec.from_mapping(soft.model_dump()) == soft
 
 
 def test_soft_targets_of_other_data_are_refused(soft: DataSpec, cache: Path, write: Write) -> None:

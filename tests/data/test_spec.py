@@ -74,8 +74,8 @@ def test_all_problems_are_reported_together() -> None:
                           {**FILES, "tokenizer": "$DIR/m.model", "max_ratio": 2.5, "name": "mine"}])
 def test_json_round_trip(mapping: dict) -> None:
     spec = DataSpec.from_mapping(mapping)
-    assert mapping.items() <= spec.to_json().items()
-    assert DataSpec.from_mapping(json.loads(json.dumps(spec.to_json()))) == spec
+    assert mapping.items() <= spec.model_dump().items()
+    assert DataSpec.from_mapping(json.loads(json.dumps(spec.model_dump()))) == spec
     assert len({spec, spec}) == 1
 
 

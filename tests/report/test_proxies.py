@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -45,8 +46,8 @@ def test_significance_of_random_and_perfect_orders():
     rng = random.Random(1)
     random_orders = [rank_correlation("x", np.array(rng.sample(range(12), 12)), np.arange(12))
               for _ in range(400)]
-    assert np.mean([correlation.is_significant for correlation in random_orders]) < 0.08
-    assert not rank_correlation("x", *columns(10, 50.0)).is_significant
+    assert np.mean([correlation.significant for correlation in random_orders]) < 0.08
+    assert not rank_correlation("x", *columns(10, 50.0)).significant
     assert "not significant" in rank_correlation("x", *columns(10, 50.0)).describe()
     perfect = rank_correlation("x", np.arange(10.0), np.arange(10.0))
     assert perfect.rho == pytest.approx(1) and perfect.high == pytest.approx(
@@ -71,11 +72,11 @@ def test_only_finished_trials_count():
     result = compute_proxy_correlations(table(9), "bleu")
     # params are constant
     (correlation,) = result.correlations
-    assert result.n_trials == 9 and correlation.proxy == "proxy.snip"
+    assert result.trials == 9 and correlation.proxy == "proxy.snip"
     assert result.correlations[0].rho == pytest.approx(stats.spearmanr(*columns(9, 0.5)).statistic)
     assert "over 9 finished trials" in result.lines()[0]
     assert result.lines()[1].startswith("  SNIP: +")
-    json.dumps(result.to_json(), allow_nan=False)
+    json.dumps(asdict(result), allow_nan=False)
 
 
 def test_trials_without_proxy_are_excluded():
@@ -89,7 +90,7 @@ def test_too_few_trials_are_reported():
     result = compute_proxy_correlations(table(MIN_TRIALS - 1), "bleu")
     assert not result.correlations
     assert "needs 5 finished trials; there are 4" in result.lines()[0]
-    assert compute_proxy_correlations(table(0), "bleu").n_trials == 0
+    assert compute_proxy_correlations(table(0), "bleu").trials == 0
     assert not compute_proxy_correlations(pd.DataFrame(), "bleu").correlations
 
 

@@ -34,7 +34,7 @@ def test_task_declares_its_metrics(task, tmp_path) -> None:
 def test_spec_and_corpus_round_trip(task, tmp_path) -> None:
     spec = spec_of(task, tmp_path)
     corpus = corpus_of(task, tmp_path)
-    assert DataSpec.from_mapping(spec.to_json()) == spec and len({spec, spec}) == 1
+    assert DataSpec.from_mapping(spec.model_dump()) == spec and len({spec, spec}) == 1
     reloaded = load_corpus(spec, tmp_path / "cache", tmp_path)
     rebuilt = load_corpus(spec, tmp_path / "elsewhere", tmp_path)
     for copy in (reloaded, rebuilt, pickle.loads(pickle.dumps(corpus))):

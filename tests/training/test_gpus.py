@@ -71,8 +71,8 @@ def job_folder(folder: Path, how: Recipe, corpus: Corpus) -> Path:
     folder.mkdir()
     (folder / "architecture.yaml").write_text(tiny().to_yaml())
     cache = Path(corpus.spec.train[0]).parent / "cache"
-    write_json(folder / "job.json", {"recipe": how.to_json(), "cache": str(cache),
-                                     "data": corpus.spec.to_json()})
+    write_json(folder / "job.json", {"recipe": how.model_dump(), "cache": str(cache),
+                                     "data": corpus.spec.model_dump()})
     return folder
 
 

@@ -17,7 +17,7 @@ def test_recipe_round_trip(
         steps, lr, warmup, smoothing, schedule, patience, bleu) -> None:
     recipe = Recipe(steps=steps, lr=lr, warmup=warmup, label_smoothing=smoothing, schedule=schedule,
                   patience=patience, validate_metric=bleu)
-    assert Recipe.from_mapping(recipe.to_json()) == recipe
+    assert Recipe.from_mapping(recipe.model_dump()) == recipe
 
 
 def test_text_is_converted_to_the_type_of_the_field() -> None:

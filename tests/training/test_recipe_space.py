@@ -60,7 +60,7 @@ def test_defaults_are_first_option_or_middle_of_range():
     assert (base.beta2, base.clip_norm) == (0.98, 0.0)  # computed from defaults
     assert list(space.distribution_texts) == list(PARAMETERS)
     assert space.recipe_values(space.default_params({})) == {
-        key: get_dotted(base.to_json(), key) for key in PARAMETERS}
+        key: get_dotted(base.model_dump(), key) for key in PARAMETERS}
 
 
 @given(st.sets(st.sampled_from(list(PARAMETERS)), min_size=1), st.integers(0, 2**20))
@@ -72,9 +72,9 @@ def test_params_and_recipe_round_trip(keys, seed):
     values = space.recipe_values(params)
     recipe = space.build_recipe(values)
     assert set(values) == keys
-    recipe_json = recipe.to_json()
+    recipe_json = recipe.model_dump()
     assert all(get_dotted(recipe_json, key) == value for key, value in values.items())
-    assert recipe_json == override_keys(space.base_recipe.to_json(), values)
+    assert recipe_json == override_keys(space.base_recipe.model_dump(), values)
     again = space.params_of_recipe(values)
     assert space.recipe_values(again) == values == space.recipe_values(
         space.params_of_recipe(recipe_json))
@@ -97,9 +97,9 @@ def test_group_parameters_in_short_and_long_form():
 def test_recipe_outside_the_space_has_no_params():
     space, _ = space_of("steps: 9\nlr: 1e-3..8e-3 log\ndropout: 0 | 0.1")
     assert space.params_of_recipe(Recipe(steps=9, lr=LearningRate(base=2e-3),
-                                         dropout=0.1).to_json()) is not None
+                                         dropout=0.1).model_dump()) is not None
     assert space.params_of_recipe(Recipe(steps=9, lr=LearningRate(base=2e-2),
-                                         dropout=0.1).to_json()) is None
+                                         dropout=0.1).model_dump()) is None
     assert space.params_of_recipe({}) is None
 
 

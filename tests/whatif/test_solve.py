@@ -163,7 +163,7 @@ def test_keys_can_include_the_variant() -> None:
     for key in (plain, kind):
         assert parse_sizes(space, {key: "8..10"}) == {plain: range(8, 11)} == parse_sizes(
             space, {key: range(8, 11)})
-    rows = [find_trade_offs(space, (key, "width"), hold, ranges={plain: range(200, 210)}).pairs
+    rows = [find_trade_offs(space, (key, "width"), hold, ranges={plain: range(200, 210)}).trades
             for key in (plain, kind)]
     assert rows[0] == rows[1] and len(rows[0]) > 1
     swept = [sweep_costs(space, {key: "8 | 16"}) for key in (plain, kind)]
@@ -223,7 +223,7 @@ def test_trade_offs_equal_brute_force() -> None:
             if percent["macs.total"] <= 6 and percent["params.total"] <= 8:
                 expected.append((encoder_depth, decoder_depth, costs["params.total"],
                                  costs["macs.total"]))
-    assert [tuple(row.values()) for row in trade_offs.pairs] == expected and len(expected) > 3
+    assert [tuple(row.values()) for row in trade_offs.trades] == expected and len(expected) > 3
     assert {(2, 2)} < {row[:2] for row in expected}
     frame = trade_offs.frame()
     zero = frame[(frame["encoder.depth"] == 2) & (frame["decoder.depth"] == 2)]
@@ -235,20 +235,20 @@ def test_trade_offs_end_at_the_cost_and_accept_a_reference() -> None:
     free = find_trade_offs(SMALL, keys, "macs.total within 10%")
     wide = find_trade_offs(SMALL, keys, "macs.total within 10%",
                            ranges=dict.fromkeys(keys, range(1, 60)))
-    assert free.pairs == wide.pairs
+    assert free.trades == wide.trades
     thin = ("width", "encoder.depth")  # with width 1, heads have no features
     free = find_trade_offs(SMALL, thin, "params.encoder within 20%")
     ranges = {"width": range(1, 64), "encoder.depth": range(1, 300)}
     wide = find_trade_offs(SMALL, thin, "params.encoder within 20%", ranges=ranges)
-    assert free.pairs == wide.pairs and len({row["width"] for row in free.pairs}) > 5
-    assert any((row["width"], row["encoder.depth"]) == (16, 2) for row in free.pairs)
+    assert free.trades == wide.trades and len({row["width"] for row in free.trades}) > 5
+    assert any((row["width"], row["encoder.depth"]) == (16, 2) for row in free.trades)
     deep = SMALL.with_overrides({"encoder.depth": "7"})
     config = deep.resolve(lambda *_: None)
     other = find_trade_offs(SMALL, keys, "macs.total within 1%", reference=config)
     expected = costs_with(SMALL, {"encoder.depth": 7}) or {}
     assert other.reference["macs.total"] == expected["macs.total"]
     assert {"encoder.depth": 7,
-            "decoder.depth": 2}.items() <= next(r for r in other.pairs if r[keys[0]] == 7).items()
+            "decoder.depth": 2}.items() <= next(r for r in other.trades if r[keys[0]] == 7).items()
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_trade_offs_hold_the_costs_of_the_file(keys: tuple[str, str]) -> None:
     within = {pair
               for pair, costs in costs_by_pair.items()
               if costs and abs(costs["params.total"] / 60_915_712 - 1) <= 0.01}
-    pairs = {tuple(row[key] for key in keys) for row in trade_offs.pairs}
+    pairs = {tuple(row[key] for key in keys) for row in trade_offs.trades}
     assert pairs & set(costs_by_pair) == within
 
 

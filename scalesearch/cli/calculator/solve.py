@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +76,9 @@ def command(file: str, goal: str | None, settings: tuple[str, ...],
         config = load_architecture(reference)[1].config if reference else None
         keys = [key.strip() for key in trade.split(",")]
         result: Any = whatif.find_trade_offs(space, keys, holds, config, budgets, protocol, sizes)
-        record = result.to_json()
+        record = asdict(result)
         parts = tables.render_trades(result, reference or "the file", protocol)
-        has_result = bool(result.pairs)
+        has_result = bool(result.trades)
     else:
         result = whatif.solve(space, goal or "", budgets, sizes, protocol, step)
         record = {"goal": goal, "protocol": {},

@@ -10,6 +10,7 @@ import click
 from scalesearch.cli.options import option, print_json
 from scalesearch.cli.study.shared import with_results
 from scalesearch.errors import UserError
+from scalesearch.files import replace_non_finite
 from scalesearch.library import require_packages
 from scalesearch.terminal import make_table, open_console, print_text
 
@@ -86,7 +87,7 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
     with interrupt_on_signal():
         fairness = engine.run_audit(results, plan, runner, lambda line: print_text(line, console))
     if as_json:
-        print_json(fairness.to_json())
+        print_json(replace_non_finite(asdict(fairness)))
         return
     headings = ("architecture", "regret (loss)", f"regret ({fairness.metric})", "best recipe")
     rows = [(regret.architecture, f"{regret.loss_regret:.3g}",

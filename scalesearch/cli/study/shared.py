@@ -8,10 +8,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, open_console, print_text, wide_console
@@ -223,11 +225,11 @@ def results_to_json(results: Results) -> dict[str, Any]:
     meta = results.study.meta
     return {"study": meta.name, "folder": str(results.study.folder),
             "objectives": results.objectives, "protocol": meta.protocol,
-            "data": meta.to_json()["data"], "synthetic": meta.synthetic,
+            "data": msgspec.to_builtins(meta.data), "synthetic": meta.synthetic,
             "bleu_signature": results.signature, "seed": meta.seed,
             "seeds": results.seed_analysis.to_json(), "teacher": results.teacher,
             "lost": results.trials_without_record,
             "counts": dict(Counter(str(trial.state)
                                    for trial in results.study.trials.candidates()).most_common()),
-            "front": trials_to_json(results, results.front), "proxies": results.proxies().to_json(),
+            "front": trials_to_json(results, results.front), "proxies": asdict(results.proxies()),
             "hypervolume": hypervolume}

@@ -72,9 +72,10 @@ class PowerLaw:
         """
         return bool(self.b > 0 and EXPONENT_LIMITS[0] < self.c < EXPONENT_LIMITS[1])
 
-    def to_json(self) -> dict[str, float]:
-        """Convert to ``a``, ``b`` and ``c`` with ``unit_size`` 1."""
-        return {"a": self.a, "b": self.b * self.unit_size**self.c, "c": self.c}
+    @property
+    def absolute_b(self) -> Any:
+        """``b`` for a ``unit_size`` of 1."""
+        return self.b * self.unit_size**self.c
 
 
 @dataclass(frozen=True)

@@ -276,7 +276,8 @@ def to_json(study: ScalingStudy) -> dict[str, Any]:
 
 def _curve_json(curve: Curve) -> Mapping[str, Any]:
     law = curve.fit and {
-        **curve.fit.law.to_json(), "exponent_interval": list(curve.fit.exponent_interval),
+        "a": curve.fit.law.a, "b": curve.fit.law.absolute_b, "c": curve.fit.law.c,
+        "exponent_interval": list(curve.fit.exponent_interval),
         "identified": curve.fit.is_identified, "sd": curve.fit.sd, "df": curve.fit.df}
     check = curve.holdout_check and {**asdict(curve.holdout_check),
                                      "error": curve.holdout_check.error,

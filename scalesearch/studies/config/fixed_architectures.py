@@ -58,15 +58,12 @@ class ArchitectureSet:
     held_out: str = HOLD_OUT_LARGEST
     excluded: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, object]:
-        """JSON for ``study.json``."""
-        data: dict[str, Any] = {
-            "type": self.type, "architectures": [row.label for row in self.architectures],
-            "base": self.base}
-        if self.type == SCALING:
-            rules = {rule: list(steps) for rule, steps in self.rules.items()}
-            data["scaling"] = {"base": self.base, "rules": rules, "held_out": self.held_out}
-        return data | ({"excluded": dict(self.excluded)} if self.excluded else {})
+    @property
+    def scaling(self) -> dict[str, Any] | None:
+        """The plan of a scaling study, as in ``study.json``."""
+        if self.type != SCALING:
+            return None
+        return {"base": self.base, "rules": self.rules, "held_out": self.held_out}
 
     def filter_by_limits(self, violations_of: Callable[[ModelSpec], str]) -> "ArchitectureSet":
         """Rows that are trained under limits.

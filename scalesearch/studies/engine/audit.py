@@ -2,11 +2,12 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 
 from msgspec import to_builtins
 
 from scalesearch.errors import UserError
-from scalesearch.files import read_json, write_json
+from scalesearch.files import read_json, replace_non_finite, write_json
 from scalesearch.report.fairness import Fairness, describe_option
 from scalesearch.studies.engine.jobs import JobLoop, reading_result
 from scalesearch.studies.executors.base import Runner, TrainingJob
@@ -61,7 +62,7 @@ def run_audit(results: Results, plan: AuditPlan, runner: Runner,
             runner.stop()
         findings = audit_findings(results, plan)
         assert findings is not None, "the plan was written above"
-        write_json(study.folder / AUDIT_FOLDER / FINDINGS_FILE, findings.to_json())
+        write_json(study.folder / AUDIT_FOLDER / FINDINGS_FILE, replace_non_finite(asdict(findings)))
     return findings
 
 
@@ -95,7 +96,7 @@ class AuditLoop(JobLoop):
                                 folder / "architecture.yaml")
                 pause = {} if is_whole else {"rung": 0,
                                              "until_share": self.plan.settings.early_stop_share}
-                recipe = self.plan.recipe(member, audit_run.option).to_json()
+                recipe = self.plan.recipe(member, audit_run.option).model_dump()
                 write_json(folder / "job.json",
                            {**self.job_template, "proxies": False, **pause, "recipe": recipe})
                 return TrainingJob(number, folder, 1)

@@ -47,11 +47,11 @@ class Corpora:
         """
         corpus = self.by_vocab.get(None)
         if corpus is not None:
-            return msgspec.convert(corpus.to_json(), DataFacts)
+            return msgspec.convert(corpus.facts, DataFacts, from_attributes=True)
         spec = self.first.spec.replace(vocab=None)
         hashes = {str(size): corpus.content_hash for size, corpus in self.by_vocab.items()}
         return DataFacts(self.first.name, hash_text(spec.with_absolute_paths(Path.cwd())),
-                         self.first.is_synthetic, spec.to_json(), corpora=hashes)
+                         self.first.is_synthetic, spec.model_dump(), corpora=hashes)
 
     def protocol(self, spec: StudySpec) -> Protocol:
         """Return the cost protocol of the study.

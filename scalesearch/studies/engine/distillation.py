@@ -85,7 +85,7 @@ class Teacher:
     def meta(self) -> TeacherMeta:
         """The fields of ``study.json``, which may not change when the study is resumed."""
         spec = self.spec
-        recipe = None if self.recipe is None else self.recipe.to_json()
+        recipe = None if self.recipe is None else self.recipe.model_dump()
         return TeacherMeta(self.id, spec.beam, spec.length_penalty, spec.mix, recipe,
                            None if recipe is None else spec.seed, spec.top_k)
 
@@ -195,7 +195,7 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
         KeyboardInterrupt: progress is kept.
     """
     place = (spec.out / TEACHER_FOLDER).resolve()
-    common: JobFile = {"data": spec.data.with_absolute_paths().to_json(),
+    common: JobFile = {"data": spec.data.with_absolute_paths().model_dump(),
                        "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice}
 
     def complete_job(folder: Path, job: JobFile, description: str) -> TeacherJobResult:
@@ -213,7 +213,7 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
     if teacher.recipe is not None:
         if not (place / "architecture.yaml").exists():
             write_text(place / "architecture.yaml", teacher.architectures[0].to_yaml())
-        complete_job(place, {"cache": str(default_cache()), "recipe": teacher.recipe.to_json(),
+        complete_job(place, {"cache": str(default_cache()), "recipe": teacher.recipe.model_dump(),
                              "seed": teacher.spec.seed}, f"the teacher ({teacher.id}) in training")
     folders = teacher.folders or (place,)
     distill_job: JobFile = {"teachers": [str(folder) for folder in folders],
@@ -222,7 +222,7 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
     translations = complete_job(place / TRANSLATIONS_FOLDER, {**distill_job, "decoding": decoding},
                                 "the teacher translates the training text")
     if teacher.spec.top_k:
-        pairs = distilled_data(spec).replace(soft_targets=None).with_absolute_paths().to_json()
+        pairs = distilled_data(spec).replace(soft_targets=None).with_absolute_paths().model_dump()
         complete_job(place / SOFT_TARGETS_FOLDER,
                      {**distill_job, "data": pairs, "cache": str(default_cache()),
                       "top_k": teacher.spec.top_k}, "the teacher computes soft targets")

@@ -119,8 +119,10 @@ class DryRun:
         trials = [{key: values[key] for key in PROPOSAL_KEYS}
                   for values in map(msgspec.to_builtins, self.trials)]
         if spec.architectures is not None:
-            return {**common, **spec.architectures.to_json(), "runs": self.planned_runs,
-                    "architectures": trials}
+            rows = spec.architectures
+            return {**common, "type": rows.type, "base": rows.base, "runs": self.planned_runs,
+                    "architectures": trials, **({"scaling": rows.scaling} if rows.scaling else {}),
+                    **({"excluded": rows.excluded} if rows.excluded else {})}
         assert self.feasibility is not None, "of a search"
         return {**common, "recipe": spec.recipe_space.distribution_texts,
                 "space": {"hash": spec.space.hash, "size": self.size,

@@ -157,8 +157,8 @@ class Proposals:
         spec = self.spec
         job: JobFile = {
             "trial": trial.number, "attempt": trial.attempts + 1,
-            "data": spec.data.with_absolute_paths().to_json(), "cache": str(default_cache()),
-            "recipe": override_keys(spec.recipe.to_json(), trial.recipe_params),
+            "data": spec.data.with_absolute_paths().model_dump(), "cache": str(default_cache()),
+            "recipe": override_keys(spec.recipe.model_dump(), trial.recipe_params),
             "seed": trial.seed or spec.seed, "threads": spec.resources.threads_per_trial,
             "nice": spec.resources.nice, "processes": Result.processes, "proxies": spec.proxies}
         rung = len(trial.rungs)

@@ -68,7 +68,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
                  "references": len(spec.named_architectures)}
         heartbeat = stack.enter_context(Heartbeat(study.folder, facts).running_study())
         runner.check(partial(machine_fingerprint, str(spec.out.absolute()),
-                             spec.data.with_absolute_paths().to_json()))
+                             spec.data.with_absolute_paths().model_dump()))
 
         # Teacher and trials of other studies
         if teacher is not None:

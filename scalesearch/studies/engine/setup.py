@@ -8,8 +8,8 @@ import random
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
+import msgspec
 from optuna.samplers import BaseSampler
 
 from scalesearch.cost import load_protocol
@@ -40,11 +40,11 @@ def study_facts(spec: StudySpec, corpora: Corpora, evaluator: Evaluator,
                 teacher: TeacherMeta | None) -> StudyMeta:
     """Return the facts of a new study, as they are read from ``study.json``."""
     data = corpora.data_facts
-    architectures: dict[str, Any] = spec.architectures.to_json() if spec.architectures else {}
-    return StudyMeta(
+    rows = spec.architectures
+    meta = StudyMeta(
         id=uuid.uuid4().hex, name=spec.name, created=utc_now(), space_hash=spec.space.hash,
         protocol=evaluator.protocol.to_json(), objectives=spec.objectives,
-        recipe=spec.recipe.to_json(), seed=spec.seed, data=data, synthetic=data.synthetic,
+        recipe=spec.recipe.model_dump(), seed=spec.seed, data=data, synthetic=data.synthetic,
         total_trials=spec.trials + len(spec.named_architectures),
         limits=tuple(limit.text for limit in evaluator.limits),
         bounds=upper_bounds(collect_limits(spec.space, spec.budget)),
@@ -52,7 +52,11 @@ def study_facts(spec: StudySpec, corpora: Corpora, evaluator: Evaluator,
         sampler=None if spec.architectures else spec.sampler, rungs=spec.rungs,
         compute=spec.compute, seeds=spec.seeds, warm_start=spec.warm_start,
         recipe_space=spec.recipe_space.distribution_texts, processes=Result.processes,
-        **architectures).round_trip()
+        type=spec.type,
+        architectures=tuple(row.label for row in rows.architectures) if rows else None,
+        base=rows.base if rows else None, scaling=rows.scaling if rows else None,
+        excluded=rows.excluded if rows else {})
+    return StudyMeta.decode(msgspec.json.encode(meta.encode()))
 
 
 def load_data(spec: StudySpec, report: Callable[[str], object] = str) -> Corpora:

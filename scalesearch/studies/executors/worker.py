@@ -19,7 +19,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def _train(folder: Path, job: JobFile, start: float) -> Mapping[str, object]:
                    until_share=job.get("until_share", 1.0),
                    with_proxies=job.get("proxies", False), open_artifact=artifact_decoder,
                    start_seconds=time.perf_counter() - start)
-    return result.to_json()
+    return asdict(result)
 
 
 def _distill(folder: Path, job: JobFile) -> Mapping[str, object]:

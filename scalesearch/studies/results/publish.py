@@ -134,7 +134,7 @@ def scaling_of(results: Results, metric: str | None = None,
     if not signature and plain not in {*COMMON_METRICS, *EFFICIENCY_METRICS}:
         signature = results.signature
     return analyze_scaling(
-        results.records, results.study.meta.to_json(), name,
+        results.records, results.study.meta.encode(), name,
         results.objectives.get(name, better_direction(name)),
         confidence or results.seed_analysis.confidence, ranking_sizes, signature,
         results.teacher_note)

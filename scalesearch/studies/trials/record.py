@@ -1,6 +1,7 @@
 """Record of a trial: all that is needed to check and reproduce its results."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, TypedDict
 
 import msgspec
@@ -99,7 +100,7 @@ def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) 
         shared: common fields of the study, see :attr:`StudyMeta.record_fields`.
         result: result of the training run; None if its worker died.
     """
-    training = result.to_json() if result else {}
+    training = asdict(result) if result else {}
     for name in ("state", "reason", "params"):  # the trial has its own
         training.pop(name, None)
     own = {"recipe": override_keys(shared["recipe"],

@@ -98,7 +98,7 @@ class StudyDir:
 
     def _write(self, meta: StudyMeta) -> None:
         self.meta = meta
-        write_json(self.folder / "study.json", meta.to_json())
+        write_json(self.folder / "study.json", meta.encode())
 
     def load(self) -> "StudyDir":
         """Read facts and events of the study, without any change.
@@ -131,7 +131,7 @@ class StudyDir:
             raise UserError(f"{self.folder} does not contain a study (study.json is missing); "
                             "start one with `scalesearch study run STUDY.yaml`", code="no-study")
         try:
-            self.meta = StudyMeta.from_json((self.folder / "study.json").read_bytes())
+            self.meta = StudyMeta.decode((self.folder / "study.json").read_bytes())
         except UserError as error:
             raise UserError(f"{self.folder}: {error}", code=error.code) from None
         return self

@@ -143,8 +143,8 @@ class StudyMeta:
                 "objectives": self.directions, "recipe": self.recipe, "study_seed": self.seed,
                 **msgspec.to_builtins({"data": self.data, "teacher": self.teacher})}
 
-    def to_json(self) -> dict[str, object]:
-        """Return JSON of all fields."""
+    def encode(self) -> dict[str, Any]:
+        """Return the content of ``study.json``: the format, all fields, and a checksum."""
         data = {"format": STUDY_FORMAT, **msgspec.to_builtins(self), "objectives": self.directions}
         if not self.rungs.n_pauses:
             data["rungs"] = None
@@ -152,13 +152,9 @@ class StudyMeta:
             data["seeds"] = None
         return {**data, "crc": _checksum(data)}
 
-    def round_trip(self) -> StudyMeta:
-        """Return a copy that equals one that was written and read."""
-        return StudyMeta.from_json(msgspec.json.encode(self.to_json()))
-
     @classmethod
-    def from_json(cls, text: bytes) -> StudyMeta:
-        """Read the JSON of :meth:`to_json`.
+    def decode(cls, text: bytes) -> StudyMeta:
+        """Read the text of ``study.json``.
 
         Raises:
             UserError: it has another format, or is damaged.

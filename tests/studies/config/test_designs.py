@@ -131,10 +131,10 @@ held_out: none
         4, 12, 12, 1]
     assert by_label["head_dim 40"]["decoder.head_dim"] == 40 or by_label["head_dim: head_dim 40"][
         "decoder.head_dim"] == 40
-    data = spec.architectures.to_json()
-    assert data["type"] == "scaling"
-    assert data["architectures"][0] == data["base"] == data["scaling"]["base"] == "base"
-    assert data["scaling"]["held_out"] == "none" and set(data["scaling"]["rules"]) == set(rules)
+    rows = spec.architectures
+    assert rows.type == "scaling"
+    assert rows.architectures[0].label == rows.base == rows.scaling["base"] == "base"
+    assert rows.scaling["held_out"] == "none" and set(rows.scaling["rules"]) == set(rules)
 
 
 def test_base_is_overridden_by_keys_of_the_space_language(tmp_path):

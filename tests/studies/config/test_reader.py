@@ -95,8 +95,8 @@ def test_builtin_is_the_built_in_corpus(tmp_path):
     short = read_study(
         write(tmp_path,
               SPACE + REST.replace("{ builtin: grammar, pairs: 500, " "vocab: 400 }", "builtin")))
-    assert short.data.to_json() == read_study(
-        write(tmp_path, SPACE + REST), ["data={builtin: " "grammar}"]).data.to_json()
+    assert short.data.model_dump() == read_study(
+        write(tmp_path, SPACE + REST), ["data={builtin: " "grammar}"]).data.model_dump()
 
 
 def test_overrides_change_add_and_replace_keys(tmp_path):

@@ -48,7 +48,7 @@ def asking(trials=12):
     space = build_recipe_space(reader.read(closed), leaves)
     evaluator = Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(),), space)
     return make_plan(trials, evaluator=evaluator, recipe=space.base_recipe,
-                     record_fields={"recipe": space.base_recipe.to_json()})
+                     record_fields={"recipe": space.base_recipe.model_dump()})
 
 
 def by_recipe(folder, job):
@@ -77,7 +77,7 @@ def test_architecture_and_recipe_are_proposed_once(tmp_path, kind):
                                "dropout": trial.params["recipe.dropout"]}
         job = json.loads((driver.study.trial_folder(trial) / "job.json").read_text())
         assert job["recipe"] == driver.study.record(trial)["recipe"] == override_keys(
-            plan.spec.recipe.to_json(), trial.recipe_params)
+            plan.spec.recipe.model_dump(), trial.recipe_params)
         assert trial.architecture == plan.evaluator.space.architecture(trial.config).id
     copies = exported(driver).get_trials(deepcopy=False)
     assert [dict(trial.params) for trial in copies if trial.params] == [

@@ -418,4 +418,4 @@ def test_password_is_not_written_to_study_folder(tmp_path):
         kept
         == "storage: postgresql://ann:***@host/x\nother: postgresql+psycopg://ann@h/x?PASSWORD=***&timeout=1\n"
     )
-    assert "secret" not in json.dumps(StudyDir(tmp_path).load().meta.to_json())
+    assert "secret" not in json.dumps(StudyDir(tmp_path).load().meta.encode())

@@ -211,7 +211,7 @@ def test_mup_scales_queries_with_head_dim() -> None:
 
 def test_recipe_with_rule_round_trip() -> None:
     how = Recipe(steps=5, lr={"base": 1e-3, "reference_sizes": {"width": 64}, "rule": "mup"})
-    assert Recipe.from_mapping(how.to_json()) == how and Recipe(steps=5, lr=1e-3).lr.base == 1e-3
+    assert Recipe.from_mapping(how.model_dump()) == how and Recipe(steps=5, lr=1e-3).lr.base == 1e-3
 
 
 def test_gates_adapters_and_head_matrices_are_matrices() -> None:

@@ -300,7 +300,7 @@ def reliability_section(facts: PageFacts) -> PageSection:
     if proxies.correlations:
         rows = [[PROXY_LABELS.get(row.proxy, row.proxy), number(row.rho, "+.2f"),
                  TableCell(f"{row.low:+.2f} to {row.high:+.2f}", row.low), row.n_trials,
-                 "yes" if row.is_significant else "no"] for row in proxies.correlations]
+                 "yes" if row.significant else "no"] for row in proxies.correlations]
         caption = (f"Spearman's rank correlation with the final {proxies.metric}, with its 95 % "
                    "interval (Fieller et al., 1957).")
         early = table(["measurement", "rho", "95 % interval", "trials", "significant"], rows,
@@ -347,7 +347,7 @@ def failures_section(facts: PageFacts) -> PageSection:
 
 def provenance_section(facts: PageFacts) -> PageSection:
     """Create the section with notes, ``study.json`` and links to files."""
-    meta = facts.meta.to_json()
+    meta = facts.meta.encode()
     subject = facts.results.subject
     used = {name: ", ".join(sorted({str(value)
                                     for value in facts.results.table[name].dropna()}))
