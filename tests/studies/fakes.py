@@ -187,7 +187,7 @@ class FaultyRunner(InProcessRunner):
 
 @dataclass(frozen=True)
 class FakePlan:
-    """What a driver gets.
+    """A study file and its evaluator, for a driver.
 
     ``record_fields`` differ from those of ``META``.
     """

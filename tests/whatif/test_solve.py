@@ -66,7 +66,7 @@ def test_search_without_range_ends_at_the_budget() -> None:
     for point in (solution.best, solution.next):
         expected = costs_with(TRANSFORMER, {"width": point.value})
         assert expected and {name: expected[name] for name in point.costs} == point.costs
-    assert [limit.text for limit in solution.next.violated_limits] == ["params.total <= 10M"]
+    assert [limit.limit for limit in solution.next.violated_limits] == ["params.total <= 10M"]
     assert solution.changed_values == {
         "encoder.head_dim": 20, "encoder.ffn.relu.hidden": 660,
         "decoder.head_dim": 20, "decoder.ffn.relu.hidden": 660}
@@ -178,7 +178,7 @@ def test_named_budgets_and_constraints_apply() -> None:
                         "1G } }\n")
     (solution,) = solve(space, "max width", "b")
     assert solution.best and solution.best.value == 96
-    assert solution.next and solution.next.violated_limits[0].text == "width <= 96"
+    assert solution.next and solution.next.violated_limits[0].limit == "width <= 96"
 
 
 def test_infeasible_and_unlimited_queries() -> None:
