@@ -153,25 +153,22 @@ class Fairness:
                      if self.kendall_tau else "Too few architectures for a rank correlation.")
         at_edge = (f"For {n_at_edge} of them, the best rate is the lowest or highest one, so their "
                    "regret may be larger.")
+        fairest = []
+        if self.alternatives:
+            best = self.alternatives[0]
+            study_regret = next((alternative.mean_regret for alternative in self.alternatives[1:]
+                                 if alternative.option == self.study_option), None)
+            comparison = (f"; that of the study's recipe is {study_regret}" if study_regret
+                          else "")
+            fairest = [f"Fairest recipe for all: {describe_option(best.option)}, mean regret "
+                       f"{best.mean_regret}{comparison}."]
         return [f"Mean regret of the study's recipe over {len(losses)} architectures: "
                 f"{np.mean(losses):.3g} in validation loss (nats per character){in_score}; at most "
                 f"{losses[0]:.3g} ({self.regrets[0].architecture}).", agreement,
                 *([at_edge] if n_at_edge else []),
                 f"Disadvantaged groups: {'; '.join(disadvantaged)}." if disadvantaged
                 else "No group has a significantly larger regret than the others.",
-                *self._best_alternative()]
-
-    def _best_alternative(self) -> list[str]:
-        """Line on the alternative with the lowest mean regret; empty without alternatives."""
-        if not self.alternatives:
-            return []
-        best = self.alternatives[0]
-        study_recipe = next((alternative for alternative in self.alternatives
-                             if alternative.option == self.study_option), None)
-        comparison = ("" if study_recipe is None or study_recipe is best
-                      else f"; that of the study's recipe is {study_recipe.mean_regret}")
-        return [f"Fairest recipe for all: {describe_option(best.option)}, mean regret "
-                f"{best.mean_regret}{comparison}."]
+                *fairest]
 
 
 def describe_option(option: RecipeOption) -> str:

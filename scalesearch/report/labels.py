@@ -41,9 +41,19 @@ def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
     if metric in METRICS:
         if metric in EFFICIENCY_METRICS:
             return METRICS[metric].label
-        return _add_split(METRICS[metric].label, "validation" if metric == name else "test")
+        split = "validation" if metric == name else "test"
+        label = METRICS[metric].label
+        return (f"{label[:-1]}, {split})" if label.endswith(")")  # Loss (nats per token, test)
+                else f"{label} ({split})")
     if name in COST_LABELS:
-        return _artifact_label(name, protocol or {}) or COST_LABELS[name]
+        artifact = protocol.get("artifact") if protocol else None
+        fit = protocol.get("fit") if protocol else None
+        if name == "artifact.bytes" and artifact:
+            return f"Files of {artifact} (bytes)"
+        if name == "latency.predicted" and fit:
+            setup = str(fit).partition(";")[0].split(", ")  # shortened: the notes have the text
+            return f"{COST_LABELS[name]}\n({setup[0]} on {setup[-1]})"
+        return COST_LABELS[name]
     label = (SECTION_LABELS[section] + COST_LABELS[group]).strip()
     label = label[0].upper() + label[1:]
     if not protocol:
@@ -53,26 +63,6 @@ def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
     tokens = "lengths of the corpus" if protocol.get("lengths") else \
         f"{protocol['source']} source, {protocol['target']} target tokens"
     return f"{label}\n({protocol['name']}: {tokens}, {format_vocabulary(protocol)})"
-
-
-def _artifact_label(name: str, protocol: ProtocolDict) -> str:
-    """Label of a cost of the protocol's artifact or latency fit.
-
-    The result is empty for other costs.
-    """
-    artifact = protocol.get("artifact")
-    fit = protocol.get("fit")
-    if name == "artifact.bytes" and artifact:
-        return f"Files of {artifact} (bytes)"
-    if name == "latency.predicted" and fit:
-        setup = str(fit).partition(";")[0].split(", ")  # shortened: the notes have the full text
-        return f"{COST_LABELS[name]}\n({setup[0]} on {setup[-1]})"
-    return ""
-
-
-def _add_split(label: str, split: str) -> str:
-    """Add a split: ``BLEU (validation)``, ``Loss (nats per token, validation)``."""
-    return f"{label[:-1]}, {split})" if label.endswith(")") else f"{label} ({split})"
 
 
 def one_line_label(name: str, protocol: ProtocolDict | None = None) -> str:
@@ -111,16 +101,13 @@ def format_protocol(protocol: ProtocolDict) -> str:
                     for operation, count in counts.items() if operation in EXTRA_COUNTS)
     artifact = f"; files of {protocol['artifact']}" if protocol.get("artifact") else ""
     latency = f"; latency of {protocol['fit']}" if protocol.get("fit") else ""
-    return (f"protocol {protocol['name']}, {_tokens(protocol)}, "
+    tokens = f"{protocol['source']} source and {protocol['target']} target tokens"
+    if protocol.get("lengths"):
+        pairs = (f"{int(vocab):,}: {source} and {target}"
+                 for vocab, (source, target) in protocol["lengths"].items())
+        tokens = f"mean source and target tokens of the corpus per vocabulary ({', '.join(pairs)})"
+    return (f"protocol {protocol['name']}, {tokens}, "
             f"{format_vocabulary(protocol)}{extra}{artifact}{latency}")
-
-
-def _tokens(protocol: ProtocolDict) -> str:
-    if not protocol.get("lengths"):
-        return f"{protocol['source']} source and {protocol['target']} target tokens"
-    pairs = (f"{int(vocab):,}: {source} and {target}"
-             for vocab, (source, target) in protocol["lengths"].items())
-    return f"mean source and target tokens of the corpus per vocabulary ({', '.join(pairs)})"
 
 
 def format_vocabulary(protocol: ProtocolDict) -> str:

@@ -78,18 +78,17 @@ def scores_over_seeds(record: Record, records: Sequence[Record], metric: str) ->
 
 
 def early_measurements(record: Record) -> dict[str, float | None]:
-    """Column to early measurement: the first loss and zero-cost proxies."""
+    """Column to early measurement: the first loss and zero-cost proxies.
+
+    The first loss is that of the first rung, or else of the first validation before the end.
+    """
     zero_cost = (record.get("metrics") or {}).get("proxies") or {}
-    return {"proxy.first_loss": _first_loss(record),
-            **{f"proxy.{name}": value for name, value in zero_cost.items()}}
-
-
-def _first_loss(record: Record) -> float | None:
-    """Loss at the first rung, or else at the first validation before the end."""
-    if record.get("rungs") is not None:
-        # references have an empty list, since they are not stopped at rungs
-        return float(record["rungs"][0]["loss"]) if record["rungs"] else None
+    rungs = record.get("rungs")
     curve = record.get("curve") or []
-    first = curve[0] if len(curve) > 1 else None
-    return first.get(
-        validation_loss_name(record.get("config"))) if isinstance(first, Mapping) else None
+    first_loss = None
+    if rungs:  # an empty list for references, which are not stopped at rungs
+        first_loss = float(rungs[0]["loss"])
+    elif rungs is None and len(curve) > 1 and isinstance(curve[0], Mapping):
+        first_loss = curve[0].get(validation_loss_name(record.get("config")))
+    return {"proxy.first_loss": first_loss,
+            **{f"proxy.{name}": value for name, value in zero_cost.items()}}

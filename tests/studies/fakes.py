@@ -57,7 +57,7 @@ META = StudyMeta(id="fake-1", name="fake", created="2026-01-01T00:00:00.000+00:0
 
 
 # Keys of a study file that a driver reads.
-SPEC_DEFAULTS = {"objectives": OBJECTIVES, "references": (), "architectures": None,
+SPEC_DEFAULTS = {"references": (), "architectures": None,
                  "data": DataSpec(builtin="grammar"), "recipe": Recipe(steps=9), "rungs": NO_RUNGS,
                  "seeds": SINGLE_SEED, "compute": None, "stop": None, "attempts": 3, "workers": 1,
                  "warm_start": None, "sampler": SamplerSpec("random", seed=1)}
@@ -204,7 +204,8 @@ def make_plan(trials=6, most=6000, evaluator=None, record_fields=None, max_propo
     """A study over the fake space; ``settings`` are keys of a study file."""
     evaluator = evaluator or Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100),
                                        (limit(most=most),))
-    spec = StudySpec.model_construct(**{**SPEC_DEFAULTS, "trials": trials, **settings})
+    spec = StudySpec.model_construct(
+        **{**SPEC_DEFAULTS, "objectives": OBJECTIVES, "trials": trials, **settings})
     return FakePlan(spec, evaluator, record_fields or {}, max_proposals)
 
 

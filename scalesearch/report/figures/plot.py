@@ -62,7 +62,8 @@ def plot_tradeoff(table: pd.DataFrame, context: FigureContext, x: str, y: str = 
                   label_front: bool = True) -> Figure:
     """Plot the metric ``y`` against the cost ``x`` of the trials of a study.
 
-    Trials that stopped at a rung are drawn as light crosses (see :func:`stopped_heights`).
+    Trials that stopped at a rung are drawn as light crosses (see :func:`stopped_heights`). Trials
+    with several seeds and those on the front have error bars.
 
     Args:
         table: a row per trial (see :func:`scalesearch.report.table.trials_frame`).
@@ -71,12 +72,20 @@ def plot_tradeoff(table: pd.DataFrame, context: FigureContext, x: str, y: str = 
     """
     with fixed_size_panel(4.1, (*MARGINS[:3], 0.7)) as (figure, axes):
         complete = table[(table["state"] == "complete") & table[x].notna() & table[y].notna()]
-        with_bars = _trials_with_bars(complete, x, y)
+        with_bars = complete.iloc[:0]
+        if any(name + HALF_WIDTH_SUFFIX in complete for name in (x, y)):
+            with_bars = complete[(complete["seeds"] > 1).to_numpy(dtype=bool)
+                                 | complete["front"].to_numpy(dtype=bool)]
         _set_up_axes(axes, complete, with_bars, table[paused_mask(table, x)], context, x, y)
         _draw_bound(axes, context.bounds.get(x))
         _draw_error_bars(axes, with_bars, context, x, y)
         _draw_points(axes, table, complete, context, x, y)
-        _draw_stopped(axes, stopped_heights(table, axes, x, y), table[x], y)
+        heights = stopped_heights(table, axes, x, y)
+        if len(heights):
+            height_label = "loss at the rung" if y == LOSS_METRIC else "only the cost is known"
+            axes.scatter(table[x][heights.index], heights, s=14, marker="x",
+                         color=DOMINATED_COLOR, linewidths=0.7, alpha=0.7, zorder=2.2,
+                         label=f"stopped at a rung: {height_label}")
         front = complete["front"].astype(bool) & (
             label_front and complete["front"].sum() <= MAX_FRONT_LABELS)
         labeled = complete[complete["label"].notna() | front]
@@ -105,14 +114,6 @@ def stopped_heights(table: pd.DataFrame, axes: Axes, x: str, y: str) -> pd.Serie
     low, high = axes.get_ylim()
     return rows["rung_loss"].astype(float) if y == LOSS_METRIC else pd.Series(
         low + STOPPED_HEIGHT_SHARE * (high - low), rows.index)
-
-
-def _draw_stopped(axes: Axes, heights: pd.Series, costs: pd.Series, y: str) -> None:
-    if len(heights):
-        height_label = "loss at the rung" if y == LOSS_METRIC else "only the cost is known"
-        axes.scatter(costs[heights.index], heights, s=14, marker="x", color=DOMINATED_COLOR,
-                     linewidths=0.7, alpha=0.7, zorder=2.2,
-                     label=f"stopped at a rung: {height_label}")
 
 
 def _set_up_axes(axes: Axes, complete: pd.DataFrame, with_bars: pd.DataFrame, paused: pd.DataFrame,
@@ -152,14 +153,6 @@ def _draw_bound(axes: Axes, bound: float | None) -> None:
     axes.axvline(bound, color=LIMIT_COLOR, linewidth=0.9, linestyle=DASHED_LINE)
     axes.annotate("over budget", (bound, 0.02), (3, 0), xycoords=("data", "axes fraction"),
                   textcoords="offset points", fontsize=7, color="#8a3a6a", rotation=90, va="bottom")
-
-
-def _trials_with_bars(complete: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """Trials drawn with error bars: those with several seeds, and those on the front."""
-    if not any(name + HALF_WIDTH_SUFFIX in complete for name in (x, y)):
-        return complete.iloc[:0]
-    return complete[(complete["seeds"] > 1).to_numpy(dtype=bool)
-                    | complete["front"].to_numpy(dtype=bool)]
 
 
 def _draw_error_bars(axes: Axes, with_bars: pd.DataFrame, context: FigureContext, x: str,

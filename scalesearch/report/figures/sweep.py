@@ -53,9 +53,22 @@ def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, 
     with new_figure(4.4 * len(quantities), 3.4, columns=len(quantities)) as (figure, panels):
         for axes, quantity in zip(panels, quantities):
             _draw_lines(axes, built, keys, quantity)
-            _label_axes(axes, built, keys[0], quantity, protocol)
-            _draw_annotations(axes, built[keys[0]],
-                              annotations if annotations and quantity == "macs" else {})
+            axes.set_xlabel(LENGTH_LABELS.get(keys[0], figure_text(keys[0])))
+            axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_formatter(EngFormatter(sep="", places=None))
+            values = built[keys[0]]
+            if pd.api.types.is_numeric_dtype(values):
+                axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+            axes.set_ylabel("Parameters" if quantity == "params"
+                            else f"Multiply-accumulates\n({_protocol_text(protocol, keys[0])})")
+            axes.legend(handlelength=1.8)
+            for value, text in (annotations or {}).items() if quantity == "macs" else ():
+                if float(values.min()) < value < float(values.max()):
+                    axes.axvline(value, color=TEXT_COLOR, linewidth=0.8, linestyle=DASHED_LINE)
+                    axes.annotate(figure_text(text), (value, 0.98), (-3, 0),
+                                  xycoords=("data", "axes fraction"), textcoords="offset points",
+                                  fontsize=7, color=TEXT_COLOR, rotation=90, va="top", ha="right",
+                                  bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     return figure
 
 
@@ -87,18 +100,6 @@ def _draw_line(axes: Axes, rows: pd.DataFrame, key: str, column: str, label: str
               linewidth=1.3)
 
 
-def _label_axes(axes: Axes, built: pd.DataFrame, key: str, quantity: str,
-                protocol: Mapping[str, Any]) -> None:
-    axes.set_xlabel(LENGTH_LABELS.get(key, figure_text(key)))
-    axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(EngFormatter(sep="", places=None))
-    if pd.api.types.is_numeric_dtype(built[key]):
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
-    axes.set_ylabel("Parameters" if quantity == "params"
-                    else f"Multiply-accumulates\n({_protocol_text(protocol, key)})")
-    axes.legend(handlelength=1.8)
-
-
 def _protocol_text(protocol: Mapping[str, Any], key: str) -> str:
     """Describe the protocol without the swept length."""
     swept = {"source": "S", "target": "T", "length": "ST", "vocab": "V"}.get(key, "")
@@ -107,13 +108,3 @@ def _protocol_text(protocol: Mapping[str, Any], key: str) -> str:
              if letter not in swept)
     return f"{protocol['name']}: {', '.join(sizes)}"
 
-
-def _draw_annotations(axes: Axes, values: pd.Series, annotations: Mapping[int, str]) -> None:
-    """Draw a vertical line with text at each annotated value inside the figure."""
-    for value, text in annotations.items():
-        if float(values.min()) < value < float(values.max()):
-            axes.axvline(value, color=TEXT_COLOR, linewidth=0.8, linestyle=DASHED_LINE)
-            axes.annotate(figure_text(text), (value, 0.98), (-3, 0),
-                          xycoords=("data", "axes fraction"), textcoords="offset points",
-                          fontsize=7, color=TEXT_COLOR, rotation=90, va="top", ha="right",
-                          bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})

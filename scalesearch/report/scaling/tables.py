@@ -24,8 +24,8 @@ from scalesearch.report.scaling.formatting import (
     ranking_sentences,
     score_decimals,
 )
-from scalesearch.report.scaling.laws import N_RESAMPLES, HoldoutCheck, LawFit, LawPrediction
-from scalesearch.report.scaling.study import Curve, Ranking, ScalingStudy
+from scalesearch.report.scaling.laws import N_RESAMPLES, HoldoutCheck, LawFit
+from scalesearch.report.scaling.study import Curve, ScalingStudy
 from scalesearch.report.text_tables import to_markdown as markdown_table
 
 
@@ -49,15 +49,27 @@ def scaling_tables(study: ScalingStudy) -> list[TitledTable]:
         "Checks: the largest size, predicted from the others":
             [_check_row(metric, curve, curve.holdout_check)
              for curve in curves if curve.holdout_check],
-        "Next size": [_next_size_row(metric, curve, curve.next_prediction)
-                      for curve in curves if curve.next_prediction],
+        "Next size": [{**_curve_cells(curve), "size": format_size(prediction.size),
+                       "law": format_prediction(metric, prediction),
+                       "one run": format_interval(metric, prediction.training_low,
+                                                  prediction.training_high)}
+                      for curve in curves if (prediction := curve.next_prediction)],
         f"{metric} per million parameters":
             [{"rule": slopes.rule, "label": slopes.label,
               "from the base": format_slope(slopes.slope_from_base),
               "from the previous size": format_slope(slopes.slope_from_previous)}
              for slopes in study.slopes]}
     tables = [TitledTable(title, pd.DataFrame(rows)) for title, rows in rows_by_title.items()]
-    tables += [_ranking_table(study, ranking) for ranking in study.rankings]
+    for ranking in study.rankings:
+        curves_by_rule = study.curves_for(ranking.cost)
+        cells = [{"rule": ranked.rule, "law": format_prediction(metric, ranked.prediction),
+                  "best in": format_share(ranked.best_share),
+                  "trained up to": format_size(max(curves_by_rule[ranked.rule].sizes))}
+                 for ranked in ranking.ranked_rules]
+        title = (f"Rules at {format_size(ranking.size)} {cost_name(ranking.cost)} "
+                 f"({SIZE_SOURCE_LABELS[ranking.size_source]})")
+        tables.append(TitledTable(title, pd.DataFrame(cells), 1,
+                                  tuple(ranking_sentences(study, ranking))))
     return [table for table in tables if len(table.cells)]
 
 
@@ -99,34 +111,12 @@ def _check_row(metric: str, curve: Curve, check: HoldoutCheck) -> dict[str, str]
             "inside": _yes_or_no(check.is_inside_interval)}
 
 
-def _next_size_row(metric: str, curve: Curve, prediction: LawPrediction) -> dict[str, str]:
-    return {**_curve_cells(curve), "size": format_size(prediction.size),
-            "law": format_prediction(metric, prediction),
-            "one run": format_interval(metric, prediction.training_low, prediction.training_high)}
-
-
 def _yes_or_no(condition: bool) -> str:
     return "yes" if condition else "NO"
 
 
-def _ranking_table(study: ScalingStudy, ranking: Ranking) -> TitledTable:
-    curves = study.curves_for(ranking.cost)
-    cells = pd.DataFrame([{"rule": ranked.rule,
-                           "law": format_prediction(study.metric, ranked.prediction),
-                           "best in": format_share(ranked.best_share),
-                           "trained up to": format_size(max(curves[ranked.rule].sizes))}
-                          for ranked in ranking.ranked_rules])
-    title = (f"Rules at {format_size(ranking.size)} {cost_name(ranking.cost)} "
-             f"({SIZE_SOURCE_LABELS[ranking.size_source]})")
-    return TitledTable(title, cells, 1, tuple(ranking_sentences(study, ranking)))
-
-
 def notes(study: ScalingStudy) -> list[str]:
     """Sentences on the setup, the meaning of the numbers, and missing results."""
-    return [*_setup_notes(study), *_definitions(study), *_missing_results(study)]
-
-
-def _setup_notes(study: ScalingStudy) -> list[str]:
     data = study.meta["data"]
     synthetic = (" (a synthetic corpus: scores compare architectures, but do not transfer to "
                  "real text)")
@@ -134,7 +124,8 @@ def _setup_notes(study: ScalingStudy) -> list[str]:
             f"Data: {data['name']}, hash "
             f"{data['hash']}{synthetic if study.meta.get('synthetic') else ''}.",
             *([study.teacher] if study.teacher else []),
-            *([f"{study.metric}: {study.signature}"] if study.signature else [])]
+            *([f"{study.metric}: {study.signature}"] if study.signature else []),
+            *_definitions(study), *_missing_results(study)]
 
 
 def _definitions(study: ScalingStudy) -> list[str]:
@@ -173,7 +164,12 @@ def _missing_results(study: ScalingStudy) -> list[str]:
     """
     curves_by_reason: dict[str, list[str]] = {}
     for curve in study.curves:
-        for reason in _curve_caveats(curve):
+        reasons = [f"Not checked, since {curve.no_check_reason}"] if curve.no_check_reason else []
+        if curve.fit is None:
+            reasons = [f"No law, since {curve.no_fit_reason}"]
+        elif not curve.fit.is_identified:
+            reasons.insert(0, f"Exponent not identified, since {_unidentified_reason(curve.fit)}")
+        for reason in reasons:
             name = f"{curve.rule} against {cost_name(curve.cost)}"
             curves_by_reason.setdefault(reason, []).append(name)
     unfinished = [f"{architecture.label}: {architecture.missing_reason}"
@@ -184,18 +180,6 @@ def _missing_results(study: ScalingStudy) -> list[str]:
             *([f"Without a score, and therefore not part of a law: {'; '.join(unfinished)}."]
               if unfinished else []),
             *([f"Replicates without a score: {', '.join(replicates)}."] if replicates else [])]
-
-
-def _curve_caveats(curve: Curve) -> list[str]:
-    """Reasons for a missing law, exponent or check."""
-    if curve.fit is None:
-        return [f"No law, since {curve.no_fit_reason}"]
-    caveats = []
-    if not curve.fit.is_identified:
-        caveats.append(f"Exponent not identified, since {_unidentified_reason(curve.fit)}")
-    if curve.no_check_reason:
-        caveats.append(f"Not checked, since {curve.no_check_reason}")
-    return caveats
 
 
 def _unidentified_reason(fit: LawFit) -> str:
@@ -225,8 +209,17 @@ def scaling_frame(study: ScalingStudy) -> pd.DataFrame:
 
     The base has a row for each rule. Unfinished architectures have rows without a score.
     """
-    rows = [_frame_row(curve, architecture)
-            for curve in study.curves for architecture in curve.architectures]
+    rows: list[dict[str, Any]] = []
+    for curve in study.curves:
+        for architecture in curve.architectures:
+            size = architecture.costs[curve.cost]
+            row = {"cost": curve.cost, "rule": curve.rule, "label": architecture.label,
+                   "trial": architecture.trial, "size": size, "seeds": len(architecture.scores),
+                   "score": architecture.mean_score, "sd": architecture.sd}
+            if curve.fit is not None:
+                low, high = curve.fit.interval_at(size)[:, 0].tolist()
+                row |= {"law": float(curve.fit.law(size)), "law_low": low, "law_high": high}
+            rows.append(row)
     rows += [{"cost": cost, "rule": rule, "label": architecture.label,
               "size": architecture.costs.get(cost), "seeds": 0,
               "note": architecture.missing_reason}
@@ -237,17 +230,6 @@ def scaling_frame(study: ScalingStudy) -> pd.DataFrame:
                "law_high", "note"]
     table = pd.DataFrame(rows, columns=columns)
     return table.astype({"trial": "Int64"})
-
-
-def _frame_row(curve: Curve, architecture: ScaledArchitecture) -> dict[str, Any]:
-    size = architecture.costs[curve.cost]
-    row = {"cost": curve.cost, "rule": curve.rule, "label": architecture.label,
-           "trial": architecture.trial, "size": size, "seeds": len(architecture.scores),
-           "score": architecture.mean_score, "sd": architecture.sd}
-    if curve.fit is None:
-        return row
-    low, high = curve.fit.interval_at(size)[:, 0].tolist()
-    return row | {"law": float(curve.fit.law(size)), "law_low": low, "law_high": high}
 
 
 def to_json(study: ScalingStudy) -> dict[str, Any]:

@@ -13,9 +13,11 @@ an interruption, and are not repeated. Only the process that owns the study star
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
+import msgspec
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -28,7 +30,9 @@ from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.studies.config.reader import open_space
 from scalesearch.studies.config.sections import TeacherSpec
 from scalesearch.studies.config.spec import StudySpec
+from scalesearch.studies.engine.corpora import Corpora
 from scalesearch.studies.engine.jobs import JobLoop, reading_result
+from scalesearch.studies.engine.setup import check_same_translations, load_data
 from scalesearch.studies.executors.base import Runner, TrainingJob
 from scalesearch.studies.executors.worker import ProgressFile
 from scalesearch.studies.monitor.running import (
@@ -38,7 +42,8 @@ from scalesearch.studies.monitor.running import (
     describe_progress,
     report_share,
 )
-from scalesearch.studies.trials.record import JobFile, TeacherFacts
+from scalesearch.studies.trials.record import JobFile, TeacherFacts, describe_teacher_facts
+from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import DataFacts, TeacherMeta
 from scalesearch.terminal import print_text
 from scalesearch.training.recipe import Recipe
@@ -240,6 +245,27 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
             "translations": {"pairs": translations.pairs, "decoding": translations.decoding,
                              "cpu_seconds": translations.cpu_seconds}, "mix": teacher.spec.mix,
             **({"top_k": teacher.spec.top_k} if teacher.spec.top_k else {})}
+
+
+def learn_from_teacher(teacher: Teacher, spec: StudySpec, study: StudyDir, runner: Runner,
+                       console: Console) -> tuple[StudySpec, Corpora]:
+    """Train the teacher; return the study with its translations as data, and their corpora.
+
+    The records of ``study`` get the facts of the teacher.
+
+    Raises:
+        UserError: a job of the teacher failed, or finished trials have learned from other data.
+        KeyboardInterrupt: progress is kept.
+    """
+    report = partial(print_text, console=console)
+    report(f"Teacher: {teacher.describe()}")
+    facts = run_teacher(teacher, spec, runner, console)
+    spec = spec.replace(data=distilled_data(spec))
+    corpora = load_data(spec, report)
+    report(describe_teacher_facts(facts))
+    study.teacher_fields = {"data": msgspec.to_builtins(corpora.data_facts), "teacher": facts}
+    check_same_translations(study, corpora.first.content_hash)
+    return spec, corpora
 
 
 class TeacherJob(JobLoop):

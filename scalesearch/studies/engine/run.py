@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 
-import msgspec
 from rich.console import Console
 
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine import setup
-from scalesearch.studies.engine.distillation import distilled_data, find_teacher, run_teacher
+from scalesearch.studies.engine.distillation import find_teacher, learn_from_teacher
 from scalesearch.studies.engine.driver import Driver
 from scalesearch.studies.executors.base import Runner, machine_fingerprint
 from scalesearch.studies.executors.local import make_runner, start_forkserver
@@ -21,7 +20,6 @@ from scalesearch.studies.monitor.loggers import make_loggers
 from scalesearch.studies.optuna_sync.attributes import TrialExporter
 from scalesearch.studies.optuna_sync.export import open_export
 from scalesearch.studies.transfer.warm_start import apply_warm_start
-from scalesearch.studies.trials.record import describe_teacher_facts
 from scalesearch.studies.trials.study_dir import StudyDir, resumable
 from scalesearch.studies.trials.trial import Callback, Callbacks
 from scalesearch.terminal import print_text
@@ -45,12 +43,10 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
     """
     report = partial(print_text, console=console)
     with resumable(spec.out), ExitStack() as stack:
-        # Checks, before anything is written
-        if resume and not StudyDir(spec.out).has_started():
-            report(f"nothing to resume in {spec.out}; starting from the beginning")
+        # 1. Checks: nothing is written
         if spec.backend == "pool":
             start_forkserver()  # it takes seconds, in which the data are loaded
-        spec = setup.with_original_name(spec, resume)
+        spec = setup.with_original_name(spec, resume, report)
         setup.check_reachable(spec)
         corpora = setup.load_data(spec, report)
         teacher = find_teacher(spec, corpora.first)
@@ -59,7 +55,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         meta = setup.study_facts(spec, corpora, evaluator, teacher.meta if teacher else None)
         sampler = setup.build_sampler(spec, evaluator)
 
-        # Folder and workers
+        # 2. Workers and folder
         stack.enter_context(StudyDir(spec.out).exclusive())
         runner = make_runner(spec.backend, spec.workers, spec.resources)
         stack.callback(runner.stop)
@@ -70,20 +66,13 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         runner.check(partial(machine_fingerprint, str(spec.out.absolute()),
                              spec.data.with_absolute_paths().model_dump()))
 
-        # Teacher and trials of other studies
+        # 3. Teacher, and trials of other studies
         if teacher is not None:
-            report(f"Teacher: {teacher.describe()}")
-            teacher_facts = run_teacher(teacher, spec, runner, console)
-            spec = spec.replace(data=distilled_data(spec))
-            corpora = setup.load_data(spec, report)
-            report(describe_teacher_facts(teacher_facts))
-            study.teacher_fields = {"data": msgspec.to_builtins(corpora.data_facts),
-                                    "teacher": teacher_facts}
-            setup.check_same_translations(study, corpora.first.content_hash)
+            spec, corpora = learn_from_teacher(teacher, spec, study, runner, console)
         max_enqueued = getattr(sampler, "n_startup_trials", 10)
         enqueued = apply_warm_start(study, spec, evaluator, max_enqueued, report)
 
-        # Search
+        # 4. Forecast
         for line in describe_start(spec, runner):
             report(line)
         # A model that has a GPU to itself is faster than trials that share it.
@@ -92,6 +81,8 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         forecast = load_or_make_forecast(study, spec, evaluator, measure, seconds)
         for line in describe_forecast(forecast):
             report(line)
+
+        # 5. Search
         screen = stack.enter_context(make_console(console, study))
         exporter = TrialExporter(evaluator.joint_space, spec.objectives)
         export = open_export(spec.storage, study, exporter, screen.message)

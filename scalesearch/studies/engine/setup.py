@@ -131,7 +131,8 @@ def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
                             evaluator.feasible_region, spec.objectives, spec.rungs.shares)
 
 
-def with_original_name(spec: StudySpec, resume: bool) -> StudySpec:
+def with_original_name(spec: StudySpec, resume: bool,
+                       report: Callable[[str], object]) -> StudySpec:
     """Return ``spec`` with the name that its study was started with.
 
     Raises:
@@ -139,6 +140,8 @@ def with_original_name(spec: StudySpec, resume: bool) -> StudySpec:
     """
     study = StudyDir(spec.out)
     if not study.has_started():
+        if resume:
+            report(f"nothing to resume in {spec.out}; starting from the beginning")
         return spec
     if not resume:
         raise UserError(f"{spec.out}: a study is here already. Continue with {option('resume')}, "

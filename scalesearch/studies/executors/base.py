@@ -23,6 +23,8 @@ Work = Callable[[str], None]  # trains the job in a folder; returns after result
 CRASH_FAULT = "fault"
 CRASH_LOST = "lost"
 CRASH_DISK_FULL = "no room"
+TRAINING_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError,
+                   OSError, RuntimeError, TypeError, ValueError)
 
 
 class NotSharedError(UserError):
@@ -69,15 +71,33 @@ class JobCrashed:
 JobEvent = JobDone | JobCrashed
 
 
-def crash_of_error(job: TrainingJob, error: BaseException) -> JobCrashed:
-    """Return the event of a job whose work raised ``error``."""
-    if isinstance(error, DiskFullError):
+def run_job(work: Work, job: TrainingJob) -> JobEvent:
+    """Train ``job`` in this process; return the event of its end.
+
+    Every executor calls it in the process that trains. Errors that training cannot raise, such as
+    interrupts, reach the caller.
+
+    Raises:
+        NotSharedError: this machine cannot read the folder of the job.
+    """
+    try:
+        work(str(job.folder))
+    except NotSharedError:
+        raise
+    except DiskFullError as error:
         return JobCrashed(job, str(error), cause=CRASH_DISK_FULL)
-    if isinstance(error, UserError):
+    except UserError as error:
         return JobCrashed(job, str(error), can_retry=False)
-    if isinstance(error, LeaseHeldError):
+    except LeaseHeldError as error:
         return JobCrashed(job, str(error), cause=CRASH_LOST)
-    return JobCrashed(job, f"{type(error).__name__}: {error}")
+    except TRAINING_ERRORS as error:
+        return JobCrashed(job, describe_error(error))
+    return JobDone(job)
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the class and the message of an error."""
+    return f"{type(error).__name__}: {error}"
 
 
 class Runner(ABC):

@@ -24,20 +24,18 @@ from scalesearch.files import socket_root
 from scalesearch.studies.config.sections import AUTO, Resources
 from scalesearch.studies.executors.base import (
     JobCrashed,
-    JobDone,
     JobEvent,
+    NotSharedError,
     Runner,
     TrainingJob,
     Work,
-    crash_of_error,
+    describe_error,
+    run_job,
 )
 from scalesearch.studies.executors.ray_environment import prepare_environment
 from scalesearch.studies.executors.worker import train_job
 from scalesearch.training.gpus import Gpu, find_gpus, multi_process_service, predict_memory
 
-# Errors that training may raise. Others (interrupts, exits) reach the caller.
-TRAINING_ERRORS = (UserError, ArithmeticError, AssertionError, AttributeError, LookupError,
-                   MemoryError, OSError, RuntimeError, TypeError, ValueError)
 # Imported once, before any process is forked; importing them must not initialize CUDA.
 PRELOADED_MODULES = ("torch", "torch._dynamo", "scalesearch.data", "scalesearch.export.base",
                      "scalesearch.spaces", "scalesearch.training", "scalesearch.studies.executors.local")
@@ -90,12 +88,7 @@ class InProcessRunner(Runner):
         """Train the oldest job to its end; the timeout is ignored."""
         if not self._waiting:
             return []
-        job = self._waiting.popleft()
-        try:
-            self._work(str(job.folder))
-        except TRAINING_ERRORS as error:
-            return [crash_of_error(job, error)]
-        return [JobDone(job)]
+        return [run_job(self._work, self._waiting.popleft())]
 
     def stop(self, grace: float = 10.0) -> None:
         """Drop the queued jobs; no job runs between polls."""
@@ -232,7 +225,7 @@ class PoolRunner(Runner):
             receiver, sender = self._context.Pipe(duplex=False)
             absolute_job = replace(job, folder=job.folder.absolute())
             process = self._context.Process(
-                target=run_job,
+                target=run_worker,
                 args=(self._work, absolute_job, place.devices, sender, self._environment,
                       place.cores),
                 name=job.folder.name)
@@ -297,8 +290,8 @@ def split_cores(workers: int) -> list[frozenset[int]]:
     return [frozenset(cores[index * size:(index + 1) * size]) for index in range(workers)]
 
 
-def run_job(work: Work, job: TrainingJob, devices: str | None, sender: Connection,
-            environment: Mapping[str, str], cores: frozenset[int]) -> None:
+def run_worker(work: Work, job: TrainingJob, devices: str | None, sender: Connection,
+               environment: Mapping[str, str], cores: frozenset[int]) -> None:
     """Run one job in a new process, and send its event.
 
     Args:
@@ -319,11 +312,10 @@ def run_job(work: Work, job: TrainingJob, devices: str | None, sender: Connectio
     if cores:
         os.sched_setaffinity(0, cores)
     try:
-        work(str(job.folder))
-    except (*TRAINING_ERRORS, KeyboardInterrupt) as error:
-        sender.send(crash_of_error(job, error))
-    else:
-        sender.send(JobDone(job))
+        event = run_job(work, job)
+    except (NotSharedError, KeyboardInterrupt) as error:
+        event = JobCrashed(job, describe_error(error))
+    sender.send(event)
 
 
 def _end_with_driver() -> None:

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -38,7 +39,8 @@ from scalesearch.studies.executors.base import (
     Runner,
     TrainingJob,
     Work,
-    crash_of_error,
+    describe_error,
+    run_job,
 )
 from scalesearch.studies.executors.ray_cluster import (
     amounts_of,
@@ -148,8 +150,8 @@ class RayRunner(Runner):
         @ray.remote(max_retries=0, max_calls=1, num_cpus=self._amounts["CPU"],
                     num_gpus=self._amounts["GPU"], resources=others,
                     runtime_env={"env_vars": environment})
-        def train(folder: str) -> None:
-            work(folder)
+        def train(job: TrainingJob) -> JobEvent:
+            return run_job(work, job)
 
         self._task = train
         self._health = ClusterHealth(0.0 if self._owns_ray and self._address is None
@@ -157,8 +159,8 @@ class RayRunner(Runner):
 
     def submit(self, job: TrainingJob) -> None:
         """Submit ``job`` to Ray, which starts it when its resources are free."""
-        task = self._task.options(name=job.folder.name).remote(str(job.folder.absolute()))
-        self._running[task] = job
+        absolute_job = replace(job, folder=job.folder.absolute())
+        self._running[self._task.options(name=job.folder.name).remote(absolute_job)] = job
 
     def poll(self, timeout: float) -> list[JobEvent]:
         """Return the events of ended jobs. Wait up to ``timeout`` seconds for the first."""
@@ -204,18 +206,19 @@ class RayRunner(Runner):
     def _event_of_task(self, task: Any) -> JobEvent:
         job = self._running.pop(task)
         try:
-            ray.get(task, timeout=60)
+            event: JobEvent = replace(ray.get(task, timeout=60), job=job)
         except RayTaskError as error:
             if isinstance(error.cause, NotSharedError):
                 raise error.cause from None
-            return crash_of_error(job, error.cause)
+            return JobCrashed(job, describe_error(error.cause))
         except RayError as error:  # its process died, perhaps because its node or Ray died
             is_lost = (isinstance(error, LocalRayletDiedError | NodeDiedError | GetTimeoutError)
                        or self._health.silent_service())
             return JobCrashed(job, first_line(error),
                               cause=CRASH_LOST if is_lost else CRASH_FAULT)
-        self._restarts = 0
-        return JobDone(job)
+        if isinstance(event, JobDone):
+            self._restarts = 0
+        return event
 
     def _report_lost(self, service: str) -> list[JobEvent]:
         """Restart Ray after a service died; return the events of all jobs, which are lost.

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from scalesearch.studies.executors import lease
-from scalesearch.studies.executors.base import CRASH_FAULT, CRASH_LOST, TrainingJob, crash_of_error
+from scalesearch.studies.executors.base import CRASH_FAULT, CRASH_LOST, TrainingJob, run_job
 from scalesearch.studies.executors.worker import ProgressFile, finish_job
 from tests.studies.fakes import fake_result
 
@@ -59,6 +59,14 @@ def test_lease_has_holder_and_heartbeat(folder):
     assert not (folder / lease.LEASE_FILE).exists() and (folder / "result.json").exists()
 
 
+def crash_cause(folder, error):
+    """The cause of the crash of a job whose work raises an error."""
+    def work(folder):
+        raise error
+
+    return run_job(work, TrainingJob(3, folder, 2)).cause
+
+
 def test_second_worker_leaves_candidate_without_error(folder):
     hold = ("import sys, filelock; l = filelock.FileLock(sys.argv[1]); l.acquire(); "
             "print(flush=True); sys.stdin.read()")
@@ -68,9 +76,8 @@ def test_second_worker_leaves_candidate_without_error(folder):
     with pytest.raises(lease.LeaseHeldError) as error:
         finish_job(folder, fake_result, lease.HeartbeatTiming(lock_timeout=0.0))
     assert "is held by" in str(error.value)
-    assert crash_of_error(TrainingJob(3, folder, 2),
-                          error.value).cause == CRASH_LOST and crash_of_error(
-        TrainingJob(3, folder, 2), OSError()).cause == CRASH_FAULT
+    assert crash_cause(folder, error.value) == CRASH_LOST
+    assert crash_cause(folder, OSError()) == CRASH_FAULT
     first.kill()
     first.communicate()
     finish_job(folder, fake_result)
