@@ -5,10 +5,12 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -217,6 +219,62 @@ def read_regular(path: Path) -> bytes:
     """Content of a regular file. Raises OSError for anything else."""
     regular_size(path)
     return path.read_bytes()
+
+
+def copy_files(source: Path, target: Path, include: Iterable[str] = ("*",),
+               exclude: Iterable[str] = ()) -> list[str]:
+    """Copy the regular files of a folder and of its subfolders to ``target``.
+
+    Links are followed. Pipes, devices, links to nothing, unreadable files and links to a folder
+    around them are not copied.
+
+    Args:
+        include, exclude: patterns of names of files and folders.
+
+    Returns:
+        Relative path of each included entry that was not copied, with the reason.
+
+    Raises:
+        DiskFullError: the disk is full; a ``target`` that did not exist is removed.
+    """
+    existed = target.exists()
+    left = list[str]()
+    folders = [Path()]
+    try:
+        while folders:
+            folder = folders.pop()
+            with disk_full_guard(target):
+                (target / folder).mkdir(parents=True, exist_ok=True)
+            try:
+                names = sorted(os.listdir(source / folder))
+            except OSError as error:
+                left.append(f"{folder}: {error.strerror}")
+                continue
+            for name in names:
+                if not any(fnmatchcase(name, pattern) for pattern in include) or any(
+                        fnmatchcase(name, pattern) for pattern in exclude):
+                    continue
+                path = source / folder / name
+                try:
+                    if path.is_dir():
+                        if path.resolve() in (source / folder / "file").resolve().parents:
+                            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                        if path.resolve() != target.resolve():  # it may be inside the source
+                            folders.append(folder / name)
+                        continue
+                    content = read_regular(path)
+                    state = path.stat()
+                except OSError as error:
+                    left.append(f"{folder / name}: {error.strerror}")
+                    continue
+                with disk_full_guard(target):
+                    (target / folder / name).write_bytes(content)
+                os.utime(target / folder / name, ns=(state.st_atime_ns, state.st_mtime_ns))
+    except BaseException:
+        if not existed:
+            shutil.rmtree(target, ignore_errors=True)
+        raise
+    return left
 
 
 def file_checksum(path: Path) -> str:

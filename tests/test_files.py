@@ -1,8 +1,10 @@
 """Atomic writes: a file is written completely or not at all."""
 
 import ast
+import errno
 import os
 import resource
+import shutil
 import socket
 import stat
 import subprocess
@@ -14,7 +16,15 @@ import pytest
 import torch
 
 import scalesearch
-from scalesearch.files import socket_root, write_atomic, write_json, write_text
+from scalesearch import files
+from scalesearch.files import (
+    copy_files,
+    read_regular,
+    socket_root,
+    write_atomic,
+    write_json,
+    write_text,
+)
 from tests.errors import refuses
 
 
@@ -90,6 +100,66 @@ def test_full_disk_is_reported_and_keeps_the_old_file(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert os.listdir(tmp_path) == ["kept"] and path.read_text() == "old"
+
+
+@pytest.fixture
+def odd_folder(tmp_path: Path) -> Path:
+    """A folder with files, links, pipes, sockets and devices."""
+    folder = tmp_path / "source"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "elsewhere").symlink_to(tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    for path in (folder / "a", folder / "inner" / "b", tmp_path / "other" / "c", folder / "secret",
+                 folder / ".hidden"):
+        path.write_text(path.name)
+    (folder / "link").symlink_to(folder / "a")
+    (folder / "dangling").symlink_to(tmp_path / "missing")
+    (folder / "zero").symlink_to("/dev/zero")
+    (folder / "inner" / "loop").symlink_to(folder)
+    (folder / "self").symlink_to(folder / "self")
+    os.mkfifo(folder / "inner" / "pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "socket"))
+    return folder
+
+
+def test_only_regular_files_are_copied_and_the_others_are_named(
+        odd_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(path: Path) -> bytes:
+        if path.name == "secret":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return read_regular(path)
+
+    monkeypatch.setattr(files, "read_regular", read)
+    os.utime(odd_folder / "a", (1, 2))
+    for target in (tmp_path / "target", odd_folder / "target"):
+        left = copy_files(odd_folder, target, exclude=[".*"])
+        copied = {str(path.relative_to(target)): path.read_text()
+                  for path in target.rglob("*") if path.is_file()}
+        assert copied == {"a": "a", "link": "a", "inner/b": "b", "elsewhere/c": "c"}
+        assert {line.partition(":")[0] for line in left} == {
+            "dangling", "zero", "self", "socket", "secret", "inner/pipe", "inner/loop"}
+        assert (target / "a").stat().st_mtime == 2
+        shutil.rmtree(target)
+    assert copy_files(odd_folder, tmp_path / "few", include=["a", "pipe"]) == []
+    assert os.listdir(tmp_path / "few") == ["a"]
+    assert copy_files(tmp_path / "missing", tmp_path / "none") == [
+        f".: {os.strerror(errno.ENOENT)}"]
+
+
+def test_copy_to_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "file").write_bytes(bytes(30_000))
+    (tmp_path / "kept").mkdir()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        for target in (tmp_path / "new" / "target", tmp_path / "kept"):
+            with refuses("disk-full", target):
+                copy_files(tmp_path / "source", target)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not (tmp_path / "new" / "target").exists() and (tmp_path / "kept").is_dir()
 
 
 def test_write_follows_symbolic_links(tmp_path: Path) -> None:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import torch
 
 from scalesearch.blocks.core import Block
 from scalesearch.data.split import BOS
+from scalesearch.errors import UserError
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
+from scalesearch.files import copy_files
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy_search
-from scalesearch.training.checkpoint import Checkpoint, read_checkpoint
+from scalesearch.training.checkpoint import (
+    DESCRIPTION_FILES,
+    WEIGHTS_FILE,
+    Checkpoint,
+    read_checkpoint,
+)
+from scalesearch.training.result import RESULT_FILE
 from scalesearch.training.scoring.evaluate import DecodingOptions
+
+TRAINING_FILES = (*DESCRIPTION_FILES, WEIGHTS_FILE, RESULT_FILE, "record.json")
 
 
 class TorchFormat(ExportFormat):
-    """Files of the training folder without progress files."""
+    """Files of a finished training run, and the record of a trial."""
 
     name = "torch"
     has_decoder = False
@@ -27,8 +36,9 @@ class TorchFormat(ExportFormat):
 
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
         assert trained.folder is not None
-        shutil.copytree(trained.folder, folder, ignore=shutil.ignore_patterns(".*", "progress.*"),
-                        dirs_exist_ok=True)
+        if left := copy_files(trained.folder, folder, include=TRAINING_FILES):
+            raise UserError(f"{trained.folder}: files cannot be copied: {'; '.join(left)}",
+                            code="cannot-copy")
 
     def open_decoder(self, folder: Path, threads: int) -> ArtifactDecoder:
         return TorchDecoder(read_checkpoint(folder).model)

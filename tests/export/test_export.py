@@ -114,6 +114,20 @@ def test_export_to_torch_keeps_provenance_and_translations(
     assert translation == expected and translation.count("\n") == 3
 
 
+def test_export_to_torch_copies_only_files_of_the_training(trained_folder, tmp_path):
+    source = tmp_path / "model"
+    shutil.copytree(trained_folder, source)
+    os.mkfifo(source / "pipe")
+    (source / "job.json").write_text('{"cache": "/home/user"}')
+    export_model(read_checkpoint(source), tmp_path / "out", TorchFormat(), "none", None)
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
+        "artifact.json", *(file.name for file in trained_folder.iterdir())}
+    (source / "record.json").symlink_to("/dev/zero")
+    with refuses("cannot-copy", "record.json"):
+        export_model(read_checkpoint(source), tmp_path / "no", TorchFormat(), "none", None)
+    assert not (tmp_path / "no").exists()
+
+
 def test_artifact_has_no_local_path(tmp_path):
     train(tiny(), load_data(write_text(tmp_path)), recipe(), tmp_path / "model")
     assert str(tmp_path) in (tmp_path / "model" / "data.json").read_text()

@@ -229,6 +229,7 @@ def repair(study: str, out: Path | None, to: Path | None, as_json: bool) -> None
         print_json(msgspec.to_builtins(repaired))
         return
     for line in (*(f"lost: {name}" for name in repaired.lost),
-                 *(f"saved: {name}" for name in repaired.saved)):
+                 *(f"saved: {name}" for name in repaired.saved),
+                 *(f"not copied: {name}" for name in repaired.left)):
         print_text(line)
     print_text(f"{repaired.kept_events} events -> {repaired.folder}")

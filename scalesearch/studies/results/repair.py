@@ -5,7 +5,6 @@ number, without duplicates. The events of a finished trial are restored from its
 lost, and a lost record is restored from the training result.
 """
 
-import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from scalesearch.errors import UserError, option
-from scalesearch.files import try_read_json, write_json
+from scalesearch.files import copy_files, try_read_json, write_json
 from scalesearch.studies.trials.event_log import EventLog, decode_event, encode_event
 from scalesearch.studies.trials.record import make_record
 from scalesearch.studies.trials.study_dir import StudyDir
@@ -34,12 +33,14 @@ class RepairReport:
         folder: the new folder.
         kept_events: number of events that are valid.
         lost, saved: descriptions of lost and of restored data.
+        left: files that could not be copied, such as pipes and unreadable files, with the reason.
     """
 
     folder: str
     kept_events: int
     lost: tuple[str, ...]
     saved: tuple[str, ...]
+    left: tuple[str, ...]
 
 
 def repair(folder: Path, to: Path) -> RepairReport:
@@ -53,7 +54,7 @@ def repair(folder: Path, to: Path) -> RepairReport:
         raise UserError(f"{to} exists; choose another folder with {option('to')}",
                         code="already-exists")
     lines, lost = _valid_lines(old.log)
-    shutil.copytree(folder, to, ignore=shutil.ignore_patterns(*IGNORED_PATTERNS))
+    left = copy_files(folder, to, exclude=IGNORED_PATTERNS)
     new = StudyDir(to).read_meta()
     saved = list[str]()
     events: list[bytes] = []
@@ -76,7 +77,7 @@ def repair(folder: Path, to: Path) -> RepairReport:
                                       for number, line in enumerate(events, 1)))
     _restore_records(new, saved)
     new.load()
-    return RepairReport(str(to), len(lines), tuple(lost), tuple(saved))
+    return RepairReport(str(to), len(lines), tuple(lost), tuple(saved), tuple(left))
 
 
 def _valid_lines(log: EventLog) -> tuple[list[tuple[int, bytes]], list[str]]:

@@ -7,7 +7,6 @@ The choice is written to ``warm.json`` before it takes effect. An interrupted st
 same choice, even if the other studies have changed.
 """
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, zip_longest
@@ -18,7 +17,7 @@ import msgspec
 import numpy as np
 
 from scalesearch.errors import UserError
-from scalesearch.files import read_json, write_json
+from scalesearch.files import copy_files, read_json, write_json
 from scalesearch.schedule.rungs import order_by_spread
 from scalesearch.studies.config.objectives import objective_values
 from scalesearch.studies.config.sections import WARM_START_FILE, expand_path
@@ -256,8 +255,8 @@ def import_trial(study: StudyDir, trial: Trial) -> Trial:
     if not (source / "record.json").is_file():
         raise UserError(f"{source}: the trial to import is gone. Restore it, or start another "
                         "study with --out", code="source-trial-missing")
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns(*IGNORED_PATTERNS),
-                    dirs_exist_ok=True)
+    if left := copy_files(source, target, exclude=IGNORED_PATTERNS):
+        raise UserError(f"{source}: files cannot be copied: {'; '.join(left)}", code="cannot-copy")
     record = read_json(source / "record.json", dict)
     own_fields = {key: study.record_fields[key] for key in STUDY_RECORD_KEYS}
     write_json(target / "record.json",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.files import disk_full_guard, sync_folder
+from scalesearch.files import disk_full_guard, regular_size, sync_folder
 from scalesearch.studies.trials.trial import EventType, TrialEvent, parse_event
 
 CHECKSUM_SUFFIX = b', "crc": "'
@@ -91,6 +91,7 @@ class EventLog:
         """Iterate over :meth:`lines`, without loading the whole log."""
         if not self.file.exists():
             return
+        regular_size(self.file)
         with self.file.open("rb") as file:
             file.seek(start)
             yield from (line for line in file if line.endswith(b"\n"))

@@ -1,6 +1,7 @@
 """Damaged study folders: commands report or ignore the damage, and repair keeps valid data."""
 
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -60,6 +61,20 @@ def finished(folder):
 
 def swap(lines):
     lines[1], lines[2] = lines[2], lines[1]
+
+
+def test_repair_names_what_it_cannot_copy(study, tmp_path):
+    trial = next(study.folder.glob("trials/*"))
+    os.mkfifo(trial / "pipe")
+    (trial / "link").symlink_to(tmp_path / "missing")
+    repaired = repair(study.folder, tmp_path / "repaired")
+    places = {str(path.relative_to(study.folder)) for path in (trial / "pipe", trial / "link")}
+    assert {line.partition(":")[0] for line in repaired.left} == places
+    study.log.file.unlink()
+    os.mkfifo(study.log.file)
+    with pytest.raises(OSError, match=r"events\.jsonl"):
+        repair(study.folder, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
 
 
 @pytest.mark.parametrize(
