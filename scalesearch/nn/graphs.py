@@ -1,9 +1,30 @@
-"""CUDA graphs of functions that are called again and again on the same tensors."""
+"""CUDA graphs and compilation of functions that are called again and again."""
 
 from collections.abc import Callable, Hashable
+from functools import cache
 from typing import Any
 
 import torch
+
+# variants of a function that are compiled: each has a shape of batches and a different layer
+MAX_COMPILED_VARIANTS = 256
+
+
+@cache
+def compile_function(function: Callable[..., Any], dynamic: bool) -> Callable[..., Any]:
+    """Return the compiled form of ``function``, one per process.
+
+    PyTorch stores compiled code on disk, so another process does not generate it again.
+
+    Args:
+        dynamic: whether one variant serves all shapes.
+    """
+    import torch._dynamo
+
+    # PyTorch runs later variants eagerly, after a warning; its default is 8.
+    torch._dynamo.config.recompile_limit = MAX_COMPILED_VARIANTS
+    torch._dynamo.config.accumulated_recompile_limit = 4 * MAX_COMPILED_VARIANTS
+    return torch.compile(function, dynamic=dynamic)
 
 
 class GraphRunner:

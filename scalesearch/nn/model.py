@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scalesearch.blocks.layers import Layer
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.errors import UserError
+from scalesearch.nn.graphs import compile_function
 from scalesearch.nn.module import Module
 
 
@@ -251,6 +253,18 @@ class Seq2SeqModel(Module):
             if isinstance(node, Module):
                 node.attention_kernel = kernel
 
+    def compile_layers(self, dynamic: bool) -> None:
+        """Compile the layers, for training; other passes stay eager.
+
+        Equal layers share their code, also with layers of other processes on this machine.
+
+        Args:
+            dynamic: whether batches may have any shape. Otherwise each shape is compiled.
+        """
+        for node in self.modules():
+            if isinstance(node, Module) and isinstance(node.block, Layer):
+                node.compiled_forward = compile_function(_run_block, dynamic)
+
     @property
     def shares_sources(self) -> bool:
         """Whether rows of the same source can share its memory in decoding.
@@ -286,3 +300,7 @@ class Seq2SeqModel(Module):
                             "learned positions: increase embedding.max_length, or reduce "
                             "max_length of the data (window for a language model)",
                             code="sentence-too-long")
+
+
+def _run_block(module: Module, *args: Any) -> Any:
+    return module.block.forward(module, *args)

@@ -77,6 +77,8 @@ class Module(nn.Module):
         block: the block.
         dropout_rates: dropout rates, shared by all modules of a model.
         attention_kernel: kernel of attention, ``fused`` or ``products``.
+        compiled_forward: compiled form of the forward pass, for training; None if it is eager. See
+            :meth:`~scalesearch.nn.model.Seq2SeqModel.compile_layers`.
         weight_cache: results that depend on weights only, inside
             :meth:`~scalesearch.nn.model.Seq2SeqModel.cached_weights`; otherwise None.
         tied_owners: modules that own the tied weights, by name of the weight.
@@ -87,11 +89,14 @@ class Module(nn.Module):
         self.block = block
         self.dropout_rates = rates
         self.attention_kernel = "products"
+        self.compiled_forward: Callable[..., Any] | None = None
         self.weight_cache: dict[str, Any] | None = None
         # A plain dict: a tied weight is registered, saved and counted only in its owner.
         self.tied_owners: dict[str, Module] = {}
 
     def forward(self, *args: Any) -> Any:
+        if self.training and self.compiled_forward is not None:
+            return self.compiled_forward(self, *args)
         return self.block.forward(self, *args)
 
     def __getattr__(self, name: str) -> Any:

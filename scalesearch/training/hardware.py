@@ -17,10 +17,12 @@ from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.errors import UserError
 from scalesearch.training.recipe import Recipe
 
-# On a CPU, torch.compile took 61 s for 8 updates and later updates were slower. On a GPU it pays
-# off in longer runs.
-COMPILE_MIN_MINUTES = 20.0
-COMPILE_MIN_STEPS = 20_000
+# From this time on, a run compiles its layers and measures its precision. On an H100, compiled
+# updates came after 25 s and were 1.4 times as fast.
+LONG_RUN_SECONDS = 600.0
+# A captured update on an H100 takes 2.5 ms, and 1 s more per 137 TFLOP (25 to 1,280 GFLOP).
+UPDATE_SECONDS = 2.5e-3
+FLOPS_PER_SECOND = 137e12
 # H100: TF32 is 4 % faster than bf16 for updates of 25 GFLOP, and 8 % slower for 93.
 MIN_BF16_FLOPS = 40e9
 LARGE_BATCH_FACTOR = 8  # of decoding on a GPU, which is idle for most of a step of a small batch
@@ -43,22 +45,26 @@ class Hardware:
         device: device of weights and batches.
         uses_bf16: matrix products use bf16 under autocast; weights, sums and optimizer stay in
             fp32.
-        is_compiled: the forward pass of the model uses ``torch.compile``.
+        is_compiled: the layers of the model, and passes over logits, are compiled for training.
         has_fixed_shapes: batches have few shapes, and a GPU runs updates as CUDA graphs.
+        measures_precision: the run is long enough to measure which precision is faster.
     """
 
     device: torch.device
     uses_bf16: bool
     is_compiled: bool
     has_fixed_shapes: bool = False
+    measures_precision: bool = False
 
     @classmethod
-    def from_recipe(cls, recipe: Recipe, update_flops: float = math.inf) -> "Hardware":
+    def from_recipe(cls, recipe: Recipe, update_flops: float = math.inf,
+                    run_seconds: float = 0.0) -> "Hardware":
         """Choose the hardware for ``recipe`` on this machine; set threads and TF32.
 
         Args:
             update_flops: see :func:`estimate_update_flops`. In small updates on a GPU, the casts
                 of bf16 take longer than it saves.
+            run_seconds: expected time of training, see :func:`estimate_run_seconds`.
 
         Raises:
             UserError: the recipe needs a GPU and PyTorch finds none.
@@ -82,11 +88,11 @@ class Hardware:
         uses_bf16 = recipe.precision == "bf16"
         if recipe.precision == "auto":
             uses_bf16 = has_fast_bf16(device) and (not cuda or update_flops >= MIN_BF16_FLOPS)
-        is_long = (recipe.steps or 0) >= COMPILE_MIN_STEPS or (
-            recipe.minutes or 0) >= COMPILE_MIN_MINUTES
-        is_compiled = cuda and is_long if recipe.compile == "auto" else recipe.compile == "yes"
+        is_long = cuda and run_seconds >= LONG_RUN_SECONDS
+        is_compiled = is_long if recipe.compile == "auto" else recipe.compile == "yes"
+        measures_precision = is_long and recipe.precision == "auto" and has_fast_bf16(device)
         has_fixed_shapes = cuda if recipe.bucketing == "auto" else recipe.bucketing == "yes"
-        return cls(device, uses_bf16, is_compiled, has_fixed_shapes)
+        return cls(device, uses_bf16, is_compiled, has_fixed_shapes, measures_precision)
 
     @property
     def dtype(self) -> str:
@@ -132,6 +138,22 @@ def estimate_update_flops(block: Any, vocab: int, recipe: Recipe) -> float:
     macs = evaluate_cost(block, find_protocol("forward", length, length, vocab))["macs.total"]
     passes = 2 if recipe.rdrop else 1
     return 3 * 2 * float(macs) * passes * recipe.max_tokens / length
+
+
+def estimate_run_seconds(recipe: Recipe, update_flops: float, epoch_tokens: int) -> float:
+    """Estimate the seconds of training on an H100.
+
+    Args:
+        update_flops: see :func:`estimate_update_flops`.
+        epoch_tokens: target tokens of the training split.
+    """
+    batch_seconds = UPDATE_SECONDS + update_flops / FLOPS_PER_SECOND
+    token_seconds = batch_seconds / recipe.max_tokens
+    seconds_per_unit = {"steps": recipe.accumulate * batch_seconds, "tokens": token_seconds,
+                        "epochs": epoch_tokens * token_seconds, "cpu_minutes": 60, "minutes": 60}
+    return min(float(seconds * getattr(recipe, budget))
+               for budget, seconds in seconds_per_unit.items()
+               if getattr(recipe, budget) is not None)
 
 
 def has_fast_bf16(device: torch.device) -> bool:

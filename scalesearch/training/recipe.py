@@ -275,7 +275,8 @@ class Recipe(Config):
         "auto", "auto: bf16 if the hardware supports it well",
         synonyms=("dtype", "fp16", "bf16", "mixed_precision", "amp"))
     compile: Annotated[str, words("auto", "yes", "no")] = setting(
-        "auto", "torch.compile; auto: for long runs on a GPU", synonyms=("torch_compile",))
+        "auto", "compile layers and loss with torch.compile; auto: on a GPU, if training takes more "
+        "than ten minutes there", synonyms=("torch_compile",))
     bucketing: Annotated[str, words("auto", "yes", "no")] = setting(
         "auto", "pad batches to at most 16 shapes, whose updates a GPU runs as CUDA graphs; auto: "
         "on a GPU", synonyms=("bucket_batches", "cuda_graphs"))

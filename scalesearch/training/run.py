@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from scalesearch.blocks.embedding import AdaptiveOutput
 from scalesearch.blocks.seq2seq import DecoderOnly
-from scalesearch.data import Corpus
+from scalesearch.data import BatchStream, Corpus
 from scalesearch.errors import UserError, error_context, option
 from scalesearch.files import DiskFullError
 from scalesearch.nn.causality import CausalityError, check_causality
@@ -18,6 +19,7 @@ from scalesearch.training.finish import OpenArtifact, finish
 from scalesearch.training.hardware import (
     Hardware,
     TrainingFailedError,
+    estimate_run_seconds,
     estimate_update_flops,
     is_out_of_memory,
 )
@@ -27,7 +29,7 @@ from scalesearch.training.result import RESULT_FILE, Result, package_versions
 from scalesearch.training.scoring import proxies as zero_cost
 from scalesearch.training.scoring.evaluate import check_beam, check_lengths
 from scalesearch.training.scoring.measure import PeakMemory
-from scalesearch.training.updates.captured import build_engine
+from scalesearch.training.updates.captured import build_engine, measure_precision
 from scalesearch.training.updates.engine import build_initial_model
 
 
@@ -81,8 +83,11 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
                                   identity, folder)
         return earlier_result
     vocab = corpus.tokenizer.vocab_size
-    hardware = Hardware.from_recipe(recipe,
-                                    estimate_update_flops(architecture.block, vocab, recipe))
+    state = checkpoint.load_state(folder) if resume else None
+    update_flops = estimate_update_flops(architecture.block, vocab, recipe)
+    run_seconds = estimate_run_seconds(recipe, update_flops,
+                                       int(corpus.train.target_ids.lengths.sum()))
+    hardware = Hardware.from_recipe(recipe, update_flops, run_seconds)
     result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed,
                     recipe=recipe.model_dump(), corpus_hash=corpus.content_hash,
                     architecture_id=architecture.id, versions=package_versions())
@@ -95,10 +100,19 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
         check_causality(model, vocab)
         proxies = ({"proxies": zero_cost.compute_proxies(model, corpus, hardware.device)}
                    if with_proxies else {})
-        engine = build_engine(model.to(hardware.device).train(), recipe, hardware)
+        model = model.to(hardware.device).train()
+        if hardware.measures_precision:
+            batches = BatchStream(corpus.train, recipe.max_tokens, seed,
+                                  has_buckets=hardware.has_fixed_shapes).take(recipe.accumulate)
+            # A resumed run keeps the precision with which it began.
+            uses_bf16 = (measure_precision(model, recipe, hardware, batches) if state is None
+                         else state.get("uses_bf16", hardware.uses_bf16))
+            hardware = replace(hardware, uses_bf16=uses_bf16)
+            result.dtype = hardware.dtype
+        engine = build_engine(model, recipe, hardware)
         run = TrainingRun(engine, corpus, recipe, folder, seed, stop_signal, report_event, timer)
         run.identity = identity
-        _train_and_score(run, resume, result, until_share, open_artifact)
+        _train_and_score(run, state, result, until_share, open_artifact)
         result.metrics |= proxies
     if result.state != "paused":
         result.write(folder)
@@ -167,12 +181,11 @@ def _check_soft_targets(model: Any, corpus: Corpus) -> None:
                                   "this model has several bands (adaptive softmax)")
 
 
-def _train_and_score(run: TrainingRun, resume: bool, result: Result, until_share: float,
-                     open_artifact: OpenArtifact | None) -> None:
+def _train_and_score(run: TrainingRun, state: dict[str, Any] | None, result: Result,
+                     until_share: float, open_artifact: OpenArtifact | None) -> None:
     """Train to the end and score, or train to a pause; save on interruption."""
     folder = run.directory
     peak_memory = PeakMemory(run.engine.hardware.device)
-    state = checkpoint.load_state(folder) if resume else None
     if state is not None:
         checkpoint.check_identity(state["identity"], run.identity, folder)
         run.restore(state)

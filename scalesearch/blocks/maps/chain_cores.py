@@ -232,7 +232,8 @@ class ChainCores(Block):
         end = len(cores) if end is None else end
         if end - start == 1:
             return cores[start]
-        middle = min(range(start + 1, end), key=lambda k: self._split_cost(start, k, end)[0])
+        macs = [self._split_cost(start, k, end)[0] for k in range(start + 1, end)]
+        middle = start + 1 + macs.index(min(macs))
         left = self.matrix(cores, start, middle)
         right = self.matrix(cores, middle, end)
         product = left.flatten(0, 2) @ right.flatten(1, 3)

@@ -12,7 +12,10 @@ the last bit. Without a GPU all updates run eagerly, so everything but the captu
 Shapes: B rows, T columns, ``top`` soft targets per token.
 """
 
+import copy
+import time
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,6 +24,7 @@ from torch import Tensor
 from scalesearch.blocks.embedding import AdaptiveOutput
 from scalesearch.data import PAD, Batch
 from scalesearch.nn.graphs import GraphRunner
+from scalesearch.training.checkpoint import get_random_state, set_random_state
 from scalesearch.training.hardware import Hardware, is_out_of_memory
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.updates.engine import Engine
@@ -29,6 +33,8 @@ from scalesearch.training.updates.optimizers import (
     BASIS_UPDATE_INTERVAL,
     MatrixOptimizer,
 )
+
+TIMED_UPDATES = 20  # per precision
 
 
 class StaticBatch:
@@ -171,7 +177,7 @@ class CapturedEngine(Engine):
         passes = 2 if recipe.rdrop else 1
         source, target_in, target_out = batch.ids
         with self.hardware.autocast():
-            states = self.compute_states(source.repeat(passes, 1), target_in.repeat(passes, 1))
+            states = self._states(source.repeat(passes, 1), target_in.repeat(passes, 1))
             # rows of the passes next to each other: (B · T · passes, d)
             hidden = states.reshape(passes, -1, *states.shape[1:]).movedim(0, 2).flatten(0, 2)
             labels = target_out.flatten()
@@ -189,7 +195,8 @@ class CapturedEngine(Engine):
             (states, matrix, bias, term_labels), = terms
             return cross_entropy(states, matrix, bias, term_labels, recipe.label_smoothing,
                                  rdrop_alpha=recipe.rdrop, label_weights=label_weights,
-                                 row_weights=row_weights.repeat_interleave(passes)) / passes
+                                 row_weights=row_weights.repeat_interleave(passes),
+                                 is_compiled=self.hardware.is_compiled) / passes
 
     def _finish_update(self) -> None:
         """Count the update; update the bases of SOAP when that is due."""
@@ -205,3 +212,24 @@ def build_engine(model: Any, recipe: Recipe, hardware: Hardware) -> Engine:
     """Build the engine for the shapes of batches on this hardware."""
     engine_class = CapturedEngine if hardware.has_fixed_shapes else Engine
     return engine_class(model, recipe, hardware)
+
+
+def measure_precision(model: Any, recipe: Recipe, hardware: Hardware,
+                      batches: list[Batch]) -> bool:
+    """Measure whether updates are faster with bf16 than without.
+
+    The updates train copies of ``model``. Generators are as before.
+    """
+    random_state = get_random_state()
+    seconds = {}
+    for uses_bf16 in (False, True):
+        engine = build_engine(copy.deepcopy(model), recipe, replace(hardware, uses_bf16=uses_bf16))
+        for _ in range(TIMED_UPDATES):  # the first are compiled, captured and slow
+            engine.update(batches, 0.0).item()
+        start = time.perf_counter()
+        for _ in range(TIMED_UPDATES):
+            loss = engine.update(batches, 0.0)
+        loss.item()
+        seconds[uses_bf16] = time.perf_counter() - start
+    set_random_state(random_state)
+    return seconds[True] < seconds[False]

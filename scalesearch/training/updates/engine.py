@@ -44,9 +44,8 @@ class Engine:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizers = build_optimizers(model, recipe, weight_scales(model, recipe),
                                            hardware.uses_bf16, is_capturable)
-        self.compute_states = self._states
         if hardware.is_compiled:
-            self.compute_states = torch.compile(self._states, dynamic=not is_capturable)
+            model.compile_layers(dynamic=not is_capturable)
         self.batch_splits = 1
         self.n_updates = 0
         self.notes: list[str] = []
@@ -83,7 +82,8 @@ class Engine:
         """Return the state of model, optimizers and random number generators."""
         return {"model": self.model.state_dict(),
                 "optimizer": [optimizer.state_dict() for optimizer in self.optimizers],
-                "parts": self.batch_splits, "updates": self.n_updates, "random": checkpoint.get_random_state()}
+                "parts": self.batch_splits, "updates": self.n_updates,
+                "uses_bf16": self.hardware.uses_bf16, "random": checkpoint.get_random_state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the result of :meth:`state`."""
@@ -110,7 +110,7 @@ class Engine:
         with self.hardware.autocast():
             inputs = (to_device(np.tile(ids, (passes, 1)))
                       for ids in (batch.source, batch.target_in))
-            states = self.compute_states(*inputs)  # (passes · B, T, d)
+            states = self._states(*inputs)  # (passes · B, T, d)
             hidden = states.flatten(0, 1).index_select(0, to_device(all_positions))
             labels, label_weights = (array if array is None else to_device(array.repeat(passes, 0))
                                      for array in self._mix_soft_labels(batch, positions))

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from scalesearch.blocks.elementwise import autocast_input
+from scalesearch.nn.graphs import compile_function
 
 # rows per chunk: 256 · 8,000 fp32 logits are 8 MB, which fit into a last-level cache
 CHUNK_ROWS_CPU = 256
@@ -30,8 +31,8 @@ CHUNK_ROWS_GPU = 4096
 
 def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor,
                   smoothing: float = 0.0, chunk_rows: int | None = None, rdrop_alpha: float = 0.0,
-                  label_weights: Tensor | None = None,
-                  row_weights: Tensor | None = None) -> Tensor:
+                  label_weights: Tensor | None = None, row_weights: Tensor | None = None,
+                  is_compiled: bool = False) -> Tensor:
     """Sum the label-smoothed cross-entropy (Szegedy et al. 2016), in nats.
 
     Args:
@@ -48,6 +49,7 @@ def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: T
             may repeat.
         row_weights: (N,) fp32 factors on the losses of the rows: 0 for padding in batches of a
             fixed shape. None stands for 1.
+        is_compiled: whether the passes over the logits are compiled, for each shape.
 
     Returns:
         A scalar.
@@ -57,7 +59,8 @@ def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: T
         target = target[:, None]
         label_weights = hidden.new_ones(target.shape, dtype=torch.float32)
     loss: Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
-        hidden, weight, bias, target, label_weights, row_weights, smoothing, rows, rdrop_alpha)
+        hidden, weight, bias, target, label_weights, row_weights, smoothing, rows, rdrop_alpha,
+        is_compiled)
     return loss
 
 
@@ -70,7 +73,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor,
                 label_weights: Tensor, row_weights: Tensor | None, smoothing: float,
-                chunk_rows: int, rdrop_alpha: float) -> Tensor:
+                chunk_rows: int, rdrop_alpha: float, is_compiled: bool) -> Tensor:
         x = autocast_input(hidden)
         w = weight.to(x.dtype)
         grads = _OutputGradients(x, weight, bias) if any(ctx.needs_input_grad[:3]) else None
@@ -79,7 +82,7 @@ class _CrossEntropy(torch.autograd.Function):
             rows = slice(start, start + chunk_rows)
             chunk_weights = None if row_weights is None else row_weights[rows, None]
             total += _chunk_loss(x[rows], w, bias, target[rows], label_weights[rows], chunk_weights,
-                                 smoothing, grads, rows, rdrop_alpha)
+                                 smoothing, grads, rows, rdrop_alpha, is_compiled)
         if smoothing:
             total += _smoothing_term(x, weight, bias, row_weights, smoothing, grads)
         ctx.grads = grads
@@ -93,7 +96,7 @@ class _CrossEntropy(torch.autograd.Function):
         hidden = grads.hidden.mul_(grad).to(ctx.hidden_dtype)
         weight = grads.weight.mul_(grad)
         bias = None if grads.bias is None else grads.bias.mul_(grad)
-        return hidden, weight, bias, None, None, None, None, None, None
+        return hidden, weight, bias, None, None, None, None, None, None, None
 
 
 class _OutputGradients:
@@ -119,21 +122,40 @@ class _OutputGradients:
 
 def _chunk_loss(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, label_weights: Tensor,
                 row_weights: Tensor | None, smoothing: float, grads: _OutputGradients | None,
-                rows: slice, rdrop_alpha: float) -> Tensor:
+                rows: slice, rdrop_alpha: float, is_compiled: bool) -> Tensor:
     """Compute (1 - ε) · cross-entropy plus ε · log-partition of a chunk.
 
     :func:`_smoothing_term` adds the remaining terms. ``x`` is (n, d), ``target`` and
     ``label_weights`` are (n, m), ``row_weights`` is (n, 1).
     """
     logits = x @ w.t()
-    logits = logits if logits.dtype == torch.float64 else logits.float()
-    if bias is not None:
-        logits += bias
-    label_weights = label_weights.to(logits.dtype)
-    correct = (logits.gather(1, target) * label_weights).sum(1, keepdim=True)
     if grads is None:
+        logits = _wide_logits(logits, bias)
+        correct = (logits.gather(1, target) * label_weights.to(logits.dtype)).sum(1, keepdim=True)
         losses = torch.logsumexp(logits, 1, keepdim=True) - (1 - smoothing) * correct
         return (losses if row_weights is None else losses * row_weights).sum()
+    compute = compile_function(_logit_gradient, False) if is_compiled else _logit_gradient
+    loss, d_logits = compute(logits, bias, target, label_weights, row_weights, smoothing,
+                             rdrop_alpha)
+    grads.add(x, w, d_logits, rows)
+    return loss
+
+
+def _wide_logits(logits: Tensor, bias: Tensor | None) -> Tensor:
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    return logits if bias is None else logits.add_(bias)
+
+
+def _logit_gradient(logits: Tensor, bias: Tensor | None, target: Tensor, label_weights: Tensor,
+                    row_weights: Tensor | None, smoothing: float,
+                    rdrop_alpha: float) -> tuple[Tensor, Tensor]:
+    """Compute the loss of a chunk and the gradient of its logits (n, V).
+
+    Compiled, these passes over the logits are a few kernels.
+    """
+    logits = _wide_logits(logits, bias)
+    label_weights = label_weights.to(logits.dtype)
+    correct = (logits.gather(1, target) * label_weights).sum(1, keepdim=True)
     p = torch.softmax(logits, 1)
     partition = logits.amax(1, keepdim=True) - p.amax(1, keepdim=True).log()
     losses = partition - (1 - smoothing) * correct
@@ -145,8 +167,7 @@ def _chunk_loss(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, label
         p += rdrop_gradient
     if row_weights is not None:
         p *= row_weights
-    grads.add(x, w, p, rows)
-    return loss + rdrop_loss
+    return loss + rdrop_loss, p
 
 
 def _rdrop_gradient(logits: Tensor, probabilities: Tensor, alpha: float,

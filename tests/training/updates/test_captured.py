@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 from scalesearch.data import BatchStream
 from scalesearch.library import find_file
@@ -165,7 +166,7 @@ def test_run_continues_with_the_batches_it_began_with(corpus, tmp_path, monkeypa
 
     def run(folder: str, begins: bool, **options: Any) -> Any:
         hardware = replace(Hardware.from_recipe(how), has_fixed_shapes=begins)
-        monkeypatch.setattr(Hardware, "from_recipe", lambda recipe, flops=0.0: hardware)
+        monkeypatch.setattr(Hardware, "from_recipe", lambda *arguments: hardware)
         return train(tiny(), corpus, how, tmp_path / folder, **options)
 
     whole = run("whole", has_buckets)
@@ -184,3 +185,44 @@ def test_rows_of_padding_have_no_gradient(corpus) -> None:
     selected, _ = trained(Engine, corpus, recipe(**NO_DROPOUT), tiny(width=8).block, 0)
     assert engine.update([partial], 1e-2).item() == pytest.approx(
         selected.update([partial], 1e-2).item())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("changes", "n_losses"), [
+    ({}, 2), ({"label_smoothing": 0.0, "rdrop": 1.0, "dropout": 1e-9}, 3)], ids=str)
+def test_compiled_updates_equal_eager_updates(corpus, changes: dict[str, Any],
+                                              n_losses: int) -> None:
+    """Equal layers are compiled once per shape, and the loss once per number of rows."""
+    how = recipe(max_tokens=200, **{**NO_DROPOUT, **changes})
+    block = tiny(width=8, encoder__depth=3, decoder__depth=2).block
+    _, losses = trained(CapturedEngine, corpus, how, block, 8, torch.float32)
+    counters.clear()
+    compiled, compiled_losses = trained(CapturedEngine, corpus, how.replace(compile="yes"), block,
+                                        8, torch.float32)
+    assert compiled_losses == pytest.approx(losses, rel=1e-5)
+    assert counters["stats"]["unique_graphs"] == 2 * len(compiled.inputs) + n_losses
+    assert not counters["graph_break"]
+
+
+@pytest.mark.slow
+def test_candidates_with_equal_layers_share_compiled_code(corpus) -> None:
+    how = recipe(max_tokens=200, compile="yes", **NO_DROPOUT)
+    trained(CapturedEngine, corpus, how, tiny(width=8).block, 2, torch.float32)
+    counters.clear()
+    deeper = tiny(width=8, encoder__depth=4, decoder__depth=3).block
+    trained(CapturedEngine, corpus, how, deeper, 2, torch.float32)
+    assert not counters["aot_autograd"]["autograd_cache_miss"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_compiled_layers_of_an_architecture_equal_eager_layers(corpus, name: str) -> None:
+    how = recipe(max_tokens=64, **NO_DROPOUT)
+    block = read_space(find_file(name, "spaces")).single_architecture().block
+    eager, losses = trained(CapturedEngine, corpus, how, block, 1)
+    compiled, compiled_losses = trained(CapturedEngine, corpus, how.replace(compile="yes"), block,
+                                        1)
+    assert compiled_losses == pytest.approx(losses, rel=1e-6)
+    gradients, expected = (torch.cat([weight.grad.flatten() for weight in engine.parameters])
+                           for engine in (compiled, eager))
+    assert (gradients - expected).norm() < 1e-6 * expected.norm()
