@@ -33,11 +33,18 @@ class Wrong(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    """``run`` gives figures, or raises :class:`Wrong`; ``gpus`` is how many it needs."""
+    """A check.
+
+    Attributes:
+        run: returns figures, or raises :class:`Wrong`.
+        gpus: number of GPUs that it needs.
+        seconds: planned time on a GPU.
+    """
 
     name: str
     run: Callable[[Kit], Figures]
     gpus: int
+    seconds: float
 
     @property
     def what(self) -> str:
@@ -48,10 +55,11 @@ class Check:
 CHECKS: dict[str, Check] = {}
 
 
-def check(gpus: int = 1) -> Callable[[Callable[[Kit], Figures]], Callable[[Kit], Figures]]:
-    """Register a function as a check that needs ``gpus`` GPUs."""
+def check(gpus: int = 1, seconds: float = 15
+          ) -> Callable[[Callable[[Kit], Figures]], Callable[[Kit], Figures]]:
+    """Register a function as a check; for the arguments see :class:`Check`."""
     def registered(run: Callable[[Kit], Figures]) -> Callable[[Kit], Figures]:
-        CHECKS[run.__name__] = Check(run.__name__, run, gpus)
+        CHECKS[run.__name__] = Check(run.__name__, run, gpus, seconds)
         return run
 
     return registered
@@ -59,15 +67,20 @@ def check(gpus: int = 1) -> Callable[[Callable[[Kit], Figures]], Callable[[Kit],
 
 @dataclass
 class Kit:
-    """Device, scratch folder, whether short runs are enough, and the figures of the check that runs.
+    """Device, models and figures that all checks share.
 
-    A check that fails on the way keeps those that it has put there.
+    Attributes:
+        folder: for files of the checks.
+        quick: whether short runs of small models are enough.
+        is_dry_run: whether checks of a GPU run on the CPU.
+        figures: of the check that runs; a check that fails keeps them.
     """
 
-    folder: Path
+    folder: Path | None
     quick: bool = False
     device: torch.device = field(
         default_factory=lambda: torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    is_dry_run: bool = False
     figures: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -125,7 +138,7 @@ def model(name: str, vocab: int = VOCAB, seed: int = 1, dropout: float = 0.0) ->
 
 
 def plain_transformer(width: int, vocab: int) -> Any:
-    """The 3-3 Transformer of ``small/plain`` at another width, with dropout."""
+    """Build the 3-3 Transformer of ``small/plain`` at another width, with dropout."""
     hidden = 256 if width == 128 else 4 * width
     changes = f"width={width} and encoder.ffn.relu.hidden={hidden} and decoder.ffn.relu.hidden={hidden}"
     return model(f"small/plain with {changes}", vocab, dropout=0.1)

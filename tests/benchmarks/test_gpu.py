@@ -11,7 +11,7 @@ from tests.docs.blocks import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gpu
-from gpu_kit import correctness, studies, timings
+from gpu_kit import correctness, headline, studies
 from gpu_kit.kit import CHECKS, Kit, Wrong
 
 COMPARED_WITH_CPU = ("attention_kernels", "updates", "decoding", "soft_targets")
@@ -25,7 +25,7 @@ def kit(tmp_path):
 def make_check(name, run):
     """A check that calls ``run`` on any device."""
     run.__doc__ = f"Check {name}."
-    return gpu.Check(name, run, 0)
+    return gpu.Check(name, run, 0, 15)
 
 
 @pytest.mark.full
@@ -46,7 +46,7 @@ def test_device_with_other_gradients_is_wrong(kit, monkeypatch):
         return tuple(gradient * factor for gradient in true(*arguments))
 
     monkeypatch.setattr(correctness, "gradients", wrong)
-    result = gpu.run(gpu.Check("forward_and_backward", CHECKS["forward_and_backward"].run, 0), kit)
+    result = gpu.run(gpu.Check("forward_and_backward", CHECKS["forward_and_backward"].run, 0, 15), kit)
     assert result["state"] == "wrong" and "small/plain" in result["why"]
     assert result["reproduce"] == "python benchmarks/gpu.py --only forward_and_backward"
 
@@ -108,7 +108,7 @@ def test_process_with_broken_device_is_replaced(kit, monkeypatch, tmp_path):
     with pytest.raises(Away) as again:
         gpu.main()
     *others, option, minutes = again.value.args[0][1:]
-    assert [*others, option] == [*arguments, "--continue", "--minutes"] and 9 < float(minutes) <= 10
+    assert [*others, option] == [*arguments, "--continue", "--minutes"] and 5 < float(minutes) <= 6
     monkeypatch.setattr(sys, "argv", again.value.args[0][1:])
     with pytest.raises(SystemExit) as end:
         gpu.main()
@@ -131,13 +131,6 @@ def test_study_with_failed_trials_is_wrong(tmp_path):
         studies.ended(tmp_path)
 
 
-def test_timed_engine_uses_kernel_of_training(kit):
-    engine, _ = timings._engine(kit, "small", compiled=False)
-    kernels = {node.attention_kernel
-               for node in engine.model.modules() if hasattr(node, "attention_kernel")}
-    assert kernels == {engine.hardware.attention_kernel}
-
-
 def test_skipped_check_reports_requirements(kit, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     result = gpu.run(CHECKS["from_space_to_front"], kit)
@@ -158,21 +151,57 @@ def test_report_has_all_checks_and_figures(kit, monkeypatch, tmp_path):
     assert "## causality" in page and report["machine"]["torch"] in page
 
 
-def test_no_check_starts_after_time_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv",
-                        ["gpu.py", "--out", str(tmp_path), "--only", "causality", "--minutes", "0"])
+@pytest.mark.parametrize("minutes", ["0", "0.2"])  # less than the planned 15 seconds
+def test_check_that_does_not_fit_is_skipped(tmp_path, monkeypatch, minutes):
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--out", str(tmp_path), "--only", "causality",
+                                      "--minutes", minutes])
     with pytest.raises(SystemExit) as ended:
         gpu.main()
     (only,) = json.loads((tmp_path / "report.json").read_text("utf-8"))["checks"]
-    assert ended.value.code == 0 and only["state"] == "skipped" and "--only causality" in only[
-        "why"]
+    assert ended.value.code == 0 and only["state"] == "skipped"
+    assert "--only causality" in only["why"]
+
+
+def test_headline_is_planned_for_six_minutes():
+    assert gpu.ORDER[: len(gpu.HEADLINE)] == gpu.HEADLINE
+    assert sum(CHECKS[name].seconds for name in gpu.HEADLINE[:7]) <= 6 * 60
+
+
+def dry_run(tmp_path, monkeypatch, *names):
+    """Run checks of a GPU on the CPU; return their results and the page."""
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--dry-run", "--minutes", "60", "--out",
+                                      str(tmp_path / "out"), "--only", *names])
+    with pytest.raises(SystemExit) as ended:
+        gpu.main()
+    checks = json.loads((tmp_path / "out/report.json").read_text("utf-8"))["checks"]
+    assert ended.value.code == 0, [check.get("why") for check in checks]
+    return checks, (tmp_path / "out/report.md").read_text("utf-8")
+
+
+@pytest.mark.full
+def test_dry_run_of_the_headline(tmp_path, monkeypatch):
+    names = ("updates_128", "peers_128", "predicted_memory", "captured_updates", "optimizers",
+             "decoding_speed", "compilation")
+    checks, page = dry_run(tmp_path, monkeypatch, *names)
+    assert {check["state"] for check in checks} == {"passed"}
+    figures = checks[0]["figures"]
+    assert f"| captured, 1 process | {figures['captured, 1 process']} | not measured |" in page
+    assert "| eager, 8 processes, MPS | not measured | not measured | not measured |" in page
+
+
+@pytest.mark.slow
+def test_dry_run_goes_through_all_checks(tmp_path, monkeypatch):
+    checks, page = dry_run(tmp_path, monkeypatch, *gpu.ORDER)
+    skipped = {check["name"] for check in checks if check["state"] == "skipped"}
+    assert skipped == {"out_of_memory", "idle_share"}
+    assert page.count("not measured") < 60
 
 
 def test_alternating_runs_are_timed_by_median(kit, monkeypatch):
     clock = iter(range(1000))
-    monkeypatch.setattr(timings.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(headline.time, "perf_counter", lambda: next(clock))
     ran = []
-    result = timings.in_turns(
+    result = headline.in_turns(
         kit, {"one": lambda: ran.append(1), "other": lambda: ran.append(2)}, 2, 4
     )
     assert result == {"one": 0.25, "other": 0.25} and ran == [1, 1, 1, 1, 2, 2, 2, 2] * 3
@@ -182,3 +211,16 @@ def test_page_matches_figures():
     report = json.loads((ROOT / "docs/gpu-h100.json").read_text("utf-8"))
     assert gpu.markdown(report) == (ROOT / "docs/gpu-h100.md").read_text("utf-8")
     assert {check["state"] for check in report["checks"]} == {"passed"}
+
+
+def test_goals_without_figures_are_not_measured():
+    assert sum("not measured" in line for line in headline.goals_table({})) == 7
+    figures = {"updates_512": {"captured, 1 process": 207.0, "eager, 1 process": 36.0,
+                               "share of product, captured, 1 process": 0.095,
+                               "share of product, eager, 1 process": 0.017},
+               "updates_128": {"eager, 1 process": 60.0, "captured, 8 processes, MPS": 717.0}}
+    table = headline.goals_table(figures)
+    assert table[2].split(" | ")[2] == "717"
+    assert table[4].split(" | ")[2] == "not measured / not measured / 9.5 %"
+    assert "| share of its speed, captured, 1 process | not measured | not measured | 9.5 % |" in (
+        headline.headline_table(figures))
