@@ -200,6 +200,8 @@ def headline_table(figures: Mapping[str, Figures]) -> list[str]:
     for name, shares in (("captured, 1 process", map(share_alone, repeat(figures), WIDTHS)),
                          ("the fastest setting", map(share_packed, repeat(figures), WIDTHS))):
         lines.append(f"| share of its speed, {name} | {' | '.join(map(percent, shares))} |")
+    seeds = [three_seeds(figures.get(f"updates_{width}", {})) for width in WIDTHS]
+    lines.append(f"| cost of three seeds over one, MPS | {' | '.join(seeds)} |")
     for name, key in (("candidates of 2,400 updates per GPU-hour", "candidates_per_hour"),
                       ("seconds of `studies/gpu.yaml`", "from_space_to_front")):
         lines.append(f"| {name} | {cell(figures, key, HEADLINE_OF_STUDIES[key])} | | |")
@@ -246,6 +248,13 @@ def share_packed(figures: Mapping[str, Figures], width: int) -> float | None:
     shares = [value for name, value in figures.get(f"updates_{width}", {}).items()
               if name.startswith(SHARE)]
     return max(shares, default=None)
+
+
+def three_seeds(rates: Figures) -> str:
+    """Return the time of three models that train together, relative to one alone."""
+    alone = rates.get("captured, 1 process")
+    together = rates.get("captured, 3 processes, MPS")
+    return f"{3 * alone / together:.2f}" if alone and together else NOT_MEASURED
 
 
 def percent(share: float | None) -> str:

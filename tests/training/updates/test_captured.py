@@ -17,7 +17,8 @@ from scalesearch.training.hardware import Hardware
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.updates.captured import CapturedEngine, build_engine
 from scalesearch.training.updates.engine import Engine
-from tests.devices import RecordingRunner
+from scalesearch.training.updates.optimizers import BASIS_UPDATE_INTERVAL
+from tests.devices import CountSynchronizations, RecordingRunner
 from tests.training import conftest
 from tests.training.conftest import tiny
 from tests.training.updates.test_engine import with_soft
@@ -86,6 +87,30 @@ def test_replayed_updates_equal_eager_updates(corpus, changes: dict[str, Any]) -
     assert losses == eager_losses
     assert torch.equal(weights(replayed), weights(eager))
     assert replayed.runner.graphs
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_updates_of_fixed_shapes_do_not_wait_for_the_device(corpus, changes: dict[str, Any]) -> None:
+    """Also in new shapes, and when SOAP updates its bases."""
+    how = recipe(max_tokens=300, **changes)
+    engine, _ = trained(CapturedEngine, corpus, how, tiny(width=8).block, 1)
+    stream = BatchStream(corpus.train, how.max_tokens, 2, None, has_buckets=True)
+    with CountSynchronizations() as synchronizations:
+        for _ in range(BASIS_UPDATE_INTERVAL):
+            engine.update(stream.take(how.accumulate), 1e-2)
+    assert not synchronizations.counts
+    assert engine.n_updates == 1 + BASIS_UPDATE_INTERVAL
+
+
+@pytest.mark.parametrize("waiting", [lambda x: x[x > x.mean()].sum(), lambda x: x.sum().item() + x,
+                                     lambda x: x.nonzero().sum() + x.sum()])
+def test_recorder_finds_data_dependent_operations(waiting: Any) -> None:
+    """Nothing in a captured update may depend on values of the device."""
+    runner = RecordingRunner("updates", [])
+    numbers = torch.arange(4.0)
+    runner.run("sum", waiting, numbers)
+    with pytest.raises(AssertionError):
+        runner.run("sum", waiting, numbers)
 
 
 @pytest.mark.full
