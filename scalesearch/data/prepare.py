@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from scalesearch.data.alignment import describe_alignment, measure_alignment
 from scalesearch.data.sources import DISTILLED_SPLIT, ParallelText
 from scalesearch.data.spec import SPLIT_NAMES, DataSpec
 from scalesearch.data.split import UNK, IntArray, RaggedArray, Split
@@ -58,6 +59,8 @@ def prepare_corpus(spec: DataSpec, text: dict[str, ParallelText]) -> PreparedCor
     encode = _encode_text if spec.file_format == "text" else _encode
     splits = {split: encode(spec, split, text[split], tokenizer, counts) for split in SPLIT_NAMES}
     counts["overlap"] = _count_overlap(text)
+    if spec.task == "translation" and not spec.builtin:
+        counts["alignment"] = measure_alignment(text)
     return PreparedCorpus(tokenizer, splits, counts)
 
 
@@ -187,6 +190,7 @@ def describe_counts(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
     if shared := counts["overlap"].get("test_in_validation"):
         yield (f"warning: {shared} of {counts['test']['pairs']} test pairs are also in the "
                "validation text, which is used to select candidates")
+    yield from describe_alignment(counts.get("alignment", {}))
     if spec.lowercase:
         yield "all text is lower-cased, references too: BLEU is case-insensitive"
 

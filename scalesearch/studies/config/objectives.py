@@ -33,6 +33,10 @@ def parse_objective(name: str, direction: str) -> Objective:
                       for way in ("min", "max") if direction.lower().startswith(way)), None)
         raise UserError(f"{name}: the direction is `min` or `max`, not `{direction}`", help=meant,
                         code="bad-direction")
+    if name in METRICS and direction != METRICS[name].direction:
+        better = "higher" if METRICS[name].direction == "max" else "lower"
+        raise UserError(f"{name}: {better} is better", help=f"write `{METRICS[name].direction}`",
+                        code="bad-direction")
     checked: Any = direction
     return Objective(name, checked, name in METRICS)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,18 @@ from optuna.samplers import BaseSampler
 from rich.console import Console
 from rich.table import Table
 
-from scalesearch.data.sources import fingerprint_text
 from scalesearch.errors import UserError, option
 from scalesearch.files import read_json, why_not_writable
 from scalesearch.pareto.noise import format_percent
 from scalesearch.report.labels import format_value
-from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
+from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
-from scalesearch.studies.config.sections import CORPUS_WORD, WARM_START_FILE
+from scalesearch.studies.config.sections import WARM_START_FILE
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine import setup
 from scalesearch.studies.engine.distillation import Teacher, find_teacher
 from scalesearch.studies.engine.proposals import Proposals
+from scalesearch.studies.executors.local import make_runner
 from scalesearch.studies.forecast import (
     StudyForecast,
     make_forecast,
@@ -62,7 +62,9 @@ class DryRun:
     """Findings of a dry run.
 
     Attributes:
-        trials: the first proposals of a search, or every row, those that are not trained included.
+        fixed: references of a search, or every row, those that are not trained included.
+        notes: on the data, such as dropped pairs.
+        proposals: the first proposals of a search.
         size: number of architectures in the space; None if infinite, or for fixed architectures.
         feasibility: of random candidates; None for rows.
         forecast: the forecast, or the reason why it is missing.
@@ -70,12 +72,19 @@ class DryRun:
 
     spec: StudySpec
     evaluator: Evaluator
-    trials: tuple[Trial, ...]
+    fixed: tuple[Trial, ...]
+    notes: tuple[str, ...]
+    proposals: tuple[Trial, ...] = ()
     size: int | None = None
     feasibility: FeasibilityEstimate | None = None
     teacher: Teacher | None = None
     warm_start: WarmStart | None = None
     forecast: StudyForecast | str = ""
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """The first proposals of a search, or every row."""
+        return self.fixed if self.spec.architectures is not None else self.proposals
 
     @property
     def trials_to_train(self) -> list[Trial]:
@@ -115,7 +124,7 @@ class DryRun:
                   "seeds": self.spec.seeds.to_json(), "out": str(self.spec.out),
                   "forecast": forecast,
                   "teacher": self.teacher and msgspec.to_builtins(self.teacher.meta),
-                  "learning_rates": self.learning_rates}
+                  "learning_rates": self.learning_rates, "notes": self.notes}
         trials = [{key: values[key] for key in PROPOSAL_KEYS}
                   for values in map(msgspec.to_builtins, self.trials)]
         if spec.architectures is not None:
@@ -130,11 +139,13 @@ class DryRun:
                 "sampled": self.feasibility.samples, "feasible": self.feasibility.feasible,
                 "violations": dict(self.feasibility.violations), "trials": spec.trials,
                 "proposals": trials,
+                "references": [{key: values[key] for key in PROPOSAL_KEYS}
+                               for values in map(msgspec.to_builtins, self.fixed)],
                 "warm_start": self.warm_start and msgspec.to_builtins(self.warm_start)}
 
     def show(self, console: Console) -> None:
         """Print the findings for people."""
-        for line in (*self._describe(), *describe_forecast(self.forecast)):
+        for line in (*self._describe(), *self._warn_of_uneven_heads(), *describe_forecast(self.forecast)):
             print_text(line, console)
         console.print(self._table())
         if self.learning_rates:
@@ -181,6 +192,10 @@ class DryRun:
             yield (f"Then up to {spec.seeds.extra_runs} runs with further seeds, until the front "
                    f"has at most {spec.seeds.max_per_candidate} seeds each or its members are "
                    f"significant at {format_percent(spec.seeds.confidence)}")
+        for trial in self.fixed:
+            yield (f"Reference {trial.label}: {format_number(trial.costs['params.total'])} params, "
+                   f"{format_number(trial.costs['macs.total'])} MACs"
+                   + (f"; trained, but not on the front: {trial.reason}" if trial.reason else ""))
         if spec.seeds.references > 1:
             yield f"Each reference is trained with {spec.seeds.references} seeds"
 
@@ -191,11 +206,23 @@ class DryRun:
         yield from protocol.weight_work_lines(*(int(trial.costs.get("macs.once", 0))
                                                 for trial in self.trials))
         yield f"Data: {self.spec.data.describe(vocab)}"
+        yield from (f"  {note}" for note in self.notes)
         if self.teacher:
             yield f"Teacher: {self.teacher.describe()}"
         yield f"Recipe: {self.spec.recipe.describe()}"
         for key, text in self.spec.recipe_space.distribution_texts.items():
             yield f"  asked: {key}: {text}"
+
+    def _warn_of_uneven_heads(self) -> Iterator[str]:
+        """Yield warnings about a head dimension that was rounded down to fit the width."""
+        for stack in ("encoder", "decoder"):
+            for trial in (*self.fixed, *self.proposals):
+                width, heads, head_dim = (trial.config.get(key) for key in (
+                    "width", f"{stack}.heads", f"{stack}.head_dim"))
+                if width and heads and width % heads and head_dim == width // heads:
+                    yield (f"warning: {heads} heads do not divide width {width} ({stack}); each "
+                           f"head has {head_dim} features, {heads * head_dim} in all")
+                    break
 
     def _table(self) -> Table:
         named = self.spec.architectures is not None
@@ -229,52 +256,43 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
     if reason := why_not_writable(spec.out.absolute(), is_folder=True):
         raise UserError(f"{spec.out}: cannot be written ({reason}); choose another {option('out')}",
                         code="cannot-write")
-    corpora = None
-    if spec.vocab == CORPUS_WORD or "lengths" in spec.protocol or spec.teacher or spec.warm_start:
-        # its vocabulary's size is part of the protocol, and must be the teacher's
-        corpora = setup.load_data(spec)
-    else:
-        fingerprint_text(spec.data.with_absolute_paths())
-    teacher = find_teacher(spec, corpora.first) if corpora else None
+    if spec.backend == "pool":
+        make_runner(spec.backend, spec.workers, spec.resources).stop()  # checks the resources
+    notes: list[str] = []
+    corpora = setup.load_data(spec, notes.append)
+    teacher = find_teacher(spec, corpora.first)
     evaluator = setup.make_evaluator(spec, corpora)
     within = setup.drop_infeasible_architectures(spec, evaluator)
+    fixed = spec.named_architectures or within.named_architectures
+    fixed_trials = tuple(evaluator.evaluate_architecture(row.architecture, {})
+                         .replace(number=number, label=row.label)
+                         for number, row in enumerate(fixed))
+    measured = {row.architecture.id: row.architecture for row, trial in zip(fixed, fixed_trials)
+                if spec.architectures is None or trial.state == State.PENDING}
     study = StudyDir(spec.out)
     trials = study.load().trials if study.has_started() else Trials()
-
-    def look_ahead(named: list[ModelSpec]) -> StudyForecast | str:
-        load_data = cache(lambda: corpora or setup.load_data(spec))
-        measure = training_measurer(
-            spec, lambda architecture: load_data().of_architecture(architecture))
-        return make_forecast(spec, evaluator, named, trials, measure, measure_seconds)
-
+    forecast = make_forecast(spec, evaluator, list(measured.values()), trials,
+                             training_measurer(spec, corpora.of_architecture), measure_seconds)
+    findings = DryRun(within, evaluator, fixed_trials, tuple(notes), teacher=teacher,
+                      forecast=forecast)
     if spec.architectures is not None:
-        listed = spec.named_architectures or within.named_architectures
-        listed_trials = tuple(evaluator.evaluate_architecture(row.architecture, {})
-                              .replace(number=number, label=row.label)
-                              for number, row in enumerate(listed))
-        dry_run = DryRun(within, evaluator, listed_trials, teacher=teacher)
-        rows = {row.label: row.architecture for row in listed}
-        return replace(
-            dry_run, forecast=look_ahead([rows[str(trial.label)]
-                                          for trial in dry_run.trials_to_train]))
-    named = list({reference.architecture.id: reference.architecture
-                  for reference in spec.references}.values())
+        return findings
     sampler = setup.build_sampler(spec, evaluator)
-    warm = None
-    if spec.warm_start and corpora:
+    warm_start = None
+    if spec.warm_start:
         file = spec.out / WARM_START_FILE
         if study.has_started() and file.is_file():
-            warm = read_json(file, WarmStart)
+            warm_start = read_json(file, WarmStart)
         else:
             study.meta = setup.study_facts(spec, corpora, evaluator,
                                            teacher.meta if teacher else None)
-            warm = choose_warm_start(study, spec, evaluator,
-                                     getattr(sampler, "n_startup_trials", 10))
-    return DryRun(spec, evaluator, first_proposals(spec, evaluator, sampler),
-                  spec.space.n_configurations(),
-                  estimate_feasibility(evaluator, spec.sampler.seed,
-                                       max_feasible=MAX_FEASIBLE_SAMPLES), teacher, warm,
-                  look_ahead(named))
+            warm_start = choose_warm_start(study, spec, evaluator,
+                                           getattr(sampler, "n_startup_trials", 10))
+    return replace(findings, proposals=first_proposals(spec, evaluator, sampler),
+                   size=spec.space.n_configurations(),
+                   feasibility=estimate_feasibility(evaluator, spec.sampler.seed,
+                                                    max_feasible=MAX_FEASIBLE_SAMPLES),
+                   warm_start=warm_start)
 
 
 class InMemoryEventLog(EventLog):

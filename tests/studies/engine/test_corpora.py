@@ -83,7 +83,7 @@ def folder(tmp_path_factory):
     write_text(where)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(where)
-        assert "1 candidates trained" in run(("trials=1",))
+        assert "1 candidate trained" in run(("trials=1",))
         assert "2 candidates trained" in run(("trials=2",), resume=True)
         yield where
 

@@ -1,10 +1,17 @@
 """A dry run lists the first proposals of the run."""
 
+import io
+import re
+import sys
+
 import pytest
+from rich.console import Console
 
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
-from scalesearch.studies.engine.dry_run import first_proposals
+from scalesearch.studies.config.reader import read_study
+from scalesearch.studies.engine.dry_run import dry_run, first_proposals
 from scalesearch.studies.trials.trial import State
+from tests.errors import refuses
 from tests.studies.fakes import architecture_of, make_driver, make_plan, make_sampler_of
 
 NAMED = FixedArchitecture("named", architecture_of({"width": 24, "depth": 2, "kind": "plain"}),
@@ -32,3 +39,78 @@ def test_number_of_proposals_is_limited():
     for trials in (1, 2):
         plan = make_plan(trials)
         assert len(first_proposals(plan.spec, plan.evaluator, make_sampler_of(plan))) == trials
+
+
+STUDY = """
+study: tiny
+data: {{ builtin: grammar, pairs: 200, vocab: 120 }}
+recipe: {{ steps: 4, max_tokens: 256 }}
+objectives: {{ bleu: {direction}, params.total: min }}
+protocol: {{ name: forward, source: 8, target: 8, vocab: 120 }}
+budget: params.total <= 40k
+space:
+  width: {width}
+  embedding: {{ tie: all }}
+  encoder: {{ depth: 1, heads: 4, ffn: {{ relu: {{ hidden: 16 | 24 }} }} }}
+  decoder: {{ depth: 1, heads: 2, ffn: {{ relu: {{ hidden: 16 }} }} }}
+reference: {reference}
+trials: {trials}
+{more}
+"""
+DEFAULTS = {"direction": "max", "width": 16, "reference": [], "trials": 2, "more": ""}
+
+
+def dry_run_text(folder, monkeypatch, **changes):
+    monkeypatch.chdir(folder)
+    (folder / "tiny.yaml").write_text(STUDY.format(**{**DEFAULTS, **changes}))
+    findings = dry_run(read_study(folder / "tiny.yaml"))
+    output = io.StringIO()
+    findings.show(Console(file=output, width=300))
+    return findings.to_json(), output.getvalue()
+
+
+def test_dry_run_names_references_over_budget(tmp_path, monkeypatch):
+    reference = "[{name: large, set: {width: 256, encoder.ffn.relu.hidden: 16}}]"
+    record, text = dry_run_text(tmp_path, monkeypatch, reference=reference)
+    (large,) = record["references"]
+    assert large["label"] == "large" and not large["is_feasible"]
+    assert "Reference large" in text and "params.total <= 40k" in text
+
+
+def test_dry_run_warns_of_uneven_heads_and_counts_rungs(tmp_path, monkeypatch):
+    _, text = dry_run_text(tmp_path, monkeypatch, width=18, trials=9,
+                           more="rungs: { first: 0.3333, spacing: 3, eta: 3 }")
+    assert "4 heads do not divide width 18" in text
+    started, completed = map(int, re.findall(
+        r"about (\d+) candidates start and (\d+) are trained", text)[0])
+    assert started == pytest.approx(3 * completed, abs=3)
+    assert started / 3 + completed * 2 / 3 == pytest.approx(9, abs=1)
+
+
+@pytest.mark.parametrize("code, changes", [
+    ("bad-direction", {"direction": "min"}),
+    ("too-few-resources", {"more": "resources: { gpus_per_trial: 1 }"}),
+    ("open-parameters", {"reference": "[{name: open, set: {width: 32}}]"}),
+    ("vocab-mismatch", {"reference":
+                        "[{name: own, set: {vocab: 100, encoder.ffn.relu.hidden: 16}}]"}),
+])
+def test_dry_run_refuses_what_a_run_refuses(tmp_path, monkeypatch, code, changes):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with refuses(code):
+        dry_run_text(tmp_path, monkeypatch, **changes)
+
+
+def test_dry_run_reads_the_text(tmp_path, monkeypatch):
+    for split in ("train", "val", "test"):
+        lines = [f"{'a ' * (number % 9)}b {number}" for number in range(120)]
+        (tmp_path / f"{split}.en").write_text("\n".join(lines))
+        (tmp_path / f"{split}.de").write_text("\n".join(lines))
+    files = "source: en, target: de, train: train, validation: val, test: test"
+    monkeypatch.setattr(sys.modules[__name__], "STUDY", STUDY.replace(
+        "builtin: grammar, pairs: 200, vocab: 120", f"{files}, vocab: 40"))
+    record, text = dry_run_text(tmp_path, monkeypatch)
+    assert any("equal sides" in note and note in text for note in record["notes"])
+    with (tmp_path / "train.de").open("a") as file:
+        file.write("\none more")
+    with refuses("unequal-lines"):
+        dry_run_text(tmp_path, monkeypatch)
