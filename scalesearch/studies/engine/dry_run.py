@@ -22,7 +22,7 @@ from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine import setup
 from scalesearch.studies.engine.distillation import Teacher, find_teacher
 from scalesearch.studies.engine.proposals import Proposals
-from scalesearch.studies.executors.local import make_runner
+from scalesearch.studies.executors.local import assign_devices
 from scalesearch.studies.forecast import (
     StudyForecast,
     make_forecast,
@@ -145,7 +145,8 @@ class DryRun:
 
     def show(self, console: Console) -> None:
         """Print the findings for people."""
-        for line in (*self._describe(), *self._warn_of_uneven_heads(), *describe_forecast(self.forecast)):
+        for line in (*self._describe(), *self._warn_of_uneven_heads(),
+                     *describe_forecast(self.forecast)):
             print_text(line, console)
         console.print(self._table())
         if self.learning_rates:
@@ -257,7 +258,7 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
         raise UserError(f"{spec.out}: cannot be written ({reason}); choose another {option('out')}",
                         code="cannot-write")
     if spec.backend == "pool":
-        make_runner(spec.backend, spec.workers, spec.resources).stop()  # checks the resources
+        assign_devices(spec.workers, spec.resources.fixed_gpus_per_trial)
     notes: list[str] = []
     corpora = setup.load_data(spec, notes.append)
     teacher = find_teacher(spec, corpora.first)
