@@ -157,9 +157,13 @@ def number(low: float | None = None, high: float | None = None,
     return Constant("number", low=low, high=high, special_values=special_values)
 
 
-def words(*words: str, deprecated: Mapping[str, str] | None = None) -> Constant:
-    """One of ``words``; ``deprecated`` maps earlier words to present ones."""
-    return Constant("word", words, deprecated_words=deprecated or {})
+def words(*words: str, deprecated: Mapping[str, str] | None = None,
+          foreign: Mapping[str, str] | None = None) -> Constant:
+    """One of ``words``; ``deprecated`` maps earlier words to present ones.
+
+    ``foreign`` maps words of other tools to a help line.
+    """
+    return Constant("word", words, deprecated_words=deprecated or {}, foreign_words=foreign or {})
 
 
 Size = Annotated[int, size()]

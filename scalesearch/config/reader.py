@@ -221,7 +221,8 @@ class ConfigReader:
         expected = describe_field(field)
         help = None
         if isinstance(node, ScalarNode) and field.type == "word":
-            help = suggest_match(node.text, (*field.words, *field.special_values))
+            help = field.foreign_words.get(node.text.lower()) or suggest_match(
+                node.text, (*field.words, *field.special_values))
         if error["type"] in ("greater_than_equal", "less_than_equal") and isinstance(
                 node, ScalarNode):
             position = node.position_of((0, len(node.text)))

@@ -11,6 +11,7 @@ from scalesearch.blocks.sizes import is_number
 from scalesearch.errors import UserError, option, option_prefix
 from scalesearch.spaces import Constraint, Space
 from scalesearch.spaces.binding.binder import Binder
+from scalesearch.spaces.binding.static_checks import warn_of_absent_keys
 from scalesearch.spaces.parameters.constraints import NEGATED_OPERATOR
 from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.schema.cost_names import COST_NAMES
@@ -57,6 +58,7 @@ def parse_budget(space: Space, node: ScalarNode) -> Constraint:
     constraint = binder.bind_constraint(node)
     if constraint is None:
         raise ConfigError(binder.problems)
+    warn_of_absent_keys(space.parameter_space, [(constraint.expression, constraint.position)])
     return constraint
 
 

@@ -135,8 +135,13 @@ def config_keys(space: Space, keys: Iterable[str]) -> tuple[str, ...]:
     for key in keys:
         if key not in space.parameter_space.nodes_by_key:
             match = closest_match(key, space.parameter_space.nodes_by_key)
-            raise UserError(f"{key} is not a key of this space"
-                            + (f"; did you mean `{match}`?" if match else ""), code="unknown-key")
+            help = f"did you mean `{match}`?" if match else None
+            if key == "vocab":
+                help = f"make it one, for example with {option('set', 'vocab=1k..64k')}"
+            elif key in ("source", "target", "length"):
+                help = ("it is a length of the protocol; to tabulate the costs, use "
+                        f"`scalesearch cost FILE --sweep {key}=10..200`")
+            raise UserError(f"{key} is not a key of this space", help=help, code="unknown-key")
     return keys
 
 

@@ -172,6 +172,16 @@ def test_keys_can_include_the_variant() -> None:
         solve(space, "max encoder.ffn.swiglu.hidden", budget)
 
 
+@pytest.mark.parametrize(("key", "form"), [("vocab", "vocab=1k..64k"), ("source", "--sweep source="),
+                                           ("length", "--sweep length=")])
+def test_vocabulary_and_lengths_are_get_the_right_form(key: str, form: str) -> None:
+    with refuses("unknown-key", form, place=key):
+        solve(SMALL, f"max {key}", "params.total <= 1M")
+    if key == "vocab":
+        space = SMALL.with_overrides({"vocab": "100..64k"})
+        assert solve(space, "max vocab", "params.total <= 1M")[0].best
+
+
 def test_named_budgets_and_constraints_apply() -> None:
     space = Space.parse("width: 32..128 step 32\nencoder: { heads: 4 }\ndecoder: { heads: 4, "
                         "depth: 2 }\nwhere: [width <= 96]\ncost: { budgets: { b: params.total <= "

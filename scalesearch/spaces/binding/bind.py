@@ -10,6 +10,7 @@ from scalesearch.spaces.binding.static_checks import (
     find_unfitting_schedules,
     find_unsatisfiable,
     replace_invalid,
+    warn_of_absent_keys,
 )
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.parameters.param_values import ParameterSpace
@@ -23,7 +24,7 @@ from scalesearch.spaces.schema.cost_names import (
 )
 from scalesearch.spaces.schema.types import SchemaField, SchemaGroup
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, SourcePosition
-from scalesearch.spaces.syntax.domains import ConstantDomain, InvalidDomain
+from scalesearch.spaces.syntax.domains import ConstantDomain, InvalidDomain, iter_expressions
 from scalesearch.spaces.syntax.nodes import (
     MappingNode,
     Node,
@@ -135,6 +136,11 @@ class SpaceBinder(Binder):
         protocol = self.read_protocol(costs.get("protocol"), "vocab" in dict(root.fields))
         valid_constraints = tuple(filter(None, constraints))
         parameter_space = check_space(root, valid_constraints, self.problems)
+        warn_of_absent_keys(parameter_space, [
+            *((constraint.expression, constraint.position)
+              for constraint in (*valid_constraints, *budgets.values())),
+            *((expression, node.position_of(expression.span)) for node in parameter_space.nodes
+              if node.is_given for expression in iter_expressions(node.domain))])
         return BoundSpace(name, notes, root, parameter_space, valid_constraints, budgets, protocol,
                           self.document, self.schema)
 

@@ -21,7 +21,12 @@ from scalesearch.spaces.schema.bound_tree import (
     variant_field,
 )
 from scalesearch.spaces.schema.cost_names import DEPRECATED_COST_NAMES
-from scalesearch.spaces.schema.type_check import ReportError, check_domain, describe_field
+from scalesearch.spaces.schema.type_check import (
+    ReportError,
+    check_domain,
+    describe_field,
+    equivalent_of_mapping,
+)
 from scalesearch.spaces.schema.types import InlinedVariant, SchemaField, SchemaGroup
 from scalesearch.spaces.syntax.diagnostics import (
     MAX_PROBLEMS_SHOWN,
@@ -366,9 +371,13 @@ class Binder:
             return self.read_list(node, field)
         if isinstance(node, MappingNode):
             description = "an anchor of a mapping" if node.alias else "keys"
+            form = equivalent_of_mapping({
+                name.text: [item.text for item in value.items if isinstance(item, ScalarNode)]
+                if isinstance(value, SequenceNode) else getattr(value, "text", "")
+                for name, value in node})
             self.report_problem(node.display_position,
                                 f"`{parameter.path}`: expected {describe_field(field)}, "
-                                f"found {description}")
+                                f"found {description}", f"write `{form}`" if form else None)
         elif node is None and self.is_complete:
             self.report_problem(parameter.position_of((0, 0)), f"`{parameter.path}` is missing",
                                 f"add `{parameter.path.rpartition('.')[2]}:` with "

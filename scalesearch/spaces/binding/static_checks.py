@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Container, Iterator, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from scalesearch.spaces.parameters.param_values import (
     validate_schedule,
 )
 from scalesearch.spaces.schema.bound_tree import GroupNode, ParameterNode
+from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import (
     Problem,
     SourcePosition,
@@ -33,7 +34,13 @@ from scalesearch.spaces.syntax.domains import (
     iter_expressions,
     iter_options,
 )
-from scalesearch.spaces.syntax.expressions import keys_of
+from scalesearch.spaces.syntax.expressions import (
+    Expr,
+    KeyRef,
+    format_expr,
+    iter_subexpressions,
+    keys_of,
+)
 from scalesearch.spaces.syntax.nodes import Node
 
 MAX_SCHEDULE_CHECKS = 5_000  # pairs of depth and schedule that are tried, at most
@@ -223,6 +230,21 @@ def _values(parameter_space: ParameterSpace, option: Domain) -> list[Any]:
         lambda suggest: named_option.resolve(ParamAssignment(parameter_space, suggest)))
     listed = list(itertools.islice(values, MAX_SCHEDULE_CHECKS + 1))
     return listed if len(listed) <= MAX_SCHEDULE_CHECKS else []
+
+
+# -- names of keys that never exist
+
+
+def warn_of_absent_keys(parameter_space: ParameterSpace,
+                        expressions: Iterable[tuple[Expr, SourcePosition]]) -> None:
+    """Print a warning for each key in an expression that no candidate has."""
+    for expression, position in expressions:
+        for reference in iter_subexpressions(expression):
+            if isinstance(reference, KeyRef) and reference.key not in COST_NAMES and not any(
+                    set(reference.guards) <= set(node.guards)
+                    for node in parameter_space.nodes_by_key.get(reference.key, ())):
+                print_note(position, f"no candidate of this space has `{reference.text}`, which "
+                           f"`{format_expr(expression)}` names", "warning")
 
 
 # -- constraints that never hold

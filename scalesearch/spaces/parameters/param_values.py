@@ -103,8 +103,9 @@ class ParameterSpace:
         def request(suggest: SuggestFunction, node: ParameterNode) -> None:
             def first_of_continuous(name: str, parameter: Parameter) -> Any:
                 requested.add(name)
-                is_continuous = isinstance(parameter, FloatRange) and parameter.step is None
-                return parameter.low if is_continuous else suggest(name, parameter)
+                if isinstance(parameter, FloatRange) and parameter.step is None:
+                    return parameter.low
+                return suggest(name, parameter)
 
             assignment = ParamAssignment(self, first_of_continuous)
             if assignment.is_active(node):

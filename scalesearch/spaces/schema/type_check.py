@@ -1,6 +1,6 @@
 """Check and convert domains and computed values by the type of a field."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -50,6 +50,51 @@ def describe_field(field: SchemaField) -> str:
         return f"a schedule (one of {calls}, a list, or a layer of another)"
     return {"number": f"a number{bounds}{also}", "flag": "`yes` or `no`", "text": f"a text{also}",
             "node": field.expected}[field.type]
+
+
+CHOICE_WORDS = ("choice", "choose", "one_of", "oneof", "categorical", "select", "grid_search",
+                "values", "options", "choices", "randchoice")
+RANGE_WORDS = ("range", "load", "int", "float", "suggest_int", "suggest_float", "uniform",
+               "loguniform", "randint", "lograndint", "quniform", "qloguniform", "log_uniform",
+               "integer", "discrete")
+EXCLUSIVE_WORDS = ("randint", "lograndint", "range")  # without the upper end, as in Python
+LOW_WORDS = ("low", "lower", "min", "minimum", "start", "from", "min_value")
+HIGH_WORDS = ("high", "upper", "max", "maximum", "stop", "end", "to", "max_value")
+STEP_WORDS = ("step", "q", "step_size")
+
+
+def equivalent_form(name: str, arguments: Sequence[str]) -> str | None:
+    """The text in this language for a call of another tool, such as ``choice(64, 128)``."""
+    if name in CHOICE_WORDS and arguments:
+        return " | ".join(arguments)
+    if name not in RANGE_WORDS or len(arguments) not in (2, 3):
+        return None
+    low, high, *step = arguments
+    if name in EXCLUSIVE_WORDS and all(map(str.isdecimal, arguments)):
+        numbers = [int(low), int(high), *(max(int(size), 1) for size in step)]
+        high = str((range(*numbers) or [int(high)])[-1])
+    return f"{low}..{high}" + "".join(f" step {size}" for size in step) + " log" * ("log" in name)
+
+
+def equivalent_of_mapping(values: Mapping[str, str | list[str]]) -> str | None:
+    """The text in this language for a mapping of another tool, such as ``{min: 1, max: 8}``.
+
+    Args:
+        values: key to a text or a list of texts.
+    """
+    def first(names: Iterable[str]) -> str:
+        return next((value for name in names if isinstance(value := values.get(name), str)), "")
+
+    arguments = next((value for name in ("_value", *CHOICE_WORDS)
+                      if isinstance(value := values.get(name), list)), None)
+    if arguments:
+        return equivalent_form(first(("_type", "type", "distribution")) or "choice", arguments)
+    low, high, step = map(first, (LOW_WORDS, HIGH_WORDS, STEP_WORDS))
+    if not low or not high:
+        return None
+    is_log = first(("log", "log_scale")) in ("true", "yes") or "log" in first(
+        ("_type", "type", "distribution", "scale", "sampling"))
+    return f"{low}..{high}" + (f" step {step}" if step and not is_log else "") + " log" * is_log
 
 
 def lower_bound(field: SchemaField) -> float | None:
@@ -165,6 +210,8 @@ def _number(spec: ConstantDomain, field: SchemaField, paths: Iterable[str]) -> i
                                spec.span, help)
     if isinstance(value, str | bool):
         raise _not_legal(spec, field, paths)
+    if field.type == "size" and value == int(value):  # 64.0
+        value = int(value)
     if field.type == "size" and not isinstance(value, int):
         raise ValueSyntaxError(f"{format_constant(value)} is not a whole number", spec.span,
                                f"expected {describe_field(field)}")
@@ -193,6 +240,12 @@ def _range(spec: RangeDomain, field: SchemaField) -> Domain:
     if field.type not in ("size", "number"):
         raise ValueSyntaxError(f"expected {describe_field(field)}, found a range of numbers",
                                spec.span)
+    if field.type == "size" and isinstance(parameter, FloatRange):
+        numbers = (parameter.low, parameter.high, parameter.step or 1.0)
+        if all(map(float.is_integer, numbers)):  # 16.0..64.0
+            low, high, size = map(int, numbers)
+            parameter = IntRange(low, high, size, parameter.log)
+            spec = replace(spec, parameter=parameter)
     if field.type == "size" and isinstance(parameter, FloatRange):
         raise ValueSyntaxError("this range is not one of whole numbers", spec.span,
                                f"expected {describe_field(field)}")
@@ -237,7 +290,9 @@ def _items(spec: ListDomain, field: SchemaField) -> Domain:
 def _call(spec: CallDomain, field: SchemaField) -> Domain:
     if field.type != "schedule":
         text = "a load" if spec.is_load else f"a call of `{spec.name}`"
-        raise ValueSyntaxError(f"expected {describe_field(field)}, found {text}", spec.span)
+        form = equivalent_form(spec.name, list(map(str, spec.arguments)))
+        raise ValueSyntaxError(f"expected {describe_field(field)}, found {text}", spec.span,
+                               f"write `{form}`" if form else None)
     legal = field.calls.get(spec.name)
     if legal is None:
         span = (spec.span[0], spec.span[0] + len(spec.name))

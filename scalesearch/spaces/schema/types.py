@@ -43,6 +43,7 @@ class SchemaField:
         synonyms: names in other tools. The error for such a key suggests this one.
         deprecated: earlier names of the key. They are accepted, with a warning.
         deprecated_words: earlier values to the present ones, accepted in the same way.
+        foreign_words: words of other tools to a help line.
         expected: description of the legal values of a ``node``.
         allows_nested: items of a ``list`` of words may be lists of words.
         items: the value is a list of mappings of this schema, or one of them.
@@ -65,6 +66,8 @@ class SchemaField:
     synonyms: tuple[str, ...] = ()
     deprecated: tuple[str, ...] = ()
     deprecated_words: Mapping[str, str] = field(
+        default_factory=lambda: MappingProxyType({}), hash=False)
+    foreign_words: Mapping[str, str] = field(
         default_factory=lambda: MappingProxyType({}), hash=False)
     expected: str = ""
     allows_nested: bool = False

@@ -152,10 +152,15 @@ def _width(text: str) -> int:
 def closest_match(word: str, candidates: Iterable[str], min_similarity: float = 0.6) -> str | None:
     """The candidate that is most similar to ``word``.
 
-    Its ratio of difflib must be at least ``min_similarity``.
+    Its ratio of difflib must be at least ``min_similarity``, also without common groups
+    (``encoder.``) of dotted names.
     """
     candidates = list(candidates)
-    matches = difflib.get_close_matches(word, candidates, n=1, cutoff=min_similarity)
+    matches = difflib.get_close_matches(word, candidates, n=3, cutoff=min_similarity)
+    last_word = word.rpartition(".")[2]
+    matches = [match for match in matches if difflib.get_close_matches(
+        last_word, [match.rpartition(".")[2]] if "." in word else [last_word],
+        cutoff=min_similarity)]
     same_letters = {candidate.lower(): candidate for candidate in candidates}
     return matches[0] if matches else same_letters.get(word.lower())
 

@@ -15,8 +15,10 @@ OPERATOR = re.compile(r"\.\.|//|\*\*|[<>=!]=|[|+\-*/%()<>\[\],=]")
 OPERATOR_HINTS = {"&": "write `and`", "!": "write `not`, or `!=`", "^": "a power is written `**`",
                   "?": "write `x if c else y`"}
 NAME = r"[^\W\d]\w*(?:-[^\W\d]\w*)*"
-# 16MB are 16M bytes
-NUMBER = re.compile(r"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)([kMG]?)B?(?!\w)")
+# 16MB are 16M bytes, also written 16 MB
+NUMBER = re.compile(r"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)(?: *([kMG]))?B?(?!\w)")
+GROUPED_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?![\d,])")
+NUMBER_FORMS = "numbers are written 12, 0.5, 1e-3, 2k, 10M, 1.5G or 16MB"
 PATH = re.compile(rf"{NAME}(?:\.{NAME})*")
 LAYER = re.compile(r"(.*?)\s*\[\s*(first|last|[1-9]\d*)\s*\]", re.DOTALL)
 LAST_LAYER = -1
@@ -80,6 +82,10 @@ def tokenize(text: str) -> list[Token]:
     end = len(text.rstrip())
     while start < end:
         character = text[start]
+        if text.startswith("...", start):
+            raise ValueSyntaxError("a range has two points", (start, start + 3),
+                                   f"write `{re.sub('[.]{3,}', '..', text.strip())}`",
+                                   code="bad-syntax")
         if character.isdigit() or (character == "." and text[start + 1 : start + 2].isdigit()):
             token = _number(text, start)
         elif match := PATH.match(text, start):
@@ -109,11 +115,10 @@ def _number(text: str, start: int) -> Token:
     if not match or not match[1]:
         word = re.compile(r"[\w.]+").match(text, start)
         span = word.span() if word else (start, start + 1)
-        help = "numbers are written 12, 0.5, 1e-3, 2k, 10M, 1.5G or 16MB"
-        raise ValueSyntaxError(f"`{text[slice(*span)]}` is not a number", span, help,
+        raise ValueSyntaxError(f"`{text[slice(*span)]}` is not a number", span, NUMBER_FORMS,
                                code="bad-syntax")
     digits = match[1].replace("_", "")
-    scale = UNIT_SCALES.get(match[2], 1)
+    scale = UNIT_SCALES.get(match[2] or "", 1)
     if len(digits) > MAX_NUMBER_DIGITS:
         help = f"start most {MAX_NUMBER_DIGITS} digits"
         raise ValueSyntaxError("this number is too long", match.span(), help, code="bad-syntax")

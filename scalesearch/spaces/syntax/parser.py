@@ -38,7 +38,15 @@ from scalesearch.spaces.syntax.expressions import (
     Operation,
     Value,
 )
-from scalesearch.spaces.syntax.lexer import Span, Token, ValueSyntaxError, split_layer, tokenize
+from scalesearch.spaces.syntax.lexer import (
+    GROUPED_NUMBER,
+    NUMBER_FORMS,
+    Span,
+    Token,
+    ValueSyntaxError,
+    split_layer,
+    tokenize,
+)
 from scalesearch.spaces.syntax.parameters import FloatRange, IntRange, format_constant
 
 # parentheses in parentheses; both limits keep a hostile file from exhausting the stack
@@ -90,6 +98,17 @@ class Cursor:
         return ValueSyntaxError(message + (token if message.startswith("expected") else ""),
                                 self.token.span, help, code="bad-syntax")
 
+    def number_help(self) -> str | None:
+        """How a number is written, if the next token looks like a part of one."""
+        previous = self.tokens[self.index - 1]
+        if not self.index or previous.type != "number":
+            return None
+        if grouped := GROUPED_NUMBER.match(self.text, previous.span[0]):
+            return f"write `{grouped[0].replace(',', '')}` without commas"
+        if self.is_next("to", "until", "through"):
+            return f"a range is written `{previous.text}..{self.tokens[self.index + 1].text}`"
+        return NUMBER_FORMS if self.token.type == "word" else None
+
     def span_from(self, start: Span) -> Span:
         """The characters from ``start`` to the last token that was read."""
         return (start[0], self.tokens[max(self.index - 1, 0)].span[1])
@@ -111,7 +130,7 @@ def parse_value(text: str) -> Domain:
         help = f"a computed value begins with `=`: `= {cursor.text.strip()}`"
         raise cursor.make_error(f"`{cursor.token.text}` does not belong in a constant", help)
     raise cursor.make_error(f"unexpected `{cursor.token.text}`",
-                            "alternatives are separated by `|`")
+                            cursor.number_help() or "alternatives are separated by `|`")
 
 
 def parse_schedule(value: str | list[int]) -> Schedule:
@@ -149,7 +168,7 @@ def parse_expression(text: str) -> Expr:
         raise cursor.make_error("`=` does not compare", "write `==`")
     if cursor.is_next("|"):
         raise cursor.make_error("`|` does not belong in an expression", "write `or`")
-    raise cursor.make_error(f"unexpected `{cursor.token.text}`")
+    raise cursor.make_error(f"unexpected `{cursor.token.text}`", cursor.number_help())
 
 
 # -- expressions

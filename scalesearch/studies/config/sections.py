@@ -281,13 +281,19 @@ class WarmStartConfig(Config):
         return WarmStartSpec(self.folders, self.max_candidates)
 
 
+EARLY_STOPPING_WORDS = ("asha", "hyperband", "bohb", "sha", "successive_halving",
+                        "successivehalving", "median", "pbt")
+
+
 class SamplerConfig(Config):
     """The sampler of candidates."""
 
     shorthand_key = "type"
     open_key = "class_name"
 
-    type: Annotated[str, words(*SAMPLER_NAMES)] = setting(
+    type: Annotated[str, words(*SAMPLER_NAMES, foreign=dict.fromkeys(
+        EARLY_STOPPING_WORDS, "early stopping is independent of the sampler: add `rungs: {}`"))
+        ] = setting(
         "bayes", "a short name; `random` if fixed architectures are trained", deprecated=("kind",),
         synonyms=("algorithm", "name", "method", "strategy", "search_alg"))
     class_name: Text | None = setting(

@@ -26,7 +26,9 @@ from scalesearch.studies.config.storage_url import parse_storage_url
 MIN_RAY_AMOUNT = 1e-4  # Ray counts resources in such steps
 PARAMS_FORM = "a mapping of keys to values of the space language, such as `{encoder.depth: 6}`"
 MAX_SECONDS = 10**9  # about thirty years
-DURATION_PATTERN = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+SECONDS_OF_UNIT = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+DURATION_PATTERN = re.compile("".join(rf"(?:(\d+(?:\.\d+)?)\s*{unit}\s*)?"
+                                      for unit in SECONDS_OF_UNIT))
 LOGGER_NAMES = ("tensorboard", "mlflow")
 LOGGERS_FORM = "`tensorboard`, `mlflow`, or a list of both"
 RAY_RESOURCE_NAMES = ("CPU", "GPU", "memory", "object_store_memory")
@@ -105,14 +107,14 @@ def _parse_gain(value: Any) -> float:
 
 def _parse_duration(value: Any) -> float:
     return read_seconds(value, "expected a duration of at most thirty years",
-                        "such as `20h`, `90m` or `1h30m`")
+                        "such as `20h`, `0.5h`, `90m`, `1h30m` or `2d`")
 
 
 def read_seconds(value: Any, expected: str, example: str) -> float:
     """Return the seconds of a duration such as ``1h30m``, of at most thirty years."""
     match = DURATION_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
-    seconds = sum(unit * int(count or 0) for unit, count in
-                  zip((3600.0, 60.0, 1.0), match.groups() if match else ()))
+    seconds = sum(unit * float(count or 0) for unit, count in
+                  zip(SECONDS_OF_UNIT.values(), match.groups() if match else ()))
     if not 0 < seconds <= MAX_SECONDS:
         raise _value_error(expected, example)
     return seconds
@@ -126,7 +128,7 @@ def _parse_amount(value: Any) -> ComputeAmount:
         return ComputeAmount(full_runs=int(text))
     return ComputeAmount(seconds=read_seconds(
         text, "expected a number of training runs, or a duration",
-        "such as `10`, `2h`, `90m` or `1h30m`"))
+        "such as `10`, `2h`, `0.5h`, `90m`, `1h30m` or `2d`"))
 
 
 def _parse_storage(value: Any) -> str | None:

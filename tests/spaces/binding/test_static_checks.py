@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scalesearch.feasible.limits import read_budgets
 from scalesearch.spaces import ConfigError, Space
 from tests.errors import refuses
 from tests.spaces.small import SMALL, small
@@ -115,3 +116,17 @@ def test_keys_that_depend_on_an_invalid_key_are_not_checked() -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse(BROKEN)
     assert all(problem.position.line != 7 for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize("line", ["where: [encoder.ffn.gelu.hidden <= 32]",
+                                  "cost.budgets.a: encoder.ffn.gelu.hidden[1] <= 32",
+                                  "decoder.heads: 2 if encoder.ffn.gelu.hidden <= 32 else 4"])
+def test_keys_that_no_candidate_has_are_warned_of(line, capsys):
+    text = f"width: 16\nencoder.ffn.relu.hidden: 16\n{line}"
+    space = Space.parse(text, line)
+    warning = capsys.readouterr().err
+    assert warning.startswith(f"{line}:3:") and "encoder.ffn.gelu.hidden" in warning
+    read_budgets(space, ["encoder.ffn.hidden <= 16 and params.total <= 1M"])
+    assert not capsys.readouterr().err
+    read_budgets(space, [f"encoder.ffn.geglu.hidden <= {len(line)}"])
+    assert "encoder.ffn.geglu.hidden" in capsys.readouterr().err

@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from scalesearch.config.model import Name
+from scalesearch.config.model import Name, SettingError
 from scalesearch.errors import UserError
 from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec
 from scalesearch.spaces.schema.cost_names import PROTOCOL_NAMES
 from scalesearch.spaces.syntax.diagnostics import format_alternatives
 from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.config.sections import Seeds
+from scalesearch.studies.config.values import read_seconds
 from scalesearch.studies.engine.dry_run import MAX_FEASIBLE_SAMPLES, dry_run
 from scalesearch.studies.engine.setup import check_feasible, make_evaluator
 from tests.errors import refuses
@@ -538,3 +539,28 @@ def test_error_of_an_objective_is_reported_at_its_deprecated_name(tmp_path, name
 def test_deprecated_key_next_to_the_present_one_is_an_error(tmp_path):
     message = problems(tmp_path, SPACE + REST + "sampler: tpe\nproposer: gp\n")
     assert message.startswith("s.yaml:10:1: ") and "given twice" in message
+
+
+@pytest.mark.parametrize(("text", "seconds"), [
+    ("1d", 86_400), ("0.5h", 1800), ("2 h", 7200), ("1h30m", 5400), ("1h 30m", 5400),
+    ("1.5d 10s", 129_610), ("90m", 5400)])
+def test_durations_are_read(text: str, seconds: float) -> None:
+    assert read_seconds(text, "expected a duration", "such as `2h`") == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "2", "30m 1h", "1y", "-1h", "40000d"])
+def test_other_durations_are_refused(text: str) -> None:
+    with pytest.raises(SettingError):
+        read_seconds(text, "expected a duration", "such as `2h`")
+
+
+@pytest.mark.parametrize("word", ["asha", "Hyperband", "bohb"])
+def test_early_stopping_is_not_a_sampler_but_rungs(tmp_path, word):
+    with refuses("bad-value", "`rungs: {}`", word):
+        read_study(write(tmp_path, SPACE + REST), [f"sampler={word}"])
+
+
+@pytest.mark.parametrize("text", ["2h", "0.5h", "1d"])
+def test_compute_is_a_duration(tmp_path, text):
+    spec = read_study(write(tmp_path, SPACE + REST), [f"compute={text}"])
+    assert spec.compute == read_seconds(text, "", "")

@@ -1,0 +1,46 @@
+"""Forms of other tools are read, or answered with the form of this language."""
+
+import pytest
+
+from scalesearch.spaces import ConfigError, Space
+from scalesearch.spaces.syntax.diagnostics import closest_match
+
+
+@pytest.mark.parametrize(("text", "same"), [
+    ("64.0", "64"), ("64 | 128.0", "64 | 128"), ("16.0..64.0", "16..64"),
+    ("16.0..64.0 step 16", "16..64 step 16"), ("1.5 k", "1500"), ("2 k | 64", "2000 | 64"),
+    ("2 MB", "2M")])
+def test_equivalent_numbers_are_read(text: str, same: str) -> None:
+    assert Space.parse(f"width: {text}") == Space.parse(f"width: {same}")
+
+
+@pytest.mark.parametrize(("text", "form"), [
+    ("16...64", "16..64"), ("16 to 64", "16..64"), ("16-64", "16..64"),
+    ("1,500,000", "1500000"), ("{min: 16, max: 64}", "16..64"),
+    ("{low: 16, high: 64, step: 16}", "16..64 step 16"),
+    ("{lower: 16, upper: 64, log: true}", "16..64 log"),
+    ("{_type: choice, _value: [64, 128]}", "64 | 128"), ("{values: [64, 128]}", "64 | 128"),
+    ("{_type: randint, _value: [16, 64]}", "16..63"),  # without the upper end, as in NNI
+    ("{type: loguniform, low: 16, high: 64}", "16..64 log"), ("choice(64, 128)", "64 | 128"),
+    ("uniform(16, 64)", "16..64"), ("loguniform(16, 64)", "16..64 log"),
+    ("range(16, 64, 16)", "16..48 step 16"), ("[64, 128]", "64 | 128")])
+def test_other_forms_are_answered_with_the_right_one(text: str, form: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Space.parse(f"width: {text}")
+    (problem,) = caught.value.problems
+    assert f"`{form}`" in str(problem.help) and problem.position.line == 0
+
+
+@pytest.mark.parametrize("text", ["64.5", "16.5..64", "{min: 16}", "choice()", "f(16, 64)",
+                                  "1,50", "64 million"])
+def test_other_texts_are_refused_at_their_position(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Space.parse(f"width: {text}")
+    assert all(problem.position.column >= 7 for problem in caught.value.problems)
+
+
+def test_a_common_group_makes_no_names_similar() -> None:
+    assert closest_match("encoder.sliding_window", ["encoder.middle_width"]) is None
+    assert closest_match("encoder.dpeth", ["encoder.middle_width", "encoder.depth"]) == (
+        "encoder.depth")
+    assert closest_match("encodr.depth", ["encoder.depth"]) == "encoder.depth"
