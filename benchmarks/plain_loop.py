@@ -107,7 +107,7 @@ class Trainer:
         batches = eval_batches(self.corpus.test, 2048)
         rows = [self.model.greedy(torch.from_numpy(batch.source)) for batch in batches]
         output = self.corpus.tokenizer.decode(restore_order(batches.indices_by_batch, rows))
-        return float(bleu_chrf_scores(output, self.corpus.test.target_text)["bleu"])
+        return float(bleu_chrf_scores(output, [self.corpus.test.target_text])["bleu"])
 
 
 def rate(position: float, warmup: float = 0.06) -> float:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from scalesearch.export.export import Artifact
     from scalesearch.export.translator import Translator
     from scalesearch.nn import Seq2SeqModel as Module
+    from scalesearch.tasks import Texts
     from scalesearch.training import Recipe, Result
 
 TextSource = str | Path | Sequence[str]
@@ -153,13 +154,15 @@ class Model(Displayable):
         return translator.best_translations([lines] if isinstance(lines, str) else lines)
 
     @python_error_messages()
-    def score(self, source: TextSource, target: TextSource, *, beam: int | None = None,
+    def score(self, source: TextSource,
+              target: TextSource | Sequence[Path] | Sequence[Sequence[str]], *, beam: int | None = None,
               length_penalty: float | None = None,
               resamples: int = 1000) -> dict[str, dict[str, Any]]:
         """Score translations of a text; metrics of translation have 95 % intervals.
 
         Args:
-            source, target: parallel files, or their lines.
+            source, target: parallel files, or their lines. For several references, ``target`` is a
+                list of ``Path`` objects or of lists of lines.
             beam, length_penalty: options of beam search; by default those of the recipe.
             resamples: number of bootstrap samples.
 
@@ -170,7 +173,7 @@ class Model(Displayable):
         from scalesearch.export.translator import score_translations
 
         translator = self._translator(beam, length_penalty)
-        texts = translator.normalize_texts(*_pairs(source, target))
+        texts = _read_texts(translator, source, target)
         translations = translator.best_translations(texts.source)
         return score_translations([translator], [translations], texts, resamples)[0]
 
@@ -212,7 +215,7 @@ class Model(Displayable):
 
     def _translator(self, beam: int | None, length_penalty: float | None) -> Translator:
         self._cached_translator.decoding = self._cached_translator.resolve_decoding(
-            beam, length_penalty)
+            beam=beam, length_penalty=length_penalty)
         return self._cached_translator
 
     def _display_parts(self) -> Iterator[Table | str]:
@@ -227,21 +230,27 @@ class Model(Displayable):
             yield from self.artifact.summary_lines()
 
 
-def _pairs(source: TextSource, target: TextSource) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the lines of both sides.
+def _read_texts(translator: Translator, source: TextSource,
+                target: TextSource | Sequence[Path] | Sequence[Sequence[str]]) -> Texts:
+    """Return the lines of source and references.
 
     Raises:
-        UserError: the sides have different numbers of lines, or a file cannot be read.
+        UserError: they have different numbers of lines, or a file cannot be read.
     """
-    from scalesearch.data.sources import read_pairs
+    from scalesearch.data.sources import ParallelText
 
-    files = [Path(side) for side in (source, target) if isinstance(side, str | Path)]
-    if len(files) == 2:
-        pairs = read_pairs((files[0], files[1]), "test", False)
-        return pairs.source, pairs.target
-    if files or len(source) != len(target):  # type: ignore[arg-type]
-        description = "a file and a list" if files else f"{len(source)} and {len(target)} lines"  # type: ignore[arg-type]
+    targets: Sequence[Any] = (
+        [target] if isinstance(target, str | Path) or not target or isinstance(target[0], str)
+        else target)
+    n_files = sum(isinstance(side, str | Path) for side in (source, *targets))
+    if n_files == 1 + len(targets):
+        return translator.read_texts(Path(source), list(map(Path, targets)))  # type: ignore[arg-type]
+    lengths = {len(side) for side in (source, *targets)} if not n_files else set()
+    if len(lengths) != 1:
+        description = ("files and lists" if n_files
+                       else " and ".join(str(len(side)) for side in (source, *targets)) + " lines")
         raise UserError(
-            f"source and target: {description}; give two files, or two lists of as many lines",
+            f"source and target: {description}; give files, or lists of as many lines",
             code="unequal-lines")
-    return source, target  # type: ignore[return-value]
+    first, *others = (list(lines) for lines in targets)
+    return translator.make_texts(ParallelText(list(source), first, more_references=others))

@@ -40,12 +40,13 @@ def command(teachers: tuple[str, ...], data: str, out: Path, targets: str, top_k
     \b
     Example: scalesearch distill runs/teacher --data data.yaml --out kd/train
     """
-    if targets == "soft" and (search["beam"] is not None or search["length_penalty"] is not None):
+    decoding_options = [f"--{name.replace('_', '-')}" for name, value in search.items()
+                        if value is not None and name != "batch_tokens"]
+    if targets == "soft" and decoding_options:
         raise UserError("--targets soft does not decode",
-                        help="remove --beam and --length-penalty", code="options-conflict")
+                        help=f"remove {' and '.join(decoding_options)}", code="options-conflict")
     import yaml
 
-    from scalesearch.export.translator import Translator
     from scalesearch.training.input_files import load_data_spec
     from scalesearch.training.scoring.distill import write_distilled_data
     from scalesearch.training.scoring.soft_targets import write_soft_targets
@@ -66,11 +67,13 @@ def command(teachers: tuple[str, ...], data: str, out: Path, targets: str, top_k
             summary = (f"{description['tokens']:,} target tokens of {description['pairs']:,} "
                        f"pairs, top {top_k} probabilities each")
         else:
-            decoding = Translator(teachers, **search).decoding
-            description = write_distilled_data(folders, spec, out, decoding,
+            description = write_distilled_data(folders, spec, out, search,
                                                partial(update_bar, "translating"))
             files = [f"{out}.{suffix}" for suffix in spec.suffixes]
-            summary = f"{description['pairs']:,} pairs ({decoding.description})"
+            summary = f"{description['pairs']:,} pairs ({description['decoding']})"
+            if description["left_out"]:
+                summary += (f", without {description['left_out']:,} whose source is too long for "
+                            "the teacher")
     write_text(student_file, student_data)
     files.append(str(student_file))
     if as_json:

@@ -103,6 +103,10 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "beam": {"type": click.IntRange(1, MAX_BEAM), "help": "Beam size; 1 is greedy."},
     "length-penalty": {"type": click.FloatRange(0), "show_default": "the model's",
                        "help": "α in log-probability / length^α."},
+    "max-length-a": {"type": click.FloatRange(0, 1000), "show_default": "the model's",
+                     "help": "A translation has at most A · source tokens + B tokens."},
+    "max-length-b": {"type": click.IntRange(0, 100_000), "show_default": "the model's",
+                     "help": "B of this limit."},
     "batch": {"default": 6144, "type": COUNT, "help": "Source tokens per batch."},
     # studies
     "workers": {"type": COUNT, "help": "Number of parallel workers."},
@@ -156,7 +160,8 @@ protocol_options = grouped_options(
 # Beam and length penalty default to those of the model.
 search_options = grouped_options(
     "search", dict, beam=option("beam", show_default="the model's"),
-    length_penalty=option("length-penalty"), batch_tokens=option("batch", name="batch_tokens"))
+    length_penalty=option("length-penalty"), max_length_a=option("max-length-a"),
+    max_length_b=option("max-length-b"), batch_tokens=option("batch", name="batch_tokens"))
 
 
 def parse_settings(settings: Sequence[str], option_name: str = "--set") -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.options import option, print_json, search_options
-from scalesearch.cli.translate import translate_with_progress
+from scalesearch.cli.translate import length_notes, translate_with_progress
 from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, print_text
 
@@ -22,18 +22,20 @@ MIN_BREVITY_PENALTY = 0.975  # costs one point at BLEU 40
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.option("--source", required=True, type=click.Path(path_type=Path), metavar="FILE",
               help="Text to translate, one sentence per line; may be gzipped.")
-@click.option("--target", required=True, type=click.Path(path_type=Path), metavar="FILE",
-              help="Reference translations.")
+@click.option("--target", "targets", required=True, multiple=True, metavar="FILE",
+              type=click.Path(path_type=Path),
+              help="Reference translations. Can be repeated for several references.")
 @search_options
 @click.option("--ensemble", is_flag=True,
               help="Also score the ensemble of all models (mean of their probabilities).")
 @option("resamples", earlier=("--samples",), default=1000)
 @option("json")
-def command(models: tuple[str, ...], source: Path, target: Path, search: dict[str, Any],
-            ensemble: bool, resamples: int, as_json: bool) -> None:
+def command(models: tuple[str, ...], source: Path, targets: tuple[Path, ...],
+            search: dict[str, Any], ensemble: bool, resamples: int, as_json: bool) -> None:
     """Score the trained or exported models in the folders MODEL on parallel files.
 
-    Translations are scored by sacreBLEU with 95 % bootstrap intervals. If there are several models,
+    Translations are scored by sacreBLEU with 95 % bootstrap intervals; its tokenizer is that of
+    the data, or fits the language or script of the references. If there are several models,
     each is tested against the first by paired bootstrap (Koehn 2004). Tokenized BLEU is added if
     the data of the models are tokenized. A note reports translations that are too short. Models of
     other tasks are scored by the metrics of their task, without intervals.
@@ -41,7 +43,6 @@ def command(models: tuple[str, ...], source: Path, target: Path, search: dict[st
     \b
     Example: scalesearch score runs/a runs/b --source test.en --target test.de
     """
-    from scalesearch.data.sources import read_pairs
     from scalesearch.export.translator import Translator, score_translations
     from scalesearch.tasks import METRICS
 
@@ -50,25 +51,37 @@ def command(models: tuple[str, ...], source: Path, target: Path, search: dict[st
         translators.append(Translator(models, **search))
     first = translators[0]
     _check_same_task(translators)
-    pairs = read_pairs((source, target), "test", False)
-    texts = first.normalize_texts(pairs.source, pairs.target)
+    texts = first.read_texts(source, targets)
+    text_notes = list(first.task.check_texts(texts, first.checkpoint.spec))
     n_lines = len(texts.source)
-    translations = [[best for _, ((best, _), *_)
-                     in translate_with_progress(translator, texts.source, n_lines)]
-                    for translator in translators]
+    translated = [list(translate_with_progress(translator, texts.source, n_lines))
+                  for translator in translators]
+    translations = [[line.translations[0].text for line in lines] for lines in translated]
     scores = score_translations(translators, translations, texts, resamples)
-    notes = [f"{translator.folder}: {note}"
-             for translator in translators for note in translator.notes]
+    notes = text_notes + [f"{translator.folder}: {note}"
+                          for translator in translators for note in translator.notes]
+    line_numbers = []  # of cropped sources, and of translations that reached the limit
+    for translator, lines in zip(translators, translated):
+        cropped = [number for number, line in enumerate(lines, 1) if line.is_cropped]
+        reached_limit = [number for number, line in enumerate(lines, 1)
+                         if line.translations[0].reached_limit]
+        line_numbers.append({"cropped": cropped, "reached_limit": reached_limit})
+        notes += (f"{translator.folder}: {note}"
+                  for note in length_notes(translator, cropped, reached_limit))
     if first.task.name != "translation":
         metrics = " and ".join(METRICS[name].label for name in first.task.metrics)
         notes.insert(0, "No intervals and no tests: sacreBLEU resamples only BLEU and chrF, but "
                      f"the task {first.task.name} is scored by {metrics}")
     if as_json:
-        print_json({"source": str(source), "target": str(target), "sentences": n_lines,
+        names = list(map(str, targets))
+        print_json({"source": str(source), "target": names[0] if len(names) == 1 else names,
+                    "sentences": n_lines,
                     "lowercase": first.checkpoint.is_lowercase, "notes": notes,
                     "models": [{"model": translator.folder,
-                                "decoding": translator.decoding.description, **model_scores}
-                               for translator, model_scores in zip(translators, scores)]})
+                                "decoding": translator.decoding.description, **numbers,
+                                **model_scores}
+                               for translator, numbers, model_scores
+                               in zip(translators, line_numbers, scores)]})
         return
     names = [str(number) for number in range(1, len(models) + 1)]
     legend = [f"{name}: {translator.folder} ({translator.decoding.description})"
@@ -76,13 +89,15 @@ def command(models: tuple[str, ...], source: Path, target: Path, search: dict[st
     if len(translators) > len(models):
         names.append(" + ".join(names))
         legend.append(f"{names[-1]}: ({translators[-1].decoding.description})")
-    for name, row in zip(names, scores):
+    for name, row, numbers in zip(names, scores, line_numbers):
         bleu = row.get("bleu", {})
         if bleu.get("brevity_penalty", 1) < MIN_BREVITY_PENALTY:
+            advice = ("Cropped sources and the length limit are a reason (see the notes)"
+                      if any(numbers.values()) else
+                      "With a beam, a higher --length-penalty gives longer translations")
             notes.append(f"{name}: {100 * (1 - bleu['length_ratio']):.1f} % shorter than the "
                          f"references; the brevity penalty of BLEU is "
-                         f"{bleu['brevity_penalty']:.3f}. With a beam, a higher --length-penalty "
-                         "gives longer translations")
+                         f"{bleu['brevity_penalty']:.3f}. {advice}")
     headings = ["model", *(METRICS[name].label for name in scores[0])]
     print_text(make_table(headings, [(name, *map(_format_score, row.values()))
                                      for name, row in zip(names, scores)]))
@@ -95,11 +110,10 @@ def _check_same_task(translators: list[Translator]) -> None:
     """Check that models can be scored on the same references. Raises UserError if not."""
     first = translators[0]
     for translator in translators[1:]:
-        for attribute in ("task", "is_lowercase", "is_tokenized"):
-            value = getattr(translator.checkpoint, attribute)
-            first_value = getattr(first.checkpoint, attribute)
+        for name in ("task", "lowercase", "tokenized", "tokenize"):
+            value = getattr(translator.checkpoint.spec, name)
+            first_value = getattr(first.checkpoint.spec, name)
             if value != first_value:
-                name = attribute.removeprefix("is_")
                 raise UserError(f"{translator.folder} has {name} {value}, but {first.folder} has "
                                 f"{name} {first_value}: their scores are not comparable. Score "
                                 "each model separately", code="models-incompatible")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,9 @@ from scalesearch.terminal import open_console, print_data, print_text
 
 if TYPE_CHECKING:
     from scalesearch.export.translator import Translator
-    from scalesearch.training.scoring.evaluate import Translations
+    from scalesearch.training.scoring.evaluate import TranslatedLine
+
+MAX_LISTED_LINES = 20
 
 
 @click.command(name="translate")
@@ -46,32 +48,64 @@ def command(models: tuple[str, ...], search: dict[str, Any], nbest: int, output:
     for note in translator.notes:
         print_text(f"note: {note}", open_console(stderr=True), style="dim")
 
+    cropped: list[int] = []
+    reached_limit: list[int] = []
+
     def texts() -> Iterator[str]:
         results = translate_with_progress(translator, _standard_input_lines())
-        for number, (source, translations) in enumerate(results, 1):
-            best_text, best_score = translations[0]
+        for number, line in enumerate(results, 1):
+            best = line.translations[0]
+            if line.is_cropped:
+                cropped.append(number)
+            if best.reached_limit:
+                reached_limit.append(number)
             if as_json:
-                record: dict[str, Any] = {"source": source, "translation": best_text,
-                                          "score": best_score}
+                record: dict[str, Any] = {"source": line.source, "translation": best.text,
+                                          "score": best.score}
+                record |= {"cropped": True} if line.is_cropped else {}
+                record |= {"reached_limit": True} if best.reached_limit else {}
                 if nbest > 1:
-                    record["nbest"] = [{"translation": text, "score": score}
-                                       for text, score in translations]
+                    record["nbest"] = [{"translation": translation.text, "score": translation.score}
+                                       for translation in line.translations]
                 yield json.dumps(record, ensure_ascii=False)
             elif nbest == 1:
-                yield best_text
+                yield best.text
             else:
-                yield "\n".join(f"{number}\t{'' if score is None else f'{score:.4f}'}\t{text}"
-                                for text, score in translations)
+                for translation in line.translations:
+                    score = "" if translation.score is None else f"{translation.score:.4f}"
+                    yield f"{number}\t{score}\t{translation.text}"
 
     if output is not None:
         write_atomic(output, lambda file: file.writelines(f"{text}\n".encode() for text in texts()))
-        return
-    for text in texts():
-        print_data(text)
+    else:
+        for text in texts():
+            print_data(text)
+    for note in length_notes(translator, cropped, reached_limit):
+        print_text(f"note: {note}", open_console(stderr=True), style="dim")
+
+
+def length_notes(translator: Translator, cropped: Sequence[int],
+                 reached_limit: Sequence[int]) -> Iterator[str]:
+    """Describe the lines whose source was cropped, or whose translation reached its limit."""
+    from scalesearch.training.scoring.evaluate import max_source_tokens
+
+    if cropped:
+        yield (f"{len(cropped)} sources have more than "
+               f"{max_source_tokens(translator.checkpoint)} tokens and were cropped: lines "
+               f"{_list_numbers(cropped)}")
+    if reached_limit:
+        yield (f"{len(reached_limit)} translations ended at the length limit "
+               f"({translator.decoding.length_limit} tokens): lines {_list_numbers(reached_limit)}. "
+               "If they should be longer, raise --max-length-a or --max-length-b")
+
+
+def _list_numbers(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:MAX_LISTED_LINES]))
+    return shown + (", …" if len(numbers) > MAX_LISTED_LINES else "")
 
 
 def translate_with_progress(translator: Translator, lines: Iterable[str], total: int | None = None
-            ) -> Iterator[tuple[str, Translations]]:
+            ) -> Iterator[TranslatedLine]:
     """Yield lines with their translations, with a progress bar on standard error.
 
     The bar is shown if standard error is a terminal and standard output is not.

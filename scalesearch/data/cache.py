@@ -5,7 +5,9 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from functools import partial
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from scalesearch.tasks.edits import edits_from_json, edits_to_json
 
 # Increase it if the content or the meaning of the files changes. Folders of another version are
 # not read.
-CACHE_FORMAT_VERSION = 3
+CACHE_FORMAT_VERSION = 4
 _METADATA_FILE = "corpus.json"
 _TOKENIZER_FILE = "tokenizer.model"
 _SIDES = ("source", "target")
@@ -69,8 +71,9 @@ def _write(folder: Path, prepared: PreparedCorpus) -> None:
         for side, (rows, text) in zip(_SIDES, sides):
             (folder / f"{name}.{side}.ids").write_bytes(rows.flat.astype(_IDS).tobytes())
             (folder / f"{name}.{side}.offsets").write_bytes(rows.offsets.astype(_OFFSETS).tobytes())
-            (folder
-             / f"{name}.{side}.txt").write_bytes("".join(line + "\n" for line in text).encode())
+            (folder / f"{name}.{side}.txt").write_bytes(_join_lines(text))
+        for number, text in enumerate(split.texts.more_references, 2):
+            (folder / _reference_file(name, number)).write_bytes(_join_lines(text))
         if split.texts.gold_edits is not None:
             lines = [json.dumps(edits_to_json(annotators)) + "\n"
                      for annotators in split.texts.gold_edits]
@@ -85,6 +88,15 @@ def _write(folder: Path, prepared: PreparedCorpus) -> None:
                 "overlaps": overlaps}
     text = json.dumps({**metadata, "sum": hash_json(metadata)}, indent=1)
     (folder / _METADATA_FILE).write_text(text, "utf-8")
+
+
+def _join_lines(lines: Sequence[str]) -> bytes:
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def _reference_file(split: str, number: int) -> str:
+    """Name of the file of the reference ``number``, from 2, of a split."""
+    return f"{split}.target{number}.txt"
 
 
 def _rename_keys(counts: SplitCounts, old: str, new: str) -> SplitCounts:
@@ -146,10 +158,11 @@ def _memory_map(path: Path, dtype: np.dtype[Any]) -> IntArray:
 def _read_texts(folder: Path, name: str) -> Texts:
     source, target = (_read_lines(folder / f"{name}.{side}.txt") for side in _SIDES)
     gold_file = folder / f"{name}.gold.jsonl"
-    if not gold_file.exists():
-        return Texts(source, target, None)
-    return Texts(source, target,
-                 [edits_from_json(json.loads(line)) for line in _read_lines(gold_file)])
+    gold_edits = ([edits_from_json(json.loads(line)) for line in _read_lines(gold_file)]
+                  if gold_file.exists() else None)
+    reference_files = (folder / _reference_file(name, number) for number in count(2))
+    references = [_read_lines(file) for file in takewhile(Path.exists, reference_files)]
+    return Texts(source, target, gold_edits, references)
 
 
 def _read_lines(file: Path) -> list[str]:

@@ -1,5 +1,6 @@
 """Preparation of a corpus: fit the vocabulary, encode, filter, count."""
 
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from scalesearch.data.spec import SPLIT_NAMES, DataSpec
 from scalesearch.data.split import UNK, IntArray, RaggedArray, Split
 from scalesearch.data.tokenizer import Tokenizer
 from scalesearch.errors import UserError
+from scalesearch.tasks import Texts
 from scalesearch.tasks.edits import lowercase_edits
 
 SplitCounts = dict[str, dict[str, int]]
@@ -49,12 +51,7 @@ def prepare_corpus(spec: DataSpec, text: dict[str, ParallelText]) -> PreparedCor
         tokenizer = Tokenizer.from_file(Path(spec.tokenizer))
     if DISTILLED_SPLIT in text:
         train = text[DISTILLED_SPLIT]
-        if spec.mix_distilled:
-            real = text["train"]
-            sums = {key: train.counts.get(key, 0) + real.counts.get(key, 0)
-                    for key in train.counts | real.counts}
-            train = ParallelText(train.source + real.source, train.target + real.target, sums)
-        text = text | {"train": train}
+        text = text | {"train": train.append(text["train"]) if spec.mix_distilled else train}
     counts: SplitCounts = {}
     encode = _encode_text if spec.file_format == "text" else _encode
     splits = {split: encode(spec, split, text[split], tokenizer, counts) for split in SPLIT_NAMES}
@@ -70,7 +67,8 @@ def lowercase_pairs(pairs: ParallelText) -> ParallelText:
     target = [line.lower() for line in pairs.target]
     gold_edits = pairs.gold_edits and [tuple(lowercase_edits(edits, line) for edits in annotators)
                                        for line, annotators in zip(pairs.source, pairs.gold_edits)]
-    return ParallelText(source, target, pairs.counts, gold_edits)
+    references = [[line.lower() for line in lines] for lines in pairs.more_references]
+    return ParallelText(source, target, pairs.counts, gold_edits, references)
 
 
 def _encode(spec: DataSpec, split: str, pairs: ParallelText, tokenizer: Tokenizer,
@@ -95,8 +93,9 @@ def _encode(spec: DataSpec, split: str, pairs: ParallelText, tokenizer: Tokenize
         **pairs.counts, **dropped, "pairs": len(source), "source_tokens": len(source.flat),
         "target_tokens": len(target.flat), "source_unknown": _count_unknown(source),
         "target_unknown": _count_unknown(target)}
-    texts = ([side[i] for i in kept] for side in (pairs.source, pairs.target))
-    return Split.from_rows(source, target, *texts, pairs.gold_edits)
+    texts = Texts([pairs.source[i] for i in kept], [pairs.target[i] for i in kept],
+                  pairs.gold_edits, pairs.more_references)
+    return Split.from_rows(source, target, texts)
 
 
 def _encode_text(spec: DataSpec, split: str, lines: ParallelText, tokenizer: Tokenizer,
@@ -110,7 +109,7 @@ def _encode_text(spec: DataSpec, split: str, lines: ParallelText, tokenizer: Tok
         "windows": len(windows), "lines": len(rows), "cut": 0, "source_unknown": 0,
         "target_tokens": len(rows.flat) + len(rows), "target_unknown": _count_unknown(rows)}
     sources = RaggedArray.from_lists([[]] * len(windows))
-    return Split.from_rows(sources, windows, [], lines.target, window_overlap=spec.window - stride)
+    return Split.from_rows(sources, windows, Texts([], lines.target), spec.window - stride)
 
 
 def _encode_lines(tokenizer: Tokenizer, lines: list[str]) -> RaggedArray:
@@ -148,25 +147,37 @@ def _count_unknown(rows: RaggedArray) -> int:
 
 
 def _count_overlap(text: dict[str, ParallelText]) -> dict[str, int]:
-    """Count held-out pairs that are also in the training or validation text."""
-    if not text["train"].source:
-        train_lines = set(text["train"].target)
-        return {f"{split}_lines": sum(line in train_lines for line in text[split].target)
+    """Count held-out pairs that are also in the training or validation text.
+
+    Lines are compared without case, outer spaces, repeated spaces and differences of Unicode
+    compatibility, such as no-break spaces and full-width letters.
+    """
+    held_out = {split: [(_normalize(source), _normalize(target)) for source, target
+                        in zip(text[split].source, text[split].target)]
                 for split in _HELD_OUT_SPLITS}
-    held_out_sources = {source for split in _HELD_OUT_SPLITS for source in text[split].source}
-    pairs = {pair
-             for pair in zip(text["train"].source, text["train"].target)
-             if pair[0] in held_out_sources}
-    sources = {source for source, _ in pairs}
+    if not text["train"].source:
+        train_lines = set(map(_normalize, text["train"].target))
+        return {f"{split}_lines": sum(_normalize(line) in train_lines
+                                      for line in text[split].target)
+                for split in _HELD_OUT_SPLITS}
+    held_out_sources = {source for pairs in held_out.values() for source, _ in pairs}
+    shared_pairs = set()
+    for line, target in zip(text["train"].source, text["train"].target):
+        source = _normalize(line)
+        if source in held_out_sources:
+            shared_pairs.add((source, _normalize(target)))
+    shared_sources = {source for source, _ in shared_pairs}
     counts = {}
-    for split in _HELD_OUT_SPLITS:
-        counts[f"{split}_pairs"] = sum(pair in pairs
-                                       for pair in zip(text[split].source, text[split].target))
-        counts[f"{split}_sources"] = sum(source in sources for source in text[split].source)
-    validation_pairs = set(zip(text["validation"].source, text["validation"].target))
-    test_pairs = zip(text["test"].source, text["test"].target)
-    counts["test_in_validation"] = sum(pair in validation_pairs for pair in test_pairs)
+    for split, pairs in held_out.items():
+        counts[f"{split}_pairs"] = sum(pair in shared_pairs for pair in pairs)
+        counts[f"{split}_sources"] = sum(source in shared_sources for source, _ in pairs)
+    validation_pairs = set(held_out["validation"])
+    counts["test_in_validation"] = sum(pair in validation_pairs for pair in held_out["test"])
     return counts
+
+
+def _normalize(line: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", line).casefold().split())
 
 
 def describe_counts(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:

@@ -31,12 +31,25 @@ class ParallelText:
 
     For a language model, ``target`` holds the lines and ``source`` is empty. ``gold_edits`` holds,
     for each sentence, the edits of each annotator, which corrections are scored against.
+    ``more_references`` holds the lines of each reference next to ``target``.
     """
 
     source: list[str]
     target: list[str]
     counts: dict[str, int] = field(default_factory=dict)
     gold_edits: list[tuple[Edits, ...]] | None = None
+    more_references: list[list[str]] = field(default_factory=list)
+
+    def append(self, other: "ParallelText") -> "ParallelText":
+        """Return the pairs of both; the counts are added."""
+        counts = {key: self.counts.get(key, 0) + other.counts.get(key, 0)
+                  for key in self.counts | other.counts}
+        gold_edits = (None if self.gold_edits is None or other.gold_edits is None
+                      else self.gold_edits + other.gold_edits)
+        references = [lines + more for lines, more
+                      in zip(self.more_references, other.more_references, strict=True)]
+        return ParallelText(self.source + other.source, self.target + other.target, counts,
+                            gold_edits, references)
 
     def truncate(self, limit: int) -> "ParallelText":
         """Return the first ``limit`` pairs; the counts hold the number of the others."""
@@ -104,7 +117,7 @@ def find_files(spec: DataSpec, split: str) -> list[tuple[Path, ...]]:
 
 def _read_split(spec: DataSpec, split: str) -> ParallelText:
     with_gold = spec.file_format == "corrections" and split not in _TRAINING_SPLITS
-    total = ParallelText([], [], {"read": 0, "empty": 0}, [] if with_gold else None)
+    total: ParallelText | None = None
     for files in find_files(spec, split):
         if spec.file_format == "text":
             lines = read_lines(files[0])
@@ -114,13 +127,13 @@ def _read_split(spec: DataSpec, split: str) -> ParallelText:
             part = read_pairs(files, split, with_gold)
         if split == DISTILLED_SPLIT and spec.max_pairs is not None:  # applies to each teacher
             part = part.truncate(spec.max_pairs)
-        total.source += part.source
-        total.target += part.target
-        if total.gold_edits is not None:
-            total.gold_edits += part.gold_edits or []
-        for key, count in part.counts.items():
-            total.counts[key] = total.counts.get(key, 0) + count
-    if not total.target:
+        if total is not None and len(part.more_references) != len(total.more_references):
+            raise UserError(f"data: {split}: all parts need as many references, but "
+                            f"{', '.join(map(str, files))} has {len(part.more_references) + 1} and "
+                            f"the parts before have {len(total.more_references) + 1}",
+                            key=f"data.{split}", code="unequal-lines")
+        total = part if total is None else total.append(part)
+    if total is None or not total.target:
         unit = "line of text" if spec.file_format == "text" else "sentence pair"
         names = ", ".join(str(path) for files in find_files(spec, split) for path in files)
         raise UserError(f"data: {split}: no {unit} in {names}", key=f"data.{split}",
@@ -133,7 +146,7 @@ def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> ParallelText
 
     Args:
         files: one M2 file, or source, target and further references.
-        edits: also return gold edits.
+        edits: return gold edits instead of further references.
 
     Raises:
         UserError: see :func:`read_sentences`.
@@ -144,6 +157,7 @@ def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> ParallelText
         target = [apply_edits(sentence.source, sentence.annotators[0]) for sentence in sentences]
         gold_edits = [sentence.annotators for sentence in sentences]
         line_numbers = [sentence.line for sentence in sentences]
+        more_references: list[list[str]] = []
         columns = [source, target]
     else:
         source, *sides = [read_lines(file) for file in files]
@@ -164,6 +178,7 @@ def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> ParallelText
         if edits:
             gold_edits = [tuple(extract_edits(line, side[i]) for side in sides)
                           for i, line in enumerate(source)]
+        more_references = [] if edits else sides[1:]
         columns = [source, target] if split in _TRAINING_SPLITS else [source, *sides]
     empty = [i for i, row in enumerate(zip(*columns)) if not all(line.strip() for line in row)]
     if empty and split not in _TRAINING_SPLITS:
@@ -173,7 +188,8 @@ def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> ParallelText
     kept = [i for i in range(len(source)) if i not in dropped]
     return ParallelText([source[i] for i in kept], [target[i] for i in kept],
                         {"read": len(source), "empty": len(empty)},
-                        [gold_edits[i] for i in kept] if edits else None)
+                        [gold_edits[i] for i in kept] if edits else None,
+                        [[lines[i] for i in kept] for lines in more_references])
 
 
 def _empty_lines_error(split: str, empty: list[int], columns: list[list[str]],

@@ -31,6 +31,7 @@ from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
 from scalesearch.spaces.syntax.diagnostics import format_alternatives
 from scalesearch.tasks import TASKS
+from scalesearch.tasks.translation import AUTO_TOKENIZER, BLEU_TOKENIZERS
 
 SPLIT_NAMES = ("train", "validation", "test")
 # in the corpus hash and the cache
@@ -44,8 +45,8 @@ MAX_VOCAB = 1_000_000
 TEXT_FILE_KEYS = ("source", "target", *SPLIT_NAMES)
 FILE_KEYS = ("tokenizer", "soft_targets")
 SPLIT_FILE_KEYS = (*SPLIT_NAMES, "distilled")
-TASK_KEYS = ("tokenized", "comet", "window", "stride")
-MULTI_REFERENCE_SPLITS = (("corrections", "validation"), ("corrections", "test"))
+TASK_KEYS = ("tokenized", "tokenize", "comet", "window", "stride")
+MULTI_REFERENCE_SPLITS = ("validation", "test")
 Conflict = tuple[str, str, str | None]  # key, problem, help
 
 
@@ -58,13 +59,14 @@ class DataSpec(Config):
     files are possible:
 
     - ``correction``: sentences and their corrections. A part may be an M2 file of gold edits
-      (``test.m2``). In ``validation`` and ``test``, the ``target`` of a pair may be a list of
-      files, one per annotator. ``source`` and ``target`` are only needed for prefixes. Training
-      and loss use the corrections of the first annotator.
+      (``test.m2``). ``source`` and ``target`` are only needed for prefixes.
     - ``language-model``: a part is one text file; ``source`` and ``target`` do not exist. The text
       is one stream of tokens with EOS after each line; empty lines are dropped. Perplexity uses
       windows that start ``stride`` tokens after one another. Each token is scored once, after at
       least ``window`` - ``stride`` tokens of context, except at the start of the text.
+
+    In ``validation`` and ``test``, the ``target`` of a pair may be a list of files: several
+    references, or one file per annotator. Training and loss use the first.
 
     Paths may hold ``~`` and ``$VARIABLES``. They are stored as written, so records do not depend
     on the machine; :meth:`with_absolute_paths` expands them. Training pairs longer than
@@ -127,6 +129,10 @@ class DataSpec(Config):
     tokenized: Flag = setting(False, "the text has spaces between all tokens: also report tokenized "
                               "BLEU; ROUGE uses these tokens", deprecated=("tokenised",),
                               synonyms=("pretokenized",))
+    tokenize: Annotated[str, words(AUTO_TOKENIZER, *BLEU_TOKENIZERS)] = setting(
+        AUTO_TOKENIZER, "sacreBLEU's tokenizer; auto: by the target language or the script of the "
+        "references, such as zh for Chinese, and 13a for languages with spaces between words",
+        synonyms=("bleu_tokenizer", "sacrebleu_tokenize"))
     comet: Text | None = setting(
         None, "COMET model to score translations with: its name or checkpoint file")
     window: Annotated[int, size(2)] | None = setting(
@@ -287,7 +293,8 @@ def _check_task_keys(spec: DataSpec) -> Iterator[Conflict]:
     """Yield keys and files that the task does not use."""
     task = TASKS[spec.task]
     for key in TASK_KEYS:
-        if getattr(spec, key) and key not in task.data_keys:
+        is_set = getattr(spec, key) not in (None, DataSpec.model_fields[key].default)
+        if is_set and key not in task.data_keys:
             names = format_alternatives(other.name
                                         for other in TASKS.values() if key in other.data_keys)
             yield key, f"it is for {names}, and the task is {task.name}", None
@@ -297,10 +304,8 @@ def _check_task_keys(spec: DataSpec) -> Iterator[Conflict]:
                 yield (split, f"pairs of files are not for the task {task.name}",
                        "give one text file")
             has_references = isinstance(part, FilePair) and part.references
-            if has_references and (task.file_format, split) not in MULTI_REFERENCE_SPLITS:
-                yield (split,
-                       "several references are for the validation and test text of `task: "
-                       "correction`", None)
+            if has_references and split not in MULTI_REFERENCE_SPLITS:
+                yield split, "several references are for the validation and test text", None
     if task.file_format == "text":
         for key in ("source", "target", "max_ratio", "distilled", "soft_targets"):
             if getattr(spec, key) not in (None, ()):

@@ -4,6 +4,7 @@ Shapes: B rows, L ids per row.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -12,14 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.tasks import Texts
-from scalesearch.tasks.edits import Edits
 
 if TYPE_CHECKING:
     from scalesearch.data.soft_targets import SoftTargets
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3  # the first token ids of every vocabulary
 IntArray = NDArray[Any]
-GoldEdits = list[tuple[Edits, ...]]
 
 
 class RaggedArray:
@@ -144,15 +143,13 @@ class Split:
             raise ValueError(f"{len(source_ids)} source and {len(target_ids)} target sentences")
         blank = [""] * len(source_ids)
         return cls.from_rows(RaggedArray.from_lists(source_ids), RaggedArray.from_lists(target_ids),
-                             source_text or blank, target_text or blank)
+                             Texts(source_text or blank, target_text or blank))
 
     @classmethod
-    def from_rows(cls, source_ids: RaggedArray, target_ids: RaggedArray, source_text: list[str],
-                  target_text: list[str], gold: GoldEdits | None = None,
+    def from_rows(cls, source_ids: RaggedArray, target_ids: RaggedArray, texts: Texts,
                   window_overlap: int | None = None) -> "Split":
         """Make a split from rows and text in memory."""
-        return cls(source_ids, target_ids, partial(Texts, source_text, target_text, gold),
-                   window_overlap)
+        return cls(source_ids, target_ids, partial(replace, texts), window_overlap)
 
     @cached_property
     def texts(self) -> Texts:

@@ -19,7 +19,7 @@ PARTS_SYNTAX = ("a path (for pairs without the ending), `{source: FILE, target: 
 class FilePair:
     """Pair of aligned files without a common prefix.
 
-    ``references`` are further files of references, next to ``target``, for corrections.
+    ``references`` are further files of references, next to ``target``.
     """
 
     source: str

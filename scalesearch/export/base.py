@@ -103,8 +103,11 @@ class ArtifactDecoder(ABC):
     def decode_fixed_length(self, source_ids: list[list[int]], length: int, beam: int) -> None:
         """Decode exactly ``length`` tokens per sentence, also after EOS, for timing."""
 
-    def decode(self, split: Split, model: Any, search: DecodingOptions) -> list[RankedHypotheses]:
-        """Return token ids and scores of the translations, in the order of the split.
+    def decode(self, split: Split, model: Any, search: DecodingOptions
+               ) -> list[list[tuple[list[int], float | None, bool]]]:
+        """Return the translations of each sentence, in the order of the split.
+
+        They have token ids, a score, and whether the length limit ended them.
 
         Args:
             model: the trained model, for its length limits; its weights are not read.
@@ -114,24 +117,24 @@ class ArtifactDecoder(ABC):
         from scalesearch.nn.decode import length_limits
 
         batches = eval_batches(split, max(1, search.batch_tokens * 2 // (search.beam + 1)))
-        hypotheses: list[list[RankedHypotheses]] = []
+        hypotheses = []
         for batch in batches:
             model.check_length(batch.source.shape[1])
             source_ids = [row[row > 0].tolist() for row in batch.source]
-            max_lengths = length_limits(model, torch.from_numpy(batch.source)).tolist()
-            if search.beam == 1:
-                greedy = self.greedy(source_ids, max_lengths)
-                hypotheses.append([[(ids, None)] for ids in greedy])
-            else:
-                hypotheses.append(self.beam_search(source_ids, max_lengths, search))
+            source = torch.from_numpy(batch.source)
+            max_lengths = length_limits(model, source, search.max_lengths(source)).tolist()
+            ranked = ([[(ids, None)] for ids in self.greedy(source_ids, max_lengths)]
+                      if search.beam == 1 else self.beam_search(source_ids, max_lengths, search))
+            hypotheses.append([[(ids, score, len(ids) >= limit) for ids, score in row]
+                               for row, limit in zip(ranked, max_lengths)])
         return restore_order(batches.indices_by_batch, hypotheses)
 
     def translate(self, split: Split, trained: Checkpoint,
                   search: DecodingOptions) -> list[Translations]:
         """Return the detokenized translations of each sentence, in the order of the split."""
-        rows = self.decode(split, trained.model, search)
-        texts = iter(trained.tokenizer.decode(ids for row in rows for ids, _ in row))
-        return [[(next(texts), score) for _, score in row] for row in rows]
+        from scalesearch.training.scoring.evaluate import decode_rows
+
+        return decode_rows(trained.tokenizer, self.decode(split, trained.model, search))
 
 
 def get_format(name: str) -> ExportFormat:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scalesearch.cost import Protocol, evaluate_cost
 from scalesearch.cost.latency import FEATURE_NAMES, compute_features
 from scalesearch.cost.latency_model import DecodingSetup, LatencyModel
-from scalesearch.data import Tokenizer
+from scalesearch.data import DataSpec, Tokenizer
 from scalesearch.data.split import BOS, EOS, PAD, UNK
 from scalesearch.errors import UserError
 from scalesearch.export.base import ExportFormat
@@ -137,9 +137,9 @@ def _write_artifact(candidate: CalibrationCandidate, format: ExportFormat,
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
     setup = settings.decoding_setup
+    data = DataSpec(builtin="grammar", max_length=max(setup.source, setup.target))
     trained = Checkpoint(model, cast(Tokenizer, PlaceholderVocabulary(candidate.vocab_size)),
-                         candidate.architecture, False, max(setup.source, setup.target),
-                         Recipe(steps=1), "translation")
+                         candidate.architecture, data, Recipe(steps=1))
     format.write(trained, part, settings.quantization)
     part.rename(folder)
 

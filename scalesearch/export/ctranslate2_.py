@@ -36,6 +36,7 @@ from scalesearch.lowering.tensor_expressions import (
 )
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.training.hardware import read_cpuinfo
+from scalesearch.training.scoring.evaluate import resolve_decoding
 
 if TYPE_CHECKING:
     from scalesearch.training.checkpoint import Checkpoint
@@ -67,8 +68,10 @@ class CTranslate2Format(ExportFormat):
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
         from ctranslate2.specs.model_spec import index_spec
 
+        decoding = resolve_decoding(trained.recipe, trained.max_length_a)
+        longest = torch.ones(1, trained.max_source_length + 1)
         plan = plan_variables(trained.architecture.block, trained.tokenizer.vocab_size,
-                              trained.max_source_length)
+                              trained.max_source_length, int(decoding.max_lengths(longest)))
         spec = _build_spec(plan, trained.model.state_dict(), trained.tokenizer)
         spec.validate()
         with np.errstate(all="ignore"):

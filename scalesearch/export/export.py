@@ -46,7 +46,7 @@ from scalesearch.training.checkpoint import (
     read_checkpoint,
 )
 from scalesearch.training.result import Result, package_versions
-from scalesearch.training.scoring.evaluate import DecodingOptions
+from scalesearch.training.scoring.evaluate import decode_rows, resolve_decoding
 
 MODEL_CARD_FILE = "README.md"
 # Largest share of sentences that may differ in float32. Rounding decides near ties in a few
@@ -91,6 +91,9 @@ class Artifact:
             if "different" in checked[name]:
                 line += (f"; {checked[name]['different']} of {checked['sentences']:,} sentences "
                          "differ")
+            if checked[name].get("reached_limit"):
+                line += (f"; {checked[name]['reached_limit']} translations ended at the length "
+                         "limit")
             if "compute_type" in checked[name]:
                 line += f"; computed in {checked[name]['compute_type']}"
             lines.append(line)
@@ -229,11 +232,12 @@ def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decod
         ``model``, ``float`` and ``quantized`` the metrics of the task. ``float`` and ``quantized``
         also have ``different``, the number of sentences with any different token, and
         ``compute_type`` and ``accuracy_note`` of the :class:`.ArtifactDecoder` if they are set.
+        ``reached_limit`` is the number of translations that the length limit ended.
 
     Raises:
         UserError: more than 2 % of the sentences differ in float32.
     """
-    search = DecodingOptions(1)
+    search = resolve_decoding(trained.recipe, trained.max_length_a, beam=1)
     score = TASKS[trained.task].score
     decoders = {"model": TorchDecoder(trained.model.to(torch.float32)), "float": float_decoder}
     if quantized_decoder is not float_decoder:
@@ -242,10 +246,14 @@ def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decod
                                     "decoding": search.description}
     expected: Sequence[list[int]] = []
     for name, decoder in decoders.items():
-        ids = [row[0][0] for row in decoder.decode(sample.split, trained.model, search)]
+        rows = decoder.decode(sample.split, trained.model, search)
+        ids = [row[0][0] for row in rows]
         expected = expected or ids
-        lines = [" ".join(text.split()) for text in trained.tokenizer.decode(ids)]
-        metrics = {} if score is None else score(lines, sample.texts, sample.spec)
+        lines = [best.text for best, *_ in decode_rows(trained.tokenizer, rows)]
+        metrics = {}
+        if score is not None:
+            metrics = {**score(lines, sample.texts, sample.spec),
+                       "reached_limit": sum(row[0][2] for row in rows)}
         properties = {"compute_type": decoder.compute_type, "accuracy_note": decoder.accuracy_note}
         verification[name] = metrics | {key: value for key, value in properties.items() if value}
         if name != "model":

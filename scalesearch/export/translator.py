@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from scalesearch.data import DataSpec
-from scalesearch.errors import UserError, option
+from scalesearch.data.prepare import lowercase_pairs
+from scalesearch.data.sources import ParallelText, read_pairs
+from scalesearch.errors import UserError
 from scalesearch.tasks import TASKS, Texts
 from scalesearch.training import Recipe
 from scalesearch.training.checkpoint import read_ensemble
@@ -16,8 +17,9 @@ from scalesearch.training.scoring.evaluate import (
     DECODE_BATCH_TOKENS,
     DecodeFunction,
     DecodingOptions,
-    Translations,
+    TranslatedLine,
     check_beam,
+    resolve_decoding,
     translate,
     translate_lines,
 )
@@ -40,7 +42,8 @@ class Translator:
 
     def __init__(self, folder: Path | str | Sequence[str], beam: int | None = None,
                  length_penalty: float | None = None, batch_tokens: int = DECODE_BATCH_TOKENS,
-                 n_best: int = 1) -> None:
+                 n_best: int = 1, max_length_a: float | None = None,
+                 max_length_b: int | None = None) -> None:
         folders = [Path(folder)] if isinstance(folder, Path | str) else list(map(Path, folder))
         self.folder = " + ".join(map(str, folders))
         self.notes: list[str] = []
@@ -64,46 +67,36 @@ class Translator:
         if self.task.score is None:
             raise UserError(f"{self.folder}: trained for the task {self.task.name}, which does not "
                             "map a line to a line", code="other-task")
-        self.decoding = self.resolve_decoding(beam, length_penalty, batch_tokens, n_best)
+        self.decoding = self.resolve_decoding(
+            beam=beam, length_penalty=length_penalty, batch_tokens=batch_tokens, n_best=n_best,
+            max_length_a=max_length_a, max_length_b=max_length_b)
 
-    def resolve_decoding(self, beam: int | None = None, length_penalty: float | None = None,
-                         batch_tokens: int = DECODE_BATCH_TOKENS,
-                         n_best: int = 1) -> DecodingOptions:
-        """Complete the search options from the recipe.
-
-        Raises:
-            UserError: ``n_best`` exceeds the beam, the beam the vocabulary, or the penalty is not
-            between 0 and 10.
-        """
-        recipe = self.checkpoint.recipe
-        penalty = recipe.length_penalty if length_penalty is None else length_penalty
-        if not 0 <= penalty <= 10:
-            raise UserError(
-                f"{option('length-penalty', penalty)}: expected a number from 0 to 10, such as 1",
-                code="bad-value")
-        search = DecodingOptions(recipe.beam if beam is None else beam, penalty, batch_tokens,
-                                 n_best)
-        check_beam(search.beam, self.checkpoint.tokenizer.vocab_size)
-        if n_best > search.beam:
-            raise UserError(f"{option('nbest', n_best)}: a search with beam {search.beam} finds at "
-                            f"most {search.beam}; set a larger {option('beam')}", code="nbest-above-beam")
-        return search
+    def resolve_decoding(self, **options: Any) -> DecodingOptions:
+        """Complete search options; see :func:`.evaluate.resolve_decoding`."""
+        decoding = resolve_decoding(self.checkpoint.recipe, self.checkpoint.max_length_a, **options)
+        check_beam(decoding.beam, self.checkpoint.tokenizer.vocab_size)
+        return decoding
 
     def best_translations(self, lines: Iterable[str]) -> list[str]:
         """Return the best translation of each line."""
-        return [best for chunk in self.translate_chunks(lines) for _, ((best, _), *_) in chunk]
+        return [line.translations[0].text
+                for chunk in self.translate_chunks(lines) for line in chunk]
 
-    def translate_chunks(self, lines: Iterable[str]) -> Iterator[list[tuple[str, Translations]]]:
+    def translate_chunks(self, lines: Iterable[str]) -> Iterator[list[TranslatedLine]]:
         """Yield lines with their translations, up to 1,000 at a time."""
         for chunk in chunk_lines(lines):
             yield translate_lines(self.checkpoint, chunk,
                                   lambda split: self._decode(split, self.decoding))
 
-    def normalize_texts(self, source: Sequence[str], target: Sequence[str]) -> Texts:
-        """Convert the texts to lower case if the model was trained on lower case."""
-        if self.checkpoint.is_lowercase:
-            return Texts([line.lower() for line in source], [line.lower() for line in target])
-        return Texts(list(source), list(target))
+    def read_texts(self, source: Path, targets: Sequence[Path]) -> Texts:
+        """Read a source and one or more references; see :meth:`make_texts`."""
+        edits = self.task.file_format == "corrections"
+        return self.make_texts(read_pairs((source, *targets), "test", edits))
+
+    def make_texts(self, pairs: ParallelText) -> Texts:
+        """Return the texts, in lower case if the model was trained on lower case."""
+        pairs = lowercase_pairs(pairs) if self.checkpoint.is_lowercase else pairs
+        return Texts(pairs.source, pairs.target, pairs.gold_edits, pairs.more_references)
 
 
 def score_translations(translators: Sequence[Translator], translations: Sequence[list[str]],
@@ -119,20 +112,20 @@ def score_translations(translators: Sequence[Translator], translations: Sequence
     Raises:
         UserError: ``texts`` is empty, or ``n_resamples`` is below 1.
     """
-    from scalesearch.tasks.translation import compare_systems
+    from scalesearch.tasks.translation import choose_tokenizer, compare_systems
 
     if not len(texts.target):
         raise UserError("no lines to score", code="nothing-to-score")
     if n_resamples < 1:
         raise UserError(f"resamples: expected at least 1, found {n_resamples}", code="below-one")
     task = translators[0].task
+    spec = translators[0].checkpoint.spec
     if task.name == "translation":
-        return compare_systems(translations, texts.target, n_resamples,
-                               translators[0].checkpoint.is_tokenized)
-    options = DataSpec(task=task.name, train="-", validation="-", test="-", source="s", target="t",
-                       tokenized=translators[0].checkpoint.is_tokenized)
+        tokenizer, _ = choose_tokenizer(texts, spec)
+        return compare_systems(translations, texts.references, n_resamples, spec.tokenized,
+                               tokenizer)
     assert task.score is not None
-    metrics = [task.score(lines, texts, options) for lines in translations]
+    metrics = [task.score(lines, texts, spec) for lines in translations]
     signature = next(text for key, text in metrics[0].items() if key.endswith("_signature"))
     return [{name: {"score": values[name], "signature": signature} for name in task.metrics}
             for values in metrics]

@@ -47,7 +47,7 @@ from scalesearch.blocks.mixers.attention_extras import ROTARY_BASE
 from scalesearch.blocks.seq2seq import EncoderDecoder
 from scalesearch.blocks.sizes import decide, is_set, map_values, require_single_value
 from scalesearch.blocks.stacks import Stack
-from scalesearch.lowering import MAX_SOURCE_TOKENS, tensor_expressions
+from scalesearch.lowering import EXTRA_LENGTH, MAX_SOURCE_TOKENS, tensor_expressions
 from scalesearch.lowering.tensor_expressions import (
     Concatenation,
     ConstantTensor,
@@ -123,7 +123,7 @@ NEUTRAL_HEAD_DIM = 1  # features of a neutral head
 # values of the enumeration of the runtime
 CT2_ACTIVATION_IDS = {ReLU: 0, SwiGLU: 2, Swish: 2, SelfGated: 2, GELU: 3, GEGLU: 3}
 # target positions in addition to 3/2 of the source tokens: 10, BOS and rounding
-EXTRA_TARGET_TOKENS = 12
+EXTRA_TARGET_TOKENS = EXTRA_LENGTH + 2
 # Type in the runtime of each sub-layer, by its word. Layers of a decoder must have cross-attention:
 # otherwise the runtime reorders the cache if sentences end at different steps.
 RUNTIME_SUBLAYERS = {
@@ -133,7 +133,7 @@ RUNTIME_SUBLAYERS = {
 
 
 def plan_variables(block: Block, vocab: Size | None,
-                   length: Size = MAX_SOURCE_TOKENS) -> VariablePlan:
+                   length: Size = MAX_SOURCE_TOKENS, max_target: int = 0) -> VariablePlan:
     """Return the variables of an architecture.
 
     All its parts must be supported
@@ -144,6 +144,7 @@ def plan_variables(block: Block, vocab: Size | None,
         block: block of an encoder-decoder model.
         vocab: size of the vocabulary; None if the blocks have it already.
         length: largest number of source tokens without EOS, for the table of absolute positions.
+        max_target: largest number of target tokens without EOS, if it is above the default limit.
 
     Raises:
         PopulationSplitError: depths or parts differ between the candidates of a population.
@@ -151,6 +152,8 @@ def plan_variables(block: Block, vocab: Size | None,
     assert isinstance(block, EncoderDecoder)
     plan = VariablePlan()
     rows = (length + 1) * 3 // 2 + EXTRA_TARGET_TOKENS
+    if max_target:
+        rows = max(rows, max_target + EXTRA_TARGET_TOKENS - EXTRA_LENGTH)
     for name, stack, embedding in (("encoder", block.encoder, block.embedding.source),
                                    ("decoder", block.decoder, block.embedding.target)):
         assert isinstance(stack, Stack) and isinstance(embedding, TokenEmbedding)

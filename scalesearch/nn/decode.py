@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from scalesearch.blocks.core import PAD
+from scalesearch.lowering import EXTRA_LENGTH, LENGTH_FACTOR
 
 BOS = 2
 EOS = 3
@@ -56,9 +57,10 @@ class Hypotheses:
                 for row in rows]
 
 
-def default_max_lengths(source: Tensor) -> Tensor:
-    """Return the default limit of target tokens (B,), 1.5 · source + 10."""
-    return (source != PAD).sum(1) * 3 // 2 + 10
+def default_max_lengths(source: Tensor, factor: float = LENGTH_FACTOR,
+                        extra: int = EXTRA_LENGTH) -> Tensor:
+    """Return the default limit of target tokens (B,), factor · source tokens + extra."""
+    return ((source != PAD).sum(1).double() * factor).long() + extra
 
 
 def with_cached_weights(search: Callable[P, T]) -> Callable[P, T]:

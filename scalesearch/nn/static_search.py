@@ -10,7 +10,7 @@ Notation: B sentences, K beams per sentence, V tokens in the vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from scalesearch.nn.decode import (
     EOS,
     NEG_INF,
     Hypotheses,
+    default_max_lengths,
     length_limits,
     next_logits,
 )
@@ -165,17 +166,19 @@ class StaticSearch:
 
     Weights and autocast must not change during its life, which has to be inside
     :meth:`~scalesearch.nn.model.Seq2SeqModel.cached_weights`. The options are those of
-    :func:`~scalesearch.nn.beam_search.beam_search`.
+    :func:`~scalesearch.nn.beam_search.beam_search`; ``max_lengths`` gives the limits of sources.
     """
 
     def __init__(self, model: Seq2SeqModel, runner: GraphRunner, beam: int = 5,
-                 length_penalty: float = 1.0, nbest: int = 1, eos: int = EOS) -> None:
+                 length_penalty: float = 1.0, nbest: int = 1, eos: int = EOS,
+                 max_lengths: Callable[[Tensor], Tensor] = default_max_lengths) -> None:
         self.model = model
         self.runner = runner
         self.beam = beam
         self.length_penalty = length_penalty
         self.nbest = nbest
         self.eos = eos
+        self.max_lengths = max_lengths
         self.batches: dict[Hashable, StaticBatch] = {}
 
     @staticmethod
@@ -193,11 +196,12 @@ class StaticSearch:
         model = self.model
         width = -(-source.shape[1] // WIDTH_MULTIPLE) * WIDTH_MULTIPLE
         width = max(source.shape[1], min(width, model.max_length or width))
-        limit = length_limits(model, source, max_length)
+        limit = length_limits(
+            model, source, self.max_lengths(source) if max_length is None else max_length)
         source = pad(source, (0, width - source.shape[1]))
         longest = int(limit.max())
         # of the longest source of this width
-        room = width * 3 // 2 + 10 if max_length is None else longest
+        room = (int(self.max_lengths(torch.ones(1, width))) if max_length is None else longest)
         state = BeamSearchState(source, self.beam, self.length_penalty, limit, self.nbest,
                                 self.eos, room + 1)
         memory = model.encode(source)

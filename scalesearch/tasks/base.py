@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,7 +15,11 @@ class MetricOptions(Protocol):
     """Fields of a data spec that determine the metrics."""
 
     @property
+    def target(self) -> str | None: ...
+    @property
     def tokenized(self) -> bool: ...
+    @property
+    def tokenize(self) -> str: ...
     @property
     def comet(self) -> str | None: ...
     @property
@@ -43,12 +47,21 @@ class Metric:
 class Texts:
     """Lines of sources and references that hypotheses are scored against.
 
-    ``gold_edits`` holds, for each sentence, the edits of each annotator, if any.
+    Attributes:
+        target: the first reference of each source.
+        gold_edits: for each sentence the edits of each annotator, if any.
+        more_references: further references; each has a line per source.
     """
 
     source: Sequence[str]
     target: Sequence[str]
     gold_edits: Sequence[Sequence[Edits]] | None = None
+    more_references: Sequence[Sequence[str]] = ()
+
+    @property
+    def references(self) -> list[list[str]]:
+        """All references; each has a line per source."""
+        return [list(lines) for lines in (self.target, *self.more_references)]
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,7 @@ class Task:
             has no such metrics.
         model_type: the model type that the task needs; None for any.
         check_options: raises UserError if a metric that the spec enables cannot be computed here.
+        check_texts: returns notes about how texts are scored; raises UserError if they cannot be.
     """
 
     name: str
@@ -85,6 +99,8 @@ class Task:
     score_loss: Callable[[float, int, Texts, MetricOptions], dict[str, Any]] | None = None
     model_type: str | None = None
     check_options: Callable[[MetricOptions], None] = field(default=lambda options: None)
+    check_texts: Callable[[Texts, MetricOptions], Iterable[str]] = field(
+        default=lambda texts, options: ())
 
     @property
     def main_metric(self) -> str:

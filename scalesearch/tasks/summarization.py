@@ -22,9 +22,11 @@ class _WhitespaceTokenizer:
         return text.split()
 
 
-def rouge_scores(hypotheses: Sequence[str], references: Sequence[str],
+def rouge_scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]],
                  is_tokenized: bool = False) -> dict[str, Any]:
     """Compute the mean ROUGE F1 of summaries in percent, with a signature (Lin 2004).
+
+    ``references`` holds one or more references, each with a line per summary; the best F1 counts.
 
     By default, words are runs of a-z and 0-9, lower-cased and stemmed (Porter); other letters are
     not part of a word. With ``is_tokenized``, words are separated by blanks, and neither
@@ -38,32 +40,35 @@ def rouge_scores(hypotheses: Sequence[str], references: Sequence[str],
     scorer = rouge_scorer.RougeScorer(sorted(ROUGE_NAMES), use_stemmer=not is_tokenized,
                                       tokenizer=_WhitespaceTokenizer() if is_tokenized else None)
     total = dict.fromkeys(ROUGE_NAMES, 0.0)
-    for hypothesis, reference in zip(hypotheses, references, strict=True):
-        for name, score in scorer.score(reference, hypothesis).items():
+    for hypothesis, *choices in zip(hypotheses, *references, strict=True):
+        for name, score in scorer.score_multi(choices, hypothesis).items():
             total[name] += 100 * score.fmeasure
-    values: dict[str, Any] = {name: value / len(references) for name, value in total.items()}
+    values: dict[str, Any] = {name: value / len(hypotheses) for name, value in total.items()}
+    mean = "F1, mean" if len(references) == 1 else f"F1, mean|best of {len(references)} references"
     words = ("stemmer:no|words:blanks" if is_tokenized
              else "stemmer:porter|words:a-z0-9, lower-cased")
-    return values | {"rouge_signature": f"F1, mean|{words}|rouge-score:{version('rouge-score')}"}
+    return values | {"rouge_signature": f"{mean}|{words}|rouge-score:{version('rouge-score')}"}
 
 
 def _score(hypotheses: Sequence[str], texts: Texts, options: MetricOptions) -> dict[str, Any]:
-    if not options.tokenized:
-        _check_script(texts.target)
-    return rouge_scores(hypotheses, texts.target, options.tokenized)
+    _check_texts(texts, options)
+    return rouge_scores(hypotheses, texts.references, options.tokenized)
 
 
-def _check_script(references: Sequence[str]) -> None:
-    """Check that most letters are a to z, the letters that the package supports.
+def _check_texts(texts: Texts, options: MetricOptions) -> Sequence[str]:
+    """Check that most letters of the references are a to z, which the package supports.
 
     Raises:
-        UserError: most letters are others.
+        UserError: most letters are others, and the text is not tokenized.
     """
-    letters = [letter for line in references for letter in line.lower() if letter.isalpha()]
-    if 2 * sum(letter.isascii() for letter in letters) < len(letters):
+    letters = [letter for lines in texts.references for line in lines
+               for letter in line.lower() if letter.isalpha()]
+    if (not options.tokenized
+            and 2 * sum(letter.isascii() for letter in letters) < len(letters)):
         raise UserError("data: ROUGE only supports words of the letters a to z, and most letters "
                         "of the references are others: separate the words by blanks and set "
                         "`tokenized: true`", key="data", code="rouge-not-latin")
+    return ()
 
 
 def _check(options: MetricOptions) -> None:
@@ -78,4 +83,5 @@ def _check(options: MetricOptions) -> None:
                         code="package-missing")
 
 
-TASK = Task("summarization", "pairs", METRICS, ("tokenized",), score=_score, check_options=_check)
+TASK = Task("summarization", "pairs", METRICS, ("tokenized",), score=_score, check_options=_check,
+            check_texts=_check_texts)

@@ -32,6 +32,7 @@ from scalesearch.files import (
     write_json,
     write_text,
 )
+from scalesearch.lowering import LENGTH_FACTOR
 from scalesearch.nn import build_model
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.training.hardware import TrainingFailedError, check_memory
@@ -48,7 +49,7 @@ RECIPE_FILE = "recipe.json"
 ARTIFACT_FILE = "artifact.json"  # of an exported model
 DATA_FILE = "data.json"
 # not in the corpus hash; missing in old checkpoints
-UNHASHED_DATA_KEYS = ("task", "tokenized", "comet")
+UNHASHED_DATA_KEYS = ("task", "tokenized", "tokenize", "comet")
 DESCRIPTION_FILES = (ARCHITECTURE_FILE, TOKENIZER_FILE, RECIPE_FILE, DATA_FILE)
 
 
@@ -165,22 +166,33 @@ class Checkpoint:
     """Trained model with everything that is needed to use it.
 
     Attributes:
-        is_lowercase: it was trained on lower-cased text.
-        max_source_length: maximum length of source sentences in training, in tokens.
-        task: the task that it was trained for.
+        spec: the data that it was trained on.
         folder: the folder that it was read from.
-        is_tokenized: its text has blanks between tokens.
+        max_length_a: factor of the length limit, learned from the training text.
     """
 
     model: Any
     tokenizer: Tokenizer
     architecture: Any
-    is_lowercase: bool
-    max_source_length: int
+    spec: DataSpec
     recipe: Recipe
-    task: str
     folder: Path | None = None
-    is_tokenized: bool = False
+    max_length_a: float = LENGTH_FACTOR
+
+    @property
+    def is_lowercase(self) -> bool:
+        """Whether it was trained on lower-cased text."""
+        return self.spec.lowercase
+
+    @property
+    def max_source_length(self) -> int:
+        """Maximum length of source sentences in training, in tokens."""
+        return self.spec.max_length
+
+    @property
+    def task(self) -> str:
+        """The task that it was trained for."""
+        return self.spec.task
 
 
 def _describe_folder(folder: Path, missing: Sequence[str]) -> str:
@@ -218,14 +230,15 @@ def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpo
                         code="no-checkpoint")
     architecture = read_space(folder / ARCHITECTURE_FILE).single_architecture()
     tokenizer = Tokenizer.from_file(folder / TOKENIZER_FILE)
-    spec = DataSpec.from_mapping(read_json(folder / DATA_FILE, _DataFile)["spec"])
+    data = read_json(folder / DATA_FILE, _DataFile)
+    spec = DataSpec.from_mapping(data["spec"])
     recipe = Recipe.from_mapping(read_json(folder / RECIPE_FILE, dict[str, Any]))
     if load_weights:
         model = _load_model(folder, architecture.block, tokenizer.vocab_size)
     else:
         model = build_model(architecture.block, vocab=tokenizer.vocab_size, device="meta")
-    return Checkpoint(model.eval(), tokenizer, architecture, spec.lowercase, spec.max_length,
-                      recipe, spec.task, folder, spec.tokenized)
+    return Checkpoint(model.eval(), tokenizer, architecture, spec, recipe, folder,
+                      data.get("max_length_a", LENGTH_FACTOR))
 
 
 def read_ensemble(folders: Sequence[Path | str]) -> Checkpoint:
@@ -257,6 +270,7 @@ def read_ensemble(folders: Sequence[Path | str]) -> Checkpoint:
 
 class _DataFile(TypedDict):
     spec: dict[str, Any]
+    max_length_a: NotRequired[float]  # missing in runs of earlier versions
 
 
 class _ArtifactFile(TypedDict):

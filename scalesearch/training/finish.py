@@ -12,8 +12,8 @@ from scalesearch.training.loop import TrainingRun
 from scalesearch.training.recipe import DECODE_WITH_MODEL
 from scalesearch.training.scoring.evaluate import (
     DecodeFunction,
-    DecodingOptions,
     evaluate_loss,
+    resolve_decoding,
     score_split,
 )
 from scalesearch.training.scoring.measure import measure_latency
@@ -75,7 +75,7 @@ def _score_one_split(
     def report_progress(done: int, total: int) -> None:
         run.report({"type": "decode", "done": done, "total": total})
 
-    decoding = DecodingOptions(run.recipe.beam, run.recipe.length_penalty)
+    decoding = resolve_decoding(run.recipe, run.corpus.max_length_a)
     return score_split(run.engine, run.corpus, split_name, decoding,
                        run.stop_signal.raise_if_requested, report_progress, decode,
                        run.timer.measure_part(DECODING))

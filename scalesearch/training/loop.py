@@ -20,8 +20,8 @@ from scalesearch.training.effort import UPDATES, VALIDATION, TrainingTimer
 from scalesearch.training.hardware import TrainingFailedError
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.scoring.evaluate import (
-    DecodingOptions,
     evaluate_loss,
+    resolve_decoding,
     tokens_per_character,
     translate,
 )
@@ -78,8 +78,6 @@ class TrainingRun:
         self.average_interval = IntervalTrigger(recipe.average_every)
         self.curve: list[dict[str, Any]] = []
         self.notes: list[str] = []
-        self.best_score = math.inf
-        self.validations_without_improvement = 0
         self.stop_reason = ""
         self.loss_since_validation = [0.0, 0]
         self._unread_losses: list[tuple[Tensor, int]] = []
@@ -276,20 +274,22 @@ class TrainingRun:
         self.curve.append({**self._position(), "lr": self.lr, "train_loss": train_loss,
                            **self.validation_losses(validation_loss), **scores})
         self.loss_since_validation = [0.0, 0]
-        self._track_best(validation_loss if self.recipe.monitor == "loss" else -float(score or 0))
+        self._track_best()
         self.report({"type": "validation", **self.curve[-1]})
 
-    def _track_best(self, score: float) -> None:
-        """Keep the best weights and count validations without a lower ``score``."""
+    def _track_best(self) -> None:
+        """Keep the best weights, and stop after ``patience`` validations that are not better.
+
+        If validations have the same metric, the loss decides: BLEU is 0 for many early updates.
+        """
+        ranks = [(validation["validation_loss"],) if self.recipe.monitor == "loss" else
+                 (-float(validation.get(self.task.main_metric) or 0), validation["validation_loss"])
+                 for validation in self.curve]
         if self.recipe.average == "best":
-            self.snapshots.add(self.engine.model, self.budget_used.steps, score)
-        if score < self.best_score:
-            self.validations_without_improvement = 0
-        else:
-            self.validations_without_improvement += 1
-        self.best_score = min(self.best_score, score)
+            self.snapshots.add(self.engine.model, self.budget_used.steps, ranks[-1])
+        n_without_improvement = len(ranks) - 1 - ranks.index(min(ranks))
         patience = self.recipe.patience
-        if patience is not None and self.validations_without_improvement >= patience:
+        if patience is not None and n_without_improvement >= patience:
             self.stop_reason = "patience"
 
     def _validation_score(self) -> float:
@@ -297,10 +297,11 @@ class TrainingRun:
         split = self.corpus.validation
         assert self.task.score is not None, "check_compatible refuses other tasks"
         translations = translate(self.engine.model, split, self.corpus.tokenizer,
-                                 self.engine.hardware, DecodingOptions(1),
+                                 self.engine.hardware,
+                                 resolve_decoding(self.recipe, self.corpus.max_length_a, beam=1),
                                  self.stop_signal.raise_if_requested, notes=self.engine.notes)
         self.engine.model.train()
-        hypotheses = [best[0] for best, *_ in translations]
+        hypotheses = [best.text for best, *_ in translations]
         return float(self.task.score(hypotheses, split.texts,
                                      self.corpus.spec)[self.task.main_metric])
 
@@ -336,8 +337,7 @@ class TrainingRun:
                 "notes": self.notes,
                 "marks": [self.validation_interval.n_passed, self.average_interval.n_passed],
                 "window": self.loss_since_validation,
-                "progress": [self.best_score, self.validations_without_improvement,
-                             self.stop_reason], "last": [self.lr, self.loss],
+                "progress": [self.stop_reason], "last": [self.lr, self.loss],
                 "scale": self.lr_factor, "identity": self.identity,
                 "mean": self.weight_average.state() if self.weight_average else None,
                 "efforts": {part: astuple(effort) for part, effort in self.timer.efforts().items()},
@@ -369,7 +369,9 @@ class TrainingRun:
         self.validation_interval.n_passed, self.average_interval.n_passed = state["marks"]
         self.loss_since_validation = state["window"]
         self.lr_factor = state["scale"]
-        self.best_score, self.validations_without_improvement, self.stop_reason = state["progress"]
+        *_, self.stop_reason = state["progress"]  # earlier versions stored counts before it
         self.lr, self.loss = state["last"]
-        self.snapshots.scores_by_step = {item["step"]: item["score"] for item in state["snapshots"]}
+        self.snapshots.scores_by_step = {
+            item["step"]: tuple(item["score"]) if isinstance(item["score"], list | tuple)
+            else (item["score"],) for item in state["snapshots"]}  # earlier versions: numbers
         self.snapshots.delete_unused()

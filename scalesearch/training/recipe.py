@@ -20,6 +20,7 @@ from scalesearch.config.model import (
 )
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
+from scalesearch.lowering import EXTRA_LENGTH
 from scalesearch.spaces.schema.cost_names import RUNTIMES
 from scalesearch.tasks import TASKS
 
@@ -260,6 +261,13 @@ class Recipe(Config):
     length_penalty: Annotated[float, number(0, 10)] = setting(
         1.0, "exponent of the length that divides the score of a hypothesis",
         synonyms=("lenpen", "alpha", "len_penalty"))
+    max_length_a: Annotated[float, number(0, 1000)] | None = setting(
+        None, "a translation has at most `max_length_a` · source tokens + `max_length_b` tokens; "
+        "none: at least 1.5, and enough for 99.9 % of the training pairs",
+        synonyms=("max_len_a",))
+    max_length_b: Annotated[int, size(0, 100_000)] = setting(
+        EXTRA_LENGTH, "tokens of a translation in addition to `max_length_a` per source token",
+        unit="tokens", synonyms=("max_len_b",))
     decode_with: Annotated[str, words(DECODE_WITH_MODEL, *RUNTIMES)] = setting(
         DECODE_WITH_MODEL, "what translates the texts that are scored at the end: the trained "
         "model, or the exported model of this format and quantization")

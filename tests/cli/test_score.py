@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import sacrebleu
 
 from scalesearch import load
 from scalesearch.cli import score as score_verb
@@ -100,7 +101,8 @@ def test_models_of_tokenized_text_are_scored_on_tokens(
     [model] = json.loads(run(score_verb, tmp_path / "model", *sides, "--samples", "10",
                              "--json").stdout)["models"]
     assert [model[name]["score"] for name in metrics] == [result.metrics[name] for name in metrics]
-    assert model["model"] and set(metrics) == model.keys() - {"model", "decoding"}
+    assert model["model"] and set(metrics) == model.keys() - {
+        "model", "decoding", "cropped", "reached_limit"}
     train(tiny(), corpus_of(TASKS[task], tmp_path), recipe(), tmp_path / "other")
     with refuses("models-incompatible", "tokenized False"):
         raise run(score_verb, tmp_path / "model", tmp_path / "other", *sides).exception
@@ -111,7 +113,7 @@ def test_other_tasks_report_missing_intervals(task: str, tmp_path: Path) -> None
     train(tiny(), corpus_of(TASKS[task], tmp_path), recipe(), tmp_path / "model")
     sides = ["--source", str(tmp_path / "validation.a"), "--target", str(tmp_path / "validation.b")]
     report = json.loads(run(score_verb, tmp_path / "model", *sides, "--json").stdout)
-    [note], [model] = report["notes"], report["models"]
+    note, [model] = report["notes"][0], report["models"]
     assert task in note and "No intervals" in note and not any(
         "half" in model[name] for name in TASKS[task].metrics)
     assert all(model[name]["signature"] for name in TASKS[task].metrics)
@@ -207,3 +209,61 @@ def test_empty_files_and_zero_beam_are_refused(place: Path, tmp_path: Path) -> N
                 lambda model: model.score(["one"], ["eins"], resamples=0)):
         with refuses("below-one", "0"):
             ask(load(place / "model1"))
+
+
+def test_several_references_are_all_used(place: Path, tmp_path: Path) -> None:
+    """The second --target must neither replace the first nor be ignored."""
+    other = tmp_path / "other.de"
+    other.write_text("".join(f"{line} noch etwas\n" for line in
+                             (place / "test.de").read_text().splitlines()))
+    both = [*text_of(place), "--target", other]
+    done = run(score_verb, place / "model1", *both, "--samples", "10", "--json")
+    assert done.exit_code == 0, done.exception
+    report = json.loads(done.stdout)
+    [model] = report["models"]
+    assert report["target"] == [str(place / "test.de"), str(other)]
+    assert "nrefs:2" in model["bleu"]["signature"]
+    references = [file.read_text().splitlines() for file in (place / "test.de", other)]
+    hypotheses = load(place / "model1").translate((place / "test.en").read_text().splitlines())
+    expected = sacrebleu.corpus_bleu(hypotheses, references)
+    assert model["bleu"]["score"] == expected.score
+    sources = (place / "test.en").read_text().splitlines()
+    for target in ([place / "test.de", other], references):
+        source = place / "test.en" if isinstance(target[0], Path) else sources
+        of_model = load(place / "model1").score(source, target, resamples=10)
+        assert of_model["bleu"]["score"] == expected.score
+    with refuses("unequal-lines"):
+        load(place / "model1").score(sources, [references[0], references[1][:-1]])
+
+
+def test_cropped_sources_are_listed(place: Path, tmp_path: Path) -> None:
+    """A source of 600 words has more tokens than the model was trained on."""
+    long = "the old house " * 200
+    lines = ["one red dog", long, "two cats"]
+    (tmp_path / "x.en").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "x.de").write_text("ein roter Hund\nein Haus\nzwei Katzen\n")
+    done = run(score_verb, place / "model1", "--source", tmp_path / "x.en", "--target",
+               tmp_path / "x.de", "--samples", "10", "--json")
+    report = json.loads(done.stdout)
+    assert report["models"][0]["cropped"] == [2]
+    assert any("256 tokens" in note and "lines 2" in note for note in report["notes"])
+    output = run(translate_verb, place / "model1", text="\n".join(lines))
+    assert output.stdout.count("\n") == 3 and "lines 2" in output.stderr.replace("\n", " ")
+    objects = [json.loads(line) for line in run(translate_verb, place / "model1", "--json",
+                                                text="\n".join(lines)).stdout.splitlines()]
+    assert ["cropped" in item for item in objects] == [False, True, False]
+
+
+def test_length_limit_can_be_set_and_is_reported(place: Path) -> None:
+    lines = (place / "test.en").read_text()
+    options = ["--max-length-a", "0", "--max-length-b", "1"]
+    output = run(translate_verb, place / "model1", *options, "--json", text=lines)
+    records = [json.loads(line) for line in output.stdout.splitlines()]
+    assert all(record["reached_limit"] for record in records)
+    assert "8 translations ended at the length limit" in output.stderr.replace("\n", " ")
+    done = run(score_verb, place / "model1", *text_of(place), *options, "--samples", "10", "--json")
+    [model] = json.loads(done.stdout)["models"]
+    assert model["reached_limit"] == list(range(1, 9))
+    assert model["decoding"].endswith("at most 0 · source tokens + 1")
+    shown = run(score_verb, place / "model1", *text_of(place), *options, "--samples", "10").stdout
+    assert "shorter" in shown and "--length-penalty" not in shown

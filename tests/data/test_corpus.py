@@ -88,7 +88,7 @@ def test_encoding_in_chunks_gives_the_same_ids(spec: DataSpec, cache: Path, tmp_
 
 def test_overlap_of_splits_is_reported(spec: DataSpec, write: Write, cache: Path) -> None:
     write("text/test.en", [f"{SOURCE[0]} 0", f"{SOURCE[1]} 1", "a dog"])
-    write("text/test.de", [f"{TARGET[0]} 0", "anders", "ein Hund"])
+    write("text/test.de", [f"{TARGET[0]} 0", "das ist ein anderes Haus", "ein Hund"])
     corpus = load_corpus(spec, cache)
     assert corpus.counts["overlap"] == {"validation_pairs": 0, "validation_sources": 0,
                                         "test_pairs": 1, "test_sources": 2, "test_in_validation": 0}
@@ -100,14 +100,63 @@ def test_overlap_of_validation_and_test_is_reported(
         spec: DataSpec, write: Write, cache: Path) -> None:
     for split in ("val", "test"):
         write(f"text/{split}.en", ["the cat", f"a {split}"])
-        write(f"text/{split}.de", ["die Katze", f"ein {split}"])
+        write(f"text/{split}.de", ["die Katze sieht das Haus", f"ein {split}"])
     note = load_corpus(spec, cache).notes[-1]
     assert note.startswith("warning: 1 of 2 test pairs") and "validation" in note
 
 
+def test_overlap_ignores_spaces_case_and_compatibility(spec: DataSpec, write: Write,
+                                                       cache: Path) -> None:
+    """A trailing blank on every training line must not hide that the test text was trained on."""
+    source = [f"The ﬁrst dog runs {i}" for i in range(6)]
+    target = [f"Der erste Hund sieht {i}" for i in range(6)]
+    write("text/train.en", [f"  {line} " for line in source])
+    write("text/train.de", [line.replace(" ", "\u00a0") for line in target])
+    write("text/test.en", [line.lower().replace("ﬁ", "fi") for line in source])
+    write("text/test.de", [line.replace(" ", "  ") for line in target])
+    for task, files in (("translation", {}),
+                        ("language-model", {"source": None, "target": None, "window": 8})):
+        if files:
+            folder = Path(spec.train[0]).parent
+            files |= {split: str(folder / f"{name}.de") for split, name in
+                      (("train", "train"), ("validation", "val"), ("test", "test"))}
+        overlap = load_corpus(spec.replace(task=task, vocab=44, **files), cache).counts["overlap"]
+        assert overlap.get("test_pairs", overlap.get("test_lines")) == 6
+
+
+def test_several_references_are_kept_with_the_corpus(spec: DataSpec, write: Write,
+                                                     cache: Path) -> None:
+    text = Path(spec.test[0])
+    write("text/second.de", [f"Zweite Übersetzung {i}" for i in range(5)])
+    test = {"source": f"{text}.en", "target": [f"{text}.de", f"{text.parent}/second.de"]}
+    single = load_corpus(spec, cache)
+    for _ in range(2):  # prepared, then read from the cache
+        corpus = load_corpus(spec.replace(test=test, lowercase=True), cache)
+        assert corpus.test.texts.references == [
+            [line.lower() for line in single.test.target_text],
+            [f"zweite übersetzung {i}" for i in range(5)]]
+        assert corpus.test.target_ids.lengths.tolist() == [
+            len(row) for row in corpus.tokenizer.encode(corpus.test.target_text)]
+    assert single.test.texts.more_references == []
+    write("text/second.de", ["zu", "wenig"])
+    with refuses("unequal-lines", "second.de", key="data.test"):
+        load_corpus(spec.replace(test=test), cache)
+    with refuses("unequal-lines", key="data.test"):
+        write("text/second.de", ["x"] * 5)
+        load_corpus(spec.replace(test=[test, str(text)]), cache)
+
+
+def test_texts_that_cannot_be_scored_are_refused_before_training(
+        spec: DataSpec, write: Write, cache: Path) -> None:
+    write("text/test.de", ["他喜欢在早上喝茶"] * 5)
+    with refuses("rouge-not-latin"):
+        load_corpus(spec.replace(task="summarization"), cache)
+    assert "test: BLEU uses the tokenizer zh" in "".join(load_corpus(spec, cache).notes)
+
+
 def test_unknown_characters_are_reported(spec: DataSpec, write: Write, cache: Path) -> None:
     write("text/test.en", ["Ω dog"])
-    write("text/test.de", ["Hund"])
+    write("text/test.de", ["ein Hund sieht das Haus"])
     assert load_corpus(spec, cache).notes == (
         "test: 1 tokens hold characters that are not in the vocabulary",)
 

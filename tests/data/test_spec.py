@@ -50,8 +50,10 @@ def problems(mapping: object) -> dict[str, str]:
      ({**FILES, "target": "en"}, "en", "different suffixes"),
      ({**FILES, "window": 8}, "8", "`language-model`"),
      ({**FILES, "task": "language-model"}, "en", "pairs of texts"),
-     ({**FILES, "test": {"source": "a", "target": ["b", "c"]}},
-      "{'source': 'a', 'target': ['b', 'c']}", "correction"), ("grammer", "grammer", "`grammar`"),
+     ({**FILES, "train": {"source": "a", "target": ["b", "c"]}},
+      "{'source': 'a', 'target': ['b', 'c']}", "validation and test"),
+     ({**FILES, "task": "correction", "tokenize": "char"}, "char", "`translation`"),
+     ("grammer", "grammer", "`grammar`"),
      ([1], "[1]", "`grammar`")])
 def test_problems_have_position_and_help(
         mapping: object, underlined: str, expected_text: str) -> None:

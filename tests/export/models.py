@@ -5,10 +5,12 @@ from typing import Any
 
 import torch
 
+from scalesearch.data import DataSpec
 from scalesearch.nn import build_model
 from scalesearch.nn.decode import EOS, length_limits
 from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
 from scalesearch.training.checkpoint import Checkpoint
+from scalesearch.training.recipe import Recipe
 from tests.architectures import transformer_config
 
 VOCAB = 60
@@ -44,7 +46,8 @@ def untrained(chosen: ModelSpec, ends: float = 4.0) -> Checkpoint:
                                   * (weight.dim() == 1))
             if weight.shape[0] == VOCAB:
                 weight[EOS].mul_(ends)  # so that some end, each at a step of its own
-    return Checkpoint(model, Words(), chosen, False, LONGEST, None, "translation")  # type: ignore[arg-type]
+    data = DataSpec(builtin="grammar", max_length=LONGEST)
+    return Checkpoint(model, Words(), chosen, data, Recipe(steps=1))  # type: ignore[arg-type]
 
 
 def sentences(count: int) -> list[list[int]]:

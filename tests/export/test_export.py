@@ -220,7 +220,7 @@ def test_artifact_without_package_weights_translates(
             lambda split, search=search: TorchDecoder(trained.model).translate(split, trained,
                                                                                search))
         report = run(translate_verb, tmp_path / "out", "--beam", beam, text=LINES).stdout
-        assert report.splitlines() == [best for _, ((best, _), *_) in expected]
+        assert report.splitlines() == [line.translations[0].text for line in expected]
     sides = ["--source", f"{corpus.spec.validation[0]}.en", "--target",
              f"{corpus.spec.validation[0]}.de", "--beam", 1, "--json"]
     model, = json.loads(run(score_verb, tmp_path / "out", *sides).stdout)["models"]

@@ -1,10 +1,12 @@
 """Metrics compared with their libraries and definitions."""
 
+import importlib.util
 import math
 import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import sacrebleu
 from rouge_score import rouge_scorer
 
 from scalesearch.data import DataSpec
@@ -13,7 +15,12 @@ from scalesearch.tasks import TASKS, Texts
 from scalesearch.tasks.correction import m2_scores
 from scalesearch.tasks.edits import Edit, extract_edits, lowercase_edits, parse_m2
 from scalesearch.tasks.summarization import rouge_scores
-from scalesearch.tasks.translation import bleu_chrf_scores, compare_systems, tokenized_bleu
+from scalesearch.tasks.translation import (
+    bleu_chrf_scores,
+    choose_tokenizer,
+    compare_systems,
+    tokenized_bleu,
+)
 from tests.errors import refuses
 
 FILES = {"source": "a", "target": "b", "train": "x", "validation": "y", "test": "z"}
@@ -27,7 +34,7 @@ def spec(**more) -> DataSpec:
 
 def test_rouge_equals_the_mean_of_the_library() -> None:
     scorer = rouge_scorer.RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
-    result = rouge_scores(HYPOTHESES, REFERENCES)
+    result = rouge_scores(HYPOTHESES, [REFERENCES])
     for name in ("rouge1", "rouge2", "rougeL"):
         single = [scorer.score(right, expected_text)[name].fmeasure
                   for expected_text, right in zip(HYPOTHESES, REFERENCES)]
@@ -37,11 +44,11 @@ def test_rouge_equals_the_mean_of_the_library() -> None:
 
 
 def test_rouge_of_an_example() -> None:
-    result = rouge_scores(["police killed the gunman"], ["police kill the gunman"],
+    result = rouge_scores(["police killed the gunman"], [["police kill the gunman"]],
                          is_tokenized=True)
     assert [result[name]
             for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx([75, 100 / 3, 75])
-    assert rouge_scores(["a b"], ["b a"], is_tokenized=True)["rougeL"] == pytest.approx(50)
+    assert rouge_scores(["a b"], [["b a"]], is_tokenized=True)["rougeL"] == pytest.approx(50)
 
 
 def test_rouge_of_other_scripts_needs_tokenized_text() -> None:
@@ -55,21 +62,21 @@ def test_rouge_of_other_scripts_needs_tokenized_text() -> None:
 
 def test_tokenized_text_has_tokenized_bleu(caplog) -> None:
     expected_text = ["the cat sat on the mat .", "a b c d ."] * 60
-    plain = bleu_chrf_scores(expected_text, expected_text)
-    result = bleu_chrf_scores(expected_text, expected_text, is_tokenized=True)
+    plain = bleu_chrf_scores(expected_text, [expected_text])
+    result = bleu_chrf_scores(expected_text, [expected_text], is_tokenized=True)
     # no warning of sacreBLEU, because the corpus already reports tokenized text
     assert not caplog.text and "tokenized_bleu" not in plain
     assert result["tokenized_bleu"] == pytest.approx(100)
     assert {key: result[key] for key in plain} == plain
-    assert tokenized_bleu(["a b c"], ["a b d"]) == 0  # without smoothing, as multi-bleu.perl
+    assert tokenized_bleu(["a b c"], [["a b d"]]) == 0  # without smoothing, as multi-bleu.perl
 
 
 def test_length_ratio_of_hypotheses_to_references() -> None:
     right = ["a b c d e", "f g h i j"]
     expected_text = [line.rpartition(" ")[0] for line in right]
-    assert bleu_chrf_scores(expected_text, right)["length_ratio"] == 0.8 and bleu_chrf_scores(
-        right, expected_text)["length_ratio"] == 1.25
-    [short], [long] = (compare_systems([item], right, 10)
+    assert bleu_chrf_scores(expected_text, [right])["length_ratio"] == 0.8 and bleu_chrf_scores(
+        right, [expected_text])["length_ratio"] == 1.25
+    [short], [long] = (compare_systems([item], [right], 10)
                        for item in (expected_text, [line + " k l" for line in right]))
     assert short["bleu"]["brevity_penalty"] == pytest.approx(math.exp(1 - 10 / 8))
     assert (short["bleu"]["length_ratio"], long["bleu"]["length_ratio"]) == (0.8, 1.4)
@@ -79,7 +86,7 @@ def test_length_ratio_of_hypotheses_to_references() -> None:
 def test_equal_systems_do_not_differ_significantly() -> None:
     right = ["a b c d e", "f g h i j", "k l m n o"]
     expected_text = [right[0], "f g h x y", right[2]]
-    first, same, other = compare_systems([expected_text, expected_text, right], right, 100)
+    first, same, other = compare_systems([expected_text, expected_text, right], [right], 100)
     assert first["bleu"]["p"] is None and same["bleu"]["p"] == same["chrf"]["p"] == 1
     assert other["bleu"]["p"] < 1
 
@@ -97,7 +104,7 @@ def test_comet_score_uses_the_package(monkeypatch) -> None:
     task.check_options(data)
     result = task.score(["m"], Texts(["s"], ["r"]), data)
     assert (result["comet"], result["comet_signature"]) == (0.5, "model:some/model")
-    assert calls == ["some/model", ("model.ckpt", [{"src": "s", "mt": "m", "ref": "r"}])]
+    assert calls == ["some/model"] * 2 + [("model.ckpt", [{"src": "s", "mt": "m", "ref": "r"}])]
     assert "comet" in task.metrics_for(data) and "comet" not in task.metrics_for(spec())
 
 
@@ -144,7 +151,7 @@ def test_invalid_m2_file_is_reported_with_position(lines: list[str], expected_te
                            "window: it is for " "`language-model`, and the task is correction"),
                           ({"task": "correction", "tokenized": True},
                            "tokenized: it is for `summarization` or `translation`"),
-                          ({"task": "summarization", "test": {"source": "a", "target": ["b", "c"]}},
+                          ({"task": "summarization", "train": {"source": "a", "target": ["b", "c"]}},
                            "several references are for"),
                           ({"task": "correction", "train": {"source": "a", "target": ["b", "c"]}},
                            "several references are for"),
@@ -182,3 +189,77 @@ def test_window_has_defaults() -> None:
     text = {"task": "language-model", "train": "t", "validation": "v", "test": "w"}
     assert (DataSpec.from_mapping(text).window, DataSpec.from_mapping(text).stride) == (128, 64)
     assert DataSpec.from_mapping(text | {"window": 9}).stride == 4
+
+
+@pytest.mark.parametrize(("target", "line", "tokenizer"), [
+    ("zh", "他喜欢在早上喝一杯热茶", "zh"), ("zh_CN", "他喜欢在早上喝一杯热茶", "zh"),
+    ("x", "他喜欢在早上喝一杯热茶", "zh"), ("x", "彼は毎朝お茶を飲みます", "char"),
+    ("ja", "彼は毎朝お茶を飲みます", "char"), ("x", "เขาชอบดื่มชาร้อนตอนเช้า", "char"),
+    ("th", "เขาชอบดื่มชาร้อนตอนเช้า", "char"), ("ko", "그는 아침에 차를 마신다", "13a"),
+    ("x", "on aime le thé le matin", "13a"), ("de", "12 34 56 78 90", "13a"),
+    ("x", "the word 茶 means tea in China", "13a")])
+def test_tokenizer_fits_language_or_script(target: str, line: str, tokenizer: str,
+                                           monkeypatch) -> None:
+    """Without MeCab, Japanese is scored by characters and Korean by words."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: (
+        None if name.lower().startswith(("mecab", "ipadic")) else find(name)))
+    texts = Texts(["x"] * 3, [line] * 3)
+    data = spec(target=target)
+    assert choose_tokenizer(texts, data)[0] == tokenizer
+    scores = TASKS["translation"].score([line] * 3, texts, data)
+    assert scores["bleu"] == pytest.approx(100) and f"tok:{tokenizer}" in scores["bleu_signature"]
+    [compared] = compare_systems([[line] * 3], texts.references, 10, tokenizer=tokenizer)
+    assert f"tok:{tokenizer}" in compared["bleu"]["signature"]
+    notes = list(TASKS["translation"].check_texts(texts, data))
+    assert bool(notes) == (tokenizer != "13a" or target == "ko")
+
+
+def test_tokenizer_can_be_set() -> None:
+    texts = Texts(["x"], ["他喜欢在早上喝一杯热茶"])
+    for tokenizer in ("13a", "char", "none", "intl"):
+        data = spec(target="zh", tokenize=tokenizer)
+        scores = TASKS["translation"].score(texts.target, texts, data)
+        assert f"tok:{tokenizer}" in scores["bleu_signature"]
+        # a line of one token cannot have BLEU
+        assert (scores["bleu"] > 99) == (tokenizer == "char")
+        notes = list(TASKS["translation"].check_texts(texts, data))
+        assert len(notes) == (tokenizer != "char")
+
+
+@pytest.mark.parametrize("settings", [{"tokenize": "ja-mecab"}, {"tokenize": "flores200"},
+                                      {"comet": "Unbabel/wmt22-comet-da"}])
+def test_missing_packages_of_metrics_are_reported_before_training(settings, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    monkeypatch.setattr("urllib.request.urlopen", _no_network)
+    monkeypatch.setenv("SACREBLEU", "/dev/null/nowhere")
+    with refuses("package-missing", key=f"data.{next(iter(settings))}"):
+        TASKS["translation"].check_options(spec(**settings))
+
+
+def _no_network(*args: object, **options: object) -> None:
+    raise OSError("no network")
+
+
+def test_missing_comet_checkpoint_is_reported_before_training(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "comet", ModuleType("comet"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    with refuses("no-such-file", "nowhere.ckpt", key="data.comet"):
+        TASKS["translation"].check_options(spec(comet="nowhere.ckpt"))
+
+
+def test_several_references_are_scored_as_by_the_library() -> None:
+    others = ["a cat was on the mat", "police killed the gunman today"]
+    texts = Texts(["x"] * 2, REFERENCES, more_references=[others])
+    scores = TASKS["translation"].score(HYPOTHESES, texts, spec())
+    expected = sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES, others])
+    assert scores["bleu"] == expected.score and "nrefs:2" in scores["bleu_signature"]
+    assert scores["chrf"] == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES, others]).score
+    [compared] = compare_systems([HYPOTHESES], texts.references, 10)
+    assert compared["bleu"]["score"] == expected.score
+    scorer = rouge_scorer.RougeScorer(["rougeL"], use_stemmer=True)
+    best = [max(scorer.score(reference, line)["rougeL"].fmeasure for reference in choices)
+            for line, *choices in zip(HYPOTHESES, REFERENCES, others)]
+    scores = TASKS["summarization"].score(HYPOTHESES, texts, spec(task="summarization"))
+    assert scores["rougeL"] == pytest.approx(100 * sum(best) / 2)
+    assert "best of 2" in scores["rouge_signature"]

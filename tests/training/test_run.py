@@ -91,7 +91,7 @@ def test_result_and_checkpoint_of_a_run(corpus, out) -> None:
     assert (metrics["decoding"], metrics["split"]) == ("greedy", "validation")
     assert set(metrics["test"]) == {"bleu", "chrf", "bleu_signature", "chrf_signature",
                                     "length_ratio", "decoding", "loss", "perplexity",
-                                    "loss_per_char"}
+                                    "loss_per_char", "reached_limit"}
     assert result.curve[-1].keys() >= {"validation_loss",
                                        "validation_loss_per_char"} <= metrics.keys()
     assert metrics["weights"] == "mean of the last 3 (after updates 8, 10, 12)"
@@ -284,6 +284,18 @@ def test_patience_stops_a_run_without_improvement(corpus, out) -> None:
     result = train(tiny(), corpus,
                    recipe(steps=100, lr=0.0, patience=2, validate_every=2, average="best"), out)
     assert (result.stop_reason, result.steps) == ("patience", 6)
+
+
+def test_patience_decides_by_the_loss_if_the_metric_is_constant(
+        corpus, out, monkeypatch) -> None:
+    """BLEU is 0 for the first validations of most runs."""
+    monkeypatch.setattr(loop.TrainingRun, "_validation_score", lambda run: 0.0)
+    result = train(tiny(), corpus,
+                   recipe(steps=16, patience=1, validate_every=2, average="best", average_count=1,
+                          validate_metric=True, monitor="metric"), out)
+    losses = [point["validation_loss"] for point in result.curve]
+    assert losses == sorted(losses, reverse=True) and len(losses) == 8
+    assert result.stop_reason == "budget" and "(after updates 16)" in result.metrics["weights"]
 
 
 @pytest.mark.full

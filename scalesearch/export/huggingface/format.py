@@ -20,10 +20,9 @@ from scalesearch.export.export import collect_provenance
 from scalesearch.export.huggingface.bundle import bundle_source
 from scalesearch.export.huggingface.tokenizer import check_tokenizer, tokenizer_json
 from scalesearch.files import write_json, write_text
-from scalesearch.nn.decode import default_max_lengths
 from scalesearch.tasks import TASKS
 from scalesearch.training.checkpoint import WEIGHTS_FILE, Checkpoint
-from scalesearch.training.scoring.evaluate import DecodingOptions
+from scalesearch.training.scoring.evaluate import DecodingOptions, resolve_decoding
 
 MODELING_MODULE = "modeling_scalesearch"
 # Beam search of transformers keeps the scores of every step in memory.
@@ -121,6 +120,7 @@ class HuggingFaceDecoder(ArtifactDecoder):
 def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
     """Build the content of ``config.json``."""
     recipe = trained.recipe
+    decoding = resolve_decoding(recipe, trained.max_length_a)
     block = trained.architecture.block
     classes = {"AutoConfig": "ScalesearchConfig",
                "AutoModelForSeq2SeqLM": "ScalesearchForSeq2SeqLM"}
@@ -135,6 +135,8 @@ def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
         "activation_dropout": recipe.activation_dropout,
         "init": recipe.init,
         "verified_transformers": version("transformers"),
+        "max_length_a": decoding.max_length_a,
+        "max_length_b": decoding.max_length_b,
         "is_encoder_decoder": True,
         "dtype": dtype,
     }
@@ -143,7 +145,8 @@ def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
 def generation_config(trained: Checkpoint) -> dict[str, Any]:
     """Build ``generation_config.json``: the search that the model was scored with."""
     recipe = trained.recipe
-    max_length = int(default_max_lengths(torch.ones(1, trained.max_source_length + 1)))
+    decoding = resolve_decoding(recipe, trained.max_length_a)
+    max_length = int(decoding.max_lengths(torch.ones(1, trained.max_source_length + 1)))
     beam = {"num_beams": recipe.beam, "length_penalty": recipe.length_penalty,
             "early_stopping": "never"}
     return {
@@ -205,4 +208,4 @@ def model_card(trained: Checkpoint) -> str:
         lowercase=trained.is_lowercase, data=data, metrics={"weights": ""} | metrics, scores=scores,
         costs=[(label, facts["costs"][key]) for key, label in COST_LABELS.items()],
         protocol=load_protocol(architecture.protocol).with_vocab(architecture.vocab),
-        search=DecodingOptions(trained.recipe.beam, trained.recipe.length_penalty).description)
+        search=resolve_decoding(trained.recipe, trained.max_length_a).description)

@@ -19,8 +19,9 @@ from transformers.utils.generic import can_return_tuple
 
 from scalesearch.blocks.core import PAD
 from scalesearch.blocks.seq2seq import mask_bias
+from scalesearch.lowering import EXTRA_LENGTH, LENGTH_FACTOR
 from scalesearch.nn.build import build_model
-from scalesearch.nn.decode import BOS, EOS, length_limits
+from scalesearch.nn.decode import BOS, EOS, default_max_lengths, length_limits
 from scalesearch.nn.model import DecodingCache, EncoderMemory
 from scalesearch.nn.module import DropoutRates
 
@@ -32,7 +33,7 @@ UNUSED_ARGUMENTS = frozenset({"cache_position", "decoder_attention_mask", "decod
 
 
 class ScalesearchConfig(transformers.PreTrainedConfig):
-    """Vocabulary size, dropout rates and initialization of a model."""
+    """Vocabulary size, dropout rates, initialization and length limit of a model."""
 
     model_type = "scalesearch"
 
@@ -43,6 +44,8 @@ class ScalesearchConfig(transformers.PreTrainedConfig):
     activation_dropout: float = 0.0
     init: str = "xavier"  # initialization of weights that are not loaded
     verified_transformers: str = ""  # version of transformers with which outputs were compared
+    max_length_a: float = LENGTH_FACTOR  # length limit of translations, per source token
+    max_length_b: int = EXTRA_LENGTH
     seed: int = 1
     is_encoder_decoder: bool = True
     pad_token_id: int = PAD
@@ -234,16 +237,17 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
 
         Args:
             token_limits: (batch,), largest number of tokens per translation without EOS. Default:
-                1.5 · source + 10, unless ``max_length``, ``max_new_tokens`` or
-                ``generation_config`` is given.
+                ``max_length_a`` · source + ``max_length_b`` of the configuration, unless
+                ``max_length``, ``max_new_tokens`` or ``generation_config`` is given.
         """
         source = kwargs.get("input_ids") if inputs is None else inputs
         has_own_limit = generation_config is not None or not {
             "max_length", "max_new_tokens"}.isdisjoint(kwargs)
         if token_limits is None and source is not None and not has_own_limit:
             mask = kwargs.get("attention_mask")
-            token_limits = length_limits(
-                self.model, source if mask is None else source.masked_fill(mask == 0, PAD))
+            source = source if mask is None else source.masked_fill(mask == 0, PAD)
+            token_limits = length_limits(self.model, source, default_max_lengths(
+                source, self.config.max_length_a, self.config.max_length_b))
         if token_limits is not None:
             logits_processor = [LengthLimitProcessor(token_limits), *(logits_processor or [])]
             kwargs["max_length"] = int(token_limits.max()) + 2  # with BOS and EOS

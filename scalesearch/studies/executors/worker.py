@@ -23,8 +23,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from scalesearch.errors import option
 from scalesearch.files import replace_non_finite, try_read_json, write_json
 from scalesearch.signals import deferred_signals, interrupt_on_signal
@@ -92,7 +90,6 @@ def _distill(folder: Path, job: JobFile) -> Mapping[str, object]:
     """
     from scalesearch.data import DataSpec
     from scalesearch.training.scoring.distill import write_distilled_data
-    from scalesearch.training.scoring.evaluate import DecodingOptions
     from scalesearch.training.scoring.soft_targets import write_soft_targets
 
     progress = ProgressFile(folder)
@@ -115,9 +112,7 @@ def _distill(folder: Path, job: JobFile) -> Mapping[str, object]:
             facts = write_soft_targets(teachers, data, out, job["top_k"], report,
                                        Path(job["cache"]))
         else:
-            decoding = msgspec.convert(job["decoding"], DecodingOptions)
-            facts = write_distilled_data(teachers, data, out, decoding,
-                                         report)
+            facts = write_distilled_data(teachers, data, out, job["decoding"], report)
     return {"state": "complete", **facts, **cpu_time()}
 
 

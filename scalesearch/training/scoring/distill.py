@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ from scalesearch.files import read_json, write_text
 
 if TYPE_CHECKING:
     from scalesearch.data import DataSpec
-    from scalesearch.training.scoring.evaluate import DecodingOptions
 
 SAVE_INTERVAL = 2000  # sources between saves
 
@@ -22,15 +21,17 @@ ProgressFunction = Callable[[int, int], None]
 
 
 def write_distilled_data(
-        teachers: Sequence[Path], data: DataSpec, out: Path, decoding: DecodingOptions,
+        teachers: Sequence[Path], data: DataSpec, out: Path, search: Mapping[str, Any],
         report_progress: ProgressFunction = lambda done, total: None) -> dict[str, Any]:
     """Translate the training text of ``data`` into files ``out``.*; resumable.
 
     Args:
         teachers: folders of finished training runs; several form an ensemble.
+        search: options of :func:`.evaluate.resolve_decoding`.
 
     Returns:
-        The number of ``pairs``, and everything that determines them: hashes of ``teacher`` and
+        The number of ``pairs``, of those ``left_out`` because their source is too long for a
+        teacher, and everything that determines them: hashes of ``teacher`` and
         ``text``, ``decoding``,
         ``dtype``.
 
@@ -51,10 +52,25 @@ def write_distilled_data(
     from scalesearch.training.checkpoint import read_ensemble
     from scalesearch.training.hardware import Hardware
     from scalesearch.training.recipe import Recipe
-    from scalesearch.training.scoring.evaluate import translate, translate_lines
+    from scalesearch.training.scoring.evaluate import (
+        check_beam,
+        encode_sources,
+        max_source_tokens,
+        resolve_decoding,
+        translate,
+        translate_lines,
+    )
 
-    texts = read_sentences(data)["train"].source[: data.max_pairs]
+    sources = read_sentences(data)["train"].source[: data.max_pairs]
     teacher = read_ensemble(teachers)
+    decoding = resolve_decoding(teacher.recipe, teacher.max_length_a, **search)
+    check_beam(decoding.beam, teacher.tokenizer.vocab_size)
+    max_length = max_source_tokens(teacher)
+    texts = []
+    for start in range(0, len(sources), SAVE_INTERVAL):
+        chunk = sources[start : start + SAVE_INTERVAL]
+        texts += [text for text, ids in zip(chunk, encode_sources(teacher, chunk))
+                  if len(ids) <= max_length]
     hardware = Hardware.from_recipe(Recipe(steps=1))
     teacher.model.to(hardware.device).set_attention(hardware.attention_kernel)
     settings = {"teacher": hash_teachers(teachers), "text": _hash("\n".join(texts).encode()),
@@ -64,11 +80,11 @@ def write_distilled_data(
         translations = translate_lines(
             teacher, lines,
             lambda split: translate(teacher.model, split, teacher.tokenizer, hardware, decoding))
-        return [best[0] for _, (best, *_) in translations]
+        return [line.translations[0].text for line in translations]
 
     count = write_translations(texts, out, data.suffixes, translate_texts, settings,
                                report_progress)
-    return {"pairs": count, **settings}
+    return {"pairs": count, "left_out": len(sources) - len(texts), **settings}
 
 
 def hash_teachers(folders: Sequence[Path]) -> str:

@@ -1,9 +1,9 @@
 """Evaluation of a model: losses, translations, metrics of its task."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -13,9 +13,15 @@ from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.config import MAX_BEAM
 from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, restore_order
 from scalesearch.data.batching import decoding_batches
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
+from scalesearch.lowering import EXTRA_LENGTH, LENGTH_FACTOR
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import Hypotheses, greedy_search
+from scalesearch.nn.decode import (
+    Hypotheses,
+    default_max_lengths,
+    greedy_search,
+    length_limits,
+)
 from scalesearch.nn.graphs import GraphRunner
 from scalesearch.nn.static_search import StaticSearch
 from scalesearch.tasks import TASKS
@@ -30,10 +36,33 @@ DECODE_BATCH_TOKENS = 6144  # source tokens per batch for decoding, divided amon
 
 StopCheck = Callable[[], None]  # raises to stop
 ProgressFunction = Callable[[int, int], None]
-Translations = list[tuple[str, float | None]]  # texts and scores of one sentence, the best first
-DecodeFunction = Callable[[Split, "DecodingOptions"], list[Translations]]
 SearchFunction = Callable[[Tensor, int | None], Hypotheses]  # of sources (B, S), with max_length
 T = TypeVar("T")
+
+
+class Translation(NamedTuple):
+    """A translation of a sentence.
+
+    Attributes:
+        score: length-normalized log-probability, if the decoder computes one.
+        reached_limit: whether its length limit ended it.
+    """
+
+    text: str
+    score: float | None
+    reached_limit: bool = False
+
+
+Translations = list[Translation]  # of one sentence, the best first
+DecodeFunction = Callable[[Split, "DecodingOptions"], list[Translations]]
+
+
+class TranslatedLine(NamedTuple):
+    """A line and its translations; ``is_cropped`` if its source was too long for the model."""
+
+    source: str
+    translations: Translations
+    is_cropped: bool
 
 
 @dataclass(frozen=True)
@@ -45,19 +74,68 @@ class DecodingOptions:
         length_penalty: exponent of the length.
         batch_tokens: source tokens per batch, divided among the beams.
         n_best: number of translations per sentence.
+        max_length_a, max_length_b: a translation has at most ``max_length_a`` · source tokens
+            (with EOS) + ``max_length_b`` tokens.
     """
 
     beam: int = 5
     length_penalty: float = 1.0
     batch_tokens: int = DECODE_BATCH_TOKENS
     n_best: int = 1
+    max_length_a: float = LENGTH_FACTOR
+    max_length_b: int = EXTRA_LENGTH
+
+    def max_lengths(self, source: Tensor) -> Tensor:
+        """Return the length limits (B,) of translations of ``source`` (B, S)."""
+        return default_max_lengths(source, self.max_length_a, self.max_length_b)
+
+    @property
+    def length_limit(self) -> str:
+        """The length limit in words."""
+        return f"at most {self.max_length_a:g} · source tokens + {self.max_length_b}"
 
     @property
     def description(self) -> str:
         """Description in one line, for records."""
-        if self.beam == 1:
-            return "greedy"
-        return f"beam {self.beam}, log-probability / length^{self.length_penalty:g}"
+        search = "greedy" if self.beam == 1 else (
+            f"beam {self.beam}, log-probability / length^{self.length_penalty:g}")
+        has_default_limit = (self.max_length_a, self.max_length_b) == (LENGTH_FACTOR, EXTRA_LENGTH)
+        return search if has_default_limit else f"{search}, {self.length_limit}"
+
+
+def resolve_decoding(recipe: Recipe, learned_max_length_a: float, beam: int | None = None,
+                     length_penalty: float | None = None, batch_tokens: int = DECODE_BATCH_TOKENS,
+                     n_best: int = 1, max_length_a: float | None = None,
+                     max_length_b: int | None = None) -> DecodingOptions:
+    """Complete search options from the recipe and the training text.
+
+    Raises:
+        UserError: ``n_best`` exceeds the beam, or an option is out of range.
+    """
+    penalty = recipe.length_penalty if length_penalty is None else length_penalty
+    if not 0 <= penalty <= 10:
+        raise UserError(
+            f"{option('length-penalty', penalty)}: expected a number from 0 to 10, such as 1",
+            code="bad-value")
+    if max_length_a is None:
+        max_length_a = recipe.max_length_a
+    decoding = DecodingOptions(
+        recipe.beam if beam is None else beam, penalty, batch_tokens, n_best,
+        learned_max_length_a if max_length_a is None else max_length_a,
+        recipe.max_length_b if max_length_b is None else max_length_b)
+    if n_best > max(decoding.beam, 1):  # `check_beam` refuses a beam of 0
+        raise UserError(f"{option('nbest', n_best)}: a search with beam {decoding.beam} finds at "
+                        f"most {decoding.beam}; set a larger {option('beam')}",
+                        code="nbest-above-beam")
+    return decoding
+
+
+def describe_reached_limits(translations: Sequence[Translations], decoding: DecodingOptions) -> str:
+    """Describe how many best translations the length limit ended; empty if none."""
+    count = sum(best.reached_limit for best, *_ in translations)
+    return (f"{count} of {len(translations)} translations ended at the length limit "
+            f"({decoding.length_limit} tokens); if references are longer, raise max_length_a or "
+            "max_length_b") if count else ""
 
 
 def check_beam(beam: int, vocab_size: int) -> None:
@@ -156,12 +234,17 @@ def open_search(model: Any, hardware: Hardware, decoding: DecodingOptions,
         if hardware.has_fixed_shapes and StaticSearch.supports(model):
             runner = GraphRunner(hardware.device, "decoding steps", notes)
             with model.cached_weights():
-                yield StaticSearch(model, runner, *options, decoding.n_best).search
-        elif decoding.beam == 1:
-            yield lambda source, limit: greedy_search(model, source, limit)
-        else:
-            yield lambda source, limit: beam_search(model, source, *options, limit,
-                                                    decoding.n_best)
+                yield StaticSearch(model, runner, *options, decoding.n_best,
+                                   max_lengths=decoding.max_lengths).search
+            return
+
+        def search(source: Tensor, limit: int | None) -> Hypotheses:
+            limits = decoding.max_lengths(source) if limit is None else limit
+            if decoding.beam == 1:
+                return greedy_search(model, source, limits)
+            return beam_search(model, source, *options, limits, decoding.n_best)
+
+        yield search
 
 
 def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware,
@@ -189,12 +272,14 @@ def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware
                 if not all(ranked):
                     raise TrainingFailedError("a sentence has no translation with a finite score: "
                                               "the model has diverged")
-                hypotheses.append(ranked)
+                source = torch.from_numpy(batch.source)
+                limits = length_limits(model, source, decoding.max_lengths(source)).tolist()
+                hypotheses.append([[(ids, score, len(ids) >= limit) for ids, score in row]
+                                   for row, limit in zip(ranked, limits)])
                 done += len(batch)
                 progress(done, len(split))
         rows = restore_order(batches.indices_by_batch, hypotheses)
-        texts = iter(tokenizer.decode(ids for row in rows for ids, _ in row))
-        return [[(next(texts), score) for _, score in row] for row in rows]
+        return decode_rows(tokenizer, rows)
 
     model.eval()
     # Joined sequences have less room for the target the more the source is padded.
@@ -203,37 +288,55 @@ def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware
     return retry_with_smaller_batches(run, max(1, max_tokens))
 
 
-def translate_lines(
-        trained: Checkpoint, lines: list[str],
-        decode: Callable[[Split], list[Translations]]) -> list[tuple[str, Translations]]:
-    """Translate lines with ``decode``.
+def decode_rows(tokenizer: Tokenizer,
+                rows: Sequence[Sequence[tuple[list[int], float | None, bool]]]
+                ) -> list[Translations]:
+    """Return the texts of rows of hypotheses: token ids, score, whether the limit ended it.
 
-    A line without tokens has one empty translation without a score.
+    A line break, which would shift all later lines, becomes a blank.
+    """
+    texts = iter(tokenizer.decode(ids for row in rows for ids, _, _ in row))
+    return [[Translation(next(texts).replace("\n", " "), score, reached_limit)
+             for _, score, reached_limit in row] for row in rows]
+
+
+def max_source_tokens(trained: Checkpoint) -> int:
+    """Return the largest number of source tokens, without EOS, that a model translates."""
+    max_length = trained.max_source_length
+    model_length: int | None = trained.model.max_length
+    if model_length is None:
+        return max_length
+    # In a joined sequence, half of the positions are for the translation.
+    is_joined = isinstance(trained.architecture.block, DecoderOnly)
+    return min(max_length, model_length // 2 if is_joined else model_length - 1)
+
+
+def encode_sources(trained: Checkpoint, lines: Sequence[str]) -> list[list[int]]:
+    """Encode source lines as token ids, without EOS; blank lines have no tokens."""
+    texts = [line.lower() for line in lines] if trained.is_lowercase else lines
+    return [ids if line.strip() else []
+            for line, ids in zip(lines, trained.tokenizer.encode(texts))]
+
+
+def translate_lines(trained: Checkpoint, lines: list[str],
+                    decode: Callable[[Split], list[Translations]]) -> list[TranslatedLine]:
+    """Translate lines with ``decode``; a source that is too long is cropped.
+
+    A blank line, or one without tokens, has one empty translation without a score.
 
     Raises:
         UserError: the model gives no finite scores.
     """
-    text = [line.lower() for line in lines] if trained.is_lowercase else lines
-    max_length = trained.max_source_length
-    model_length = trained.model.max_length
-    if model_length is not None:
-        # In a joined sequence, half of the positions are for the translation.
-        is_joined = isinstance(trained.architecture.block, DecoderOnly)
-        max_length = min(max_length, model_length // 2 if is_joined else model_length - 1)
-    ids = [row[:max_length] for row in trained.tokenizer.encode(text)]
-    split = Split.from_lists([row for row in ids if row])
+    max_length = max_source_tokens(trained)
+    ids = encode_sources(trained, lines)
+    split = Split.from_lists([row[:max_length] for row in ids if row])
     try:
         translations = iter(decode(split) if len(split) else [])
     except TrainingFailedError as error:
         raise UserError(str(error), code="diverged") from None
-    results: list[tuple[str, Translations]] = []
-    for line, row in zip(lines, ids):
-        # A line break in a translation would shift all later lines.
-        best: Translations = [("", None)]
-        if row:
-            best = [(" ".join(text.split()), score) for text, score in next(translations)]
-        results.append((line, best))
-    return results
+    return [TranslatedLine(line, next(translations) if row else [Translation("", None)],
+                           len(row) > max_length)
+            for line, row in zip(lines, ids)]
 
 
 def score_split(engine: Engine, corpus: Corpus, split_name: str, decoding: DecodingOptions,
@@ -260,8 +363,11 @@ def score_split(engine: Engine, corpus: Corpus, split_name: str, decoding: Decod
             else:
                 translations = translate(engine.model, split, corpus.tokenizer, engine.hardware,
                                          decoding, check, progress, engine.notes)
-        hypotheses = [best[0] for best, *_ in translations]
-        metrics = {**task.score(hypotheses, split.texts, corpus.spec), "decoding": description}
+        hypotheses = [best.text for best, *_ in translations]
+        metrics = {**task.score(hypotheses, split.texts, corpus.spec), "decoding": description,
+                   "reached_limit": sum(best.reached_limit for best, *_ in translations)}
+        if note := describe_reached_limits(translations, decoding):
+            engine.notes.append(f"{split_name}: {note}")
     rate = tokens_per_character(corpus, split_name)
     metrics |= {"loss": loss, "perplexity": perplexity(loss), "loss_per_char": loss * rate}
     if task.score_loss is not None:

@@ -17,6 +17,7 @@ from scalesearch.data.soft_targets import (
     record_offsets,
 )
 from scalesearch.errors import UserError
+from scalesearch.tasks import Texts
 from scalesearch.training.checkpoint import read_ensemble
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.recipe import Recipe
@@ -118,7 +119,8 @@ def write_soft_target_records(split: Split, out: Path, metadata: SoftTargetMetad
 def _compute_records(split: Split, indices: np.ndarray, dtype: np.dtype[np.void],
                      predict_records: Callable[[Batch], np.ndarray]) -> np.ndarray:
     """Compute the records (N,) of the pairs at ``indices``, in their order."""
-    part = Split.from_rows(split.source_ids.take(indices), split.target_ids.take(indices), [], [])
+    part = Split.from_rows(split.source_ids.take(indices), split.target_ids.take(indices),
+                           Texts([], []))
     first = record_offsets(part)
 
     def run(max_tokens: int) -> np.ndarray:

@@ -25,17 +25,16 @@ class WeightSnapshots:
     """Weights of the last or best few moments, one safetensors file each.
 
     Attributes:
-        scores_by_step: score by number of updates, stored in checkpoints. A lower score is better;
-            of equal scores the
-            later is better.
+        scores_by_step: scores by number of updates, stored in checkpoints. Lower scores are better;
+            of equal scores the later is better.
     """
 
     def __init__(self, directory: Path, count: int) -> None:
         self.folder = directory / "snapshots"
         self.count = count
-        self.scores_by_step: dict[int, float] = {}
+        self.scores_by_step: dict[int, tuple[float, ...]] = {}
 
-    def add(self, model: nn.Module, step: int, score: float = 0.0) -> None:
+    def add(self, model: nn.Module, step: int, score: tuple[float, ...] = ()) -> None:
         """Keep the current weights, unless ``count`` better ones exist."""
         if step in self.scores_by_step:
             return

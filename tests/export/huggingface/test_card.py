@@ -33,7 +33,9 @@ def test_card_has_costs_scores_data_and_seed_and_no_local_path(trained_folder):
 
 
 def test_card_of_model_without_result(trained_folder):
-    text = model_card(replace(read_checkpoint(trained_folder), folder=None, is_lowercase=True))
+    trained = read_checkpoint(trained_folder)
+    lowercase = trained.spec.replace(lowercase=True)
+    text = model_card(replace(trained, folder=None, spec=lowercase))
     assert (
         "## Costs" in text
         and "## Scores" not in text

@@ -2,6 +2,8 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -10,18 +12,26 @@ import torch
 
 from scalesearch.data import Split, load_corpus
 from scalesearch.data.batching import decoding_batches
+from scalesearch.export.translator import Translator
 from scalesearch.nn import build_model
+from scalesearch.nn.decode import default_max_lengths
 from scalesearch.tasks.translation import bleu_chrf_scores, tokenized_bleu
+from scalesearch.training import read_checkpoint, train
 from scalesearch.training.hardware import Hardware, TrainingFailedError
+from scalesearch.training.input_files import load_data, load_data_spec
+from scalesearch.training.scoring.distill import write_distilled_data
 from scalesearch.training.scoring.evaluate import (
     DecodingOptions,
     check_lengths,
     perplexity,
+    resolve_decoding,
     retry_with_smaller_batches,
+    score_split,
     tokens_per_character,
     translate,
 )
 from scalesearch.training.updates.averaging import WeightSnapshots
+from scalesearch.training.updates.captured import build_engine
 from tests.training.conftest import recipe, tiny
 
 HYPOTHESES = ["Der Hund läuft schnell nach Hause .", "Eine Katze, die schläft."]
@@ -29,16 +39,16 @@ REFERENCES = ["Der Hund läuft sehr schnell nach Hause .", "Eine Katze , die sch
 
 
 def test_bleu_and_chrf_equal_sacrebleu() -> None:
-    result = bleu_chrf_scores(HYPOTHESES, REFERENCES)
+    result = bleu_chrf_scores(HYPOTHESES, [REFERENCES])
     assert result["bleu"] == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
     assert result["chrf"] == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
-    assert bleu_chrf_scores(REFERENCES, REFERENCES)["bleu"] == pytest.approx(100)
+    assert bleu_chrf_scores(REFERENCES, [REFERENCES])["bleu"] == pytest.approx(100)
 
 
 def test_tokenized_bleu_does_not_tokenize() -> None:
-    assert tokenized_bleu(REFERENCES, REFERENCES) == pytest.approx(100)
-    scores = bleu_chrf_scores(HYPOTHESES[1:], REFERENCES[1:])
-    assert tokenized_bleu(HYPOTHESES[1:], REFERENCES[1:]) < scores["bleu"]
+    assert tokenized_bleu(REFERENCES, [REFERENCES]) == pytest.approx(100)
+    scores = bleu_chrf_scores(HYPOTHESES[1:], [REFERENCES[1:]])
+    assert tokenized_bleu(HYPOTHESES[1:], [REFERENCES[1:]]) < scores["bleu"]
 
 
 def test_joined_sequence_needs_positions_for_source_and_target(corpus) -> None:
@@ -75,10 +85,10 @@ def test_translations_do_not_depend_on_batching(corpus, beam: int) -> None:
         for row in range(0, len(ids), 5):
             [alone] = translate(model, Split.from_lists([ids[row].tolist()]), corpus.tokenizer,
                                 hardware, DecodingOptions(beam))
-            assert result[row][0] == (alone[0][0],
-                                     pytest.approx(alone[0][1])) and len(result[row]) == beam
-            assert [score for _, score in result[row]] == sorted(
-                (score for _, score in result[row]), reverse=True)
+            assert result[row][0] == (alone[0].text, pytest.approx(alone[0].score),
+                                      alone[0].reached_limit) and len(result[row]) == beam
+            scores = [translation.score for translation in result[row]]
+            assert scores == sorted(scores, reverse=True)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -91,8 +101,8 @@ def test_fixed_shapes_give_the_same_translations(corpus, beam: int) -> None:
         decoding = DecodingOptions(beam, batch_tokens=tokens, n_best=beam)
         expected, actual = (translate(model, corpus.test, corpus.tokenizer, shapes, decoding)
                            for shapes in (hardware, static))
-        assert [[text for text, _ in row] for row in actual] == [[text for text, _ in row]
-                                                                for row in expected]
+        assert [[translation.text for translation in row] for row in actual] == [
+            [translation.text for translation in row] for row in expected]
 
 
 def test_decoding_batches_hold_each_pair_once(corpus) -> None:
@@ -128,7 +138,7 @@ def test_snapshots_average_the_last_or_the_best(
         tmp_path, kind: str, steps: list[int], mean: float) -> None:
     snapshots = WeightSnapshots(tmp_path, 2)
     for step, score in ((1, 0.1), (2, 0.9), (3, 0.2), (4, 0.5), (5, 0.7)):
-        snapshots.add(Weight(float(step)), step, *[score] * (kind == "best"))
+        snapshots.add(Weight(float(step)), step, *[(score,)] * (kind == "best"))
     assert sorted(snapshots.scores_by_step) == steps
     result = snapshots.average()["w"]
     assert result.dtype == torch.float32 and result.tolist() == [mean, mean]
@@ -147,7 +157,7 @@ def test_loss_per_character_does_not_depend_on_the_vocabulary(
         assert tokens_per_character(other, "validation") * characters == pytest.approx(tokens)
         again = other.tokenizer.decode(other.validation.target_ids)
         assert again == corpus.validation.target_text
-        assert bleu_chrf_scores(again, other.validation.target_text)["bleu"] == pytest.approx(100)
+        assert bleu_chrf_scores(again, [other.validation.target_text])["bleu"] == pytest.approx(100)
 
 
 def test_truncated_sentences_count_remaining_characters(corpus, tmp_path) -> None:
@@ -156,3 +166,74 @@ def test_truncated_sentences_count_remaining_characters(corpus, tmp_path) -> Non
     left = sum(len(line) + 1 for line in cut.tokenizer.decode(cut.validation.target_ids))
     tokens = len(cut.validation.target_ids.flat) + len(cut.validation)
     assert tokens_per_character(cut, "validation") == pytest.approx(tokens / left)
+
+
+@pytest.fixture(scope="module")
+def spelled_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data of digits, and of their names with no-break spaces between them: 20 times as long."""
+    folder = tmp_path_factory.mktemp("digits")
+    for split, start, count in (("train", 0, 400), ("val", 400, 10), ("test", 500, 10)):
+        rows = [Random(index).choices("01", k=1 + index % 3) for index in range(start, start + count)]
+        (folder / f"{split}.a").write_text("".join(" ".join(row) + "\n" for row in rows))
+        (folder / f"{split}.b").write_text("".join(
+            "\u00a0".join({"0": "n u l l o o o o o o", "1": "e i n s s s s s s s"}[digit]
+                          for digit in row) + " .\n" for row in rows))
+    (folder / "data.yaml").write_text("data: {source: a, target: b, train: train, validation: val, "
+                                      "test: test, vocab: 24}\n")
+    return folder
+
+
+def test_length_limit_fits_the_training_text(spelled_out: Path, tmp_path: Path) -> None:
+    """A limit of 1.5 source tokens + 10 would end most of these translations."""
+    corpus = load_data(str(spelled_out / "data.yaml"))
+    lengths = corpus.train.source_ids.lengths + 1, corpus.train.target_ids.lengths
+    source, target = (torch.from_numpy(rows) for rows in lengths)
+    limits = default_max_lengths(torch.ones(1, 1), corpus.max_length_a)
+    assert corpus.max_length_a == round(corpus.max_length_a, 1) > 1.5 and limits.item() > 10
+    padded = torch.zeros(len(source), int(source.max()))
+    padded[torch.arange(padded.shape[1]) < source[:, None]] = 1
+    assert (default_max_lengths(padded, corpus.max_length_a) >= target).double().mean() >= 0.999
+    assert (default_max_lengths(padded) < target).double().mean() > 0.5
+    result = train(tiny(), corpus, recipe(steps=150, lr=1e-2, dropout=0.0, attention_dropout=0.0,
+                                          activation_dropout=0.0), tmp_path)
+    trained = read_checkpoint(tmp_path)
+    assert trained.max_length_a == corpus.max_length_a
+    metrics = result.metrics["test"]
+    assert metrics["decoding"].startswith("greedy, at most") and metrics["bleu"] > 50
+    # text is passed through as it is, with its no-break spaces
+    lines = (spelled_out / "test.a").read_text().splitlines()
+    translator = Translator(tmp_path)
+    translations = translator.best_translations([*lines, " \u00a0\u3000"])
+    assert translations[-1] == "" and sum("\u00a0" in line for line in translations) > 2
+    assert bleu_chrf_scores(translations[:-1], [corpus.test.target_text])["bleu"] == metrics["bleu"]
+    data = load_data_spec(str(spelled_out / "data.yaml"))
+    write_distilled_data([tmp_path], data, tmp_path / "kd", {})
+    distilled = (tmp_path / "kd.b").read_text().split("\n")[:-1]
+    assert sum("\u00a0" in line for line in distilled) > 100
+    short = score_split(build_initial_engine(trained), corpus, "test", DecodingOptions(1))
+    assert short["reached_limit"] > 5 and short["bleu"] < metrics["bleu"]
+
+
+def build_initial_engine(trained):
+    """An engine with the weights of a trained model."""
+    return build_engine(trained.model.train(), recipe(), Hardware.from_recipe(recipe()))
+
+
+def test_recipe_sets_the_length_limit(corpus) -> None:
+    limit = resolve_decoding(recipe(max_length_a=3, max_length_b=0), 1.7)
+    assert limit.max_lengths(torch.tensor([[5, 6, 3, 0]])).tolist() == [9]
+    learned = resolve_decoding(recipe(), 1.7)
+    assert learned.max_lengths(torch.tensor([[5, 6, 3, 0]])).tolist() == [15]
+    assert resolve_decoding(recipe(), corpus.max_length_a).description == "greedy"
+
+
+def test_pairs_of_cropped_sources_are_not_distilled(corpus, tmp_path: Path) -> None:
+    train(tiny(), corpus, recipe(), tmp_path / "teacher")
+    spec = corpus.spec.replace(train=str(tmp_path / "train"))
+    source = ["one red dog", "the old house " * 200, "two cats", "  "]
+    (tmp_path / "train.en").write_text("".join(f"{line}\n" for line in source))
+    (tmp_path / "train.de").write_text("x\n" * len(source))
+    facts = write_distilled_data([tmp_path / "teacher"], spec, tmp_path / "kd", {"beam": 2})
+    assert (facts["pairs"], facts["left_out"]) == (2, 1)
+    assert (tmp_path / "kd.en").read_text().splitlines() == ["one red dog", "two cats"]
+    assert len((tmp_path / "kd.de").read_text().splitlines()) == 2
