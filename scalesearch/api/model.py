@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 TextSource = str | Path | Sequence[str]
 
 
-@python_error_messages()
+@python_error_messages(**{"from": "initial_model"})
 def train(architecture: str | Path | ModelSpec, data: ConfigSource | DataSpec = "builtin",
           recipe: ConfigSource | Recipe = "quick", out: str | Path | None = None, *, seed: int = 1,
-          resume: bool = True, report: Callable[[dict[str, Any]], None] | None = None) -> Model:
+          resume: bool = True, report: Callable[[dict[str, Any]], None] | None = None,
+          initial_model: str | Path | None = None) -> Model:
     """Train an architecture and score it; the same call resumes an interrupted run.
 
     Args:
@@ -46,6 +47,8 @@ def train(architecture: str | Path | ModelSpec, data: ConfigSource | DataSpec = 
         seed: seed of initial weights, batches and dropout.
         resume: resume the run in the folder, or return its result; False refuses such a folder.
         report: callback for progress, in place of the bar on standard error.
+        initial_model: folder of a trained model to fine-tune: training starts from its weights,
+            with its vocabulary and a new optimizer.
 
     Raises:
         UserError: an argument is invalid, the folder holds another run, or training failed.
@@ -53,21 +56,31 @@ def train(architecture: str | Path | ModelSpec, data: ConfigSource | DataSpec = 
     """
     from scalesearch.export.base import artifact_decoder, check_decoder
     from scalesearch.terminal import open_console
+    from scalesearch.training.checkpoint import (
+        TOKENIZER_FILE,
+        check_initial_model,
+        read_checkpoint,
+    )
     from scalesearch.training.progress_bar import training_bar
     from scalesearch.training.run import train as run
 
+    name = architecture
     if not isinstance(architecture, ModelSpec):
         architecture = space(architecture).architecture()
     recipe = load_recipe(recipe)
     folder = Path(out or f"runs/model-{architecture.id}")
+    if not isinstance(name, ModelSpec) and initial_model is None:
+        check_initial_model(name, folder)
     if not resume and (folder / "result.json").exists():
         raise UserError(f"{folder}: already contains a training run; resume it (resume=True), or "
                         "give another folder", code="training-exists")
     check_decoder(recipe, architecture.block)
-    corpus = load_data(data, recipe, architecture.vocab)
+    initial = None if initial_model is None else read_checkpoint(initial_model)
+    corpus = load_data(data, recipe, architecture.vocab,
+                       initial and Path(initial_model or "") / TOKENIZER_FILE)
     with training_bar(open_console(stderr=True)) as bar:
         result = run(architecture, corpus, recipe, folder, seed=seed, report=report or bar, resume=resume,
-                     open_artifact=artifact_decoder)
+                     open_artifact=artifact_decoder, initial_model=initial)
     if result.state != "complete":
         raise UserError(f"{folder}: {result.reason}", code="training-failed")
     return Model(folder)

@@ -19,7 +19,10 @@ DESCRIPTION_FILES = ("architecture.yaml", "tokenizer.model", "recipe.json", "dat
 
 
 @click.command(name="train")
-@click.argument("architecture")
+@click.argument("architecture", required=False)
+@click.option("--from", "initial_folder", type=click.Path(path_type=Path), metavar="MODEL",
+              help="Fine-tune the trained model in this folder: start from its weights, with its "
+              "vocabulary and a new optimizer.")
 @option("data", default="builtin")
 @option("set")
 @click.option("--recipe", default="quick", show_default=True, metavar="NAME|FILE",
@@ -30,11 +33,13 @@ DESCRIPTION_FILES = ("architecture.yaml", "tokenizer.model", "recipe.json", "dat
 @option("seed", default=1, help="Random seed for initialization, batch order and dropout.")
 @click.option("--resume", is_flag=True, help="Resume the training run in the output folder.")
 @option("json")
-def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str, out: Path,
-            seed: int, resume: bool, as_json: bool) -> None:
+def command(architecture: str | None, initial_folder: Path | None, data: str,
+            settings: tuple[str, ...], recipe: str, out: Path, seed: int, resume: bool,
+            as_json: bool) -> None:
     """Train the architecture in the file ARCHITECTURE, and score it.
 
-    ARCHITECTURE is a file or a built-in architecture, such as transformer. Ctrl-C (exit status 130)
+    ARCHITECTURE is a file or a built-in architecture, such as transformer. With --from it is that
+    of the model. Ctrl-C (exit status 130)
     and SIGTERM (143) save a checkpoint. The same command with --resume continues from it, with the
     same result as an uninterrupted run.
 
@@ -43,6 +48,10 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     """
     from scalesearch.training.input_files import load_data, load_recipe
 
+    if architecture is None:
+        if initial_folder is None:
+            raise click.UsageError("Missing argument 'ARCHITECTURE'.")
+        architecture = str(initial_folder)
     recipe_settings = tuple(setting for setting in settings
                             if setting.partition("=")[0].strip().split(".")[0] == "recipe")
     training_recipe = load_recipe(recipe, recipe_settings)
@@ -54,14 +63,20 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     from scalesearch.training.progress_bar import training_bar
     from scalesearch.training.score_tables import protocol_lines, score_table
 
+    if initial_folder is None:
+        checkpoint.check_initial_model(architecture, out)
     check_decoder(training_recipe, model_spec.block)
     console = open_console(stderr=as_json)
-    corpus = load_data(data, training_recipe, model_spec.vocab)
+    initial_model = None if initial_folder is None else checkpoint.read_checkpoint(initial_folder)
+    corpus = load_data(data, training_recipe, model_spec.vocab,
+                       initial_folder and initial_folder / checkpoint.TOKENIZER_FILE)
     earlier = Result.read(out) if resume else None
     if resume and (earlier is None or earlier.state != "complete"):
         state = checkpoint.load_state(out)
         if state is not None:
-            identity = checkpoint.run_identity(model_spec, corpus, training_recipe, seed)
+            identity = checkpoint.run_identity(
+                model_spec, corpus, training_recipe, seed,
+                initial_folder and checkpoint.hash_weights(initial_folder))
             checkpoint.check_identity(state["identity"], identity, out)
     synthetic = " (synthetic: only for comparisons of architectures)" if corpus.is_synthetic else ""
     unit = "pairs" if corpus.train.window_overlap is None else "windows"
@@ -69,11 +84,13 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
                f"{unit}, vocabulary {corpus.tokenizer.vocab_size:,}", console)
     for note in corpus.notes:
         print_text(f"  {note}", console, "dim")
-    print_text(f"{training_recipe.describe()} · into {out}", console)
+    start = f" · from the weights in {initial_folder}" if initial_folder else ""
+    print_text(f"{training_recipe.describe()}{start} · into {out}", console)
     try:
         with training_bar(console) as report:
             result = train(model_spec, corpus, training_recipe, out, seed=seed, report=report,
-                           resume=resume, open_artifact=artifact_decoder)
+                           resume=resume, open_artifact=artifact_decoder,
+                           initial_model=initial_model)
     except SignalInterrupt as interrupt:
         click.echo(escape_control_characters(interrupt), err=True)
         raise SystemExit(interrupt.status) from None

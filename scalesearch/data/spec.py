@@ -27,6 +27,7 @@ from scalesearch.data.split_files import (
     is_m2,
     parts_to_json,
 )
+from scalesearch.data.tokenizer import Tokenizer
 from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
 from scalesearch.spaces.syntax.diagnostics import format_alternatives
@@ -199,6 +200,21 @@ class DataSpec(Config):
                                 f"{vocab:,} entries", help=f"remove `{key}`", key=f"data.{key}",
                                 code="given-twice")
         return self.replace(vocab=vocab)
+
+    def with_tokenizer(self, tokenizer: Tokenizer, file: Path) -> "DataSpec":
+        """Return a copy with the tokenizer of a trained model, which is in ``file``.
+
+        Raises:
+            UserError: the spec has another vocabulary size or another tokenizer.
+        """
+        same_size = self.vocab in (None, tokenizer.vocab_size)
+        if not same_size or (self.tokenizer is not None
+                             and Tokenizer.from_file(Path(self.tokenizer)) != tokenizer):
+            key = "tokenizer" if same_size else "vocab"
+            raise UserError(f"data: {key}: it is {getattr(self, key)}, but the model keeps its "
+                            f"vocabulary of {tokenizer.vocab_size:,} entries",
+                            help=f"remove `{key}`", key=f"data.{key}", code="given-twice")
+        return self.replace(vocab=None, tokenizer=str(file.resolve()))
 
     @property
     def file_format(self) -> str:

@@ -53,13 +53,18 @@ UNHASHED_DATA_KEYS = ("task", "tokenized", "tokenize", "comet")
 DESCRIPTION_FILES = (ARCHITECTURE_FILE, TOKENIZER_FILE, RECIPE_FILE, DATA_FILE)
 
 
-def run_identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int) -> dict[str, Any]:
-    """Return the settings that must not change when a run is resumed."""
+def run_identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int,
+                 initial_weights: str | None = None) -> dict[str, Any]:
+    """Return the settings that must not change when a run is resumed.
+
+    ``initial_weights`` is a hash of the weights that training starts from, if they are trained.
+    """
     recipe_keys = {key: value
                    for key, value in recipe.model_dump().items() if key not in RESUME_FREE_KEYS}
     data_keys = {key: getattr(corpus.spec, key) for key in UNHASHED_DATA_KEYS}
     return {"architecture": architecture.id, "data": corpus.content_hash, "seed": seed,
-            "processes": Result.processes, **data_keys, **recipe_keys}
+            "processes": Result.processes, "initial_weights": initial_weights, **data_keys,
+            **recipe_keys}
 
 
 def finished_run_identity(result: Result, directory: Path) -> dict[str, Any]:
@@ -67,7 +72,8 @@ def finished_run_identity(result: Result, directory: Path) -> dict[str, Any]:
     spec = (try_read_json(directory / DATA_FILE, dict[str, Any]) or {}).get("spec", {})
     data_keys = {key: spec[key] for key in UNHASHED_DATA_KEYS if key in spec}
     return {"architecture": result.architecture_id, "data": result.corpus_hash, "seed": result.seed,
-            "processes": result.processes, **data_keys, **result.recipe}
+            "processes": result.processes,
+            "initial_weights": result.initial_model.get("weights"), **data_keys, **result.recipe}
 
 
 def check_identity(stored: Mapping[str, Any], expected: Mapping[str, Any], directory: Path) -> None:
@@ -83,6 +89,27 @@ def check_identity(stored: Mapping[str, Any], expected: Mapping[str, Any], direc
     if differences:
         raise UserError(f"{directory}: holds another training run: {'; '.join(differences)}. "
                         "Use the same settings to resume, or another folder", code="other-training")
+
+
+def check_initial_model(architecture: Path | str, directory: Path) -> None:
+    """Check that an architecture to be trained is not the folder of a trained model.
+
+    The folder of the run itself is allowed: its result is returned.
+
+    Raises:
+        UserError: it is, so its weights might be meant.
+    """
+    folder = Path(architecture)
+    if (folder / WEIGHTS_FILE).is_file() and folder.resolve() != directory.resolve():
+        raise UserError(f"{folder}: this is a trained model, and its weights would not be used",
+                        help=f"continue from its weights with {option('from', folder)}, or train "
+                        f"its architecture from new weights: {folder / ARCHITECTURE_FILE}",
+                        code="weights-unused")
+
+
+def hash_weights(folder: Path) -> str:
+    """Hash the weights of a finished training run."""
+    return hashlib.sha256((folder / WEIGHTS_FILE).read_bytes()).hexdigest()[:16]
 
 
 def write_description(directory: Path, architecture: Any, corpus: Corpus, recipe: Recipe) -> None:

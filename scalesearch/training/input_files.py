@@ -162,18 +162,20 @@ def load_data_spec(source: ConfigSource | DataSpec) -> DataSpec:
 
 
 def load_data(source: ConfigSource | DataSpec, recipe: Recipe | None = None,
-              vocab: int | None = None) -> Corpus:
+              vocab: int | None = None, tokenizer: Path | None = None) -> Corpus:
     """Load a corpus; paths in a file are relative to its folder.
 
     Args:
         source: as in :func:`read_data_spec`.
         recipe: recipe of the training run, to check that it fits the data.
         vocab: size of the vocabulary if the model fixes it.
+        tokenizer: tokenizer file of a model that is fine-tuned; the data may name no other
+            vocabulary.
 
     Raises:
         UserError: file, data or recipe are invalid.
     """
-    from scalesearch.data import load_corpus
+    from scalesearch.data import Tokenizer, load_corpus
     from scalesearch.training.recipe import check_compatible
 
     spec, section = read_data_spec(source)
@@ -182,4 +184,6 @@ def load_data(source: ConfigSource | DataSpec, recipe: Recipe | None = None,
             check_compatible(spec, recipe)
         if isinstance(source, str | Path):  # a training run stores the paths of its text
             spec = spec.with_absolute_paths(section.file.parent)
-        return load_corpus(spec.with_vocab(vocab))
+        spec = (spec.with_vocab(vocab) if tokenizer is None else
+                spec.with_tokenizer(Tokenizer.from_file(tokenizer), tokenizer))
+        return load_corpus(spec)

@@ -52,6 +52,8 @@ class Result:
         tokens_per_cpu_second: target tokens per CPU-second of updates.
         stop_reason: ``budget`` or ``patience``.
         notes: events during training, such as a batch that was split because memory ran out.
+        initial_model: ``folder`` and hash of the ``weights`` of the model that was fine-tuned;
+            empty for runs from new weights.
         processes: number of processes that shared each update. Earlier versions allowed more
             than one; such runs are not resumed.
     """
@@ -79,6 +81,7 @@ class Result:
     recipe: dict[str, Any] = field(default_factory=dict)
     corpus_hash: str = ""
     architecture_id: str = ""
+    initial_model: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
 
     def write(self, directory: Path) -> None:

@@ -14,6 +14,7 @@ from scalesearch.files import DiskFullError
 from scalesearch.nn.causality import CausalityError, check_causality
 from scalesearch.signals import SignalInterrupt, deferred_signals
 from scalesearch.training import checkpoint
+from scalesearch.training.checkpoint import Checkpoint
 from scalesearch.training.effort import START, Effort, TrainingTimer
 from scalesearch.training.finish import OpenArtifact, finish
 from scalesearch.training.hardware import (
@@ -36,7 +37,7 @@ from scalesearch.training.updates.engine import build_initial_model
 def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | str, seed: int = 1,
           report: ReportFunction | None = None, resume: bool = True, until_share: float = 1.0,
           with_proxies: bool = False, open_artifact: OpenArtifact | None = None,
-          start_seconds: float = 0.0) -> Result:
+          start_seconds: float = 0.0, initial_model: Checkpoint | None = None) -> Result:
     """Train and score an architecture; write all files to ``directory``.
 
     With ``resume``, a complete result in ``directory`` is returned unchanged, and an interrupted
@@ -56,6 +57,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
             :func:`.proxies.compute_proxies`.
         open_artifact: opens the exported model of ``decode_with``; see
             :mod:`scalesearch.export.base`.
+        initial_model: trained model whose weights training starts from, with a new optimizer.
         start_seconds: time from the start of the worker to this call, for ``phases``.
 
     Returns:
@@ -76,8 +78,9 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     timer = TrainingTimer()
     timer.phases[START] += start_seconds
     _check_compatible(architecture, corpus, recipe, open_artifact)
+    initial = _describe_initial_model(initial_model, architecture, corpus)
     earlier_result = Result.read(folder) if resume else None
-    identity = checkpoint.run_identity(architecture, corpus, recipe, seed)
+    identity = checkpoint.run_identity(architecture, corpus, recipe, seed, initial.get("weights"))
     if earlier_result is not None and earlier_result.state == "complete":
         checkpoint.check_identity(checkpoint.finished_run_identity(earlier_result, folder),
                                   identity, folder)
@@ -89,11 +92,19 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
                                        int(corpus.train.target_ids.lengths.sum()))
     hardware = Hardware.from_recipe(recipe, update_flops, run_seconds)
     result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed,
+<<<<<<< HEAD
                     recipe=recipe.model_dump(), corpus_hash=corpus.content_hash,
                     architecture_id=architecture.id, versions=package_versions())
+=======
+                    recipe=recipe.to_json(), corpus_hash=corpus.content_hash,
+                    architecture_id=architecture.id, versions=package_versions(),
+                    initial_model=initial)
+>>>>>>> 2d8db4df (train --from fine-tunes a trained model; the CTranslate2 call of the guide translates as the command)
     checkpoint.write_description(folder, architecture, corpus, recipe)
     with deferred_signals() as stop_signal, _record_failures(result):
         model = build_initial_model(architecture.block, vocab, recipe, seed)
+        if initial_model is not None:
+            model.load_state_dict(initial_model.model.state_dict())
         result.n_params = sum(weight.numel() for weight in model.parameters())
         _check_soft_targets(model, corpus)
         check_lengths(model, corpus, recipe)
@@ -150,6 +161,28 @@ def _check_compatible(architecture: Any, corpus: Corpus, recipe: Recipe,
                         code="vocab-mismatch")
     with error_context("recipe.beam"):
         check_beam(recipe.beam, corpus.tokenizer.vocab_size)
+
+
+def _describe_initial_model(model: Checkpoint | None, architecture: Any,
+                            corpus: Corpus) -> dict[str, str]:
+    """Return folder and hash of the weights of an initial model; empty without one.
+
+    Raises:
+        UserError: it has another architecture, vocabulary, task or case than the run.
+    """
+    if model is None:
+        return {}
+    assert model.folder is not None, "an initial model is read from a folder"
+    differing = [name for name, differs in (
+        ("architecture", model.architecture.id != architecture.id),
+        ("vocabulary", model.tokenizer != corpus.tokenizer),
+        ("task", model.spec.task != corpus.spec.task),
+        ("lowercase", model.spec.lowercase != corpus.spec.lowercase)) if differs]
+    if differing:
+        raise UserError(f"{model.folder}: its {' and its '.join(differing)} differ from those of "
+                        "the training run: it cannot start from these weights",
+                        code="models-incompatible")
+    return {"folder": str(model.folder), "weights": checkpoint.hash_weights(model.folder)}
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from scalesearch.cli import translate as translate_verb
 from scalesearch.errors import UserError
 from scalesearch.training.input_files import load_data
 from tests.corpora import ENGLISH, write_text
+from tests.errors import refuses
 
 SMALL = ["--set", "width=16", "--set", "encoder.depth=1", "--set", "decoder.depth=1", "--set",
          "encoder.heads=2", "--set", "decoder.heads=2"]
@@ -227,3 +228,51 @@ def test_standard_input_is_read_and_truncated_like_files(
     marked = run(translate_verb, tmp_path / "out", "--json", text="\ufeffone red dog\r\n".encode())
     plain = run(translate_verb, tmp_path / "out", "--json", text="one red dog\n")
     assert marked.stdout == plain.stdout
+
+
+def test_fine_tuning_starts_from_the_weights_of_a_model(data: Path, tmp_path: Path) -> None:
+    first = json.loads(trained(data, tmp_path / "first", "--json").stdout)
+    # another text of the same task, from which another vocabulary would be fitted
+    new = tmp_path / "new"
+    new.mkdir()
+    write_text(new, 40)
+    for file in new.glob("*.de"):
+        file.write_text(file.read_text().replace("Hund", "Dackel"))
+    unclear = run(train_verb, tmp_path / "first", "--data", new / "data.yaml", *RECIPE, "--out",
+                  tmp_path / "out")
+    with refuses("weights-unused", "--from", "architecture.yaml"):
+        raise unclear.exception
+    assert not (tmp_path / "out").exists()
+    same = [*RECIPE, "--set", "recipe.lr=0", "--set", "recipe.steps=1", "--json"]
+    options = ["--from", tmp_path / "first", "--data", data, "--out", tmp_path / "same", *same]
+    unchanged = json.loads(run(train_verb, *options).stdout)
+    assert unchanged["metrics"]["loss"] == pytest.approx(first["metrics"]["loss"], abs=1e-6)
+    done = run(train_verb, "--from", tmp_path / "first", "--data", new / "data.yaml", *RECIPE,
+               "--out", tmp_path / "out", "--json")
+    result = json.loads(done.stdout)
+    assert done.exit_code == 0 and str(tmp_path / "first") in done.stderr.replace("\n", "")
+    assert (tmp_path / "out/tokenizer.model").read_bytes() == (
+        tmp_path / "first/tokenizer.model").read_bytes()
+    assert result["initial_model"]["folder"] == str(tmp_path / "first")
+    assert len(result["initial_model"]["weights"]) == 16 and first["initial_model"] == {}
+    # resuming without the model would be another run
+    resumed = ["--data", new / "data.yaml", *RECIPE, "--out", tmp_path / "out", "--resume"]
+    again = run(train_verb, "--from", tmp_path / "first", *resumed, "--json")
+    assert json.loads(again.stdout) == result
+    with refuses("other-training", "initial_weights"):
+        raise run(train_verb, tmp_path / "first/architecture.yaml", *resumed).exception
+
+
+def test_fine_tuning_keeps_architecture_vocabulary_and_task(data: Path, tmp_path: Path) -> None:
+    assert trained(data, tmp_path / "first").exit_code == 0
+    start = ["--from", tmp_path / "first", *RECIPE, "--out", tmp_path / "out"]
+    with refuses("models-incompatible", "architecture"):
+        raise run(train_verb, "transformer", *SMALL, "--set", "width=32", *start, "--data",
+                  data).exception
+    text = data.read_text()
+    for change, code in (("vocab: 50", "given-twice"), ("lowercase: yes", "models-incompatible"),
+                         ("task: summarization", "models-incompatible")):
+        data.write_text(text.replace("vocab: 60", change))
+        with refuses(code):
+            raise run(train_verb, *start, "--data", data).exception
+    assert run(train_verb, "--data", data, *RECIPE, "--out", tmp_path / "out").exit_code == 2

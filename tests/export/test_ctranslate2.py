@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,17 +15,22 @@ from scalesearch.cost.artifact import (
     mean_piece_bytes,
 )
 from scalesearch.export.ctranslate2_ import CTranslate2Format
+from scalesearch.export.export import export_training
 from scalesearch.export.torch_ import TorchDecoder
+from scalesearch.export.translator import Translator
 from scalesearch.library import find_file
 from scalesearch.lowering import MAX_SOURCE_TOKENS as LENGTH
 from scalesearch.lowering.ctranslate2 import plan_variables
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.spaces import read_space
+from scalesearch.training import train
 from scalesearch.training.checkpoint import Checkpoint
 from scalesearch.training.scoring.evaluate import DecodingOptions
+from tests.docs.blocks import blocks
 from tests.errors import refuses
 from tests.export.models import LONGEST, VOCAB, architecture, most, sentences, untrained
 from tests.processor import WIDE_SUMS
+from tests.training.conftest import recipe, tiny
 
 pytest.importorskip("ctranslate2")
 BOTH = ("encoder", "decoder")
@@ -258,3 +264,17 @@ def test_too_many_tokens_are_an_error(deep, tmp_path):
 def test_unsupported_parts_are_refused(changes, where):
     decoded = find_unsupported_parts(architecture(**flat(changes)).block)
     assert any(where in reason for reason in decoded), decoded
+
+
+def test_documented_call_translates_as_the_command(corpus, tmp_path, monkeypatch) -> None:
+    """The call of the guide has the beam, penalty and limits of the recipe."""
+    search = {"beam": 4, "length_penalty": 0.6, "max_length_a": 1.2, "max_length_b": 3}
+    train(tiny(width=32), corpus, recipe(steps=40, max_tokens=400, **search), tmp_path / "run")
+    export_training(tmp_path / "run", tmp_path / "model", "ctranslate2", "none", corpus.spec, 5)
+    [code] = [block.text for block in blocks("docs/guides/export.md")
+              if block.language == "python" and "ctranslate2.Translator" in block.text]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    lines = corpus.test.source_text
+    assert list(map(names["translate"], lines)) == Translator("model").best_translations(lines)

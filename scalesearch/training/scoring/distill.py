@@ -73,7 +73,8 @@ def write_distilled_data(
                   if len(ids) <= max_length]
     hardware = Hardware.from_recipe(Recipe(steps=1))
     teacher.model.to(hardware.device).set_attention(hardware.attention_kernel)
-    settings = {"teacher": hash_teachers(teachers), "text": _hash("\n".join(texts).encode()),
+    settings = {"teacher": hash_teachers(teachers), 
+                "text": hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16],
                 "decoding": decoding.description, "dtype": hardware.dtype}
 
     def translate_texts(lines: list[str]) -> list[str]:
@@ -89,13 +90,9 @@ def write_distilled_data(
 
 def hash_teachers(folders: Sequence[Path]) -> str:
     """Hash the weights of finished training runs."""
-    from scalesearch.training.checkpoint import WEIGHTS_FILE
+    from scalesearch.training.checkpoint import hash_weights
 
-    return "+".join(_hash((folder / WEIGHTS_FILE).read_bytes()) for folder in folders)
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
+    return "+".join(map(hash_weights, folders))
 
 
 def write_translations(texts: list[str], out: Path, suffixes: tuple[str, str],
