@@ -92,14 +92,9 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
                                        int(corpus.train.target_ids.lengths.sum()))
     hardware = Hardware.from_recipe(recipe, update_flops, run_seconds)
     result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed,
-<<<<<<< HEAD
                     recipe=recipe.model_dump(), corpus_hash=corpus.content_hash,
-                    architecture_id=architecture.id, versions=package_versions())
-=======
-                    recipe=recipe.to_json(), corpus_hash=corpus.content_hash,
                     architecture_id=architecture.id, versions=package_versions(),
                     initial_model=initial)
->>>>>>> 2d8db4df (train --from fine-tunes a trained model; the CTranslate2 call of the guide translates as the command)
     checkpoint.write_description(folder, architecture, corpus, recipe)
     with deferred_signals() as stop_signal, _record_failures(result):
         model = build_initial_model(architecture.block, vocab, recipe, seed)
