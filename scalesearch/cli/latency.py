@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +22,9 @@ from scalesearch.cost.latency_model import DecodingSetup
 from scalesearch.errors import UserError
 from scalesearch.export.base import FORMAT_CLASSES
 from scalesearch.terminal import make_table, print_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 BYTES_PER_MIB = 1 << 20
 
@@ -112,6 +117,16 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
     if as_json:
         print_json({"setup": asdict(setup), "device": device, "measured": results})
         return
+    print_text(latency_table(results, memory))
+    print_text(f"ms per sentence: {setup}; {rounds} rounds on {device['processor']}, core "
+               f"{', '.join(map(str, cores)) or 'any'}"
+               + "".join(f"; {package} {number}" for package, number in versions.items()))
+    if memory:
+        print_text("model MiB: peak minus the memory of a process without a model")
+
+
+def latency_table(results: Mapping[str, Mapping[str, Any]], memory: bool) -> Table:
+    """Make the table of the times, and of the ``memory``, of each model."""
     headings = ("model", "format", "p50 ms", "p90 ms", "CPU ms", "",
                 *("peak MiB", "model MiB") * memory)
     rows = []
@@ -124,12 +139,7 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
         rows.append((model, name, *(f"{result[key]:.3g}" for key in ("p50", "p90", "cpu")),
                      "unstable" * result["is_unstable"],
                      *(f"{result[key] / BYTES_PER_MIB:,.1f}" for key in ("peak", "own") if memory)))
-    print_text(make_table(headings, rows, left_columns=(0, 1)))
-    print_text(f"ms per sentence: {setup}; {rounds} rounds on {device['processor']}, core "
-               f"{', '.join(map(str, cores)) or 'any'}"
-               + "".join(f"; {package} {number}" for package, number in versions.items()))
-    if memory:
-        print_text("model MiB: peak minus the memory of a process without a model")
+    return make_table(headings, rows, left_columns=(0, 1))
 
 
 @command.command()

@@ -7,7 +7,6 @@ import os
 import select
 import sys
 from io import TextIOWrapper
-from typing import TextIO
 
 import click
 
@@ -71,7 +70,9 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            if not _reader_closed(sys.stdout):
+            pipe = select.poll()
+            pipe.register(sys.stdout.fileno(), 0)
+            if not any(event & select.POLLERR for _, event in pipe.poll(0)):  # it has a reader
                 raise
             # Otherwise flushing the output at exit fails.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -80,13 +81,6 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_) for name, (_, help_) in COMMANDS.items()])
-
-
-def _reader_closed(stream: TextIO) -> bool:
-    """Return True if a stream is a pipe without a reader."""
-    pipe = select.poll()
-    pipe.register(stream.fileno(), 0)
-    return any(event & select.POLLERR for _, event in pipe.poll(0))
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

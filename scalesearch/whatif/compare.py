@@ -22,33 +22,31 @@ class ModuleRow:
     Attributes:
         path: path of the module, or ``total``.
         params, macs: one number per architecture.
+        differences: quantity to the differences of the other architectures to the first one.
+        percent: the same in percent of the first one; None if its cost is 0.
     """
 
     path: str
     params: tuple[int, ...]
     macs: tuple[int, ...]
+    differences: Mapping[str, tuple[int, ...]]
+    percent: Mapping[str, tuple[float | None, ...]]
+
+    @classmethod
+    def of(cls, path: str, params: tuple[int, ...], macs: tuple[int, ...]) -> ModuleRow:
+        """Compare the costs of a module."""
+        differences: dict[str, tuple[int, ...]] = {}
+        percent: dict[str, tuple[float | None, ...]] = {}
+        for quantity, (first, *others) in (("params", params), ("macs", macs)):
+            differences[quantity] = tuple(other - first for other in others)
+            percent[quantity] = tuple(100 * difference / first if first else None
+                                      for difference in differences[quantity])
+        return cls(path, params, macs, differences, percent)
 
     @property
     def level(self) -> int:
         """Depth in the tree of modules."""
         return self.path.count(".")
-
-    def differences(self, quantity: str) -> tuple[int, ...]:
-        """Differences of the other architectures to the first one."""
-        first, *others = getattr(self, quantity)
-        return tuple(other - first for other in others)
-
-    def relative_differences(self, quantity: str) -> tuple[float | None, ...]:
-        """Differences in percent of the first architecture; None if its cost is 0."""
-        first = getattr(self, quantity)[0]
-        return tuple(100 * difference / first if first else None
-                     for difference in self.differences(quantity))
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert to JSON values."""
-        return vars(self) | {
-            "differences": {quantity: self.differences(quantity) for quantity in QUANTITIES},
-            "percent": {quantity: self.relative_differences(quantity) for quantity in QUANTITIES}}
 
 
 @dataclass(frozen=True)
@@ -70,17 +68,9 @@ class CostComparison:
                                                   for row in self.rows]
             for index, label in enumerate(others):
                 name = f"{quantity} {label} - {first}"
-                columns[name] = [row.differences(quantity)[index] for row in self.rows]
-                columns[f"{name} %"] = [row.relative_differences(quantity)[index]
-                                        for row in self.rows]
+                columns[name] = [row.differences[quantity][index] for row in self.rows]
+                columns[f"{name} %"] = [row.percent[quantity][index] for row in self.rows]
         return pd.DataFrame(columns)
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert to JSON values: costs of each architecture, and modules."""
-        architectures = [{"name": name} | cost.to_json() for name, cost in self.costs.items()]
-        modules = [row.to_json() for row in self.rows]
-        return {"protocol": architectures[0]["protocol"], "architectures": architectures,
-                "modules": modules}
 
 
 def compare_costs(costs: Mapping[str, CostBreakdown], max_level: int = 2) -> CostComparison:
@@ -106,7 +96,7 @@ def compare_costs(costs: Mapping[str, CostBreakdown], max_level: int = 2) -> Cos
     for path in paths:
         params, macs = (tuple(getattr(table[path], quantity) if path in table else 0
                               for table in tables) for quantity in QUANTITIES)
-        rows.append(ModuleRow(path, params, macs))
+        rows.append(ModuleRow.of(path, params, macs))
     params, macs = (tuple(int(cost[f"{quantity}.total"]) for cost in costs.values())
                     for quantity in QUANTITIES)
-    return CostComparison(costs, (*rows, ModuleRow("total", params, macs)))
+    return CostComparison(costs, (*rows, ModuleRow.of("total", params, macs)))

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from msgspec import to_builtins
-
 from scalesearch.cost import Protocol, load_protocol
 from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
@@ -66,12 +64,6 @@ class Sweep:
                  for name in self.columns}
         return pd.DataFrame(list(self.rows),
                             columns=[*self.keys, *self.columns, "error"]).astype(costs)
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert to JSON values."""
-        return {"protocol": self.protocol.to_json(), "sweep": list(self.keys),
-                "rows": [dict(row) for row in self.rows],
-                "crossings": [to_builtins(crossing) for crossing in self.crossings]}
 
 
 def sweep_costs(space: Space, values_by_key: Mapping[str, str],

@@ -124,9 +124,9 @@ def test_differences_of_modules_add_up() -> None:
     comparison = compare_costs(costs, 3)
     total = comparison.rows[-1]
     for quantity in ("params", "macs"):
-        tops = [row.differences(quantity) for row in comparison.rows[:-1] if row.level == 0]
-        assert tuple(map(sum, zip(*tops))) == total.differences(quantity)
-        assert total.differences(quantity)[0] == costs["b"][f"{quantity}.total"] - costs["a"][
+        tops = [row.differences[quantity] for row in comparison.rows[:-1] if row.level == 0]
+        assert tuple(map(sum, zip(*tops))) == total.differences[quantity]
+        assert total.differences[quantity][0] == costs["b"][f"{quantity}.total"] - costs["a"][
             f"{quantity}.total"]
         parents = [row for row in comparison.rows
                    if row.path in ("encoder", "decoder", "embedding")]

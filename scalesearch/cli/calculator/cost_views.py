@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from scalesearch.cli.options import (
     load_architecture,
@@ -67,10 +70,11 @@ def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against:
     if csv:
         write_csv(comparison, csv)
     if as_json:
-        record = comparison.to_json()
-        for entry, (_, architecture) in zip(record["architectures"], loaded.values()):
-            entry["architecture"] = architecture.to_json()
-        print_costs(record, protocol)
+        architectures = [{"name": name, **comparison.costs[name].to_json(),
+                          "architecture": architecture.to_json()}
+                         for name, (_, architecture) in loaded.items()]
+        print_costs({"protocol": protocol.to_json(), "architectures": architectures,
+                     "modules": [asdict(row) for row in comparison.rows]}, protocol)
         return
     for quantity, label in (("params", "params"), ("macs", "MACs")):
         print_text(_make_difference_table(comparison, quantity, label), wide_console())
@@ -90,8 +94,8 @@ def _make_difference_table(comparison: CostComparison, quantity: str, label: str
     for row in comparison.rows:
         base, *sizes = getattr(row, quantity)
         cells = ["  " * row.level + row.path.rsplit(".", 1)[-1], f"{base:,}"]
-        for size, difference, share in zip(sizes, row.differences(quantity),
-                                           row.relative_differences(quantity)):
+        for size, difference, share in zip(sizes, row.differences[quantity],
+                                           row.percent[quantity]):
             percent = "0" if share is not None else ""
             if difference:
                 percent = "new" if share is None else f"{share:+.1f}"
@@ -119,7 +123,10 @@ def print_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...],
     if csv:
         write_csv(table, csv)
     if as_json:
-        print_costs(table.to_json() | {"files": [str(path) for path in figures]}, table.protocol)
+        print_costs({"protocol": table.protocol.to_json(), "sweep": table.keys,
+                     "rows": table.rows,
+                     "crossings": [to_builtins(crossing) for crossing in table.crossings],
+                     "files": [str(path) for path in figures]}, table.protocol)
         return
     values = {name: {row[name] for row in table.rows} for name in table.columns}
     varied = [name for name, distinct in values.items()

@@ -17,7 +17,6 @@ from scalesearch.studies.trials.event_log import EventLog, decode_event, encode_
 from scalesearch.studies.trials.record import make_record
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import EventType, Origin, State, Trial, parse_event
-from scalesearch.studies.trials.trials import Trials
 from scalesearch.training.result import RESULT_FILE, Result
 
 IGNORED_PATTERNS = ("events.*", "owner.json", ".*", "optuna.journal*", "lease.json",
@@ -73,9 +72,18 @@ def repair(folder: Path, to: Path) -> RepairReport:
                     or (trial.origin == Origin.REPLICATE and trial.state not in ENDED_STATES))}
     events = [line for line in events if decode_event(line).trial not in orphans]
     lost += [f"trial {number}: the trial that it repeats is lost" for number in sorted(orphans)]
-    new.log.file.write_bytes(b"".join(_numbered(line, number)
-                                      for number, line in enumerate(events, 1)))
-    _restore_records(new, saved)
+    numbered = []
+    for number, line in enumerate(events, 1):
+        event = msgspec.json.decode(line)
+        del event["crc"]
+        numbered.append(encode_event({**event, "line": number}))
+    new.log.file.write_bytes(b"".join(numbered))
+    for trial in new.trials.with_state(*ENDED_STATES):
+        result = try_read_json(new.trial_folder(trial) / RESULT_FILE, Result)
+        if new.record(trial) is None and result is not None:
+            write_json(new.trial_folder(trial) / "record.json",
+                       make_record(trial, new.record_fields, result))
+            saved.append(f"the record of trial {trial.number}: from its training result")
     new.load()
     return RepairReport(str(to), len(lines), tuple(lost), tuple(saved), tuple(left))
 
@@ -138,19 +146,3 @@ def _recorded(file: Path) -> Trial | None:
         trial = trial.replace(seed=None)  # the record contains the study's seed
     return trial if trial.folder == file.parent.name and trial.state in ENDED_STATES else None
 
-
-def _numbered(line: bytes, number: int) -> bytes:
-    event = msgspec.json.decode(line)
-    del event["crc"]
-    return encode_event({**event, "line": number})
-
-
-def _restore_records(study: StudyDir, saved: list[str]) -> None:
-    """Restore missing and damaged records of trials with a valid result."""
-    trials: Trials = study.trials
-    for trial in trials.with_state(*ENDED_STATES):
-        result = try_read_json(study.trial_folder(trial) / RESULT_FILE, Result)
-        if study.record(trial) is None and result is not None:
-            write_json(study.trial_folder(trial) / "record.json",
-                       make_record(trial, study.record_fields, result))
-            saved.append(f"the record of trial {trial.number}: from its training result")
