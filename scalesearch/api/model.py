@@ -61,7 +61,7 @@ def train(architecture: str | Path | ModelSpec, data: ConfigSource | DataSpec = 
         check_initial_model,
         read_checkpoint,
     )
-    from scalesearch.training.progress_bar import training_bar
+    from scalesearch.training.display import training_bar
     from scalesearch.training.run import train as run
 
     name = architecture
@@ -232,7 +232,7 @@ class Model(Displayable):
         return self._cached_translator
 
     def _display_parts(self) -> Iterator[Table | str]:
-        from scalesearch.training.score_tables import protocol_lines, score_table
+        from scalesearch.training.display import protocol_lines, score_table
 
         reason = f": {self.selection_reason}" if self.selection_reason else ""
         yield f"architecture {self.architecture.id} in {self.folder}{reason}"

@@ -60,8 +60,7 @@ def command(architecture: str | None, initial_folder: Path | None, data: str,
     _check_folder(out, resume)
     from scalesearch.export.base import artifact_decoder, check_decoder
     from scalesearch.training import Result, checkpoint, train
-    from scalesearch.training.progress_bar import training_bar
-    from scalesearch.training.score_tables import protocol_lines, score_table
+    from scalesearch.training.display import protocol_lines, score_table, training_bar
 
     if initial_folder is None:
         checkpoint.check_initial_model(architecture, out)

@@ -102,25 +102,23 @@ def collect_architectures(records: Sequence[Record], labels: Iterable[str], metr
         raise UserError(f"{option('metric', metric)}: no finished training run has that score; use one of "
                         f"{', '.join(score_names(complete[0]))}", code="unknown-metric")
     records_by_label = labeled_records(records)
-    return [_build_architecture(label, records_by_label.get(label), records, metric, costs,
-                                excluded.get(label))
-            for label in labels]
-
-
-def _build_architecture(label: str, record: Record | None, records: Sequence[Record], metric: str,
-                        costs: Sequence[str],
-                        violated_constraint: str | None) -> ScaledArchitecture:
-    reason = (f"not trained: {violated_constraint}" if violated_constraint
-              else _missing_reason(record, records, metric))
-    if record is None:
-        return ScaledArchitecture(label, {}, missing_reason=reason)
-    values = {name: get_cost(record, name) for name in costs}
-    trial = training_trial(record)
-    scores = tuple(scores_over_seeds(record, records, metric))
-    n_missing = sum(replicate["state"] != "complete" or get_score(replicate, metric) is None
-                    for replicate in find_replicates(trial, records))
-    return ScaledArchitecture(label, {name: value for name, value in values.items() if value},
-                              trial, scores, n_missing, "" if scores else reason)
+    architectures = []
+    for label in labels:
+        record = records_by_label.get(label)
+        reason = (f"not trained: {excluded[label]}" if excluded.get(label)
+                  else _missing_reason(record, records, metric))
+        if record is None:
+            architectures.append(ScaledArchitecture(label, {}, missing_reason=reason))
+            continue
+        values = {name: get_cost(record, name) for name in costs}
+        trial = training_trial(record)
+        scores = tuple(scores_over_seeds(record, records, metric))
+        n_missing = sum(replicate["state"] != "complete" or get_score(replicate, metric) is None
+                        for replicate in find_replicates(trial, records))
+        architectures.append(ScaledArchitecture(
+            label, {name: value for name, value in values.items() if value}, trial, scores,
+            n_missing, "" if scores else reason))
+    return architectures
 
 
 def _missing_reason(record: Record | None, records: Sequence[Record], metric: str) -> str:

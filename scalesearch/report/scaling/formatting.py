@@ -89,7 +89,19 @@ def format_share(share: float) -> str:
 
 def ranking_sentences(study: ScalingStudy, ranking: Ranking) -> list[str]:
     """Sentences on the best rule at a size, followed by caveats."""
-    return [_verdict(study, ranking), *_caveats(ranking)]
+    extrapolated = [
+        f"{rule} ({'largest' if ranking.size > trained_size else 'smallest'} "
+        f"{format_size(trained_size)})"
+        for rule, trained_size in ranking.extrapolated_rules.items()]
+    cost = cost_name(ranking.cost)
+    rules_by_caveat = {
+        "Extrapolated, since no architecture of that size was trained": extrapolated,
+        f"Unreliable, since their laws against {cost} failed the check by their largest size":
+            ranking.failed_check_rules,
+        f"Not ranked, since they have no law against {cost}": ranking.unranked_rules}
+    return [_verdict(study, ranking),
+            *(f"{caveat}: {', '.join(rules)}." for caveat, rules in rules_by_caveat.items()
+              if rules)]
 
 
 def _verdict(study: ScalingStudy, ranking: Ranking) -> str:
@@ -111,16 +123,3 @@ def _verdict(study: ScalingStudy, ranking: Ranking) -> str:
             f"{format_percent(ranking.best_share_threshold)} of bootstrap resamples. Best rules: "
             f"{shares}.")
 
-
-def _caveats(ranking: Ranking) -> list[str]:
-    extrapolated = [
-        f"{rule} ({'largest' if ranking.size > trained_size else 'smallest'} "
-        f"{format_size(trained_size)})"
-        for rule, trained_size in ranking.extrapolated_rules.items()]
-    cost = cost_name(ranking.cost)
-    rules_by_caveat = {
-        "Extrapolated, since no architecture of that size was trained": extrapolated,
-        f"Unreliable, since their laws against {cost} failed the check by their largest size":
-            ranking.failed_check_rules,
-        f"Not ranked, since they have no law against {cost}": ranking.unranked_rules}
-    return [f"{caveat}: {', '.join(rules)}." for caveat, rules in rules_by_caveat.items() if rules]
