@@ -218,9 +218,12 @@ class DryRun:
         """Yield warnings about a head dimension that was rounded down to fit the width."""
         for stack in ("encoder", "decoder"):
             for trial in (*self.fixed, *self.proposals):
-                width, heads, head_dim = (trial.config.get(key) for key in (
-                    "width", f"{stack}.heads", f"{stack}.head_dim"))
-                if width and heads and width % heads and head_dim == width // heads:
+                sizes = [size for key in ("width", f"{stack}.heads", f"{stack}.head_dim")
+                         if isinstance(size := trial.config.get(key), int)]
+                if len(sizes) < 3:
+                    continue
+                width, heads, head_dim = sizes
+                if width % heads and head_dim == width // heads:
                     yield (f"warning: {heads} heads do not divide width {width} ({stack}); each "
                            f"head has {head_dim} features, {heads * head_dim} in all")
                     break
