@@ -145,6 +145,25 @@ def test_activations_equal_tensors_saved_by_autograd(name: str) -> None:
     assert predicted == pytest.approx(saved_numbers, rel=0.02), name
 
 
+PROMPTED = [("tensor_chain: { layer: 0.2, apply: cores, length: 3 }", "solver: rk4"),
+            ("tensor_chain: { layer: 0.2, apply: cores, length: 4 }", "gate: QgV"),
+            ("tensor_chain: { layer: 0.2, apply: matrix, length: 3 }", ""),
+            ("tensor_chain: { layer: 0.2, apply: cores, length: 2 }", "gate: VgQ"),
+            ("low_rank: { attention: 3 }", "key_value_heads: 2"), ("", "gate: KgV"),
+            ("matrices: { attention: kronecker(2) }", ""), ("", "projections: identity")]
+
+
+@pytest.mark.parametrize(("maps", "encoder"), PROMPTED)
+def test_a_prompt_adds_the_tensors_that_autograd_saves_for_it(maps: str, encoder: str) -> None:
+    """The differences are exact, unlike the totals of some families."""
+    plain, prompted = (
+        activations(Space.parse(BASE.format(
+            ffn="relu", hidden="hidden: 64", both="", encoder=encoder, decoder="",
+            top=f"{maps}\nadapt: {adaptation}")).single_architecture().block)
+        for adaptation in ("nothing", "{ prompt: { length: 7 } }"))
+    assert prompted[0] - plain[0] == prompted[1] - plain[1] > 0
+
+
 @pytest.mark.full
 def test_activations_of_random_networks_equal_saved_tensors() -> None:
     """At least two heads: with one head, autograd sometimes keeps a view instead of a copy."""

@@ -6,6 +6,7 @@ Heads × head_dim may differ from the width of the model.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -20,6 +21,7 @@ from scalesearch.blocks.core import (
     Use,
     block,
     discarded_activations,
+    iterate_cost_lines,
 )
 from scalesearch.blocks.leaves import FusedAttention, KeyValueCache, Linear
 from scalesearch.blocks.maps.linear_factories import DENSE, IDENTITY, LowRankAdapter
@@ -33,7 +35,7 @@ from scalesearch.blocks.mixers.base import AttentionScoreShape, Mixer, register_
 from scalesearch.blocks.mixers.gates import Gating
 from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.mixers.scores import ExplicitAttention
-from scalesearch.blocks.sizes import decide, is_set
+from scalesearch.blocks.sizes import decide, is_set, select_where
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -215,12 +217,37 @@ class Attention(Mixer):
             nests.append(LoopNest((self.queries, self.heads * self.head_dim), "activation"))
         elif self.gate == "VgQ" and gate.is_cross_sequence:
             nests.append(LoopNest((self.keys, width["K"]), "activation"))
+        projected = width["K"] + width["V"]
+        attended = projected
         if is_set(self.kv_heads):
-            repeated = (self.score_heads + self.bias_heads) * self.head_dim
-            nests.append(LoopNest((self.keys, repeated - width["K"] - width["V"]), "activation"))
+            attended = (self.score_heads + self.bias_heads) * self.head_dim
+            nests.append(LoopNest((self.keys, attended - projected), "activation"))
         if is_set(self.prompt_length):
-            nests.append(LoopNest((self.prompt_length, width["K"] + width["V"]), "activation"))
+            nests += [LoopNest((self.prompt_length, numbers), "activation")
+                      for numbers in (attended, *self._saved_prompt_features())]
         return nests
+
+    def _saved_prompt_features(self) -> list[Size]:
+        """Numbers that the projection of one vector of the prompt stores.
+
+        The results of the maps are not stored: they are copied when keys and values are joined.
+        """
+        if self.linear_factory == IDENTITY:
+            return []
+        maps = self._maps()
+        slots = self.gating.key_stream_slots
+        saved = [math.prod(size for size in nest.loops if not isinstance(size, str))
+                 for slot in slots for line in iterate_cost_lines(maps[slot])
+                 for nest in line.loop_nests
+                 if nest.operation == "activation"
+                 and any(isinstance(size, str) for size in nest.loops)]
+        widths = {"query": self.d, **{slot: self.widths[makes]
+                                      for slot, (_, makes) in self.gating.slots().items()
+                                      if makes != "gate"}}
+        saved += [-widths[slot] for slot in slots]
+        if "query" in slots:  # the gate, and the gated vector
+            saved += [self.d, select_where(maps["value"].copies_input, 0, self.d)]
+        return saved
 
     def _core(self) -> Block:
         values = self.heads * self.head_dim // self.bias_heads
