@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.api.base import Displayable, as_subclass, python_error_messages
@@ -11,6 +12,7 @@ from scalesearch.cost import CostBreakdown, Protocol, evaluate_cost, load_protoc
 from scalesearch.cost.tables import make_cost_tables, memory_line
 from scalesearch.errors import UserError
 from scalesearch.spaces.assembly import architecture as assembly
+from scalesearch.spaces.schema.cost_names import PROTOCOL_SIZES
 from scalesearch.spaces.syntax.diagnostics import suggest_match
 
 if TYPE_CHECKING:
@@ -113,10 +115,12 @@ def resolve_protocol(settings: Mapping[str, Any], protocol: str | Protocol | Non
     Raises:
         UserError: the protocol or a key is unknown.
     """
-    for name in overrides or {}:
+    for name, value in (overrides or {}).items():
         if name not in PROTOCOL_OVERRIDES:
             raise UserError(f"{name}: a protocol has no such length; "
                             f"{suggest_match(name, PROTOCOL_OVERRIDES)}", code="unknown-argument")
+        if name in PROTOCOL_SIZES and not isinstance(value, Integral):
+            raise UserError(f"{name}: expected a whole number, found {value!r}", code="bad-value")
     if isinstance(protocol, Protocol):
         settings = protocol.settings
         protocol = None

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from html import escape
+from inspect import Parameter, signature
 from io import StringIO
+from numbers import Integral
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from scalesearch.errors import python_arguments
+from scalesearch.cost import Protocol
+from scalesearch.errors import UserError, python_arguments
 from scalesearch.library import import_errors_named
+from scalesearch.spaces import Space
+from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.terminal import (
     MIN_TABLE_WIDTH,
     escape_control_characters,
@@ -24,6 +30,25 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
+# Types of the arguments of the Python API, which have the same meaning in all functions, and their
+# description. `list` also stands for other sequences of texts.
+PATHS = (str, PathLike)
+TEXTS = (str, list)
+ARGUMENT_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "source": ((*PATHS, list, Mapping, Space), "a file, a name, a text or a mapping of keys"),
+    "folder": (PATHS, "a folder"),
+    "architecture": ((*PATHS, Mapping, ModelSpec), "an architecture, its file or its name"),
+    "values": ((Mapping,), "a mapping of keys to values, such as {'encoder.depth': 6}"),
+    "settings": ((Mapping,), "a mapping of keys to values, such as {'recipe.steps': 500}"),
+    "budget": (TEXTS, "a condition such as 'params.total <= 10M', or a list of conditions"),
+    "hold": (TEXTS, "a tolerance such as 'macs.total within 1%', or a list of tolerances"),
+    "goal": ((str,), "a text such as 'max width'"),
+    "keys": (TEXTS, "sizes, such as 'width, encoder.depth'"),
+    "for_each": ((*TEXTS, Mapping), "a mapping of sizes to values, or names of sizes"),
+    "protocol": ((str, Protocol), "the name of a protocol"),
+    **dict.fromkeys(("samples", "seed", "step", "trial"), ((Integral,), "a whole number")),
+    **dict.fromkeys(("objective", "x", "y"), ((str,), "the name of a metric or a cost")),
+    "constraint": ((str,), "a condition such as 'params.total <= 2M'")}
 P = ParamSpec("P")
 T = TypeVar("T")
 CELL_STYLE = "white-space: pre-wrap; text-align: "
@@ -32,18 +57,35 @@ CELL_STYLE = "white-space: pre-wrap; text-align: "
 def python_error_messages(**argument_names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorate a function whose errors name arguments instead of options.
 
+    The types of its arguments are checked by ``ARGUMENT_TYPES``.
+
     Args:
         argument_names: option to argument, if their names differ.
     """
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        parameters = signature(function)
+
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            for name, value in parameters.bind(*args, **kwargs).arguments.items():
+                if value is not None or parameters.parameters[name].default is Parameter.empty:
+                    check_argument(name, value)
             with python_arguments(argument_names), import_errors_named():
                 return function(*args, **kwargs)
 
         return call
 
     return decorate
+
+
+def check_argument(name: str, value: Any) -> None:
+    """Raise a UserError if the value of an argument does not have one of its types."""
+    types, description = ARGUMENT_TYPES.get(name, ((object,), ""))
+    is_accepted = isinstance(value, (*types, Displayable))
+    if list in types and isinstance(value, Iterable) and not isinstance(value, str | Mapping):
+        is_accepted = all(isinstance(item, str) for item in value)
+    if not is_accepted:
+        raise UserError(f"{name}: expected {description}, found {value!r}", code="bad-value")
 
 
 class Displayable:

@@ -33,6 +33,7 @@ Budgets = str | Sequence[str]
 SizeRanges = str | Sequence[str] | Mapping[str, str | Sequence[int] | None]
 
 
+@python_error_messages()
 def space(source: str | Path | Mapping[str, Any] | Space | SearchSpace) -> SearchSpace:
     """Read a search space.
 

@@ -101,8 +101,8 @@ class Solution:
         """Convert to JSON values."""
         record = {**vars(self), "for": dict(self.fixed_sizes),
                   "violates": [limit.limit for limit in self._violates()]}
-        for name in ("best", "next"):
-            record[name] = record[name] and asdict(record[name])
+        for name, point in (("best", self.best), ("next", self.next)):
+            record[name] = point and {**asdict(point), "limits": [*map(asdict, point.limits)]}
         return {key: value
                 for key, value in record.items()
                 if key not in ("fixed_sizes", "n_within_budget", "nearest")}

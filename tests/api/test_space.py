@@ -166,3 +166,29 @@ def test_unknown_protocol_length_is_rejected_with_a_suggestion(small):
         with refuses("unknown-argument", "sources", "did you mean `source`?"):
             method(sources=50)
     assert architecture.cost(source=50)["macs.total"] > architecture.cost(source=5)["macs.total"]
+
+
+SPACE = """
+width: 16 | 24
+encoder: {depth: 1, heads: 2, ffn: {relu: {hidden: 16}}}
+decoder: {depth: 1, heads: 2, ffn: {relu: {hidden: 16}}}
+"""
+
+
+@pytest.mark.parametrize(("call", "argument"), [
+    (lambda space: ss.space(5), "source"), (lambda space: ss.space([1]), "source"),
+    (lambda space: ss.study(3), "source"), (lambda space: ss.load(3), "folder"),
+    (lambda space: ss.train(5), "architecture"), (lambda space: space.feasible(5), "budget"),
+    (lambda space: space.feasible([5]), "budget"), (lambda space: space.solve(1, 2), "goal"),
+    (lambda space: space.solve("max width", 2), "budget"),
+    (lambda space: space.solve("max width", "params.total <= 1M", 5), "for_each"),
+    (lambda space: space.solve("max width", "params.total <= 1M", step="a"), "step"),
+    (lambda space: space.trade(5, "macs.total within 1%"), "keys"),
+    (lambda space: space.trade("width, encoder.depth", 5), "hold"),
+    (lambda space: space.set("x"), "values"), (lambda space: space.architecture("x"), "values"),
+    (lambda space: space.sample("a"), "seed"),
+    (lambda space: space.architecture(width=16).cost(5), "protocol"),
+    (lambda space: space.architecture(width=16).cost(vocab="a"), "vocab")])
+def test_arguments_of_other_types_are_refused(call, argument):
+    with refuses("bad-value", place=f"{argument}: expected "):
+        call(ss.space(SPACE))

@@ -297,7 +297,10 @@ def select_trial(results: Results, objective: str | None, trial: int | None,
         missing = sorted({name for trial_costs in costs for name in trial_costs} - {*rows.columns})
         rows = rows.assign(**{cost: [trial_costs.get(cost) for trial_costs in costs]
                               for cost in missing})
-    if name not in rows.columns or not len(rows):
+    if not len(rows):
+        raise UserError(f"{results.study.folder}: the front is empty, since no finished trial is in "
+                        "the space and within the budget", code="nothing-meets")
+    if name not in rows.columns:
         raise UserError(f"the front has no {name}; its objectives are "
                         f"{', '.join(results.objectives)}", code="unknown-objective")
     rows = rows if condition is None else filter_trials(rows, condition)

@@ -1,4 +1,4 @@
-"""Forms of other tools are read, or answered with the form of this language."""
+"""Forms of other tools are read; other forms get an error with the form of this language."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_equivalent_numbers_are_read(text: str, same: str) -> None:
     ("{type: loguniform, low: 16, high: 64}", "16..64 log"), ("choice(64, 128)", "64 | 128"),
     ("uniform(16, 64)", "16..64"), ("loguniform(16, 64)", "16..64 log"),
     ("range(16, 64, 16)", "16..48 step 16"), ("[64, 128]", "64 | 128")])
-def test_other_forms_are_answered_with_the_right_one(text: str, form: str) -> None:
+def test_other_forms_get_the_right_one(text: str, form: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse(f"width: {text}")
     (problem,) = caught.value.problems
