@@ -193,7 +193,7 @@ class RecordingRunner(GraphRunner):
     def _run_on_stream(self, function, *arguments):
         function(*arguments)
 
-    def _capture(self, function, *arguments):
+    def _record(self, function, *arguments):
         with RecordingMode() as recording, CountSynchronizations() as synchronizations:
             function(*arguments)
         assert not synchronizations.counts

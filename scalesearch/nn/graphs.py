@@ -79,20 +79,24 @@ class GraphRunner:
 
     def _capture(self, function: Callable[..., None], *arguments: Any) -> Any:
         """Capture a call without running it; None if that is not possible."""
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()  # what the eager call used
         try:
-            with torch.cuda.stream(self.stream):
-                graph.capture_begin(pool=self.memory_pool, capture_error_mode="thread_local")
-                try:
-                    function(*arguments)
-                finally:
-                    graph.capture_end()
-        except RuntimeError as error:
+            return self._record(function, *arguments)
+        except RuntimeError as error:  # also if memory runs out, or if an operation synchronizes
             reason = " ".join(str(error).split())[:200]
             self.notes.append(f"{self.name} are eager: a CUDA graph cannot be captured: {reason}")
             self.is_active = False
             return None
+
+    def _record(self, function: Callable[..., None], *arguments: Any) -> Any:
+        """Record a call as a CUDA graph."""
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # what the eager call used
+        with torch.cuda.stream(self.stream):
+            graph.capture_begin(pool=self.memory_pool, capture_error_mode="thread_local")
+            try:
+                function(*arguments)
+            finally:
+                graph.capture_end()
         self.memory_pool = self.memory_pool or graph.pool()
         return graph

@@ -116,6 +116,8 @@ class CapturedEngine(Engine):
         self.has_fixed_shapes = False
         self._discard_graphs()
         self.model.zero_grad(set_to_none=True)
+        if self.hardware.is_compiled:
+            self.model.compile_layers(dynamic=True)
         if self.runner.is_active:
             torch.cuda.empty_cache()
 

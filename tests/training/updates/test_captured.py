@@ -33,9 +33,11 @@ ARCHITECTURES = ("small/plain", "small/partialformer", "small/anthe", "small/edg
 class RecordingEngine(CapturedEngine):
     """Engine whose graphs are recordings of operations on the CPU."""
 
+    runner_class = RecordingRunner
+
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.runner = RecordingRunner("updates", self.notes)
+        self.runner = self.runner_class("updates", self.notes)
 
 
 def trained(engine_class: type[Engine], corpus: Any, how: Recipe, block: Any, updates: int = 13,
@@ -139,6 +141,37 @@ def test_memory_that_runs_out_leads_to_eager_updates(corpus, monkeypatch) -> Non
     engine, _ = trained(CapturedEngine, corpus, how, tiny(width=8).block)
     assert torch.allclose(weights(engine), weights(expected), atol=1e-6)
     assert len(engine.notes) == 1
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("out of memory"),
+                                   RuntimeError("operation not permitted when stream is capturing")])
+def test_failed_capture_leads_to_eager_updates(corpus, monkeypatch, error: RuntimeError) -> None:
+    how = recipe(max_tokens=200, dropout=0.2)
+    expected, losses = trained(CapturedEngine, corpus, how, tiny(width=8).block)
+    captured: list[object] = []
+
+    def record(runner: RecordingRunner, function: Any, *arguments: Any) -> Any:
+        captured.append(function)
+        if len(captured) > 1:
+            raise error
+        return RecordingRunner._record(runner, function, *arguments)
+
+    monkeypatch.setattr(RecordingEngine, "runner_class",
+                        type("FailingRunner", (RecordingRunner,), {"_record": record}))
+    engine, eager_losses = trained(RecordingEngine, corpus, how, tiny(width=8).block)
+    assert eager_losses == losses
+    assert torch.equal(weights(engine), weights(expected))
+    assert len(captured) == 2
+    assert len(engine.notes) == 1
+
+
+def test_engine_with_exact_shapes_compiles_one_variant_for_all(corpus) -> None:
+    engine, _ = trained(CapturedEngine, corpus, recipe(compile="yes"), tiny(width=8).block, 0)
+    layers = [node for node in engine.model.modules() if getattr(node, "compiled_forward", None)]
+    by_shape = {node.compiled_forward for node in layers}
+    engine.use_exact_shapes("a test")
+    assert by_shape.isdisjoint(node.compiled_forward for node in layers)
+    assert len(layers) == 2
 
 
 def raise_out_of_memory(*arguments: Any) -> None:
