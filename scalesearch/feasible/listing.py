@@ -134,7 +134,7 @@ class ListedSpace:
         """Evaluate one table of candidates.
 
         Returns:
-            (candidates, columns) costs and violations, and the mask of valid candidates.
+            (candidates, columns) costs and violations, and the mask of candidates that are valid.
         """
         def number_networks(block: Block, index: NDArray[np.int64]) -> None:
             structure, numbers = network_signature(block)

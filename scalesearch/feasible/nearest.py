@@ -18,7 +18,7 @@ from scalesearch.feasible.costed_candidates import CostedCandidate, Costs, evalu
 from scalesearch.feasible.limits import cost_names
 from scalesearch.spaces import ParamValues, Space
 from scalesearch.spaces.parameters.constraints import Constraint
-from scalesearch.spaces.syntax.parameters import Parameter
+from scalesearch.spaces.syntax.parameters import IntRange, Parameter
 
 BEAM_SIZE = 24  # candidates kept for each number of changes
 MAX_CHANGES = 4
@@ -80,6 +80,10 @@ def _nearest_legal_value(target: Any, parameter: Parameter) -> Any:
     values = parameter.values()
     if values is None:  # a continuous range: its nearer end
         values = (parameter.low, parameter.high)  # type: ignore[union-attr]
+    if isinstance(parameter, IntRange) and is_number(target):  # may be too long to list
+        below = int((target - parameter.low) // parameter.step)
+        values = [parameter.low + parameter.step * min(max(index, 0), parameter.count() - 1)
+                  for index in (below, below + 1)]
     numbers = [value for value in values if is_number(value)]
     if not numbers or not is_number(target):
         return values[0]
@@ -147,8 +151,10 @@ class _BeamSearch:
             values = self.parameters[name].values()
             if name in changed or values is None or value not in values:
                 continue
-            current = list(values).index(value)
-            by_distance = sorted(range(len(values)), key=lambda index: abs(index - current))
+            current = values.index(value)
+            nearby = range(max(0, current - MAX_VALUES_TRIED),
+                           min(self.parameters[name].count(), current + MAX_VALUES_TRIED + 1))
+            by_distance = sorted(nearby, key=lambda index: abs(index - current))
             for index in by_distance[1 : MAX_VALUES_TRIED + 1]:
                 yield (*state.changes, (name, values[index])), state.steps + abs(index - current)
 

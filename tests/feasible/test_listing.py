@@ -7,6 +7,7 @@ import pytest
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.feasible.estimate import estimate_feasibility
 from scalesearch.feasible.limits import read_budgets
+from scalesearch.feasible.nearest import ProjectedCandidate, find_nearest
 from scalesearch.feasible.report import FeasibilityReport, analyze_feasibility
 from scalesearch.spaces import Space
 
@@ -143,3 +144,16 @@ def test_size_is_estimated_without_bias() -> None:
     estimate = estimate_feasibility(space, PROTOCOL, read_budgets(space, [BUDGET]),
                                     ("params.total",), 2000, 1)
     assert estimate.size == pytest.approx(120, rel=0.05)
+
+
+@pytest.mark.parametrize(("hidden", "expected"), [(512, 512), (9, 16), (10**21, 10**20)])
+def test_nearest_candidates_are_found_in_long_ranges(hidden: int, expected: int) -> None:
+    text = UNEVEN.replace("relu: { hidden: 16 | 32 }", f"relu: {{ hidden: 16..{10**20} }}")
+    space = Space.parse(text)
+    config = {**next(Space.parse(UNEVEN).enumerate()), "encoder.ffn.hidden": hidden}
+    start = ProjectedCandidate(space, config)
+    assert start.param_values["encoder.ffn.hidden"] == expected
+    names = ("params.total",)
+    if hidden == 512:
+        nearest = find_nearest(start, PROTOCOL, read_budgets(space, ["params.total <= 28k"]), names)
+        assert nearest and all(near.costs["params.total"] <= 28_000 for near in nearest)

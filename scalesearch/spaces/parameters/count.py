@@ -5,6 +5,7 @@ For each group of tied keys, only combinations of the deciding keys are enumerat
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from random import Random
@@ -71,7 +72,8 @@ def _estimate_combinations(run: Callable[[SuggestFunction], int]) -> float:
 
     def suggest(name: str, parameter: Parameter) -> Any:
         sizes[-1] *= parameter.count() or 1
-        return rng.choice(parameter.values() or ())
+        return parameter.sample(rng) if (parameter.count() or 0) > sys.maxsize else rng.choice(
+            parameter.values() or ())
 
     for _ in range(N_SIZE_PROBES):
         sizes.append(1)
