@@ -8,6 +8,7 @@ and ``noisy`` scores with noise.
 import ctypes
 import hashlib
 import os
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                           f"{FAST_INSTANCES} instances of each parametrized test")
     parser.addoption("--instances-seed", default="0", metavar="SEED",
                      help="which instances --fast runs")
+    parser.addoption("--part", default="1/1", metavar="I/N",
+                     help="run the tests of part I of N parts of the folders")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --part, leave out the folders of other parts, without importing them."""
+    index, n_parts = map(int, config.getoption("--part").split("/"))
+    folder = collection_path.parent.relative_to(config.rootpath).as_posix()
+    is_other = zlib.crc32(folder.encode()) % n_parts != index - 1
+    return (is_other and collection_path.is_file()) or None
 
 
 def pytest_configure(config: pytest.Config) -> None:
