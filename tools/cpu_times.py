@@ -38,7 +38,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     figures[CPU_SECONDS][item.nodeid] = sum(os.times()[:4]) - seconds
     figures[GROWTH_MEGABYTES][item.nodeid] = _peak_megabytes() - peak
-    figures[PEAK_MEGABYTES][worker] = _peak_megabytes()
+    # tests of memory reset the peak
+    figures[PEAK_MEGABYTES][worker] = max(figures[PEAK_MEGABYTES].get(worker, 0.0), peak,
+                                          _peak_megabytes())
     return result
 
 
