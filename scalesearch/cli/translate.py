@@ -131,7 +131,7 @@ def _standard_input_lines() -> Iterator[str]:
     Raises:
         UserError: a line is not UTF-8, or is too long.
     """
-    from scalesearch.data.files import MAX_LINE_BYTES
+    from scalesearch.data.files import BYTE_ORDER_MARK, MAX_LINE_BYTES
 
     for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES + 1), b""),
                                   1):
@@ -139,7 +139,8 @@ def _standard_input_lines() -> Iterator[str]:
             raise UserError(f"standard input, line {number}: more than {MAX_LINE_BYTES:,} bytes, "
                             "too long for a sentence", code="line-too-long")
         try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            text = line.decode().rstrip("\r\n")
+            yield text.removeprefix(BYTE_ORDER_MARK) if number == 1 else text
         except UnicodeDecodeError as error:
             raise UserError(f"standard input, line {number}: not UTF-8 at byte {error.start + 1}",
                             code="not-utf8") from None

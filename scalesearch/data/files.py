@@ -12,6 +12,8 @@ from pathlib import Path
 from scalesearch.errors import UserError
 from scalesearch.files import regular_size
 
+# Removed from text; the codec utf-8-sig would be loaded from a file when it is first used.
+BYTE_ORDER_MARK = "\ufeff"
 MAX_LINE_BYTES = 1 << 20  # characters; a longer line is not a sentence
 MAX_COMPRESSION_RATIO = 200  # unpacked to packed bytes; text has 3 to 30
 UNCHECKED_BYTES = 1 << 26  # up to this unpacked size the compression ratio is not checked
@@ -109,12 +111,9 @@ def read_lines(path: Path) -> list[str]:
     """
     content = b"".join(_read_chunks(path))
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode().removeprefix(BYTE_ORDER_MARK)
     except UnicodeDecodeError as error:
-        # The codec counts positions after the byte-order mark, if there is one.
-        mark_length = len(content) - len(error.object)
-        raise UserError(_utf8_error(path, content, error.start + mark_length),
-                        code="not-utf8") from None
+        raise UserError(_utf8_error(path, content, error.start), code="not-utf8") from None
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()

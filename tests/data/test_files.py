@@ -1,6 +1,8 @@
 """Text files: lines, encoding, compression, and errors."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,19 @@ def test_invalid_utf8_is_reported_with_position(write: Write, mark: bytes) -> No
 def test_invalid_utf8_after_the_byte_order_mark(write: Write) -> None:
     with refuses("not-utf8", "bad.txt:1:", "byte 5", "0xff"):
         read_lines(write("bad.txt", b"\xef\xbb\xbfa\xff\n"))
+
+
+def test_reading_imports_no_further_codec(write: Write) -> None:
+    """A process that has changed its user may no longer be able to read Python's own files."""
+    text = write("text.txt", b"\xef\xbb\xbfgut\n")
+    space = write("space.yaml", b"\xef\xbb\xbfwidth: 16\n")
+    code = (f"import sys, pathlib; from scalesearch.data.files import read_lines; "
+            f"from scalesearch.spaces.syntax.yaml_reader import read_text; "
+            f"before = set(sys.modules); assert read_lines(pathlib.Path({str(text)!r})) == ['gut']; "
+            f"assert read_text(pathlib.Path({str(space)!r})) == 'width: 16\\n'; "
+            "print([name for name in set(sys.modules) - before if name.startswith('encodings')])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_utf16_is_recognized(write: Write) -> None:

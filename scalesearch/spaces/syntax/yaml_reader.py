@@ -60,7 +60,7 @@ def read_text(path: Path) -> str:
 def decode(data: bytes, name: str) -> str:
     """``data`` as UTF-8. Raises ConfigError with the line where it stops being text."""
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode().removeprefix("\ufeff")
         if "\0" not in text:
             return text
         before = text[: text.index("\0")]

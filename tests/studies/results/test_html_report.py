@@ -318,7 +318,11 @@ def test_module_costs_agree_with_architecture_file(tmp_path):
     trial = Trial(0, State.COMPLETE, architecture=architecture.id, costs=flatten_costs(costs))
     study.trial_folder(trial).mkdir(parents=True)
     assert architecture_text(study, trial) == "" and trial_module_costs(study, trial) == ()
-    (study.trial_folder(trial) / "architecture.yaml").write_text(architecture.to_yaml())
+    file = study.trial_folder(trial) / "architecture.yaml"
+    file.write_bytes(b"width: \xff\n")
+    assert architecture_text(study, trial) == "width: \ufffd\n"
+    assert trial_module_costs(study, trial) == ()
+    file.write_text(architecture.to_yaml())
     modules = trial_module_costs(study, trial)
     assert "width: 512" in architecture_text(study, trial)
     assert sum(row.params for row in modules if row.level == 0) == costs["params.total"]

@@ -232,7 +232,7 @@ def module_breakdown(study: StudyDir, trial: Trial) -> Part:
 def architecture_text(study: StudyDir, trial: Trial) -> str:
     """Text of the candidate's architecture file; empty if it is missing."""
     file = study.trial_folder(trial) / "architecture.yaml"
-    return file.read_text("utf-8") if file.is_file() else ""
+    return file.read_text("utf-8", errors="replace") if file.is_file() else ""
 
 
 def trial_module_costs(study: StudyDir, trial: Trial) -> tuple[ModuleCost, ...]:
