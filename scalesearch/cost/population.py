@@ -70,8 +70,9 @@ def evaluate_population_costs(
         index = indices[group]
         columns = PopulationColumns(len(index))
         try:
-            block = build({key: _size(value, key, columns) for key, value in candidates.items()})
-            breakdown = evaluate_cost(block, protocol.for_candidates(candidates))
+            sizes = {key: _size(value, key, columns) for key, value in candidates.items()}
+            block = build(sizes)
+            breakdown = evaluate_cost(block, protocol.for_candidates(sizes))
             computed = columns.evaluate({name: breakdown[name] for name in names})
             if inspect_block is not None:
                 inspect_block(block, index)

@@ -48,7 +48,7 @@ class Protocol:
         name: key in ``PROTOCOLS``.
         source, target: lengths in tokens.
         vocab: size of the vocabulary, or ``own`` if each candidate has its own. Blocks then have
-            a number in place of the vocabulary axis.
+            a number in place of the vocabulary axis. For a population, one size per candidate.
         passes: lengths of all axes in each pass.
         work_weights: type of work to its weight in MACs; other types are not counted.
         lengths_by_vocab: vocabulary size to (source, target), if the lengths depend on it. Costs
@@ -63,7 +63,7 @@ class Protocol:
     name: str
     source: int
     target: int
-    vocab: int | str
+    vocab: Size | str
     passes: tuple[Pass, ...] = field(repr=False)
     work_weights: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_WORK_WEIGHTS),
                                             repr=False)
@@ -106,7 +106,7 @@ class Protocol:
     @property
     def shared_vocab(self) -> Size | None:
         """Size of the vocabulary axis; None if each candidate has its own vocabulary."""
-        return None if isinstance(self.vocab, str) else self.vocab
+        return self.vocab if isinstance(self.vocab, int) else None
 
     def with_vocab(self, vocab: int | None) -> Protocol:
         """This protocol for an architecture with the vocabulary size ``vocab``.
@@ -135,9 +135,10 @@ class Protocol:
         Raises:
             PopulationSplitError: the candidates have different lengths.
         """
-        if not self.lengths_by_vocab:
-            return self
-        return self.with_vocab(require_single_value(values["vocab"]))
+        if self.lengths_by_vocab:
+            return self.with_vocab(require_single_value(values["vocab"]))
+        has_own_vocab = isinstance(self.vocab, str) and "vocab" in values
+        return replace(self, vocab=values["vocab"]) if has_own_vocab else self
 
     @property
     def settings(self) -> dict[str, int | str | None]:

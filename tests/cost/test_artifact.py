@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import scalesearch as ss
 from scalesearch.cost import evaluate_cost, find_protocol, load_protocol
 from scalesearch.cost.artifact import artifact_bytes
 from scalesearch.cost.population import evaluate_population_costs
@@ -10,6 +11,7 @@ from scalesearch.library import find_file
 from scalesearch.nn import build_model
 from scalesearch.spaces import read_space
 from scalesearch.spaces.assembly.architecture import assemble
+from scalesearch.spaces.schema.cost_names import ARTIFACT_FORMATS
 from scalesearch.training.updates.averaging import write_weights
 from tests.errors import refuses
 
@@ -55,3 +57,37 @@ def test_architectures_unsupported_by_the_format_are_unbuildable() -> None:
     block = read_space(find_file("small/anthe", "spaces")).single_architecture().block
     with refuses("unbuildable", "ctranslate2"):
         evaluate_cost(block, load_protocol({"artifact": "ctranslate2-int8", "vocab": 300}))
+
+
+OWN_VOCABULARY = """
+width: 16 | 24
+vocab: 120 | 300 | 1000
+encoder: {depth: 1, heads: 2, ffn: {relu: {hidden: 16 | 32}}}
+decoder: {depth: 1, heads: 2, ffn: {relu: {hidden: 16}}}
+where: [artifact.bytes <= 100k]
+cost: {protocol: {source: 8, target: 8, artifact: FORMAT}}
+"""
+
+
+@pytest.mark.parametrize("artifact", ARTIFACT_FORMATS)
+def test_bytes_of_candidates_with_their_own_vocabularies(artifact, tmp_path) -> None:
+    file = tmp_path / "space.yaml"
+    file.write_text(OWN_VOCABULARY.replace("FORMAT", artifact))
+    space = read_space(file)
+    protocol = load_protocol(space.protocol)
+    architectures = [space.with_overrides({"width": str(width), "vocab": str(vocab),
+                                           "encoder.ffn.relu.hidden": str(hidden)}
+                                          ).single_architecture()
+                     for width in (16, 24) for vocab in (120, 300, 1000) for hidden in (16, 32)]
+    expected = [artifact_bytes(architecture.block, protocol.with_vocab(architecture.vocab))
+                for architecture in architectures]
+    columns = {key: [architecture.config[key] for architecture in architectures]
+               for key in architectures[0].config}
+    values = {key: column[0] if column.count(column[0]) == len(column) else np.array(column)
+              for key, column in columns.items()}
+    costs, is_buildable = evaluate_population_costs(values, len(expected), protocol,
+                                                    ["artifact.bytes"])
+    assert is_buildable.all() and costs["artifact.bytes"].tolist() == expected
+    for limit in sorted(expected)[::4]:
+        count = sum(size <= min(limit, 100_000) for size in expected)
+        assert ss.space(file).feasible(f"artifact.bytes <= {limit}").count == count
