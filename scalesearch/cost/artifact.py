@@ -2,8 +2,9 @@
 
 Shared weights count once. Weights and scales are exact. File headers, graphs, code and the text of
 the vocabulary are estimated; for models of at least one million weights the error is below 1 % of
-the total. Files that are only copied are not counted: the training record, and the tokenizer if
-the format has its own vocabulary.
+the total; files for other vocabularies than those of the fits differ more. Files that are only
+copied are not counted: the training record, and the tokenizer if the format has its own vocabulary
+(:func:`tokenizer_bytes`).
 """
 
 from __future__ import annotations
@@ -64,8 +65,12 @@ def artifact_bytes(block: Block, protocol: Protocol) -> Size:
 
 def torch_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
     """Bytes of ``model.safetensors`` in float32 and of ``tokenizer.model``."""
-    return _safetensors(block, protocol, FLOAT32_BYTES, 0) + _vocabulary_bytes(
-        protocol, lambda size: mean_piece_bytes(size) + PIECE_HEADER_BYTES)
+    return _safetensors(block, protocol, FLOAT32_BYTES, 0) + tokenizer_bytes(protocol)
+
+
+def tokenizer_bytes(protocol: Protocol) -> Size:
+    """Bytes of ``tokenizer.model``, which the folder of every format contains."""
+    return _vocabulary_bytes(protocol, lambda size: mean_piece_bytes(size) + PIECE_HEADER_BYTES)
 
 
 def _safetensors(block: Block, protocol: Protocol, bytes_per_number: int, prefix: int) -> Size:

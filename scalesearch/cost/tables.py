@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scalesearch.cost.artifact import tokenizer_bytes
 from scalesearch.cost.breakdown import QUANTITIES, CostBreakdown, module_costs
 from scalesearch.cost.latency import latency_interval
 from scalesearch.spaces.schema.cost_names import COST_PARTS
@@ -43,7 +44,9 @@ def artifact_lines(result: CostBreakdown) -> list[str]:
     artifact = result.protocol.artifact
     lines = list[str]()
     if artifact:
-        lines.append(f"artifact.bytes {result['artifact.bytes']:,} of {artifact}")
+        tokenizer = ("" if artifact == "torch" else "; the folder also contains tokenizer.model, "
+                     f"about {tokenizer_bytes(result.protocol):,} bytes")
+        lines.append(f"artifact.bytes {result['artifact.bytes']:,} of {artifact}{tokenizer}")
     if result.latency:
         low, high = latency_interval(result.block, result.protocol)
         lines.append(f"latency.predicted {result['latency.predicted']:.3g} ms per sentence (90 % "

@@ -1,12 +1,17 @@
 """Predicted bytes of exported models."""
 
+from dataclasses import replace
+from random import Random
+
 import numpy as np
 import pytest
 
 import scalesearch as ss
 from scalesearch.cost import evaluate_cost, find_protocol, load_protocol
-from scalesearch.cost.artifact import artifact_bytes
+from scalesearch.cost.artifact import artifact_bytes, tokenizer_bytes
 from scalesearch.cost.population import evaluate_population_costs
+from scalesearch.cost.tables import artifact_lines
+from scalesearch.data import Tokenizer
 from scalesearch.library import find_file
 from scalesearch.nn import build_model
 from scalesearch.spaces import read_space
@@ -91,3 +96,17 @@ def test_bytes_of_candidates_with_their_own_vocabularies(artifact, tmp_path) -> 
     for limit in sorted(expected)[::4]:
         count = sum(size <= min(limit, 100_000) for size in expected)
         assert ss.space(file).feasible(f"artifact.bytes <= {limit}").count == count
+
+
+def test_size_of_the_tokenizer_is_named_next_to_the_bytes_of_the_runtime(tmp_path) -> None:
+    block = read_space(find_file("small/plain", "spaces")).single_architecture().block
+    rng = Random(1)
+    words = ["".join(rng.choices("abcdefghij", k=rng.randint(2, 9))) for _ in range(400)]
+    tokenizer = Tokenizer.fit([" ".join(rng.choices(words, k=8)) for _ in range(300)], 500, "bpe")
+    protocol = load_protocol({"artifact": "ctranslate2-int8", "vocab": tokenizer.vocab_size})
+    estimate = tokenizer_bytes(protocol)
+    assert estimate == pytest.approx(len(tokenizer.model_bytes), rel=0.3)
+    line, = artifact_lines(evaluate_cost(block, protocol))
+    assert f"{estimate:,} bytes" in line and "tokenizer.model" in line
+    torch_line, = artifact_lines(evaluate_cost(block, replace(protocol, artifact="torch")))
+    assert "tokenizer" not in torch_line

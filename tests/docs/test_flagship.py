@@ -16,6 +16,9 @@ def test_size_and_architecture_match_the_page():
     artifact = json.loads((FOLDER / "artifact.json").read_text("utf-8"))
     page = (ROOT / "docs" / "flagship.md").read_text("utf-8")
     assert f"{sum(artifact['bytes'].values()):,} bytes" in page
+    assert f"({artifact['folder_bytes']:,} with tokenizer" in page
+    assert artifact["folder_bytes"] == sum(file.stat().st_size for file in FOLDER.iterdir()
+                                           if file.name != "artifact.json")
     assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 2_000_000
     architecture = read_space(find_file("found/plain-1.28m", "spaces")).single_architecture()
     assert (
