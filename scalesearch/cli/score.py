@@ -21,17 +21,19 @@ MIN_BREVITY_PENALTY = 0.975  # costs one point at BLEU 40
 @click.command(name="score")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.option("--source", required=True, type=click.Path(path_type=Path), metavar="FILE",
-              help="Text to translate, one sentence per line; may be gzipped.")
+              help="Text to translate, one sentence per line; may be compressed (.gz or .xz).")
 @click.option("--target", "targets", required=True, multiple=True, metavar="FILE",
               type=click.Path(path_type=Path),
               help="Reference translations. Can be repeated for several references.")
 @search_options
+@option("threads", help="Number of threads.")
 @click.option("--ensemble", is_flag=True,
               help="Also score the ensemble of all models (mean of their probabilities).")
 @option("resamples", earlier=("--samples",), default=1000)
 @option("json")
 def command(models: tuple[str, ...], source: Path, targets: tuple[Path, ...],
-            search: dict[str, Any], ensemble: bool, resamples: int, as_json: bool) -> None:
+            search: dict[str, Any], threads: int, ensemble: bool, resamples: int,
+            as_json: bool) -> None:
     """Score the trained or exported models in the folders MODEL on parallel files.
 
     Translations are scored by sacreBLEU with 95 % bootstrap intervals; its tokenizer is that of
@@ -46,9 +48,9 @@ def command(models: tuple[str, ...], source: Path, targets: tuple[Path, ...],
     from scalesearch.export.translator import Translator, score_translations
     from scalesearch.tasks import METRICS
 
-    translators = [Translator(model, **search) for model in models]
+    translators = [Translator(model, **search, threads=threads) for model in models]
     if ensemble and len(models) > 1:
-        translators.append(Translator(models, **search))
+        translators.append(Translator(models, **search, threads=threads))
     first = translators[0]
     _check_same_task(translators)
     texts = first.read_texts(source, targets)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -20,22 +23,26 @@ if TYPE_CHECKING:
     from scalesearch.training.scoring.evaluate import TranslatedLine
 
 MAX_LISTED_LINES = 20
+PAUSE_SECONDS = 0.05  # lines are translated together if they arrive without a pause
+READ_BYTES = 1 << 16
 
 
 @click.command(name="translate")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @search_options
+@option("threads", help="Number of threads.")
 @click.option("--nbest", default=1, show_default=True, type=click.IntRange(1),
               help="Number of translations per line (at most --beam), as NUMBER, SCORE and "
               "TRANSLATION separated by tabs.")
 @click.option("--output", type=OutputPath(), help="Output file, written atomically.")
 @option("json", help="Print one JSON object per line.")
-def command(models: tuple[str, ...], search: dict[str, Any], nbest: int, output: Path | None,
-            as_json: bool) -> None:
+def command(models: tuple[str, ...], search: dict[str, Any], threads: int, nbest: int,
+            output: Path | None, as_json: bool) -> None:
     """Translate each line of standard input with the model in the folder MODEL.
 
     The model is trained or exported. Output lines are in the order of the input lines; the
-    translation of an empty line is empty. With --json, each line is an object with source,
+    translation of a blank line is empty. Lines from a pipe or a terminal are translated as they
+    arrive. With --json, each line is an object with source,
     translation and score, and with nbest if --nbest is above 1. Several trained models form an
     ensemble: they must share a vocabulary, and their probabilities are averaged.
 
@@ -44,7 +51,7 @@ def command(models: tuple[str, ...], search: dict[str, Any], nbest: int, output:
     """
     from scalesearch.export.translator import Translator
 
-    translator = Translator(models, **search, n_best=nbest)
+    translator = Translator(models, **search, n_best=nbest, threads=threads)
     for note in translator.notes:
         print_text(f"note: {note}", open_console(stderr=True), style="dim")
 
@@ -104,7 +111,7 @@ def _list_numbers(numbers: Sequence[int]) -> str:
     return shown + (", …" if len(numbers) > MAX_LISTED_LINES else "")
 
 
-def translate_with_progress(translator: Translator, lines: Iterable[str], total: int | None = None
+def translate_with_progress(translator: Translator, lines: Iterable[str | None], total: int | None = None
             ) -> Iterator[TranslatedLine]:
     """Yield lines with their translations, with a progress bar on standard error.
 
@@ -125,16 +132,20 @@ def translate_with_progress(translator: Translator, lines: Iterable[str], total:
             progress.advance(task, len(chunk))
 
 
-def _standard_input_lines() -> Iterator[str]:
-    """Yield the lines of standard input; only a newline ends a line.
+def _standard_input_lines() -> Iterator[str | None]:
+    """Yield the lines of standard input; only a newline ends a line. None is a pause.
 
     Raises:
         UserError: a line is not UTF-8, or is too long.
     """
     from scalesearch.data.files import BYTE_ORDER_MARK, MAX_LINE_BYTES
 
-    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES + 1), b""),
-                                  1):
+    number = 0
+    for line in _read_lines(sys.stdin.buffer, MAX_LINE_BYTES):
+        if line is None:
+            yield None
+            continue
+        number += 1
         if len(line) > MAX_LINE_BYTES:
             raise UserError(f"standard input, line {number}: more than {MAX_LINE_BYTES:,} bytes, "
                             "too long for a sentence", code="line-too-long")
@@ -144,3 +155,28 @@ def _standard_input_lines() -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise UserError(f"standard input, line {number}: not UTF-8 at byte {error.start + 1}",
                             code="not-utf8") from None
+
+
+def _read_lines(stream: BinaryIO, max_bytes: int) -> Iterator[bytes | None]:
+    """Yield lines with their ends, and None if no input arrives for ``PAUSE_SECONDS``.
+
+    More than ``max_bytes`` without a line end are one line.
+    """
+    try:
+        descriptor = stream.fileno()
+    except OSError:  # not a file, so there are no pauses
+        yield from iter(partial(stream.readline, max_bytes + 1), b"")
+        return
+    incomplete = b""
+    while True:
+        if not select.select([descriptor], [], [], PAUSE_SECONDS)[0]:
+            yield None
+            continue
+        block = os.read(descriptor, READ_BYTES)
+        *lines, incomplete = (incomplete + block).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+        if incomplete and (not block or len(incomplete) > max_bytes):
+            yield incomplete
+            incomplete = b""
+        if not block:
+            return

@@ -1,8 +1,9 @@
-"""Text files of a data spec: find, hash and read UTF-8 files, plain or .gz."""
+"""Text files of a data spec: find, hash and read UTF-8 files, plain, .gz or .xz."""
 
 import difflib
 import gzip
 import hashlib
+import lzma
 import os
 import re
 import zlib
@@ -18,7 +19,9 @@ MAX_LINE_BYTES = 1 << 20  # characters; a longer line is not a sentence
 MAX_COMPRESSION_RATIO = 200  # unpacked to packed bytes; text has 3 to 30
 UNCHECKED_BYTES = 1 << 26  # up to this unpacked size the compression ratio is not checked
 MEMORY_BYTES_PER_TEXT_BYTE = 20  # upper bound while a corpus is prepared
+COMPRESSED_SUFFIXES = (".gz", ".xz")
 _CHUNK = 1 << 20
+_DESCRIPTOR_FOLDERS = (Path("/dev/fd"), Path("/proc/self/fd"))
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -43,15 +46,16 @@ def expand_path(path: str, where: str, base: Path | None = None) -> Path:
 
 
 def find_text_file(path: str, where: str) -> Path:
-    """Find the file at ``path``, or ``path.gz`` if only that exists.
+    """Find the file at ``path``, or a compressed one (``path.gz`` or .xz) if only that exists.
 
     Raises:
         UserError: neither is a file; the message lists files with similar names.
     """
-    for candidate in (Path(path), Path(path + ".gz")):
+    for candidate in (Path(path + suffix) for suffix in ("", *COMPRESSED_SUFFIXES)):
         if candidate.is_file():
             return candidate
-    raise UserError(f"data: {where}: no such file: {path} (nor {Path(path).name}.gz). "
+    raise UserError(f"data: {where}: no such file: {path} (nor with "
+                    f"{', '.join(COMPRESSED_SUFFIXES)}). "
                     f"{_nearest_file(Path(path))}", key=f"data.{where}", code="no-such-file")
 
 
@@ -98,7 +102,7 @@ def hash_content(path: Path) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Read the lines of a UTF-8 file, plain or .gz.
+    """Read the lines of a UTF-8 file, plain, .gz or .xz.
 
     Line ends (LF, CRLF) and the byte-order mark are removed.
 
@@ -129,14 +133,15 @@ def read_lines(path: Path) -> list[str]:
 def _read_chunks(path: Path) -> Iterator[bytes]:
     try:
         remaining, reason = _max_bytes(path)
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        unpackers = {".gz": gzip.open, ".xz": lzma.open}
+        with unpackers.get(path.suffix, open)(path, "rb") as file:
             while chunk := file.read(_CHUNK):
                 remaining -= len(chunk)
                 if remaining < 0:
                     raise UserError(f"{path}: too large: {reason}", code="text-too-large")
                 yield chunk
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: incomplete or damaged gzip file: {error}",
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise UserError(f"{path}: incomplete or damaged {path.suffix} file: {error}",
                         code="damaged-gzip") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}",
@@ -145,9 +150,11 @@ def _read_chunks(path: Path) -> Iterator[bytes]:
 
 def _max_bytes(path: Path) -> tuple[int, str]:
     """Return the maximum number of bytes to read from a file, and the reason."""
-    size = regular_size(path)
+    # a pipe of this process, such as that of `<(command)`, ends with its writer
+    is_own_pipe = path.parent in _DESCRIPTOR_FOLDERS and path.is_fifo()
+    size = 0 if is_own_pipe else regular_size(path)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY_BYTES_PER_TEXT_BYTE
-    if path.suffix == ".gz":
+    if path.suffix in COMPRESSED_SUFFIXES:
         unpacked = max(UNCHECKED_BYTES, MAX_COMPRESSION_RATIO * size)
         if unpacked < memory:
             return unpacked, (f"it unpacks to more than {MAX_COMPRESSION_RATIO} times its size, "

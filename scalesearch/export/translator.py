@@ -43,7 +43,7 @@ class Translator:
     def __init__(self, folder: Path | str | Sequence[str], beam: int | None = None,
                  length_penalty: float | None = None, batch_tokens: int = DECODE_BATCH_TOKENS,
                  n_best: int = 1, max_length_a: float | None = None,
-                 max_length_b: int | None = None) -> None:
+                 max_length_b: int | None = None, threads: int | None = None) -> None:
         folders = [Path(folder)] if isinstance(folder, Path | str) else list(map(Path, folder))
         self.folder = " + ".join(map(str, folders))
         self.notes: list[str] = []
@@ -53,13 +53,13 @@ class Translator:
         if is_artifact and len(folders) == 1:
             from scalesearch.export.export import open_artifact
 
-            self.checkpoint, decoder = open_artifact(folders[0])
+            self.checkpoint, decoder = open_artifact(folders[0], threads or 1)
             self.notes = [note for note in (decoder.accuracy_note, decoder.version_note) if note]
             self._decode: DecodeFunction = (
                 lambda split, search: decoder.translate(split, self.checkpoint, search))
         else:
             self.checkpoint = read_ensemble(folders)
-            hardware = Hardware.from_recipe(Recipe(steps=1))
+            hardware = Hardware.from_recipe(Recipe(steps=1, threads=threads))
             self.checkpoint.model.to(hardware.device).set_attention(hardware.attention_kernel)
             self._decode = lambda split, search: translate(
                 self.checkpoint.model, split, self.checkpoint.tokenizer, hardware, search)
@@ -82,8 +82,8 @@ class Translator:
         return [line.translations[0].text
                 for chunk in self.translate_chunks(lines) for line in chunk]
 
-    def translate_chunks(self, lines: Iterable[str]) -> Iterator[list[TranslatedLine]]:
-        """Yield lines with their translations, up to 1,000 at a time."""
+    def translate_chunks(self, lines: Iterable[str | None]) -> Iterator[list[TranslatedLine]]:
+        """Yield lines with their translations, up to 1,000 at a time; see :func:`chunk_lines`."""
         for chunk in chunk_lines(lines):
             yield translate_lines(self.checkpoint, chunk,
                                   lambda split: self._decode(split, self.decoding))
@@ -131,14 +131,19 @@ def score_translations(translators: Sequence[Translator], translations: Sequence
             for values in metrics]
 
 
-def chunk_lines(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Group lines into chunks that are limited in lines and characters."""
+def chunk_lines(lines: Iterable[str | None]) -> Iterator[list[str]]:
+    """Group lines into chunks that are limited in lines and characters.
+
+    None is a pause of the input: it ends a chunk, so that its lines are not delayed.
+    """
     chunk: list[str] = []
     n_characters = 0
     for line in lines:
-        chunk.append(line)
-        n_characters += len(line)
-        if len(chunk) == MAX_LINES_PER_CHUNK or n_characters > MAX_CHARACTERS_PER_CHUNK:
+        if line is not None:
+            chunk.append(line)
+            n_characters += len(line)
+        is_full = len(chunk) == MAX_LINES_PER_CHUNK or n_characters > MAX_CHARACTERS_PER_CHUNK
+        if chunk and (is_full or line is None):
             yield chunk
             chunk = []
             n_characters = 0

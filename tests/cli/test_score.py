@@ -1,6 +1,8 @@
 """``scalesearch score`` and the decoding of ``scalesearch translate``."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -267,3 +269,26 @@ def test_length_limit_can_be_set_and_is_reported(place: Path) -> None:
     assert model["decoding"].endswith("at most 0 · source tokens + 1")
     shown = run(score_verb, place / "model1", *text_of(place), *options, "--samples", "10").stdout
     assert "shorter" in shown and "--length-penalty" not in shown
+
+
+def test_pause_of_the_input_ends_a_chunk() -> None:
+    lines = ["a", None, None, "b", "c", None, "d"]
+    assert list(translator.chunk_lines(lines)) == [["a"], ["b", "c"], ["d"]]
+
+
+def test_lines_of_a_pipe_are_translated_as_they_arrive(place: Path) -> None:
+    """The translation of the first line must not wait for the end of the input."""
+    process = subprocess.Popen([sys.executable, "-m", "scalesearch", "translate",
+                                str(place / "model1")], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    translations = []
+    for line in ("one red dog", "", "two cats"):
+        process.stdin.write(f"{line}\n")
+        process.stdin.flush()
+        translations.append(process.stdout.readline().rstrip("\n"))
+    process.stdin.write("the old house")  # without a line end
+    rest, _ = process.communicate()
+    assert process.returncode == 0
+    whole = run(translate_verb, place / "model1", text="one red dog\n\ntwo cats\nthe old house")
+    assert [*translations, rest.rstrip("\n")] == whole.stdout.split("\n")[:4]

@@ -1,5 +1,7 @@
 """Text files: lines, encoding, compression, and errors."""
 
+import gzip
+import lzma
 import os
 import subprocess
 import sys
@@ -77,6 +79,30 @@ def test_reading_imports_no_further_codec(write: Write) -> None:
 def test_utf16_is_recognized(write: Write) -> None:
     with refuses("not-utf8", "UTF-16"):
         read_lines(write("wide.txt", "hallo\n".encode("utf-16")))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_compressed_files_are_read_and_found(write: Write, tmp_path: Path, suffix: str) -> None:
+    plain = write("t.txt", ["eins", "zwei"])
+    content = plain.read_bytes() * 1000
+    compress = {".gz": gzip.compress, ".xz": lzma.compress}[suffix]
+    packed = tmp_path / f"packed{suffix}"
+    packed.write_bytes(compress(content))
+    assert read_lines(packed) == ["eins", "zwei"] * 1000
+    assert find_text_file(str(tmp_path / "packed"), "train") == packed
+    for damaged in (b"not compressed", packed.read_bytes()[:-5]):
+        packed.write_bytes(damaged)
+        with refuses("damaged-gzip", packed.name):
+            read_lines(packed)
+
+
+@pytest.mark.parametrize("folder", ["/dev/fd", "/proc/self/fd"])
+def test_pipe_of_a_substituted_command_is_read(folder: str) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"eins\nzwei\n")
+    os.close(writer)
+    assert read_lines(Path(folder, str(reader))) == ["eins", "zwei"]
+    os.close(reader)
 
 
 def test_damaged_gzip_file_is_refused(write: Write) -> None:
