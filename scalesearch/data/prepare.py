@@ -115,8 +115,9 @@ def _encode_text(spec: DataSpec, split: str, lines: ParallelText, tokenizer: Tok
 def _encode_lines(tokenizer: Tokenizer, lines: list[str]) -> RaggedArray:
     """Encode lines in chunks: lists of Python integers need ten times the memory."""
     chunks = (lines[start : start + _CHUNK] for start in range(0, len(lines), _CHUNK))
-    return RaggedArray.concatenate([RaggedArray.from_lists(tokenizer.encode(chunk))
-                                    for chunk in chunks])
+    return RaggedArray.concatenate([RaggedArray.from_lists([]),
+                                    *(RaggedArray.from_lists(tokenizer.encode(chunk))
+                                      for chunk in chunks)])
 
 
 def _select_training_pairs(

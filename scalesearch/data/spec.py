@@ -101,7 +101,8 @@ class DataSpec(Config):
                            expected=PARTS_SYNTAX, synonyms=("trainpref", "train_file", "path_train"))
     validation: Parts = setting((), "validation text, such as data/val", expected=PARTS_SYNTAX,
                                 deprecated=("valid",), synonyms=("dev", "val", "validpref", "eval"))
-    test: Parts = setting((), "test text, such as data/test", expected=PARTS_SYNTAX,
+    test: Parts = setting((), "test text, such as data/test; without it, only the validation text "
+                              "is scored", expected=PARTS_SYNTAX,
                           synonyms=("testpref", "test_file"))
     vocab: Annotated[int, size(5, MAX_VOCAB)] | None = setting(
         None, "entries of the sentencepiece vocabulary that both sides share "
@@ -295,7 +296,7 @@ def _check_key_combination(spec: DataSpec) -> Iterator[Conflict]:
     needs_suffixes = task.file_format == "pairs" or any(
         isinstance(part, str) and not is_m2(part) for part in parts)
     for key in TEXT_FILE_KEYS if task.file_format != "text" and needs_suffixes else SPLIT_NAMES:
-        if key not in text_keys:
+        if key not in text_keys and key != "test":
             yield "", f"`{key}` is missing: {DataSpec.model_fields[key].description}", None
     prefixes = [
         part for part in (*parts, *spec.distilled) if isinstance(part, str) and not is_m2(part)]

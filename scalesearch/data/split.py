@@ -64,7 +64,7 @@ class RaggedArray:
         stream = np.full(len(self.flat) + len(self), EOS, np.int32)
         stream[np.arange(len(self.flat))
                + np.repeat(np.arange(len(self)), self.lengths)] = self.flat
-        count = 1 + max(0, -(-(len(stream) - size) // stride))
+        count = 1 + max(0, -(-(len(stream) - size) // stride)) if len(stream) else 0
         starts = stride * np.arange(count)
         lengths = np.minimum(starts + size, len(stream)) - starts
         return RaggedArray(stream, _offsets(np.array([len(stream)])))._gather(starts, lengths)

@@ -15,6 +15,7 @@ from scalesearch.training.scoring.evaluate import (
     evaluate_loss,
     resolve_decoding,
     score_split,
+    scored_splits,
 )
 from scalesearch.training.scoring.measure import measure_latency
 from scalesearch.training.updates.averaging import write_weights
@@ -54,9 +55,8 @@ def finish(run: TrainingRun, open_artifact: OpenArtifact | None = None) -> dict[
 
 
 def _score_splits(run: TrainingRun, decode: DecodeFunction | None) -> dict[str, Any]:
-    """Score the split for selection, and ``test`` if the recipe uses both."""
-    both = run.recipe.score_splits == "both"
-    split_name = "validation" if both else run.recipe.score_splits
+    """Score the split for selection, and ``test`` if the recipe uses both and there is a test."""
+    split_name, *further_splits = scored_splits(run.recipe, run.corpus)
     scores = _score_one_split(run, split_name, decode)
     if split_name == "validation":
         validation_loss = scores["loss"]
@@ -65,8 +65,8 @@ def _score_splits(run: TrainingRun, decode: DecodeFunction | None) -> dict[str, 
                                         run.stop_signal.raise_if_requested)
     scores |= {"split": split_name, **run.validation_losses(validation_loss),
                "validation_perplexity": perplexity(validation_loss)}
-    if both:
-        scores["test"] = _score_one_split(run, "test", decode)
+    for further_split in further_splits:
+        scores[further_split] = _score_one_split(run, further_split, decode)
     return scores
 
 

@@ -370,6 +370,10 @@ def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
     if recipe.subword_dropout and (reason := _fixed_tokens_reason(spec)):
         raise UserError(f"recipe: subword_dropout: {reason}", help="remove subword_dropout",
                         key="recipe.subword_dropout", code="fixed-tokens")
+    if recipe.score_splits == "test" and not (spec.test or spec.builtin):
+        raise UserError("recipe: score_splits: the data have no test text",
+                        help="set `test` in the data, or score_splits to `validation`",
+                        key="recipe.score_splits", code="nothing-to-score")
     if recipe.validate_metric and task.score is None:
         raise UserError(f"recipe: validate_metric: a {task.name} generates no text that could be "
                         "scored; each validation reports its perplexity, so remove validate_metric "

@@ -8,7 +8,9 @@ import pytest
 from scalesearch.data import DataSpec, load_corpus
 from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS, FILE_FORMATS, METRICS, TASKS
 from scalesearch.training import Recipe, train
-from tests.tasks.small import corpus_of, model_for, spec_of
+from scalesearch.training.scoring.speed import measure_speed
+from tests.errors import refuses
+from tests.tasks.small import FORMS, corpus_of, model_for, spec_of
 
 TASK = pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
 RECIPE = Recipe(steps=6, max_tokens=200, lr=5e-3, beam=1, average="none", validate_every=3.0,
@@ -92,3 +94,21 @@ def test_validation_curve_has_the_main_metric(task, tmp_path) -> None:
     result = train(model_for(task), corpus_of(task, tmp_path), recipe, tmp_path / "run")
     assert len(result.curve) == 2 and all(point[task.main_metric] is not None
                                           for point in result.curve)
+
+
+@TASK
+def test_test_text_is_optional(task, tmp_path) -> None:
+    data = {key: value for key, value in FORMS[task.file_format](tmp_path).items() if key != "test"}
+    spec = DataSpec.from_mapping({"task": task.name, "vocab": 60, **data})
+    for _ in range(2):  # prepared, then read from the cache
+        corpus = load_corpus(spec, tmp_path / "cache", tmp_path)
+        assert len(corpus.test) == 0 and len(corpus.validation) == len(
+            corpus_of(task, tmp_path).validation)
+    recipe = RECIPE.replace(measure="none")
+    result = train(model_for(task), corpus, recipe, tmp_path / "run")
+    assert result.metrics["split"] == "validation" and "test" not in result.metrics
+    assert result.metrics[task.main_metric] is not None
+    speed = measure_speed(model_for(task), corpus, recipe, 0.1)
+    assert speed.scoring_time.seconds > 0
+    with refuses("nothing-to-score", key="recipe.score_splits"):
+        train(model_for(task), corpus, recipe.replace(score_splits="test"), tmp_path / "other")

@@ -165,7 +165,7 @@ def test_invalid_task_keys_are_reported(mapping: dict, expected_text: str) -> No
 
 
 @pytest.mark.parametrize(("mapping", "expected_text"),
-                         [({"train": "t", "validation": "v"}, "`test` is missing"),
+                         [({"train": "t", "test": "v"}, "`validation` is missing"),
                           ({"train": "t", "validation": "v",
                             "test": {"source": "a", "target": "b"}}, "give one text file"),
                           ({"train": "t", "validation": "v", "test": "w", "window": 8, "stride": 9},

@@ -169,6 +169,13 @@ def evaluate_loss(engine: Engine, split: Split, check: StopCheck = lambda: None)
     return loss
 
 
+def scored_splits(recipe: Recipe, corpus: Corpus) -> tuple[str, ...]:
+    """Return the splits that are scored at the end; the first is for selection."""
+    if recipe.score_splits != "both":
+        return (recipe.score_splits,)
+    return ("validation", "test") if len(corpus.test) else ("validation",)
+
+
 def check_lengths(model: Any, corpus: Corpus, recipe: Recipe) -> None:
     """Check that learned positions, if any, suffice for every sentence of a run.
 
@@ -180,10 +187,7 @@ def check_lengths(model: Any, corpus: Corpus, recipe: Recipe) -> None:
     if model.max_length is None:
         return
     is_joined = isinstance(model.block, DecoderOnly)
-    split_names = ["train", "validation"]
-    if recipe.score_splits != "validation":
-        split_names.append("test")
-    for split_name in split_names:
+    for split_name in dict.fromkeys(("train", "validation", *scored_splits(recipe, corpus))):
         split: Split = getattr(corpus, split_name)
         source = split.source_ids.lengths + 1
         target = split.target_ids.lengths + (split.window_overlap is None)

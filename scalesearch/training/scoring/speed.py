@@ -27,6 +27,7 @@ from scalesearch.training.scoring.evaluate import (
     DecodingOptions,
     check_lengths,
     open_search,
+    scored_splits,
 )
 from scalesearch.training.updates.captured import build_engine
 from scalesearch.training.updates.engine import Engine, build_initial_model
@@ -121,8 +122,7 @@ def _evaluation_times(engine: Engine, corpus: Corpus, recipe: Recipe, seconds: f
                       read_time: ReadClocks) -> tuple[Effort, Effort]:
     """Measure the time of a validation and of scoring."""
     task = TASKS[corpus.spec.task]
-    split_names = ("validation", "test") if recipe.score_splits == "both" else (
-        recipe.score_splits,)
+    split_names = scored_splits(recipe, corpus)
 
     def measure_decoding(split: Split, beam: int) -> Effort:
         if task.score is None:
