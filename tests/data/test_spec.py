@@ -66,7 +66,7 @@ def test_all_problems_are_reported_together() -> None:
     with pytest.raises(ConfigError) as error:
         DataSpec.from_mapping({"source": "en"})
     assert [problem.message.split("`")[1] for problem in error.value.problems] == [
-        "target", "train", "validation", "test"]
+        "target", "train", "validation"]
 
 
 @pytest.mark.parametrize("mapping",
