@@ -58,8 +58,9 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], protocol_override
             largest: bool, as_json: bool) -> None:
     """Compute the exact params, MACs, FLOPs and memory of the architecture in FILE.
 
-    FLOPs are 2 · MACs. Costs depend on the protocol: the sentence lengths and the conventions of
-    counting. Several FILEs are compared with the first.
+    FLOPs are 2 · MACs, except for norms and biases that a protocol counts. Costs depend on the
+    protocol: the sentence lengths and the conventions of counting. Several FILEs are compared with
+    the first.
 
     \b
     Example: scalesearch cost transformer --set encoder.depth=12

@@ -81,7 +81,7 @@ def test_trades_list_pairs_and_differences() -> None:
         (["transformer", "max width", "--trade", "a,b"], "no-goal"),
         (["transformer", "max width", "--hold", "macs.total within 1%"], "options-conflict"),
         (["transformer", "max width", "--budget", "params.totl <= 1M"], "unknown-name"),
-        (["transformer", "max width", "--budget", "params.total <= 10 MB"], "bad-syntax"),
+        (["transformer", "max width", "--budget", "params.total <= 10 million"], "bad-syntax"),
         (["transformer", "max width", "--budget", "params.total <= 1M and params.total > 2M"], "budgets-contradict"),
         (["transformer", "max width", "--budget", "macs.total <= 1G", "--for", "depth=1..3"], "unknown-key"),
         (["transformer", "--trade", "width,encoder.depth", "--hold", "macs within 1%"], "unknown-cost"),
