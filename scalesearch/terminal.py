@@ -97,6 +97,11 @@ def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]],
     return table
 
 
+def format_bytes(size: float) -> str:
+    """Format a number of bytes, as ``12.3 KiB`` or ``4.5 MiB``."""
+    return f"{size / 2**10:,.1f} KiB" if size < 2**20 else f"{size / 2**20:,.1f} MiB"
+
+
 def format_duration(seconds: float) -> str:
     """``1:23``, or with hours ``1:02:03``."""
     minutes, remaining = divmod(int(seconds), 60)

@@ -8,7 +8,7 @@ from scalesearch.cost.artifact import tokenizer_bytes
 from scalesearch.cost.breakdown import QUANTITIES, CostBreakdown, module_costs
 from scalesearch.cost.latency import latency_interval
 from scalesearch.spaces.schema.cost_names import COST_PARTS
-from scalesearch.terminal import make_table
+from scalesearch.terminal import format_bytes, make_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,11 +31,10 @@ def make_cost_tables(result: CostBreakdown, max_level: int = 2) -> tuple[Table, 
 
 def memory_line(result: CostBreakdown) -> str:
     """Memory of weights, cache and activations, and :func:`artifact_lines`."""
-    memory = ", ".join(f"{name} {result[f'memory.{name}'] / 2**20:,.1f} MiB"
-                       for name in ("weights", "cache"))
-    activations = result["memory.activations"] / 2**20
-    line = (f"memory in float32: {memory}; training activations per sentence: about "
-            f"{activations:,.1f} MiB")
+    weights, cache, activations = (format_bytes(result[f"memory.{name}"])
+                                   for name in ("weights", "cache", "activations"))
+    line = (f"memory in float32: weights {weights}, cache {cache}; training activations per "
+            f"sentence: about {activations}")
     return "\n".join([line, *artifact_lines(result)])
 
 

@@ -4,12 +4,13 @@ import pytest
 
 from scalesearch.spaces import ConfigError, Space
 from scalesearch.spaces.syntax.diagnostics import closest_match
+from scalesearch.terminal import format_bytes
 
 
 @pytest.mark.parametrize(("text", "same"), [
     ("64.0", "64"), ("64 | 128.0", "64 | 128"), ("16.0..64.0", "16..64"),
     ("16.0..64.0 step 16", "16..64 step 16"), ("1.5 k", "1500"), ("2 k | 64", "2000 | 64"),
-    ("2 MB", "2M")])
+    ("2 MB", "2M"), ("2 KiB", "2048"), ("1MiB", "1048576"), ("0.5 GiB", "536870912")])
 def test_equivalent_numbers_are_read(text: str, same: str) -> None:
     assert Space.parse(f"width: {text}") == Space.parse(f"width: {same}")
 
@@ -44,3 +45,9 @@ def test_a_common_group_makes_no_names_similar() -> None:
     assert closest_match("encoder.dpeth", ["encoder.middle_width", "encoder.depth"]) == (
         "encoder.depth")
     assert closest_match("encodr.depth", ["encoder.depth"]) == "encoder.depth"
+
+
+def test_bytes_have_a_unit_of_their_size() -> None:
+    sizes = (0, 102, 12_595, 2**20 - 1, 2**20, 9 * 2**20)
+    assert list(map(format_bytes, sizes)) == ["0.0 KiB", "0.1 KiB", "12.3 KiB", "1,024.0 KiB",
+                                              "1.0 MiB", "9.0 MiB"]
