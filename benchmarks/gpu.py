@@ -145,7 +145,7 @@ def main() -> None:
             checks.append(run(CHECKS[name], kit, left))
             console.print(f"{checks[-1]['state']:8} {name}  {checks[-1].get('why', '')[:160]}",
                           highlight=False)
-            report = {"machine": machine(), "quick": options.quick, "checks": checks}
+            report = {"machine": machine(), "quick": kit.quick, "checks": checks}
             file.write_text(json.dumps(report, indent=1), "utf-8")
             (options.out / "report.md").write_text(markdown(report), "utf-8")
             if checks[-1]["state"] == "wrong" and broken(kit.device):

@@ -108,11 +108,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
                    if with_proxies else {})
         model = model.to(hardware.device).train()
         if hardware.measures_precision:
-            batches = BatchStream(corpus.train, recipe.max_tokens, seed,
-                                  has_buckets=hardware.has_fixed_shapes).take(recipe.accumulate)
-            # A resumed run keeps the precision with which it began.
-            uses_bf16 = (measure_precision(model, recipe, hardware, batches) if state is None
-                         else state.get("uses_bf16", hardware.uses_bf16))
+            uses_bf16 = _choose_precision(model, corpus, recipe, hardware, seed, state)
             hardware = replace(hardware, uses_bf16=uses_bf16)
             result.dtype = hardware.dtype
         engine = build_engine(model, recipe, hardware)
@@ -207,6 +203,16 @@ def _check_soft_targets(model: Any, corpus: Corpus) -> None:
             output.bands()) > 1:
         raise TrainingFailedError("soft targets need a single softmax over the vocabulary, and "
                                   "this model has several bands (adaptive softmax)")
+
+
+def _choose_precision(model: Any, corpus: Corpus, recipe: Recipe, hardware: Hardware, seed: int,
+                      state: dict[str, Any] | None) -> bool:
+    """Return whether a long run uses bf16; a resumed run keeps the precision of ``state``."""
+    if state is not None:
+        return bool(state.get("uses_bf16", hardware.uses_bf16))
+    batch_stream = BatchStream(corpus.train, recipe.max_tokens, seed,
+                               has_buckets=hardware.has_fixed_shapes)
+    return measure_precision(model, recipe, hardware, batch_stream.take(recipe.accumulate))
 
 
 def _train_and_score(run: TrainingRun, state: dict[str, Any] | None, result: Result,

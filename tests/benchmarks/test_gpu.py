@@ -187,6 +187,7 @@ def test_dry_run_of_the_headline(tmp_path, monkeypatch):
     figures = checks[0]["figures"]
     assert f"| captured, 1 process | {figures['captured, 1 process']} | not measured |" in page
     assert "| eager, 8 processes, MPS | not measured | not measured | not measured |" in page
+    assert "Tiny sizes" in page
 
 
 @pytest.mark.slow
