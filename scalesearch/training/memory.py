@@ -184,18 +184,15 @@ class GpuOperations(TorchFunctionMode):
             rates = {"p": keywords["p"], "train": keywords["training"]}
             return torch.ops.aten.native_dropout(*arguments, **rates)[0]
         if function is functional.scaled_dot_product_attention:
-            return _attend(*arguments, **keywords)
+            query, key, value = arguments
+            bias = keywords["attn_mask"]
+            # The fused kernel reads rows in units of 16 bytes; PyTorch uses products for others.
+            if not (query.shape[-1] % 4 or value.shape[-1] % 4):
+                if bias is not None:
+                    bias = bias.expand(*query.shape[:3], key.shape[2])
+                return torch.ops.aten._scaled_dot_product_efficient_attention(
+                    query, key, value, bias, True, keywords["dropout_p"])[0]
         return function(*arguments, **keywords)
-
-
-def _attend(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None,
-            dropout_p: float) -> Tensor:
-    """Run the kernel that PyTorch chooses on a GPU for attention with a bias."""
-    if attn_mask is not None:
-        attn_mask = attn_mask.expand(*query.shape[:3], key.shape[2])
-    output: Tensor = torch.ops.aten._scaled_dot_product_efficient_attention(
-        query, key, value, attn_mask, True, dropout_p)[0]
-    return output
 
 
 class _MetaHardware(Hardware):

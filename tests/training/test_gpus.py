@@ -1,7 +1,10 @@
 """GPUs that trials share: which fit together by their predicted memory."""
 
 import os
+import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -14,13 +17,21 @@ from scalesearch.files import write_json
 from scalesearch.library import find_file
 from scalesearch.studies.config.reader import read_study
 from scalesearch.training import gpus
-from scalesearch.training.gpus import Gpu, count_places, find_gpus, predict_memory
+from scalesearch.training.gpus import (
+    Gpu,
+    count_places,
+    find_gpus,
+    gpu_share,
+    predict_memory,
+    split_cores,
+)
 from scalesearch.training.memory import PROCESS_BYTES, predict_training_bytes
 from scalesearch.training.recipe import Recipe
+from tests.processes import wait_until
 from tests.training.conftest import recipe, tiny
 
 GIB = 2**30
-LISTING = "0, GPU-a, 81559\\n1, GPU-b, 143771\\n"
+LISTING = "0, GPU-a, 81559, NVIDIA H100\\n1, GPU-b, 143771, NVIDIA H200\\n"
 
 
 @pytest.fixture
@@ -52,13 +63,13 @@ def test_machine_without_nvidia_smi_has_no_gpu(tmp_path, monkeypatch) -> None:
 
 def test_number_of_places_is_limited_by_cores(monkeypatch) -> None:
     monkeypatch.setattr(gpus.os, "sched_getaffinity", lambda pid: set(range(12)))
-    assert count_places([Gpu("a", GIB, [])]) == gpus.MAX_TRIALS_PER_GPU
-    assert count_places([Gpu("a", GIB, []), Gpu("b", GIB, [])]) == 12
+    assert count_places([Gpu("a", GIB)]) == gpus.MAX_TRIALS_PER_GPU
+    assert count_places([Gpu("a", GIB), Gpu("b", GIB)]) == 12
 
 
 @given(st.lists(st.integers(1, 100 * GIB), max_size=40), st.integers(GIB, 150 * GIB))
 def test_trials_that_share_a_gpu_fit_into_its_memory(needs: list[int], memory: int) -> None:
-    gpu = Gpu("0", memory, [])
+    gpu = Gpu("0", memory)
     for needed in needs:
         if gpu.has_place(needed):
             gpu.reserved.append(needed)
@@ -95,30 +106,89 @@ def test_workers_share_gpus_unless_the_recipe_trains_on_the_cpu(
 def test_teacher_needs_a_whole_gpu(tmp_path: Path) -> None:
     write_json(tmp_path / "job.json", {"teachers": ["runs/teacher"]})
     needed = predict_memory(tmp_path)
-    assert Gpu("0", 80 * GIB, []).has_place(needed)
-    assert not Gpu("0", 80 * GIB, [GIB]).has_place(needed)
+    assert Gpu("0", 80 * GIB).has_place(needed)
+    assert not Gpu("0", 80 * GIB, reserved=[GIB]).has_place(needed)
 
 
-def test_mps_has_a_private_pipe_and_is_stopped(tmp_path: Path, monkeypatch) -> None:
-    log = tmp_path / "log"
+@pytest.mark.parametrize("workers", [1, 2, 3, 7, 100])
+def test_cores_are_split_without_overlap(monkeypatch, workers: int) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
+    parts = split_cores(workers)
+    assert len(parts) == workers
+    assert sum(map(len, parts)) == len(set().union(*parts)) == 16 // workers * workers
+
+
+@given(st.lists(st.integers(0, 100 * GIB), max_size=40), st.integers(GIB, 150 * GIB),
+       st.sampled_from([1, 2, 4, 8, 16]))
+def test_trials_whose_shares_fit_also_fit_into_the_memory(needs: list[int], memory: int,
+                                                          limit: int) -> None:
+    total = 0.0
+    fitting = []
+    for needed in needs:
+        share = gpu_share(needed, memory, limit)
+        if total + share <= 1:
+            total += share
+            fitting.append(needed)
+    assert len(fitting) <= limit
+    assert len(fitting) <= 1 or sum(fitting) <= memory
+    assert gpu_share(memory, memory, limit) == 1
+
+
+@pytest.fixture
+def mps_daemon(tmp_path: Path, monkeypatch) -> Path:
+    """A command that starts and stops a process as MPS does; the file has the process's id."""
+    pid_file = tmp_path / "pid"
     command = tmp_path / gpus.MPS_CONTROL
-    command.write_text(f'#!/bin/sh\necho "$@" "$CUDA_MPS_PIPE_DIRECTORY" >> {log}\n'
-                       f'[ "$1" = -d ] || cat >> {log}\n')
+    command.write_text(f"""#!/bin/sh
+if [ "$1" = -d ]; then sleep 1000 & echo $! > {pid_file}; exit; fi
+read line; [ "$line" = quit ] && [ -d "$CUDA_MPS_PIPE_DIRECTORY" ] && kill $(cat {pid_file})
+""")
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return pid_file
+
+
+def is_alive(pid_file: Path) -> bool:
+    state = Path(f"/proc/{pid_file.read_text().strip()}/stat")
+    return state.exists() and state.read_text().split()[2] != "Z"
+
+
+def test_mps_has_a_private_pipe_and_is_stopped(mps_daemon: Path, tmp_path: Path,
+                                               monkeypatch) -> None:
     long = tmp_path / ("x" * 60)  # no socket fits into it
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
     with gpus.multi_process_service() as environment:
-        pipe = environment["CUDA_MPS_PIPE_DIRECTORY"]
-        assert Path(pipe).is_dir()
+        pipe = Path(environment["CUDA_MPS_PIPE_DIRECTORY"])
+        assert pipe.is_dir()
+        assert is_alive(mps_daemon)
         with socket.socket(socket.AF_UNIX) as server:
-            server.bind(str(Path(pipe) / Path(gpus.MPS_SOCKET).name))
-    assert not Path(pipe).exists()
-    assert log.read_text().split() == ["-d", pipe, pipe, "quit"]
+            server.bind(str(pipe / Path(gpus.MPS_SOCKET).name))
+    assert not pipe.exists()
+    assert not is_alive(mps_daemon)
+
+
+def test_mps_of_a_killed_process_is_stopped(mps_daemon: Path, tmp_path: Path) -> None:
+    script = """
+import sys, time
+from scalesearch.training.gpus import multi_process_service
+with multi_process_service() as environment:
+    print(environment["CUDA_MPS_PIPE_DIRECTORY"], flush=True)
+    time.sleep(1000)
+"""
+    path = os.pathsep.join(path for path in sys.path if path)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
+                          env=os.environ | {"PYTHONPATH": path}) as driver:
+        pipe = Path(driver.stdout.readline().strip())
+        assert is_alive(mps_daemon)
+        driver.kill()
+        wait_until(lambda: not pipe.exists())
+    assert not is_alive(mps_daemon)
 
 
 def test_machine_without_mps_trains_without_it(tmp_path: Path, monkeypatch) -> None:
+    for name in ("sh", "timeout", "rm"):
+        (tmp_path / name).symlink_to(shutil.which(name))
     monkeypatch.setenv("PATH", str(tmp_path))
     with gpus.multi_process_service() as environment:
         assert environment == {}

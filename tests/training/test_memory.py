@@ -16,6 +16,7 @@ from scalesearch.nn import DropoutRates, build_model
 from scalesearch.spaces import read_space
 from scalesearch.testing import random_architecture
 from scalesearch.training import memory
+from scalesearch.training.gpus import Gpu
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.memory import (
     META,
@@ -111,16 +112,17 @@ def measure_on_cpu(block: Block, how: Recipe) -> tuple[ByteCounter, int]:
     return counter, kept
 
 
-def check_updates(monkeypatch: pytest.MonkeyPatch, block: Block, how: Recipe, label: Any) -> None:
+def check_updates(monkeypatch: pytest.MonkeyPatch, block: Block, how: Recipe, label: Any,
+                  max_excess: float = 1.05) -> None:
     """Compare predicted bytes, without rounding to blocks, with those of tensors on the CPU."""
     monkeypatch.setattr(memory, "CachingAllocator", ByteCounter)
     predicted: UpdateMemory = simulate_updates(block, VOCAB, how, BATCH)
-    monkeypatch.undo()
     measured, kept = measure_on_cpu(block, how)
+    monkeypatch.undo()
     assert kept <= predicted.persistent <= 1.05 * kept, label
     # Operations on the CPU have a few temporary tensors more.
     assert measured.max_allocated <= 1.005 * predicted.eager.max_allocated, label
-    assert predicted.eager.max_allocated <= 1.05 * measured.max_allocated, label
+    assert predicted.eager.max_allocated <= max_excess * measured.max_allocated, label
 
 
 @pytest.mark.parametrize("changes", [
@@ -135,12 +137,37 @@ def test_bytes_of_updates_are_those_of_tensors_on_the_cpu(monkeypatch,
 @pytest.mark.parametrize("n_candidates", [3, pytest.param(40, marks=pytest.mark.full)])
 def test_bytes_of_random_candidates_are_those_of_tensors_on_the_cpu(monkeypatch,
                                                                     n_candidates: int) -> None:
+    """With products instead of fused attention, which CPUs and GPUs support for other sizes."""
     rng = Random(5)
     for _ in range(n_candidates):
         architecture = random_architecture(rng)
         how = recipe(precision="fp32", bucketing="yes",
                      optimizer=rng.choice(["adamw", "muon", "soap"]), **NO_DROPOUT)
-        check_updates(monkeypatch, architecture.block, how, architecture.config)
+        monkeypatch.setattr(Hardware, "attention_kernel", "products")
+        is_adaptive = architecture.config["embedding"] == "adaptive"
+        check_updates(monkeypatch, architecture.block, how, architecture.config,
+                      max_excess=2.0 if is_adaptive else 1.05)  # bands count all rows
+
+
+@pytest.mark.parametrize("n_candidates", [4, pytest.param(16, marks=pytest.mark.full)])
+def test_random_cohorts_never_exceed_the_memory_of_a_device(n_candidates: int) -> None:
+    """A device without a context: its memory is that of the tensors of real updates."""
+    rng = Random(7)
+    how = recipe(precision="fp32", bucketing="yes", **NO_DROPOUT)
+    needs = []
+    for _ in range(n_candidates):
+        block = random_architecture(rng).block
+        update_memory = simulate_updates(block, VOCAB, how, BATCH)
+        measured, _ = measure_on_cpu(block, how)
+        needs.append((update_memory.eager.reserved, measured.max_allocated))
+    for _ in range(200):
+        gpu = Gpu("fake", rng.randint(10 * MIB, 200 * MIB))
+        measured_bytes = []
+        for predicted, measured_need in rng.choices(needs, k=30):
+            if gpu.has_place(predicted):
+                gpu.reserved.append(predicted)
+                measured_bytes.append(measured_need)
+        assert len(measured_bytes) == 1 or sum(measured_bytes) <= gpu.memory
 
 
 @pytest.mark.parametrize("name", [

@@ -227,7 +227,8 @@ def resolve_workers(workers: int | str, backend: str, resources: Resources) -> i
     """Return the number of workers; ``auto`` counts those that share the GPUs."""
     if workers != AUTO:
         return int(workers)
-    gpus = find_gpus() if backend == "pool" and resources.gpus_per_trial == AUTO else []
+    is_on_this_machine = backend == "pool" or (backend == "ray" and not resources.address)
+    gpus = find_gpus() if is_on_this_machine and resources.gpus_per_trial == AUTO else []
     return count_places(gpus) if gpus else 1
 
 

@@ -89,8 +89,8 @@ class Resources(Config):
         1.0, "CPUs of a worker, for Ray", unit="CPUs",
         synonyms=("cpus", "num_cpus", "cpu", "resources_per_trial"))
     gpus_per_trial: Annotated[float | str, number(0, special_values=(AUTO,))] = setting(
-        AUTO, "GPUs of a worker; a fraction shares one. auto: trials of the pool share the GPUs of "
-        "this machine as their memory allows; 0 with Ray", unit="GPUs",
+        AUTO, "GPUs of a worker; a fraction shares one. auto: trials share the GPUs as their "
+        "predicted memory allows", unit="GPUs",
         synonyms=("gpus", "num_gpus", "gpu"))
     threads_per_trial: Annotated[int, size(high=MAX_THREADS)] = setting(
         1, "threads of each worker", unit="threads", synonyms=("threads", "num_threads"))

@@ -57,7 +57,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
 
         # 2. Workers and folder
         stack.enter_context(StudyDir(spec.out).exclusive())
-        runner = make_runner(spec.backend, spec.workers, spec.resources)
+        runner = make_runner(spec.backend, spec.workers, spec.resources, folder=spec.out)
         stack.callback(runner.stop)
         study = setup.open_study(spec, evaluator, meta)
         facts = {"workers": runner.slots, "executor": runner.describe(), "candidates": spec.trials,

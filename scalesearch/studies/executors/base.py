@@ -19,6 +19,8 @@ from scalesearch.studies.executors.lease import LeaseHeldError
 
 Work = Callable[[str], None]  # trains the job in a folder; returns after result.json is written
 
+ORPHAN_SECONDS = 10.0  # for the workers of a dead driver to save their training runs
+
 # Causes of the end of a worker without a result
 CRASH_FAULT = "fault"
 CRASH_LOST = "lost"

@@ -17,12 +17,14 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from multiprocessing.forkserver import ensure_running, set_forkserver_preload
+from pathlib import Path
 from types import ModuleType
 
 from scalesearch.errors import UserError, error_context
 from scalesearch.files import socket_root
 from scalesearch.studies.config.sections import AUTO, Resources
 from scalesearch.studies.executors.base import (
+    ORPHAN_SECONDS,
     JobCrashed,
     JobEvent,
     NotSharedError,
@@ -33,20 +35,30 @@ from scalesearch.studies.executors.base import (
     run_job,
 )
 from scalesearch.studies.executors.ray_environment import prepare_environment
+from scalesearch.studies.executors.saturation import SaturationPoint
 from scalesearch.studies.executors.worker import train_job
-from scalesearch.training.gpus import Gpu, find_gpus, multi_process_service, predict_memory
+from scalesearch.training.gpus import (
+    Gpu,
+    find_gpus,
+    multi_process_service,
+    predict_memory,
+    split_cores,
+)
 
 # Imported once, before any process is forked; importing them must not initialize CUDA.
 PRELOADED_MODULES = ("torch", "torch._dynamo", "scalesearch.data", "scalesearch.export.base",
                      "scalesearch.spaces", "scalesearch.training", "scalesearch.studies.executors.local")
 FORKSERVER_SOCKET = "pymp-12345678/listener-12345678"  # in the folder of temporary files
-ORPHAN_SECONDS = 10.0  # for the worker of a dead driver to save its training run
 END_SECONDS = 10.0  # for a worker to end after its last message
 
 
 def make_runner(backend: str, workers: int, resources: Resources,
-                work: Work | None = None) -> Runner:
-    """Make the executor of a study; ``work`` is replaced in tests.
+                work: Work | None = None, folder: Path | None = None) -> Runner:
+    """Make the executor of a study.
+
+    Args:
+        work: replaced in tests.
+        folder: of the study, for the measured speeds of its GPUs.
 
     Raises:
         UserError: resources are missing, or Ray cannot be used.
@@ -55,13 +67,13 @@ def make_runner(backend: str, workers: int, resources: Resources,
     if backend == "inprocess":
         return InProcessRunner(work)
     if backend == "pool":
-        return PoolRunner(work, workers, resources)
+        return PoolRunner(work, workers, resources, folder)
     address = resources.address or os.environ.get("RAY_ADDRESS")  # as in Ray itself
     address = None if address in (None, "", "local") else address
     prepare_environment(address)  # before Ray is imported
     from scalesearch.studies.executors.ray import RayRunner
 
-    return RayRunner(work, workers, resources, address)
+    return RayRunner(work, workers, resources, address, folder)
 
 
 def start_forkserver() -> None:
@@ -142,14 +154,16 @@ class PoolRunner(Runner):
         UserError: this machine has too few GPUs for one worker.
     """
 
-    def __init__(self, work: Work, workers: int, resources: Resources) -> None:
+    def __init__(self, work: Work, workers: int, resources: Resources,
+                 folder: Path | None = None) -> None:
         self._work = work
         self._exit = ExitStack()
         self._environment: dict[str, str] = {}
         self._gpus = find_gpus() if resources.gpus_per_trial == AUTO else []
         if self._gpus:
             self._free = [Place(None, cores) for cores in split_cores(workers)]
-            self._environment = self._exit.enter_context(multi_process_service())
+            self._environment = self._exit.enter_context(multi_process_service(ORPHAN_SECONDS))
+            self._saturation = SaturationPoint(self._gpus, workers, folder)
         else:
             self._free = [Place(devices)
                           for devices in assign_devices(workers, resources.fixed_gpus_per_trial)]
@@ -168,6 +182,8 @@ class PoolRunner(Runner):
     def poll(self, timeout: float) -> list[JobEvent]:
         """Return the events of ended jobs. Wait up to ``timeout`` seconds for the first."""
         # A connection is ready after a message, and when the process at its other end has ended.
+        if self._gpus:
+            self._saturation.observe([worker.job.folder for worker in self._running.values()])
         ready = wait(list(self._running), timeout) if self._running else []
         events = [self._end(receiver) for receiver in ready if isinstance(receiver, Connection)]
         self._start_waiting()
@@ -207,7 +223,7 @@ class PoolRunner(Runner):
         if not self._gpus:
             return self._free.pop(0)
         memory = predict_memory(job.folder)
-        free_gpus = [gpu for gpu in self._gpus if gpu.has_place(memory)]
+        free_gpus = [gpu for gpu in self._gpus if gpu.has_place(memory, self._saturation.limit)]
         if not free_gpus:
             return None
         gpu = min(free_gpus, key=lambda gpu: sum(gpu.reserved) / gpu.memory)
@@ -277,17 +293,6 @@ def assign_devices(workers: int, gpus_per_worker: float) -> list[str | None]:
                         f"has {len(names)}", key="resources", code="too-few-resources")
     workers_per_group = int(1 / gpus_per_worker + 1e-9) if gpus_per_worker < 1 else 1
     return (groups * workers_per_group)[:workers]
-
-
-def split_cores(workers: int) -> list[frozenset[int]]:
-    """Return the cores of each worker, in equal parts.
-
-    The sets are empty if there are too few cores. Processes under MPS that shared cores were
-    reported to be slower than one process.
-    """
-    cores = sorted(os.sched_getaffinity(0))
-    size = len(cores) // workers
-    return [frozenset(cores[index * size:(index + 1) * size]) for index in range(workers)]
 
 
 def run_worker(work: Work, job: TrainingJob, devices: str | None, sender: Connection,

@@ -11,10 +11,12 @@ After a minute, Ray kills the driver, too. So the ports of both services are pro
 """
 
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -28,10 +30,11 @@ from ray.exceptions import (
 
 from scalesearch.errors import UserError, option
 from scalesearch.signals import restored_handlers
-from scalesearch.studies.config.sections import Resources
+from scalesearch.studies.config.sections import AUTO, Resources
 from scalesearch.studies.executors.base import (
     CRASH_FAULT,
     CRASH_LOST,
+    ORPHAN_SECONDS,
     JobCrashed,
     JobDone,
     JobEvent,
@@ -47,6 +50,7 @@ from scalesearch.studies.executors.ray_cluster import (
     check_nodes,
     check_resources,
     cluster_capacity,
+    find_cluster_gpus,
 )
 from scalesearch.studies.executors.ray_environment import (
     check_cluster,
@@ -55,7 +59,15 @@ from scalesearch.studies.executors.ray_environment import (
     no_cluster_error,
     private_folder,
 )
+from scalesearch.studies.executors.saturation import SaturationPoint
 from scalesearch.studies.trials.study_dir import resume_hint
+from scalesearch.training.gpus import (
+    Gpu,
+    gpu_share,
+    multi_process_service,
+    predict_memory,
+    split_cores,
+)
 
 MAX_RESTARTS = 5  # of a private Ray, between two jobs that end
 MAX_STARTS = 3  # attempts to start Ray on this machine
@@ -76,15 +88,17 @@ class RayRunner(Runner):
     Args:
         work: trains the job in a folder.
         workers: number of tasks at a time.
-        resources: of one worker. A fraction of a GPU shares it without isolating its memory.
+        resources: of one worker. A fraction of a GPU shares it without isolating its memory. With
+            ``gpus_per_trial: auto``, the fraction of each trial follows from its predicted memory.
         address: of a cluster; None starts Ray on this machine.
+        folder: of the study, for the measured speeds of its GPUs.
 
     Raises:
         UserError: no cluster responds at the address, or no node has the resources of one task.
     """
 
     def __init__(self, work: Work, workers: int, resources: Resources,
-                 address: str | None = None) -> None:
+                 address: str | None = None, folder: Path | None = None) -> None:
         self.slots = workers
         self._work = work
         self._threads = str(resources.threads_per_trial)
@@ -92,16 +106,33 @@ class RayRunner(Runner):
         self._address = address
         self._restarts = 0
         self._running: dict[Any, TrainingJob] = {}
+        self._gpus: list[Gpu] = []  # which trials share by their predicted memory
+        self._mps: dict[str, str] = {}  # environment of its clients
+        self._cores = split_cores(workers)  # of the slots that are free, on this machine
+        self._cores_of: dict[Any, frozenset[int]] = {}
         self._owns_ray = not ray.is_initialized()
         self._folder = ExitStack()  # of the Ray that this runner started
+        self._service = ExitStack()  # MPS
         if self._owns_ray:
             self._connect()
         try:
+            if resources.gpus_per_trial == AUTO:
+                self._gpus = find_cluster_gpus()
+            if self._gpus:
+                self._saturation = SaturationPoint(self._gpus, workers, folder)
+                self._amounts["GPU"] = gpu_share(0, 1, self._saturation.limit)
             check_resources(self._amounts)
         except UserError:
             self._disconnect()
             raise
+        self.shares_gpus = bool(self._gpus)
+        if self._gpus and self._is_on_this_machine:
+            self._mps = self._service.enter_context(multi_process_service(ORPHAN_SECONDS))
         self._prepare()
+
+    @property
+    def _is_on_this_machine(self) -> bool:
+        return self._owns_ray and self._address is None
 
     @restored_handlers()  # Ray installs a handler of SIGTERM that exits with 15
     def _connect(self) -> None:
@@ -143,6 +174,7 @@ class RayRunner(Runner):
         environment = {"OMP_NUM_THREADS": self._threads, "MKL_NUM_THREADS": self._threads}
         if not self._amounts["GPU"]:  # else Ray would show the task all GPUs
             environment["CUDA_VISIBLE_DEVICES"] = ""
+        environment |= self._mps
         others = {name: amount for name, amount in self._amounts.items()
                   if name not in ("CPU", "GPU")}
         work = self._work
@@ -150,7 +182,9 @@ class RayRunner(Runner):
         @ray.remote(max_retries=0, max_calls=1, num_cpus=self._amounts["CPU"],
                     num_gpus=self._amounts["GPU"], resources=others,
                     runtime_env={"env_vars": environment})
-        def train(job: TrainingJob) -> JobEvent:
+        def train(job: TrainingJob, cores: frozenset[int]) -> JobEvent:
+            if cores:
+                os.sched_setaffinity(0, cores)
             return run_job(work, job)
 
         self._task = train
@@ -160,12 +194,24 @@ class RayRunner(Runner):
     def submit(self, job: TrainingJob) -> None:
         """Submit ``job`` to Ray, which starts it when its resources are free."""
         absolute_job = replace(job, folder=job.folder.absolute())
-        self._running[self._task.options(name=job.folder.name).remote(absolute_job)] = job
+        options: dict[str, Any] = {"name": job.folder.name}
+        cores: frozenset[int] = frozenset()
+        if self._gpus:
+            memory = min(gpu.memory for gpu in self._gpus)
+            options["num_gpus"] = gpu_share(predict_memory(job.folder), memory,
+                                            self._saturation.limit)
+            if self._is_on_this_machine and self._cores:
+                cores = self._cores.pop()
+        task = self._task.options(**options).remote(absolute_job, cores)
+        self._running[task] = job
+        self._cores_of[task] = cores
 
     def poll(self, timeout: float) -> list[JobEvent]:
         """Return the events of ended jobs. Wait up to ``timeout`` seconds for the first."""
         if not self._running:
             return []
+        if self._gpus:
+            self._saturation.observe([job.folder for job in self._running.values()])
         service = self._health.lost_service()
         if service:
             return self._report_lost(service)
@@ -184,6 +230,7 @@ class RayRunner(Runner):
                 ray.cancel(task, force=True)
         self._running.clear()
         self._disconnect()
+        self._service.close()
 
     def check(self, inspect_machine: Callable[[], Mapping[str, str]]) -> None:
         """Compare all nodes of a cluster with this machine.
@@ -198,6 +245,9 @@ class RayRunner(Runner):
         """Describe in one line where jobs run."""
         where = f"the cluster at {self._address}" if self._address else "this machine"
         gpus = f" and {self._amounts['GPU']:g} GPU" if self._amounts["GPU"] else ""
+        if self._gpus:
+            service = "MPS" if self._mps else "without MPS"
+            gpus = f" and the share of a GPU that its memory needs ({service})"
         capacity = cluster_capacity(self._amounts)
         limit = f"; {capacity} fit at a time now" if capacity < self.slots else ""
         return (f"{self.slots} Ray workers on {where}, {self._amounts['CPU']:g} CPU{gpus} each"
@@ -205,6 +255,7 @@ class RayRunner(Runner):
 
     def _event_of_task(self, task: Any) -> JobEvent:
         job = self._running.pop(task)
+        self._cores.append(self._cores_of.pop(task))
         try:
             event: JobEvent = replace(ray.get(task, timeout=60), job=job)
         except RayTaskError as error:
@@ -229,6 +280,8 @@ class RayRunner(Runner):
         events: list[JobEvent] = [JobCrashed(job, f"{service} died", cause=CRASH_LOST)
                                   for job in self._running.values()]
         self._running.clear()
+        self._cores += self._cores_of.values()
+        self._cores_of.clear()
         self._restarts += 1
         if not self._owns_ray or self._address is not None:
             raise UserError(f"resources: {service} does not respond any more. {resume_hint()} when "

@@ -10,6 +10,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from scalesearch.errors import UserError
 from scalesearch.studies.config.sections import Resources
+from scalesearch.training.gpus import Gpu, find_gpus
 
 NODE_TIMEOUT = 120.0  # seconds for a node to start a process, load the package and respond
 Amounts = Mapping[str, float]  # of resources, by Ray's name
@@ -63,6 +64,26 @@ def check_resources(amounts: Amounts) -> None:
                                     for name in amounts) for node in alive_nodes())
     raise UserError(f"resources: one worker needs {', '.join(others)} and {last}, and no node has "
                     f"that (nodes: {available})", key="resources", code="too-few-resources")
+
+
+def find_cluster_gpus() -> list[Gpu]:
+    """Return the GPUs of all nodes of the cluster; nodes that do not respond are left out."""
+    # Without CPUs, the task does not wait until a busy node is free.
+    @ray.remote(num_cpus=0, max_retries=0, max_calls=1)
+    def find() -> list[Gpu]:
+        return find_gpus()
+
+    tasks = [find.options(scheduling_strategy=NodeAffinitySchedulingStrategy(
+                 node["NodeID"], soft=False)).remote()
+             for node in alive_nodes() if node["Resources"].get("GPU")]
+    gpus: list[Gpu] = []
+    for task in tasks:
+        try:
+            node_gpus = ray.get(task, timeout=NODE_TIMEOUT)
+        except RayError:
+            continue
+        gpus += node_gpus
+    return gpus
 
 
 def check_nodes(inspect_machine: Callable[[], Mapping[str, str]], amounts: Amounts) -> None:

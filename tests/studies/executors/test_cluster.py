@@ -14,9 +14,10 @@ from scalesearch.studies.executors import local
 from scalesearch.studies.executors.base import JobDone, TrainingJob, machine_fingerprint
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import Callback, State
+from scalesearch.training.gpus import Gpu
 from tests.corpora import write_text
 from tests.errors import refuses
-from tests.processes import call
+from tests.processes import call, wait_until
 from tests.studies.engine.test_driver import trained
 from tests.studies.engine.test_end_to_end import STUDY
 from tests.studies.executors.test_executors import run_jobs
@@ -99,6 +100,29 @@ def test_gpu_is_shared_by_shares_that_fit(make_runner, tmp_path, share, together
     jobs = [job(tmp_path, number) for number in range(2)]
     run_jobs(make_runner(stamped, gpus_per_trial=share), jobs)
     assert at_once(notes(jobs)) == together
+
+
+def meet(folder):
+    """Wait for the other job to start."""
+    Path(folder, "started").touch()
+    wait_until(lambda: len(list(Path(folder).parent.glob("*/started"))) == 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("needs", "together"), [((20, 20), True), ((50, 50), False),
+                                                 ((1, 500), False)])
+def test_gpu_is_shared_by_trials_whose_predicted_memory_fits(make_runner, tmp_path, monkeypatch,
+                                                            needs, together):
+    monkeypatch.setattr("scalesearch.studies.executors.ray.find_cluster_gpus",
+                        lambda: [Gpu("GPU-a", 80 * 2**30)])
+    monkeypatch.setattr("scalesearch.studies.executors.ray.predict_memory",
+                        lambda folder: needs[int(folder.name)] * 2**30)
+    jobs = [job(tmp_path, number) for number in range(2)]
+    runner = make_runner(meet if together else stamped)
+    assert runner.shares_gpus
+    assert all(isinstance(end, JobDone) for end in run_jobs(runner, jobs).values())
+    if not together:
+        assert not at_once(notes(jobs))
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from scalesearch.studies.config.sections import Resources
 from scalesearch.studies.engine.run import describe_start
 from scalesearch.studies.executors import local
 from scalesearch.studies.executors.base import JobDone, TrainingJob
-from scalesearch.studies.executors.local import InProcessRunner, PoolRunner, split_cores
+from scalesearch.studies.executors.local import InProcessRunner, PoolRunner
 from scalesearch.training.gpus import Gpu
 from scalesearch.training.recipe import Recipe
 from tests.processes import HANG, wait_until
@@ -38,7 +38,7 @@ def places(tmp_path: Path, monkeypatch):
     """Run jobs with these needs in GiB on GPUs of 80 GiB; return where they ran."""
 
     def run(needs: list[float], n_gpus: int, workers: int = 8, overlaps: bool = False) -> list[dict]:
-        gpus = [Gpu(f"GPU-{index}", 80 * GIB, []) for index in range(n_gpus)]
+        gpus = [Gpu(f"GPU-{index}", 80 * GIB) for index in range(n_gpus)]
         monkeypatch.setattr(local, "find_gpus", lambda: gpus)
         monkeypatch.setattr(local, "predict_memory",
                             lambda folder: int(needs[int(folder.name)] * GIB))
@@ -99,14 +99,6 @@ def test_job_larger_than_a_gpu_has_it_alone(places) -> None:
 def test_workers_limit_jobs_that_share_a_gpu(places) -> None:
     first, second = places([1, 1], n_gpus=1, workers=1)
     assert not overlap(first, second)
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3, 7, 100])
-def test_cores_are_split_without_overlap(monkeypatch, workers: int) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
-    parts = split_cores(workers)
-    assert len(parts) == workers
-    assert sum(map(len, parts)) == len(set().union(*parts)) == 16 // workers * workers
 
 
 @pytest.mark.parametrize(("recipe", "shares_gpus", "warns"), [
