@@ -288,7 +288,7 @@ def test_lines_of_a_pipe_are_translated_as_they_arrive(place: Path) -> None:
         process.stdin.flush()
         translations.append(process.stdout.readline().rstrip("\n"))
     process.stdin.write("the old house")  # without a line end
-    rest, _ = process.communicate()
+    last, _ = process.communicate()
     assert process.returncode == 0
     whole = run(translate_verb, place / "model1", text="one red dog\n\ntwo cats\nthe old house")
-    assert [*translations, rest.rstrip("\n")] == whole.stdout.split("\n")[:4]
+    assert [*translations, last.rstrip("\n")] == whole.stdout.split("\n")[:4]
