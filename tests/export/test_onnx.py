@@ -22,7 +22,9 @@ from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
 from scalesearch.testing import random_architecture
 from scalesearch.training.scoring.evaluate import DecodingOptions
 from tests.architectures import transformer_config
+from tests.docs.blocks import ROOT
 from tests.errors import refuses
+from tests.export.models import architecture, untrained
 from tests.processor import WIDE_SUMS
 
 V = 40
@@ -198,3 +200,15 @@ def test_networks_of_all_spaces_decode_like_the_model(name: str, tmp_path: Path)
     # at these widths noise on weights makes logits of hundreds
     model = build_model(architecture.block, vocab=V).eval()
     check_decoder(exported(model, tmp_path / "out"), model)
+
+
+@pytest.mark.parametrize("quantization", ["none", "int8"])
+def test_graphs_have_the_documented_versions(quantization: str, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    OnnxFormat().write(untrained(architecture()), tmp_path, quantization)
+    page = (ROOT / "docs/guides/export.md").read_text()
+    for file in tmp_path.glob("*.onnx"):
+        model = onnx.load(file, load_external_data=False)
+        [opset] = model.opset_import
+        assert opset.domain == "" and f"opset {opset.version} of the default domain" in page
+        assert f"ONNX IR version {model.ir_version}," in page

@@ -1,6 +1,7 @@
 """Exported models in transformers 5: loading, decoding, saving and training."""
 
 import copy
+import io
 import json
 import os
 import tempfile
@@ -11,6 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import sentencepiece
 import torch
 
 from scalesearch.blocks.core import PAD
@@ -277,6 +279,23 @@ def test_tokenizers_are_equal_on_unseen_text(
         ]
     with refuses("other-tokenizer"):
         check_tokenizer(tokenizer, Tokenizer.fit(lines[:9], 30, model), lowercase)
+
+
+@pytest.mark.parametrize("settings", [{"normalization_rule_name": "nmt_nfkc"},
+                                      {"byte_fallback": True}, {"user_defined_symbols": ["<x>"]}])
+def test_tokenizers_that_cannot_be_converted_are_refused(settings, corpus, tmp_path) -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(corpus.train.texts.source), model_writer=model, vocab_size=320,
+        hard_vocab_limit=False, model_type="bpe", pad_id=PAD, unk_id=1, bos_id=2, eos_id=EOS,
+        minloglevel=2, **{"normalization_rule_name": "identity"} | settings)
+    tokenizer = Tokenizer(model.getvalue())
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer_json(tokenizer, False)))
+    loaded = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "tokenizer.json"), eos_token="</s>",
+        split_special_tokens=True)
+    with refuses("other-tokenizer"):
+        check_tokenizer(loaded, tokenizer, False)
 
 
 def test_export_command_and_translate(trained_folder, tmp_path):
