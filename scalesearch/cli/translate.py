@@ -164,7 +164,7 @@ def _read_lines(stream: BinaryIO, max_bytes: int) -> Iterator[bytes | None]:
     """
     try:
         descriptor = stream.fileno()
-    except OSError:  # not a file, so there are no pauses
+    except OSError:  # not a file: pauses cannot be measured
         yield from iter(partial(stream.readline, max_bytes + 1), b"")
         return
     incomplete = b""
