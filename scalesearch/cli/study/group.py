@@ -106,6 +106,9 @@ def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, as_j
         raise UserError("--csv, --json and --latex cannot be combined: use one of them",
                         code="options-conflict")
     rows = results.table if all_trials else results.front
+    if as_csv or as_json:
+        for line in results.warnings():
+            print_text(line, open_console(stderr=True))
     if as_csv:
         table = to_csv(drop_empty_columns(add_lost_column(results, rows)))
         print_data(table.removesuffix("\n"))

@@ -178,13 +178,26 @@ class Results:
         return [trial.number for trial in self.study.trials.with_state(State.COMPLETE)
                 if trial.number in damaged or f"{trial.folder}/record.json" not in record_files]
 
+    @cached_property
+    def records_without_event(self) -> list[str]:
+        """Folders of trials whose record was written, but whose end is not in the event log."""
+        ended = {trial.folder
+                 for trial in self.study.trials.with_state(State.COMPLETE, State.FAILED)}
+        recorded = glob("*/record.json", root_dir=self.study.folder / "trials")
+        return sorted({Path(name).parts[0] for name in recorded} - ended)
+
     def warnings(self) -> list[str]:
-        """Warnings about missing records."""
+        """Warnings about missing records and events."""
+        lost = self.records_without_event
+        warnings = [f"The event log lacks the end of {len(lost)} recorded trials, such as in "
+                    f"{self.study.folder / 'trials' / lost[0]}: they are not shown. `scalesearch "
+                    "study repair` restores them."] if lost else []
         if not self.trials_without_record:
-            return []
+            return warnings
         folder = self.study.trial_folder(self.study.trials[self.trials_without_record[0]])
         numbers = ", ".join(f"trial {number}" for number in self.trials_without_record)
-        return [f"Missing or damaged record: {numbers}, such as in {folder}. Only the values in "
+        return [*warnings,
+                f"Missing or damaged record: {numbers}, such as in {folder}. Only the values in "
                 "the event log are shown. `scalesearch study repair` restores records if possible."]
 
     def proxies(self) -> ProxyCorrelations:

@@ -83,6 +83,8 @@ class Record(TypedDict, total=False):
     trial: int
     state: str
     values: Numbers | None
+    seconds: float
+    cpu_seconds: float
     metrics: Params
     curve: list[Params]
     data: Params

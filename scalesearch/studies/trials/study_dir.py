@@ -55,6 +55,11 @@ def resume_hint() -> str:
     """Return how to continue an interrupted study."""
     return f"Finished trials are saved. Resume with the same command and {option('resume')}"
 
+# Fields of a trial that its record and the event log must both have, by the key of the record.
+LOGGED_RECORD_KEYS = {"number": "trial"} | {
+    name: name for name in ("state", "origin", "label", "architecture", "params", "recipe_params",
+                            "config", "values", "costs")}
+
 
 class StudyDir:
     """Reader and writer of a study folder.
@@ -156,7 +161,10 @@ class StudyDir:
         return self.folder / "trials" / trial.folder
 
     def record(self, trial: Trial) -> Record | None:
-        """Return the record of a finished trial; None if it is missing or damaged."""
+        """Return the record of a finished trial; None if it is missing or damaged.
+
+        A record is damaged if it differs from the event log.
+        """
         try:
             record: Any = read_json(self.trial_folder(trial) / "record.json", dict)
             msgspec.convert(record, Record)
@@ -164,6 +172,9 @@ class StudyDir:
                       for name, score in (record.get("metrics") or {}).items()
                       if name in SCORE_NAMES}
             msgspec.convert(scores, dict[str, float | None])
+            if any(record.get(key) != getattr(trial, name)
+                   for name, key in LOGGED_RECORD_KEYS.items()):
+                return None
         except (FileNotFoundError, UserError, ValueError):
             return None
         complete: Record = record

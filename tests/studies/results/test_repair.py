@@ -15,6 +15,7 @@ from scalesearch.cli.study.group import command
 from scalesearch.errors import UserError
 from scalesearch.studies.config.sections import Seeds
 from scalesearch.studies.results.repair import repair
+from scalesearch.studies.results.results import load_results
 from scalesearch.studies.trials.event_log import EventLog
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import State
@@ -61,6 +62,41 @@ def finished(folder):
 
 def swap(lines):
     lines[1], lines[2] = lines[2], lines[1]
+
+
+@pytest.mark.parametrize("change", [
+    {"values": None}, {"values": {"bleu": 99.0, "params.total": 1}}, {"costs": {}},
+    {"costs": None}, {"params": {}}, {"architecture": "0" * 12}, {"state": "failed"},
+    {"trial": 77}, {"config": None}, {"config": "x"}, {"label": "x"}, {"recipe_params": "x"},
+    {"origin": None}, {"seconds": None}, {"seconds": "x"}, {"metrics": None}, {"curve": "x"}],
+    ids=str)
+def test_record_that_differs_from_the_log_is_named_and_does_not_change_the_front(study, change):
+    front = load_results(study.folder).front[["trial", *study.meta.directions]]
+    best = int(front["trial"].iloc[0])
+    file = study.trial_folder(study.trials[best]) / "record.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    results = load_results(study.folder)
+    assert results.trials_without_record == [best]
+    assert results.front[["trial", *study.meta.directions]].equals(front)
+    for options in ([], ["--json"], ["--csv"]):
+        done = CliRunner().invoke(command, ["front", str(study.folder), *options])
+        assert done.exit_code == 0 and f"trial {best}" in done.output, done.output
+
+
+def test_log_that_was_cut_between_events_is_named(study):
+    lines = study.log.lines()
+    recorded = set(study.folder.glob("trials/*/record.json"))
+    for count in range(len(lines)):
+        study.log.file.write_bytes(b"".join(lines[:count]))
+        trials = StudyDir(study.folder).load().trials
+        ended = {study.folder / "trials" / trial.folder / "record.json"
+                 for trial in trials.with_state(State.COMPLETE, State.FAILED)}
+        results = load_results(study.folder)
+        lost = recorded - ended
+        assert results.records_without_event == sorted(file.parent.name for file in lost)
+        assert bool(lost) == any("event log lacks" in line for line in results.warnings())
+    study.log.file.unlink()
+    assert len(load_results(study.folder).records_without_event) == len(recorded)
 
 
 def test_repair_names_what_it_cannot_copy(study, tmp_path):
