@@ -174,7 +174,7 @@ def test_finished_trial_without_folder_is_reported(study):
         words = " ".join(output.split())
         assert f"trial {lost.number}" in words and "Missing or damaged record" in words, verb
     rows = CliRunner().invoke(command, ["front", str(study.folder), "--all", "--json"],
-                              catch_exceptions=False).output
+                              catch_exceptions=False).stdout
     assert [row["trial"] for row in json.loads(rows) if row["lost"]] == [lost.number]
 
 
