@@ -97,6 +97,13 @@ def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]],
     return table
 
 
+def format_share(share: float) -> str:
+    """Format a share with three digits; only exact shares become 0 % or 100 %."""
+    if 0 < share < 0.0005:
+        return f"{100 * share:.2g} %"
+    return "over 99.95 %" if 0.9995 < share < 1 else f"{100 * share:.3g} %"
+
+
 def format_bytes(size: float) -> str:
     """Format a number of bytes, as ``12.3 KiB`` or ``4.5 MiB``."""
     return f"{size / 2**10:,.1f} KiB" if size < 2**20 else f"{size / 2**20:,.1f} MiB"

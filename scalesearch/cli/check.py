@@ -12,7 +12,7 @@ import click
 
 from scalesearch.cli.options import load_space, option, print_json
 from scalesearch.errors import UserError
-from scalesearch.terminal import make_table, open_console, print_text
+from scalesearch.terminal import format_share, make_table, open_console, print_text
 
 if TYPE_CHECKING:
     from scalesearch.feasible.costed_candidates import CostedCandidate
@@ -216,7 +216,7 @@ def print_report(report: dict[str, Any], is_valid: bool) -> None:
         rates = (report["buildable"], *report["constraints"], *report["budgets"],
                  report["all_conditions"], *report["exportable"])
         print_text(make_table(("constraint", "share of candidates"), [
-            (rate["condition"], "—" if rate["rate"] is None else f"{100 * rate['rate']:.1f} %")
+            (rate["condition"], "—" if rate["rate"] is None else format_share(rate["rate"]))
             for rate in rates]))
     for text, count in sorted(report["build_errors"].items(), key=lambda item: -item[1])[:3]:
         print_text(f"cannot be built ({count}×): {text}")

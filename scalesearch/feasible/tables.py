@@ -13,7 +13,7 @@ from scalesearch.feasible.report import (
     select_spread_points,
 )
 from scalesearch.spaces.syntax.parameters import format_constant
-from scalesearch.terminal import make_table
+from scalesearch.terminal import format_share, make_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,23 +90,16 @@ def _counts(report: FeasibilityReport) -> Iterator[str]:
                f"and meet the space's constraints. Distinct networks: {report.n_distinct:,}.")
         valid_share = (report.n_feasible or 0) / max(1, report.n_valid)
         share = (report.n_distinct_feasible or 0) / max(1, report.n_distinct)
-        yield (f"Within budget: {report.n_feasible:,} configurations ({_percent(report.share)} of "
-               f"all, {_percent(valid_share)} of those that are valid), {report.n_distinct_feasible:,} "
-               f"distinct networks ({_percent(share)}).")
+        yield (f"Within budget: {report.n_feasible:,} configurations ({format_share(report.share)} of "
+               f"all, {format_share(valid_share)} of those that are valid), {report.n_distinct_feasible:,} "
+               f"distinct networks ({format_share(share)}).")
         return
     size = (f"Configurations: {report.n_candidates:,} (exact)" if report.n_candidates is not None
             else "Configurations not counted")
     yield f"{size}. Networks not counted: {report.inexact_reason}."
-    yield (f"Within budget: {_percent(report.share)} of all configurations; 95 % interval "
-           f"{_percent(report.share_low)} to {_percent(report.share_high)} "
+    yield (f"Within budget: {format_share(report.share)} of all configurations; 95 % interval "
+           f"{format_share(report.share_low)} to {format_share(report.share_high)} "
            f"({report.n_samples:,} {ESTIMATORS[report.estimator]}; {report.strata}).")
-
-
-def _percent(share: float) -> str:
-    """Format a share with three digits; only exact shares become 0 % or 100 %."""
-    if 0 < share < 0.0005:
-        return f"{100 * share:.2g} %"
-    return "over 99.95 %" if 0.9995 < share < 1 else f"{100 * share:.3g} %"
 
 
 def _violation_table(report: FeasibilityReport) -> Table:
@@ -120,7 +113,7 @@ def _violation_table(report: FeasibilityReport) -> Table:
             violated = f"only {violated}"
         if row["count"]:
             rows.append((violated or "none (feasible)", f"{row['count']:,}",
-                         _percent(row["share"])))
+                         format_share(row["share"])))
     return make_table(headings, rows, title="Violated constraints", has_box=True)
 
 
@@ -133,7 +126,7 @@ def _value_table(report: FeasibilityReport) -> Table:
     for name, group in report.value_shares.groupby("parameter", sort=False):
         for index, (_, row) in enumerate(bin_values(group, MAX_ROWS_PER_PARAMETER).iterrows()):
             rows.append((str(name) if index == 0 else "", str(row["value"]),
-                         _percent(row["share"]), row["verdict"]))
+                         format_share(row["share"]), row["verdict"]))
         if len(rows) > MAX_VALUE_ROWS:
             rows.append(("…", "", "", "see --csv or --json for all"))
             break
