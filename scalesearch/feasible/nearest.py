@@ -7,6 +7,7 @@ the total number of steps along the lists of values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +19,8 @@ from scalesearch.feasible.costed_candidates import CostedCandidate, Costs, evalu
 from scalesearch.feasible.limits import cost_names
 from scalesearch.spaces import ParamValues, Space
 from scalesearch.spaces.parameters.constraints import Constraint
+from scalesearch.spaces.schema.bound_tree import build_index
+from scalesearch.spaces.syntax.expressions import ABSENT, evaluate
 from scalesearch.spaces.syntax.parameters import IntRange, Parameter
 
 BEAM_SIZE = 24  # candidates kept for each number of changes
@@ -55,8 +58,13 @@ class ProjectedCandidate:
     def __init__(self, space: Space, config: Mapping[str, Any]) -> None:
         self.space = space
         self._replay = space.replay_values(config)
-        self._config = {name: config.get(node.key) for node in space.parameter_space.nodes
-                        for name, _ in space.parameter_space.domains[node.path].parameters()}
+        index = build_index(space.schema)
+        self._config = {}
+        for node in space.parameter_space.nodes:
+            for name, _ in space.parameter_space.domains[node.path].parameters():
+                layer = index.reference(name)
+                value = evaluate(layer, config.__getitem__) if layer else config.get(node.key)
+                self._config[name] = None if value is ABSENT else value
         self.changed_params: dict[str, tuple[Any, Any]] = {}
 
         def suggest(name: str, parameter: Parameter) -> Any:
@@ -69,10 +77,11 @@ class ProjectedCandidate:
 
     def nearest_value(self, name: str, parameter: Parameter) -> tuple[Any, bool]:
         """The nearest legal value, and whether it is that of the architecture."""
-        try:
+        with suppress(UserError, ValueError, TypeError):
             return parameter.coerce(self._replay(name, parameter)), True
-        except (UserError, ValueError, TypeError):
-            return _nearest_legal_value(self._config.get(name), parameter), False
+        with suppress(UserError, ValueError, TypeError):  # a layer of a list that does not fit
+            return parameter.coerce(self._config[name]), True
+        return _nearest_legal_value(self._config[name], parameter), False
 
 
 def _nearest_legal_value(target: Any, parameter: Parameter) -> Any:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from scalesearch.cost import load_protocol
+from scalesearch.feasible.nearest import ProjectedCandidate
 from scalesearch.report.table import architecture_lines, differing_columns
 from scalesearch.report.trial_filter import filter_trials
 from scalesearch.spaces import ConfigError, Space, UnbuildableError, read_space
@@ -229,3 +230,12 @@ def test_earlier_names_of_layers_in_the_log_of_a_study_are_read() -> None:
             b'"state": "pending", "params": {"width": 16, "encoder.ffn.relu.hidden #2": 32}}')
     trial = parse_event(line).proposed_trial
     assert trial and trial.params == {"width": 16, "encoder.ffn.relu.hidden[2]": 32}
+
+
+def test_layers_of_an_architecture_outside_the_space_are_compared_one_by_one() -> None:
+    space = Space.parse(LAYERS)
+    config = space.with_overrides({"encoder.depth": "2", "encoder.ffn.relu.hidden": "[30, 32]"}
+                                  ).single_architecture().config
+    start = ProjectedCandidate(space, config)
+    assert start.changed_params == {LAYER_NAMES[0]: (30, 32)}
+    assert start.param_values["encoder.ffn.hidden"] == 32
