@@ -63,8 +63,8 @@ def test_tables_figure_and_csv(space: Path, tmp_path: Path) -> None:
     output = run(str(space), "--budget", BUDGET, "--samples", "200", "--plot", str(out), "--csv",
                str(tmp_path / "csv"))
     for words in ("Configurations: ", "(exact)", "Distinct networks: ", "Violated constraints",
-                  "Feasible share among valid configurations by parameter value (exact)", "least params.non_embedding",
-                  "candidates on the front (exact)"):
+                  "Feasible share among valid configurations by parameter value (exact)",
+                  "least params.non_embedding", "candidates on the front (exact)"):
         assert words in output
     assert sorted(file.name for file in out.iterdir()) == [
         "plane.png", "plane.svg", "shares.png", "shares.svg"]
