@@ -56,8 +56,8 @@ def prepare_corpus(spec: DataSpec, text: dict[str, ParallelText]) -> PreparedCor
     encode = _encode_text if spec.file_format == "text" else _encode
     splits = {split: encode(spec, split, text[split], tokenizer, counts) for split in SPLIT_NAMES}
     counts["overlap"] = _count_overlap(text)
-    if spec.task == "translation" and not spec.builtin:
-        counts["alignment"] = measure_alignment(text)
+    if spec.task == "translation" and not spec.builtin and (measures := measure_alignment(text)):
+        counts["alignment"] = measures
     return PreparedCorpus(tokenizer, splits, counts)
 
 

@@ -63,7 +63,7 @@ def refused(tmp_path, monkeypatch, capsys):
         ({"objectives": "{ blue: max }"}, ["s.yaml:4:15: ", "did you mean `bleu`?"]),
         ({"objectives": "{ rouge1: max }"}, ["s.yaml:4:15: `rouge1` is a metric of summarization"]),
         (
-            {"objectives": "{ loss: min, loss: max }"},
+            {"objectives": "{ loss: min, loss: min }"},
             ["s.yaml:4:26: the objective loss is given twice", "keep one of them"],
         ),
         (
