@@ -20,10 +20,11 @@ def spent(folder):
     return sum(effort.cpu_seconds for effort in trials.efforts().values())
 
 
-@pytest.mark.parametrize("count", [1, 2.5, 5])
-def test_no_run_starts_that_would_exceed_compute(tmp_path, count):
+@pytest.mark.parametrize(("count", "runs"),
+                         [(1, "1 candidate"), (2.5, "2 candidates"), (5, "5 candidates")])
+def test_no_run_starts_that_would_exceed_compute(tmp_path, count, runs):
     driver = make_driver(tmp_path, make_plan(50, compute=count * EACH))
-    assert driver.run() == f"{max(1, int(count))} candidates trained (compute budget used up)"
+    assert driver.run() == f"{runs} trained (compute budget used up)"
     assert spent(tmp_path) <= max(1, count) * EACH + 1e-9
 
 

@@ -70,9 +70,9 @@ def test_screen_shows_counts_and_progress(tmp_path):
     with Heartbeat(tmp_path, facts).running_study() as heartbeat:
         screen = LiveConsole(driver.study)
         heartbeat.finish(driver.run())
-    assert "0.2 of 3 candidates" in screens[0] and "No finished trials" in screens[0]
+    assert "0.2 of 3 full-budget runs" in screens[0] and "No finished trials" in screens[0]
     assert "3.210" in screens[0] and "0:01:00" in screens[0] and "about 0:03:40 left" in screens[0]
-    assert "2.2 of 3 candidates" in screens[2]
+    assert "2.2 of 3 full-budget runs" in screens[2]
     assert "Front so far" in screens[2] and "In training" in screens[2]
     text = screen_text()
     assert "3 of 3" in text and "In training" not in text and "about" not in text
@@ -106,7 +106,7 @@ def test_screen_counts_further_seeds_of_architectures(tmp_path):
         return rendered(SnapshotBuilder(driver.study).take(owner), 110)
 
     assert "about 0:00:00 left" in screen(RUNNING, 1)
-    assert "0 of 2 further seeds of architectures" in screen(RUNNING, 2)
+    assert "further seeds of architectures 0 of 2" in screen(RUNNING, 2)
     replicate = driver.trials[0].replace(number=2, state=State.PENDING, origin=Origin.REPLICATE,
                         original=0, seed=2)
     driver.study.propose(replicate)
