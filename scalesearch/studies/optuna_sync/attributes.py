@@ -8,6 +8,7 @@ named constraints of Optuna 5, so each limit is also a user attribute.
 """
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from optuna import create_trial
@@ -54,18 +55,22 @@ class TrialExporter:
         self.space = space
         self.objectives = objectives
 
-    def to_frozen_trial(self, trial: Trial, outcome: Trial) -> FrozenTrial:
-        """Return ``trial`` as an Optuna trial.
-
-        ``outcome`` is its original if it is a duplicate.
-        """
+    def to_frozen_trial(self, trial: Trial) -> FrozenTrial:
+        """Return ``trial`` as an Optuna trial with its times, pruned if it was not trained."""
         params, distributions = self.params(trial.params) if trial.params else ({}, {})
-        state = OPTUNA_STATES[trial.state if trial.state == State.INFEASIBLE else outcome.state]
+        state = (TrialState.PRUNED if trial.state in (State.INFEASIBLE, State.DUPLICATE)
+                 else OPTUNA_STATES[trial.state])
         values = None
-        if outcome.values:
-            values = [outcome.values[objective.name] for objective in self.objectives]
-        return create_trial(state=state, values=values, params=params, distributions=distributions,
-                            user_attrs=user_attributes(trial), constraints=dict(trial.constraints))
+        if state == TrialState.COMPLETE and trial.values:
+            values = [trial.values[objective.name] for objective in self.objectives]
+        exported = create_trial(state=state, values=values, params=params,
+                                distributions=distributions, user_attrs=user_attributes(trial),
+                                constraints=dict(trial.constraints))
+        if trial.ended_at and trial.wall_seconds:
+            end = datetime.fromisoformat(trial.ended_at).astimezone().replace(tzinfo=None)
+            exported.datetime_complete = end  # Optuna uses local time
+            exported.datetime_start = end - timedelta(seconds=trial.wall_seconds)
+        return exported
 
     def params(self, values: Mapping[str, Any]) -> tuple[
             dict[str, Any], dict[str, BaseDistribution]]:
@@ -92,5 +97,7 @@ def user_attributes(trial: Trial) -> dict[str, Any]:
                              "feasible": trial.is_feasible}
     names = {"label": trial.label, "architecture": trial.architecture}
     attributes |= {key: name for key, name in names.items() if name}
+    if trial.state == State.DUPLICATE:
+        attributes["duplicate of trial"] = trial.original
     attributes |= {name: trial.costs[name] for name in EXPORTED_COSTS if name in trial.costs}
     return attributes | {f"violation {name}": slack for name, slack in trial.constraints.items()}

@@ -146,8 +146,7 @@ class OptunaExport(Callback):
 
     def _add_missing(self) -> None:
         for trial in self._missing():
-            outcome = self._study.trials.resolve_duplicate(trial)
-            self._optuna_study.add_trial(self._exporter.to_frozen_trial(trial, outcome))
+            self._optuna_study.add_trial(self._exporter.to_frozen_trial(trial))
             self._exported_numbers.add(trial.number)
 
 

@@ -51,15 +51,17 @@ def same(trials, study, names=tuple(objective.name for objective in OBJECTIVES))
         trial.number for trial in trials
     ]
     for trial in trials:
-        outcome = trials.resolve_duplicate(trial)
         exported_trial = exported_trials[trial.number]
-        assert exported_trial.state == OPTUNA_STATES[trial.state if trial.state == State.INFEASIBLE
-                                             else outcome.state]
+        is_trained = trial.state not in (State.INFEASIBLE, State.DUPLICATE)
+        assert exported_trial.state == OPTUNA_STATES[trial.state if is_trained
+                                                     else State.INFEASIBLE]
         assert dict(exported_trial.constraints) == trial.constraints and set(
             exported_trial.params
         ) == set(trial.params)
-        if outcome.state == State.COMPLETE:
-            assert exported_trial.values == [outcome.values[name] for name in names]
+        if trial.state == State.COMPLETE:
+            assert exported_trial.values == [trial.values[name] for name in names]
+            seconds = exported_trial.duration.total_seconds()
+            assert seconds == pytest.approx(trial.wall_seconds or 0.0, abs=1e-3)
 
 
 @pytest.mark.full
@@ -251,10 +253,10 @@ def test_finished_trials_are_exported_once(event_study):
     update_and_wait(export)
     assert storage.numbers == [0, 3, 2, 4, 1]
     assert [trial.state.name for trial in storage.study.trials] == [
-        "COMPLETE", "PRUNED", "COMPLETE", "COMPLETE", "FAIL"]
-    assert (
-        storage.study.trials[3].values == [10.0, 1000.0] and storage.study.trials[4].values is None
-    )
+        "COMPLETE", "PRUNED", "COMPLETE", "PRUNED", "FAIL"]
+    assert [trial.values is None for trial in storage.study.trials[2:]] == [False, True, True]
+    assert storage.study.trials[3].user_attrs["duplicate of trial"] == 2
+    assert storage.study.trials[0].duration.total_seconds() == 5
     assert storage.study.trials[1].constraints == {"params.total <= 500": 0.7}
     assert storage.export_of(event_study) and storage.numbers == [
         0, 3, 2, 4, 1], "a resumed study reads them from the storage"
