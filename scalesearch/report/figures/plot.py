@@ -170,14 +170,18 @@ def _draw_error_bars(axes: Axes, with_bars: pd.DataFrame, context: FigureContext
 
 def _draw_points(axes: Axes, table: pd.DataFrame, complete: pd.DataFrame, context: FigureContext,
                  x: str, y: str) -> None:
-    """Draw dominated trials, front, references, and the costs of infeasible trials."""
+    """Draw dominated trials, front, references, and the costs of infeasible trials.
+
+    Points on an axis, such as a BLEU of 0, are drawn whole.
+    """
     references = complete[complete["label"].notna()]
     on_front = complete["front"].astype(bool)
     front = complete[on_front]
     dominated = complete[~on_front & complete["label"].isna()]
     if len(dominated):
         axes.scatter(dominated[x], dominated[y], s=16, facecolors="white",
-                     edgecolors=DOMINATED_COLOR, linewidths=0.9, label="dominated", zorder=3)
+                     edgecolors=DOMINATED_COLOR, linewidths=0.9, label="dominated", zorder=3,
+                     clip_on=False)
     if len(front):
         if y in context.objectives:  # other scores do not define the front
             draw_front_steps(axes, front, x, y, context.objectives[y], FRONT_COLOR,
@@ -186,12 +190,13 @@ def _draw_points(axes: Axes, table: pd.DataFrame, complete: pd.DataFrame, contex
         front_label = f"front of all {len(context.objectives)} objectives" if len(
             context.objectives) > 2 else "on the front"
         axes.scatter(unlabeled[x], unlabeled[y], s=22, color=FRONT_COLOR, label=front_label,
-                     zorder=4)
+                     zorder=4, clip_on=False)
     if len(references):
         colors = [FRONT_COLOR if is_on_front else "white"
                   for is_on_front in references.index.isin(front.index)]
         axes.scatter(references[x], references[y], s=34, marker="D", c=colors,
-                     edgecolors=REFERENCE_COLOR, linewidths=1.3, label="reference", zorder=5)
+                     edgecolors=REFERENCE_COLOR, linewidths=1.3, label="reference", zorder=5,
+                     clip_on=False)
     infeasible = table[(table["state"] == "infeasible") & table[x].notna()]
     shown = infeasible[infeasible[x].astype(float).between(*axes.get_xlim())]
     if len(shown):

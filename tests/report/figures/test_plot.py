@@ -198,3 +198,13 @@ def test_single_candidate_is_drawn(tmp_path):
     assert all(file.stat().st_size > 1000
                for file in save_figure(plot_tradeoff(table, CONTEXT, "params.total"),
                                        tmp_path / "one"))
+
+
+def test_points_on_an_axis_are_drawn_whole():
+    table = trials_table([record(1, 0.0, 100, 1000), record(2, 0.0, 200, 2000),
+                          record(3, 12.0, 300, 3000)], OBJECTIVES)
+    axes = plot_tradeoff(table, FigureContext(OBJECTIVES, PROTOCOL), "params.total").axes[0]
+    points = [(collection, y) for collection in axes.collections
+              for _, y in collection.get_offsets() if len(collection.get_paths()) == 1]
+    assert any(y == axes.get_ylim()[0] == 0 for _, y in points)
+    assert not any(collection.get_clip_on() for collection, _ in points)
