@@ -29,7 +29,7 @@ STRANGE = (None, True, -1, 0, 10**9, 10**400, 0.5, "", "NaN", "x" * 10_000, [], 
 ODD_FILES = (b"", b"null", b"{}", b"[]", b"[" * 100_000, b"9" * 5000, b'{"a": NaN}', b"\0",
              b"\xff\xfe", b'{"spec": 3}')
 ABSURD = (("width: 16", "width: 1000000000"), ("depth: 1", "depth: 100000000"),
-          ("max_length: 128", "max_length: 1e18"), ("hidden:", "hidden: 100000000000000000000 #"),
+          ("max_length: 128", "max_length: 1.5"), ("hidden:", "hidden: 100000000000000000000 #"),
           ("heads:", "heads: 3 #"), ("width: 16", "width: 32"))
 NUMBERS = (torch.nan, torch.inf, -torch.inf, 3e38)
 
@@ -148,7 +148,7 @@ def run_all_commands(trained: Path, folder: Path) -> list[int]:
                               ("score", whole, "--source", trained / "test.en", "--target",
                                trained / "test.de", "--samples", 10),
                               ("distill", whole, "--data", data, "--out", folder / "kd", "--json"),
-                              ("train", whole, "--data", data, "--out", folder / "new", "--set",
+                              ("train", whole / "architecture.yaml", "--data", data, "--out", folder / "new", "--set",
                                "recipe.steps=2", "--json"),
                               ("train", trained / "stopped", "--recipe", stopped / "recipe.json",
                                "--data", data, "--out", stopped, "--resume", "--json"))]

@@ -112,8 +112,8 @@ def test_exported_architecture_has_costs_of_record(folder):
     flat = {f"{kind}.{name}": value for kind in ("params", "macs", "memory")
             for name, value in costs[kind].items()}
     assert flat == {name: record["costs"][name] for name in flat}
-    again = command(folder, "train", "best", "--data", "tiny.yaml", "--set", "recipe.steps=2",
-                    "--out", "again")
+    again = command(folder, "train", "best/architecture.yaml", "--data", "tiny.yaml", "--set",
+                    "recipe.steps=2", "--out", "again")
     assert record["architecture"] in again
     assert json.loads(command(folder, "cost", "again", "--json"))["protocol"] == record["protocol"]
 

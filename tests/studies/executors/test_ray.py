@@ -223,6 +223,7 @@ def runner_without_ray(monkeypatch, address):
     monkeypatch.setattr(module.RayRunner, "_disconnect", lambda self: None)
     monkeypatch.setattr(module.RayRunner, "_prepare", lambda self: None)
     monkeypatch.setattr(module, "check_resources", lambda amounts: None)
+    monkeypatch.setattr(module, "find_cluster_gpus", list)
     return module.RayRunner(slow_work.work, 1, Resources(), address)
 
 

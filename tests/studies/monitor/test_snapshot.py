@@ -78,7 +78,7 @@ def test_reference_point_uses_ineligible_trials(event_study):
     (("chrf", "params.total"), "chrf"),
 ])
 def test_main_objective_without_main_metric(names, main, tmp_path):
-    objectives = tuple(parse_objective(name, "min") for name in names)
+    objectives = tuple(parse_objective(name, "max" if name == "chrf" else "min") for name in names)
     event_study = EventStudy(tmp_path, objectives=objectives)
     event_study.propose(0)
     event_study.study.append("ended", 0, state="complete", values=dict.fromkeys(names, 1.0),
@@ -151,17 +151,17 @@ def test_running_trial_has_next_rung(tmp_path):
     assert snapshot.progress.done == pytest.approx(0.1 + 0.1 + 0.15)
 
 
-@pytest.mark.parametrize("direction, sign", [("max", -1), ("min", 1)])
-def test_rank_correlation_agrees_with_scipy(direction, sign):
+@pytest.mark.parametrize("metric, direction, sign", [("bleu", "max", -1), ("loss", "min", 1)])
+def test_rank_correlation_agrees_with_scipy(metric, direction, sign):
     rng = random.Random(4)
     losses = [rng.choice([1.0, 2.0, 3.0, rng.random()]) for _ in range(20)]
     values = [sign * (loss + rng.random()) for loss in losses]
-    meta = replace(META, objectives=(parse_objective("bleu", direction),),
+    meta = replace(META, objectives=(parse_objective(metric, direction),),
                    rungs=Rungs((0.1, 1.0), 2))
 
     def correlation(n_trials, final_values=values):
         trials = [Trial(number, State.COMPLETE, rungs=(Rung(losses[number]),),
-                        values={"bleu": final_values[number]}) for number in range(n_trials)]
+                        values={metric: final_values[number]}) for number in range(n_trials)]
         return rung_summaries(trials, meta)[0].rank_correlation
 
     expected = spearmanr(losses, values).statistic * sign
