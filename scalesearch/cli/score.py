@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,7 @@ def command(models: tuple[str, ...], source: Path, targets: tuple[Path, ...],
                                for translator, numbers, model_scores
                                in zip(translators, line_numbers, scores)]})
         return
-    names = [str(number) for number in range(1, len(models) + 1)]
+    names = distinct_names(models)  # of the rows; the legend has the whole paths
     legend = [f"{name}: {translator.folder} ({translator.decoding.description})"
               for name, translator in zip(names, translators)]
     if len(translators) > len(models):
@@ -106,6 +107,19 @@ def command(models: tuple[str, ...], source: Path, targets: tuple[Path, ...],
     signatures = dict.fromkeys(value["signature"] for value in scores[0].values())
     for line in (*signatures, *legend, *notes):
         print_text(line, style="dim")
+
+
+def distinct_names(folders: Sequence[str]) -> list[str]:
+    """Return the last parts of each path, as many as tell the folders apart.
+
+    A folder that is given twice also has its number.
+    """
+    paths = [Path(folder).resolve().parts for folder in folders]
+    for count in range(1, max(map(len, paths)) + 1):
+        names = ["/".join(parts[-count:]) for parts in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{name} ({number})" for number, name in enumerate(names, 1)]
 
 
 def _check_same_task(translators: list[Translator]) -> None:

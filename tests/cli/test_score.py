@@ -66,8 +66,17 @@ def test_models_are_compared_with_the_first(place: Path) -> None:
     assert again["chrf"] | {"p": None} == first["chrf"]
     shown = run(score_verb, *models[:2], *text_of(place), "--samples", "50").stdout
     assert "±" in shown and "p = " in shown and "chrF" in shown
-    assert f"1: {models[0]} (" in shown.replace("\n", "") and f"2: {models[1]} (" in shown.replace(
-        "\n", "")
+    for model in models[:2]:
+        assert f"{model.name}: {model} (" in shown.replace("\n", "")
+    assert [line.split()[0] for line in shown.splitlines() if " (μ " in line] == [
+        "model1", "model2"]
+
+
+def test_rows_have_the_shortest_distinct_names() -> None:
+    assert score_verb.distinct_names(["runs/a", "runs/b"]) == ["a", "b"]
+    assert score_verb.distinct_names(["x/a/best", "x/b/best"]) == ["a/best", "b/best"]
+    assert score_verb.distinct_names(["runs/a", "runs/a"])[0].endswith("runs/a (1)")
+    assert score_verb.distinct_names(["."]) == [Path.cwd().name]
 
 
 def test_ensemble_is_scored_with_its_members(place: Path) -> None:
@@ -77,7 +86,7 @@ def test_ensemble_is_scored_with_its_members(place: Path) -> None:
     assert [row["model"] for row in members] == list(map(str, models))
     assert together["model"] == " + ".join(map(str, models)) and together["chrf"]["p"] is not None
     shown = run(score_verb, *models, *text_of(place), "--samples", "50", "--ensemble").stdout
-    assert "1 + 2: (beam" in shown or "1 + 2: (greedy" in shown, (
+    assert "model1 + model2: (beam" in shown or "model1 + model2: (greedy" in shown, (
         "an ensemble decodes by its first member's settings"
     )
     alone = run(score_verb, models[0], *text_of(place), "--samples", "50", "--ensemble", "--json")
