@@ -163,7 +163,7 @@ class Trial(msgspec.Struct, frozen=True, rename={"number": "trial"}):
     is_feasible: bool = True
 
     def __post_init__(self) -> None:
-        is_feasible = all(violation <= 0 for violation in self.constraints.values())
+        is_feasible = max(self.constraints.values(), default=0.0) <= 0
         msgspec.structs.force_setattr(self, "is_feasible", is_feasible)
 
     def replace(self, **changes: Any) -> Trial:

@@ -185,7 +185,7 @@ def test_warm_start_from_this_study(folder):
     assert not (folder / "next").exists()
     output = command(folder, "study", "run", "next.yaml", *same)
     assert (
-        "Warm start: 3 finished candidates imported" in output and "1 candidates trained" in output
+        "Warm start: 3 finished candidates imported" in output and "1 candidate trained" in output
     )
     old, new = (pd.read_csv(folder / name / "all.csv") for name in ("found", "next"))
     assert list(new["bleu"][:3]) == list(old.loc[old["state"] == "complete", "bleu"])
