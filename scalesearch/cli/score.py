@@ -110,9 +110,9 @@ def command(models: tuple[str, ...], source: Path, targets: tuple[Path, ...],
 
 
 def distinct_names(folders: Sequence[str]) -> list[str]:
-    """Return the last parts of each path, as many as tell the folders apart.
+    """Return the shortest last parts of the paths that are all different.
 
-    A folder that is given twice also has its number.
+    If a folder is given twice, its path is followed by its number.
     """
     paths = [Path(folder).resolve().parts for folder in folders]
     for count in range(1, max(map(len, paths)) + 1):
