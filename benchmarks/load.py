@@ -62,7 +62,7 @@ def load_evaluator(name: str = "edge") -> Evaluator:
 def make(folder: Path, count: int, trials: list[Trial], evaluator: Evaluator) -> None:
     """Writes a study of ``count`` trials into ``folder``."""
     meta = StudyMeta(id="load", name="load", created=utc_now(), space_hash="s",
-                     protocol=evaluator.protocol.to_json(), objectives=OBJECTIVES, recipe={}, seed=1,
+                     protocol=evaluator.protocol.facts, objectives=OBJECTIVES, recipe={}, seed=1,
                      data=DataFacts("none", "0"), synthetic=True, total_trials=count, limits=(),
                      bounds={}, versions={})
     study = StudyDir(folder)

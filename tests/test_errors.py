@@ -78,5 +78,5 @@ def test_error_code_survives_pickling(error: UserError) -> None:
 def test_config_error_has_the_code_of_its_first_problem() -> None:
     place = SourcePosition(SourceText("a.yaml", "wdith: 4"), 0, 0, 5)
     error = ConfigError([Problem(place, "unknown key `wdith`", code="unknown-key")])
-    assert error.code == "unknown-key" == error.problems[0].to_json()["code"]
+    assert error.code == "unknown-key" == error.problems[0].code
     assert "unknown-key" not in str(error)

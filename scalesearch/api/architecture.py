@@ -37,6 +37,8 @@ class Architecture(assembly.ModelSpec):
         protocol: protocol of its space, under which costs are evaluated.
     """
 
+    to_json = assembly.ModelSpec.to_dict  # documented name
+
     @python_error_messages()
     def cost(self, protocol: str | Protocol | None = None, **overrides: int | str) -> Costs:
         """Evaluate params, MACs, FLOPs and memory exactly.
@@ -94,7 +96,8 @@ class Costs(Displayable, CostBreakdown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return costs by quantity and section, protocol and conventions as JSON values."""
-        return {**self.to_json(), "conventions": self.protocol.conventions}
+        return {**self.by_quantity, "protocol": self.protocol.facts,
+                "conventions": self.protocol.conventions}
 
     def _display_parts(self) -> Iterator[Table | str]:
         yield from make_cost_tables(self)

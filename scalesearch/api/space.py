@@ -288,10 +288,10 @@ class FeasibilityResult(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all results as JSON values."""
-        from scalesearch.feasible.tables import to_json
+        from scalesearch.feasible.tables import report_to_json
 
-        return {**to_json(self.feasibility), "budgets": list(self.budgets),
-                "protocol": self.protocol.to_json(), "conventions": self.protocol.conventions}
+        return {**report_to_json(self.feasibility), "budgets": list(self.budgets),
+                "protocol": self.protocol.facts, "conventions": self.protocol.conventions}
 
     def _display_parts(self) -> Iterator[Table | str]:
         from scalesearch.feasible.tables import render_report
@@ -320,9 +320,11 @@ class SolveResult(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all solutions as JSON values."""
-        solutions = ({"solutions": [solution.to_json() for solution in self.solution]}
+        from scalesearch.whatif.tables import solution_to_json
+
+        solutions = ({"solutions": [*map(solution_to_json, self.solution)]}
                      if isinstance(self.solution, tuple) else asdict(self.solution))
-        return {**solutions, "protocol": self.protocol.to_json(),
+        return {**solutions, "protocol": self.protocol.facts,
                 "conventions": self.protocol.conventions}
 
     def _display_parts(self) -> Iterator[Table | str]:

@@ -50,19 +50,27 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, expor
     except UserError as error:
         if not as_json:
             raise
-        problems = [problem.to_json() for problem in getattr(error, "problems", ())]
+        problems = [describe_problem(problem) for problem in getattr(error, "problems", ())]
         without_position = {"file": file, "line": None, "column": None, "code": error.code,
                             "message": str(error), "help": None}
         print_json({"problems": problems or [without_position]})
         raise SystemExit(2) from None
     if as_json:
         size = report["size"] if isinstance(report["size"], int) else None
-        print_json({**report, "size": size,
-                    "problems": [problem.to_json() for problem in problems]})
+        print_json({**report, "size": size, "problems": [*map(describe_problem, problems)]})
         raise SystemExit(2 if problems else 0)
     print_report(report, is_valid=not problems)
     if problems:
         raise ConfigError(problems)
+
+
+def describe_problem(problem: Problem) -> dict[str, str | int | None]:
+    """Return a problem as JSON values; lines and columns count from 1."""
+    position = problem.position
+    has_lines = position.source.has_lines
+    return {"file": position.source.name, "line": position.line + 1 if has_lines else None,
+            "column": position.column + 1 if has_lines else None, "code": problem.code,
+            "message": problem.message, "help": problem.help}
 
 
 def check_space(space: Space, n_samples: int, seed: int,

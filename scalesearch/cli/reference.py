@@ -51,7 +51,7 @@ def command(paper: str | None, as_json: bool) -> None:
     entries_by_paper = {name: [recompute(row) for row in load_reported_costs(name)]
                         for name in papers}
     if as_json:
-        print_costs({"common": COMMON_PROTOCOL.to_json(),
+        print_costs({"common": COMMON_PROTOCOL.facts,
                      "verdicts": {name: _count(entries)
                                   for name, entries in entries_by_paper.items()},
                      "rows": [_record(entry) for entries in entries_by_paper.values()
@@ -69,13 +69,13 @@ def _record(entry: RecomputedCost) -> dict[str, Any]:
     return {"paper": reported.paper, "table": reported.table, "model": reported.model_name,
             "file": f"reference/{reported.file}", "overrides": dict(reported.settings),
             "layer": reported.layer, "architecture": entry.architecture.id,
-            "quantity": reported.quantity, "protocol": reported.protocol.to_json(),
+            "quantity": reported.quantity, "protocol": reported.protocol.facts,
             "reported": reported.reported_text,
             "independently_recomputed": reported.recomputed_text, "recomputed": entry.recomputed,
             "agreement": entry.agreement.name, "rounding": entry.agreement.rounding_mode,
             "mismatch_reason": entry.mismatch_reason, "note": reported.note,
             "common": {**{name: common[name] for name in COMPARED_COSTS},
-                       "protocol": common.protocol.to_json()}}
+                       "protocol": common.protocol.facts}}
 
 
 def _count(entries: list[RecomputedCost]) -> dict[str, int]:

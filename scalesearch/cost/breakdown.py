@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from scalesearch.blocks.core import Axis, Block, CostLine, Shape, Size, iterate_cost_lines
 from scalesearch.cost.artifact import artifact_bytes
@@ -95,14 +94,14 @@ class CostBreakdown:
             return self.latency[name]
         return self.values[name]
 
-    def to_json(self) -> dict[str, Any]:
-        """Convert to JSON values: costs by quantity and section, and the protocol."""
-        nested: dict[str, Any] = {}
+    @property
+    def by_quantity(self) -> dict[str, dict[str, int | float]]:
+        """All costs that the protocol defines, by quantity and section."""
+        nested: dict[str, dict[str, int | float]] = {}
         for name, value in {**self.values, **self.load_balance, **self.latency}.items():
             group, _, section = name.partition(".")
             nested.setdefault(group, {})[section] = value
-        return nested | {"refusals": {"ctranslate2": self["refusals.ctranslate2"]},
-                         "protocol": self.protocol.to_json()}
+        return nested | {"refusals": {"ctranslate2": self["refusals.ctranslate2"]}}
 
 
 def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:

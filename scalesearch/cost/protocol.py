@@ -150,7 +150,8 @@ class Protocol:
             named["longest"] = self.max_source_length
         return {"name": self.name, "source": source, "target": target, "vocab": self.vocab, **named}
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def facts(self) -> dict[str, Any]:
         """Settings, number of passes, and weights of the work in MACs."""
         by_vocab = ({"lengths": {str(size): list(pair)
                                  for size, pair in self.lengths_by_vocab.items()}}

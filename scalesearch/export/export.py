@@ -272,7 +272,7 @@ def collect_provenance(trained: Checkpoint) -> dict[str, Any]:
     protocol = load_protocol(architecture.protocol).with_vocab(architecture.vocab)
     provenance = {"architecture": architecture.id, "task": trained.task,
                   "costs": evaluate_cost(architecture.block, protocol).values,
-                  "protocol": protocol.to_json()}
+                  "protocol": protocol.facts}
     if trained.folder and (result := Result.read(trained.folder)):
         data = read_json(trained.folder / DATA_FILE, dict[str, Any])
         data.pop("counts", None)

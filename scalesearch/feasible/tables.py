@@ -52,7 +52,8 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
     yield from report.notes
 
 
-def to_json(report: FeasibilityReport, nearest: Sequence[NearbyCandidate] = ()) -> dict[str, Any]:
+def report_to_json(report: FeasibilityReport,
+                   nearest: Sequence[NearbyCandidate] = ()) -> dict[str, Any]:
     """Convert a report and the nearest candidates to JSON values."""
     frames = {"values": report.value_shares, "violations": report.violations}
     return {key: getattr(report, name) for key, name in REPORT_JSON_FIELDS.items()} | {

@@ -7,7 +7,6 @@ seeds, the interval is unknown.
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -73,13 +72,6 @@ class Ablation:
     def frame(self) -> pd.DataFrame:
         """Data frame with a row per architecture and the fields of :class:`AblationRow`."""
         return pd.DataFrame([asdict(row) for row in self.rows])
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert the table to JSON values."""
-        return {"metric": self.metric, "base": self.rows[0].name, "confidence": self.confidence,
-                "noise": {"sd": self.noise.sd, "df": self.noise.df} if self.noise.is_known
-                else None, "rows": [asdict(row) for row in self.rows],
-                "unfinished": list(self.unfinished)}
 
     def format_cells(self) -> pd.DataFrame:
         """Format the table as a data frame of text cells."""

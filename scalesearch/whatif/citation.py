@@ -77,18 +77,11 @@ class Citation:
         """Data frame with the name, formula and value of each cost."""
         import pandas as pd
 
-        return pd.DataFrame([{"cost": name, **record} for name, record in self._records().items()])
+        return pd.DataFrame([{"cost": name, **record} for name, record in self.costs.items()])
 
-    def to_json(self) -> dict[str, Any]:
-        """Convert to JSON values."""
-        modules = {path: {"params": params.to_factored_text(), "macs": macs.to_factored_text()}
-                   for path, (params, macs) in self.modules.items()}
-        return {"protocol": self.protocol.to_json(), "costs": self._records(), "modules": modules,
-                "values": {name: self.values[name] for name in self.names},
-                **{name: getattr(self, name)
-                   for name in ("where", "held_sizes", "numbers", "vocab_bound")}}
-
-    def _records(self) -> dict[str, dict[str, Any]]:
+    @property
+    def costs(self) -> dict[str, dict[str, Any]]:
+        """Text of the formula and value of each cost."""
         return {name: {"formula": formula.to_factored_text(),
                        "value": formula.evaluate(self.values)}
                 for name, formula in self.sections.items()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import Protocol, load_protocol
@@ -97,16 +97,6 @@ class Solution:
     is_exhaustive: bool
     nearest: SizePoint | None = field(default=None, repr=False)
 
-    def to_json(self) -> dict[str, Any]:
-        """Convert to JSON values."""
-        record = {**vars(self), "for": dict(self.fixed_sizes),
-                  "violates": [limit.limit for limit in self._violates()]}
-        for name, point in (("best", self.best), ("next", self.next)):
-            record[name] = point and {**asdict(point), "limits": [*map(asdict, point.limits)]}
-        return {key: value
-                for key, value in record.items()
-                if key not in ("fixed_sizes", "n_within_budget", "nearest")}
-
     def row(self) -> dict[str, Any]:
         """Table row: fixed sizes, best value, costs, slacks, next value and violations."""
         row: dict[str, Any] = {**self.fixed_sizes, self.key: self.best.value if self.best else None}
@@ -114,12 +104,14 @@ class Solution:
             row |= self.best.costs
             row |= {f"slack {limit.limit}": limit.slack for limit in self.best.limits
                     if limit.slack is not None}
-        violated = " and ".join(limit.limit for limit in self._violates())
+        violated = " and ".join(self.violated_limits)
         return row | {"next": self.next.value if self.next else None, "violates": violated,
                       "monotonic": self.is_monotonic}
 
-    def _violates(self) -> tuple[LimitCheck, ...]:
-        return self.next.violated_limits if self.next else ()
+    @property
+    def violated_limits(self) -> list[str]:
+        """Limits that the next value does not meet."""
+        return [limit.limit for limit in self.next.violated_limits] if self.next else []
 
 
 class Solutions(tuple[Solution, ...]):

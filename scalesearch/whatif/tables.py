@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import Protocol
 from scalesearch.feasible.limits import LimitCheck
@@ -28,6 +28,15 @@ def render_solutions(solutions: Solutions, protocol: Protocol) -> Iterator[Table
     yield from protocol.weight_work_lines(*(solution.best.costs.get(WEIGHT_WORK_COST, 0)
                                             for solution in solutions if solution.best))
     yield f"protocol {protocol}\n{protocol.conventions}"
+
+
+def solution_to_json(solution: Solution) -> dict[str, Any]:
+    """Convert a solution to JSON values."""
+    record = asdict(solution) | {"violates": solution.violated_limits}
+    record["for"] = record.pop("fixed_sizes")
+    for point in filter(None, (record["best"], record["next"])):
+        point["limits"] = list(point["limits"])
+    return {key: value for key, value in record.items() if key not in ("n_within_budget", "nearest")}
 
 
 def _describe_solution(solution: Solution) -> Iterator[str]:

@@ -50,7 +50,7 @@ def test_all_cost_names_are_costs(tmp_path) -> None:
                               load_protocol({"artifact": "torch", "latency": fit_file(tmp_path)}))
     assert set(COST_NAMES) == {*breakdown.values, *breakdown.load_balance, *breakdown.latency,
                                "refusals.ctranslate2"} - {"macs.once"}
-    nested = breakdown.to_json()
+    nested = breakdown.by_quantity
     for name in COST_NAMES:
         group, _, part = name.partition(".")
         assert nested[group][part] == breakdown[name]

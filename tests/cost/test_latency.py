@@ -57,7 +57,7 @@ def test_protocol_names_device_and_model(tmp_path) -> None:
     protocol = load_protocol({"latency": file})
     assert load_protocol(protocol.settings).with_vocab(300).latency_model_path == file
     fit = load_latency_model(file)
-    for words in (str(protocol), protocol.to_json()["fit"]):
+    for words in (str(protocol), protocol.facts["fit"]):
         assert fit.id in words and "A processor" in words and "held-out error" in words
     assert fit_of(weights=[0.0] * len(fit.features)).id != fit.id
 

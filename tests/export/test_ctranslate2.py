@@ -149,7 +149,7 @@ def test_size_of_model_file_is_predicted(deep, quantize, longest, tmp_path):
     CTranslate2Format().write(replace(deep, spec=deep.spec.replace(max_length=longest)), tmp_path, quantize)
     protocol = load_protocol({"vocab": VOCAB, "artifact": f"ctranslate2-{quantize}",
                               "longest": longest})
-    assert load_protocol(protocol.to_json()) == protocol == protocol.with_lengths(30, 30, VOCAB)
+    assert load_protocol(protocol.facts) == protocol == protocol.with_lengths(30, 30, VOCAB)
     vocabulary = round(VOCAB * (mean_piece_bytes(VOCAB) + json_piece_overhead_bytes(VOCAB)))
     estimated = artifact_bytes(deep.architecture.block, protocol) - vocabulary - CONFIG_BYTES
     assert abs(estimated - (tmp_path / "model.bin").stat().st_size) < 300

@@ -25,7 +25,7 @@ from scalesearch.report.scaling.tables import (
     notes,
     scaling_frame,
     scaling_tables,
-    to_json,
+    scaling_to_json,
     to_markdown,
 )
 from tests.errors import refuses
@@ -262,10 +262,10 @@ def test_tables_are_valid_csv_json_and_markdown():
     read = pd.read_csv(io.StringIO(scaling_frame(result).to_csv(index=False)))
     assert len(read) == 2 * 2 * 5 and read.groupby(["cost", "rule"]).size().eq(5).all()
     assert (read["law_low"] <= read["law"] + 0.2).all() and read["seeds"].eq(3).all()
-    document = json.loads(json.dumps(to_json(result), allow_nan=False))
+    document = json.loads(json.dumps(scaling_to_json(result), allow_nan=False))
     assert document["rankings"][0]["first"] == "wider" and document["curves"][0]["held_out"][
         "inside"] is True
-    single_seed = json.dumps(to_json(analyze(*study(seeds=1))), allow_nan=False)
+    single_seed = json.dumps(scaling_to_json(analyze(*study(seeds=1))), allow_nan=False)
     assert json.loads(single_seed)["noise"] is None
     for table in to_markdown(result).split("\n\n"):
         lines = [line for line in table.splitlines() if line.startswith("|")]

@@ -186,12 +186,11 @@ def test_formulas_evaluate_to_costs_of_other_sizes_and_lengths(
 
 def test_formulas_are_readable() -> None:
     formulas = cite(TRANSFORMER, config_of(TRANSFORMER), find_protocol("decode"))
-    record = formulas.to_json()
-    assert record["costs"]["macs.output"] == {"formula": "T * V * width", "value": 30 * 32000 * 512}
-    assert record["modules"]["encoder.ffn"]["params"] == (
+    assert formulas.costs["macs.output"] == {"formula": "T * V * width", "value": 30 * 32000 * 512}
+    assert formulas.modules["encoder.ffn"][0].to_factored_text() == (
         "encoder.depth * (2 * encoder.ffn.relu.hidden * width + encoder.ffn.relu.hidden + width)")
-    assert record["where"]["encoder.head_dim"] == "width // encoder.heads" and record[
-        "numbers"] == 0
+    assert formulas.where["encoder.head_dim"] == "width // encoder.heads"
+    assert formulas.numbers == 0
     assert formulas.evaluate("params.embedding", width=3, V=7) == 21
     assert set(formulas.frame()["cost"]) == set(formulas.sections)
 

@@ -131,7 +131,8 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
     if as_json:
         modules = [{"path": module.path, "params": module.params, "macs": module.macs,
                     "calls": module.calls} for module in module_costs(result, levels)]
-        record = {**result.to_json(), "architecture": architecture.to_json(), "modules": modules}
+        record = {**result.by_quantity, "protocol": protocol.facts,
+                  "architecture": architecture.to_dict(), "modules": modules}
         if result.latency:
             low, high = latency_interval(result.block, protocol)
             record["interval"] = {"low": low, "high": high}

@@ -70,10 +70,10 @@ def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against:
     if csv:
         write_csv(comparison, csv)
     if as_json:
-        architectures = [{"name": name, **comparison.costs[name].to_json(),
-                          "architecture": architecture.to_json()}
+        architectures = [{"name": name, **comparison.costs[name].by_quantity,
+                          "protocol": protocol.facts, "architecture": architecture.to_dict()}
                          for name, (_, architecture) in loaded.items()]
-        print_costs({"protocol": protocol.to_json(), "architectures": architectures,
+        print_costs({"protocol": protocol.facts, "architectures": architectures,
                      "modules": [asdict(row) for row in comparison.rows]}, protocol)
         return
     for quantity, label in (("params", "params"), ("macs", "MACs")):
@@ -123,7 +123,7 @@ def print_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...],
     if csv:
         write_csv(table, csv)
     if as_json:
-        print_costs({"protocol": table.protocol.to_json(), "sweep": table.keys,
+        print_costs({"protocol": table.protocol.facts, "sweep": table.keys,
                      "rows": table.rows,
                      "crossings": [to_builtins(crossing) for crossing in table.crossings],
                      "files": [str(path) for path in figures]}, table.protocol)
@@ -173,7 +173,7 @@ def _plot(table: Sweep, path: Path) -> list[Path]:
     marks = {low: f"{labels[crossing.part]} from {low:,}" for crossing in table.crossings
              if crossing.length == table.keys[0] for low, _ in crossing.ranges if low > 1}
     with write_errors_named("--plot", path):
-        return save_figure(plot_sweep(table.frame(), table.keys, table.protocol.to_json(), marks),
+        return save_figure(plot_sweep(table.frame(), table.keys, table.protocol.facts, marks),
                            stem)
 
 
@@ -190,8 +190,13 @@ def print_formulas(file: str, settings: tuple[str, ...], protocol_overrides: dic
     protocol = load_protocol(space.protocol, **protocol_overrides).with_vocab(architecture.vocab)
     citation = cite(space, architecture.config, protocol, levels)
     if as_json:
-        print_costs(citation.to_json() | {"architecture": architecture.to_json()},
-                    citation.protocol)
+        modules = {path: {"params": params.to_factored_text(), "macs": macs.to_factored_text()}
+                   for path, (params, macs) in citation.modules.items()}
+        print_costs({"protocol": protocol.facts, "costs": citation.costs, "modules": modules,
+                     "values": {name: citation.values[name] for name in citation.names},
+                     **{name: getattr(citation, name)
+                        for name in ("where", "held_sizes", "numbers", "vocab_bound")},
+                     "architecture": architecture.to_dict()}, protocol)
         return
     for index, quantity in enumerate(("params", "macs")):
         sections = (f"{quantity}.{name}" for name in ("embedding", "encoder", "decoder", "output"))

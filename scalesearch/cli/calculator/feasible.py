@@ -106,8 +106,8 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
     if plot_folder:
         files = _plot(report, protocol, limits, points_in_figure, plot_folder)
     if as_json:
-        record = tables.to_json(report, nearest)
-        record |= {"protocol": protocol.to_json(), "budgets": [limit.text for limit in limits]}
+        record = tables.report_to_json(report, nearest)
+        record |= {"protocol": protocol.facts, "budgets": [limit.text for limit in limits]}
         record |= {"start": changes} if start else {}
         record |= {"files": [str(path) for path in files]} if files else {}
         print_costs(record, protocol)
@@ -134,7 +134,7 @@ def _plot(report: FeasibilityReport, protocol: Protocol, limits: tuple[Constrain
     front = [(float(candidate.costs[x_cost]), float(candidate.costs[y_cost]))
              for candidate in report.front]
     folder.mkdir(parents=True, exist_ok=True)
-    figure = plot_cost_plane(report.sample, front, upper_bounds(limits), protocol.to_json(),
+    figure = plot_cost_plane(report.sample, front, upper_bounds(limits), protocol.facts,
                              references)
     files = save_figure(figure, folder / "plane")
     has_several_values = (report.value_shares.groupby("parameter").size() > 1).any()

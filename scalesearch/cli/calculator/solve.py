@@ -82,13 +82,13 @@ def command(file: str, goal: str | None, settings: tuple[str, ...],
     else:
         result = whatif.solve(space, goal or "", budgets, sizes, protocol, step)
         record = {"goal": goal, "protocol": {},
-                  "solutions": [solution.to_json() for solution in result]}
+                  "solutions": [*map(tables.solution_to_json, result)]}
         parts = tables.render_solutions(result, protocol)
         has_result = any(solution.best for solution in result)
     if csv:
         write_csv(result, csv)
     if as_json:
-        print_costs({**record, "protocol": protocol.to_json()}, protocol)
+        print_costs({**record, "protocol": protocol.facts}, protocol)
     else:
         is_bold = trade is None and bool(result[0].best)  # the solution
         for number, part in enumerate(parts):

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from scalesearch.cli.options import option, print_json
 from scalesearch.cli.study.shared import (
+    ablation_to_json,
     print_ablation,
     print_front,
     print_proxies,
     print_scaling,
     print_written_files,
     results_to_json,
+    seeds_to_json,
 )
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
@@ -26,6 +29,11 @@ from scalesearch.terminal import open_console, print_text
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from scalesearch.studies.engine.dry_run import DryRun
+
+# Fields of a proposal in the JSON of a dry run.
+PROPOSAL_KEYS = ("label", "architecture", "recipe_params", "params", "costs", "is_feasible",
+                 "state", "reason")
 
 @click.command()
 @click.argument("study")
@@ -80,7 +88,7 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool
         if dry_run:
             plan = plan_study(spec, measure)
             if as_json:
-                print_json(plan.to_json())
+                print_json(dry_run_to_json(plan))
             else:
                 plan.show(console)
             return
@@ -101,9 +109,34 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool
         _report(spec.out, console, as_json)
 
 
+def dry_run_to_json(plan: DryRun) -> dict[str, Any]:
+    """Convert the findings of a dry run to JSON values."""
+    spec = plan.spec
+    trials, fixed = ([{key: values[key] for key in PROPOSAL_KEYS}
+                      for values in map(to_builtins, group)] for group in (plan.trials, plan.fixed))
+    record = {"study": spec.name, "protocol": plan.evaluator.protocol.facts,
+              "seeds": seeds_to_json(spec.seeds), "out": str(spec.out),
+              "forecast": None if isinstance(plan.forecast, str) else to_builtins(plan.forecast),
+              "teacher": plan.teacher and to_builtins(plan.teacher.meta),
+              "learning_rates": plan.learning_rates, "notes": plan.notes}
+    if rows := spec.architectures:
+        optional = {"scaling": rows.scaling, "excluded": rows.excluded}
+        return {**record, "type": rows.type, "base": rows.base, "runs": plan.planned_runs,
+                "architectures": trials,
+                **{name: value for name, value in optional.items() if value}}
+    assert plan.feasibility is not None, "a search has an estimate"
+    return {**record, "recipe": spec.recipe_space.distribution_texts,
+            "space": {"hash": spec.space.hash, "size": plan.size,
+                      "parameters": len(spec.space.parameters())},
+            "sampled": plan.feasibility.samples, "feasible": plan.feasibility.feasible,
+            "violations": dict(plan.feasibility.violations), "trials": spec.trials,
+            "proposals": trials, "references": fixed,
+            "warm_start": plan.warm_start and to_builtins(plan.warm_start)}
+
+
 def _report(folder: Path, console: Console, as_json: bool) -> None:
     """Write and print the results of a study."""
-    from scalesearch.report.scaling.tables import to_json
+    from scalesearch.report.scaling.tables import scaling_to_json
     from scalesearch.studies.results.publish import (
         scaling_of,
         table_of,
@@ -123,13 +156,13 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
     elif results.study.meta.type == "scaling":
         study = scaling_of(results)
         files = write_scaling(study, folder) + files
-        record["scaling"] = to_json(study)
+        record["scaling"] = scaling_to_json(study)
         if not as_json:
             print_scaling(study, console)
     else:
         table = table_of(results, results.main_metric)
         files = write_table(table, folder) + files
-        record["table"] = table.to_json()
+        record["table"] = ablation_to_json(table)
         if not as_json:
             print_ablation(results, table, console)
     if as_json:

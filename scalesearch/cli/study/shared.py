@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from scalesearch.report.ablation import Ablation
     from scalesearch.report.scaling.study import ScalingStudy
+    from scalesearch.studies.config.sections import Seeds
+    from scalesearch.studies.replicates.summary import SeedAnalysis
     from scalesearch.studies.results.results import Results
     from scalesearch.studies.trials.trial import Trial
 
@@ -217,6 +219,45 @@ def trials_to_json(results: Results, trials: pd.DataFrame) -> list[dict[str, Any
     return rows
 
 
+def ablation_to_json(ablation: Ablation) -> dict[str, Any]:
+    """Convert an ablation table to JSON values."""
+    noise = ablation.noise
+    return {"metric": ablation.metric, "base": ablation.rows[0].name,
+            "confidence": ablation.confidence,
+            "noise": {"sd": noise.sd, "df": noise.df} if noise.is_known else None,
+            "rows": [asdict(row) for row in ablation.rows],
+            "unfinished": list(ablation.unfinished)}
+
+
+def seeds_to_json(seeds: Seeds) -> dict[str, float]:
+    """Convert limits of further seeds to JSON values; ``references`` only if there are several."""
+    return {name: value
+            for name, value in asdict(seeds).items() if name != "references" or value > 1}
+
+
+def seed_analysis_to_json(analysis: SeedAnalysis) -> dict[str, Any]:
+    """Convert an analysis of seeds to JSON values; infinite or unknown values are None."""
+    order = analysis.front_order
+    known_noise = analysis.known_noise
+    seeds = {candidate.number: candidate.completed_seeds
+             for candidate in analysis.view.candidates}
+    comparisons = [
+        {"type": pair.type, "trials": [pair.first, pair.second],
+         "seeds": [seeds[pair.first], seeds[pair.second]], "resolved": pair.is_resolved,
+         "differences": {difference.objective: {"difference": difference.value,
+                                                "half_width": difference.half_width}
+                         for difference in pair.differences}}
+        for pair in (order.comparisons if order and known_noise else ())]
+    return {**seeds_to_json(analysis.seeds), "runs": len(analysis.replicates),
+            "failed": sum(trial.state == "failed" for trial in analysis.replicates),
+            "resolved": order.is_resolved if order and known_noise else None,
+            "order_resolved": not order.ties() if order and known_noise else None,
+            "level": order.level if order else None,
+            "noise": {name: {"sd": noise.sd, "df": noise.df, "candidates": noise.n_candidates}
+                      for name, noise in known_noise.items()},
+            "comparisons": comparisons}
+
+
 def results_to_json(results: Results) -> dict[str, Any]:
     """Convert the results of a study to JSON values."""
     hypervolume = None
@@ -227,7 +268,7 @@ def results_to_json(results: Results) -> dict[str, Any]:
             "objectives": results.objectives, "protocol": meta.protocol,
             "data": msgspec.to_builtins(meta.data), "synthetic": meta.synthetic,
             "bleu_signature": results.signature, "seed": meta.seed,
-            "seeds": results.seed_analysis.to_json(), "teacher": results.teacher,
+            "seeds": seed_analysis_to_json(results.seed_analysis), "teacher": results.teacher,
             "lost": results.trials_without_record,
             "counts": dict(Counter(str(trial.state)
                                    for trial in results.study.trials.candidates()).most_common()),

@@ -11,6 +11,7 @@ import msgspec
 from scalesearch.blocks.sizes import is_number
 from scalesearch.cli.options import option, print_json, write_errors_named
 from scalesearch.cli.study.shared import (
+    ablation_to_json,
     load_study,
     print_ablation,
     print_scaling,
@@ -45,7 +46,7 @@ def table(results: Results, base: str | None, metric: str | None, confidence: fl
     ablation = table_of(results, metric or results.main_metric, base, confidence)
     files = write_table(ablation, to or results.study.folder)
     if as_json:
-        print_json({**ablation.to_json(), "files": [str(file) for file in files]})
+        print_json({**ablation_to_json(ablation), "files": [str(file) for file in files]})
         return
     print_ablation(results, ablation)
     print_written_files(files)
@@ -68,14 +69,14 @@ def scaling(results: Results, metric: str | None, ranking_sizes: tuple[str, ...]
     \b
     Example: scalesearch study scaling runs/my-scaling --at params.total=2M
     """
-    from scalesearch.report.scaling.tables import to_json
+    from scalesearch.report.scaling.tables import scaling_to_json
     from scalesearch.studies.results.publish import scaling_of, write_scaling
 
     sizes = [parse_cost_size(text) for text in ranking_sizes]
     study = scaling_of(results, metric, sizes, confidence)
     files = write_scaling(study, to or results.study.folder)
     if as_json:
-        print_json({**to_json(study), "files": [str(file) for file in files]})
+        print_json({**scaling_to_json(study), "files": [str(file) for file in files]})
         return
     print_scaling(study)
     print_written_files(files)

@@ -232,7 +232,7 @@ def scaling_frame(study: ScalingStudy) -> pd.DataFrame:
     return table.astype({"trial": "Int64"})
 
 
-def to_json(study: ScalingStudy) -> dict[str, Any]:
+def scaling_to_json(study: ScalingStudy) -> dict[str, Any]:
     """Convert all results to JSON values; unknown values are null."""
     noise = study.noise
     meta = study.meta

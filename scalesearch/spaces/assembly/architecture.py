@@ -146,7 +146,7 @@ class ModelSpec:
         """Size of its own vocabulary; None if the protocol or the corpus determines it."""
         return self.config.get("vocab")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Id and configuration."""
         return {"id": self.id, "config": dict(self.config)}
 

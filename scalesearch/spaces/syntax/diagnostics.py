@@ -63,13 +63,6 @@ class Problem:
         return "\n".join([f"{place}{self.message}", *_excerpt(self.position),
                           *([f"  = help: {self.help}"] if self.help else [])])
 
-    def to_json(self) -> dict[str, str | int | None]:
-        """For machines; line and column count from 1 and are null where they mean nothing."""
-        source = self.position.source
-        return {"file": source.name, "line": self.position.line + 1 if source.has_lines else None,
-                "column": self.position.column + 1 if source.has_lines else None,
-                "code": self.code, "message": self.message, "help": self.help}
-
 
 class ConfigError(UserError):
     """All problems of a file, in its order; ``code`` is that of the first.

@@ -24,7 +24,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -171,11 +171,6 @@ class Seeds:
     def max_front_seeds(self) -> int:
         """Maximum number of further seeds of the front."""
         return self.extra_runs if self.max_per_candidate > 1 else 0
-
-    def to_json(self) -> dict[str, float]:
-        """Return JSON for reports; ``references`` only if there are several."""
-        return {name: value
-                for name, value in asdict(self).items() if name != "references" or value > 1}
 
 
 SINGLE_SEED = Seeds()

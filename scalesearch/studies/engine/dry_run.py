@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from optuna.samplers import BaseSampler
 from rich.console import Console
 from rich.table import Table
@@ -52,9 +51,6 @@ from scalesearch.terminal import format_count, make_table, print_text
 MAX_ROWS_PRINTED = 8
 # feasible candidates drawn, after which their share is known to a twentieth of itself
 MAX_FEASIBLE_SAMPLES = 400
-# of a proposal
-PROPOSAL_KEYS = ("label", "architecture", "recipe_params", "params", "costs", "is_feasible",
-                 "state", "reason")
 
 
 @dataclass(frozen=True)
@@ -115,33 +111,6 @@ class DryRun:
         recipe = self.spec.recipe_space.build_recipe(self.trials_to_train[0].recipe_params)
         words = self.evaluator.protocol.with_vocab(first.vocab).vocab_size
         return summarize_scales(build_model(first.block, vocab=words, device="meta"), recipe)
-
-    def to_json(self) -> dict[str, object]:
-        """JSON of all fields."""
-        forecast = None if isinstance(self.forecast, str) else msgspec.to_builtins(self.forecast)
-        spec = self.spec
-        common = {"study": self.spec.name, "protocol": self.evaluator.protocol.to_json(),
-                  "seeds": self.spec.seeds.to_json(), "out": str(self.spec.out),
-                  "forecast": forecast,
-                  "teacher": self.teacher and msgspec.to_builtins(self.teacher.meta),
-                  "learning_rates": self.learning_rates, "notes": self.notes}
-        trials = [{key: values[key] for key in PROPOSAL_KEYS}
-                  for values in map(msgspec.to_builtins, self.trials)]
-        if spec.architectures is not None:
-            rows = spec.architectures
-            return {**common, "type": rows.type, "base": rows.base, "runs": self.planned_runs,
-                    "architectures": trials, **({"scaling": rows.scaling} if rows.scaling else {}),
-                    **({"excluded": rows.excluded} if rows.excluded else {})}
-        assert self.feasibility is not None, "of a search"
-        return {**common, "recipe": spec.recipe_space.distribution_texts,
-                "space": {"hash": spec.space.hash, "size": self.size,
-                          "parameters": len(spec.space.parameters())},
-                "sampled": self.feasibility.samples, "feasible": self.feasibility.feasible,
-                "violations": dict(self.feasibility.violations), "trials": spec.trials,
-                "proposals": trials,
-                "references": [{key: values[key] for key in PROPOSAL_KEYS}
-                               for values in map(msgspec.to_builtins, self.fixed)],
-                "warm_start": self.warm_start and msgspec.to_builtins(self.warm_start)}
 
     def show(self, console: Console) -> None:
         """Print the findings for people."""

@@ -43,7 +43,7 @@ def study_facts(spec: StudySpec, corpora: Corpora, evaluator: Evaluator,
     rows = spec.architectures
     meta = StudyMeta(
         id=uuid.uuid4().hex, name=spec.name, created=utc_now(), space_hash=spec.space.hash,
-        protocol=evaluator.protocol.to_json(), objectives=spec.objectives,
+        protocol=evaluator.protocol.facts, objectives=spec.objectives,
         recipe=spec.recipe.model_dump(), seed=spec.seed, data=data, synthetic=data.synthetic,
         total_trials=spec.trials + len(spec.named_architectures),
         limits=tuple(limit.text for limit in evaluator.limits),

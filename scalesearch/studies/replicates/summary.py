@@ -195,7 +195,7 @@ class SeedAnalysis:
         return self.seeds.confidence if self.has_replicates else CONFIDENCE
 
     @cached_property
-    def _known_noise(self) -> dict[str, Noise]:
+    def known_noise(self) -> dict[str, Noise]:
         """Noise of the objectives for which it is known."""
         noise_by_name = self.front_order.noise if self.front_order else {}
         return {name: noise for name, noise in noise_by_name.items() if noise.is_known}
@@ -206,12 +206,12 @@ class SeedAnalysis:
         Args:
             seed: training seed of the search.
         """
-        if not self._known_noise:
+        if not self.known_noise:
             return [f"Training seed {seed}, one seed per candidate: differences within the noise "
                     "between seeds are not significant."]
-        first = next(iter(self._known_noise.values()))
+        first = next(iter(self.known_noise.values()))
         deviations = ", ".join(f"{name} {noise.sd:.3g}"
-                               for name, noise in self._known_noise.items())
+                               for name, noise in self.known_noise.items())
         failed = [f"Trial {trial.original} failed with seed {trial.seed} ({trial.reason}); its "
                   "mean does not include this seed."
                   for trial in self.replicates if trial.state == State.FAILED]
@@ -223,7 +223,7 @@ class SeedAnalysis:
     def sentences(self) -> list[str]:
         """Describe which comparisons are significant; empty while the noise is unknown."""
         order = self.front_order
-        if order is None or not self._known_noise:
+        if order is None or not self.known_noise:
             return []
         resolved = "is significant" if order.is_resolved else "is not significant"
         head = (f"Membership of the front {resolved}, at {format_percent(self.confidence)} per "
@@ -257,26 +257,6 @@ class SeedAnalysis:
                          f"degree{'s' * (order.df != 1)} of freedom. Below {MIN_DF}, its true "
                          "value may be several times larger or smaller; use more seeds.")
         return lines
-
-    def to_json(self) -> dict[str, object]:
-        """Return JSON of all fields; infinite or unknown values are None."""
-        order = self.front_order if self._known_noise else None
-        seeds = {candidate.number: candidate.completed_seeds for candidate in self.view.candidates}
-        comparisons = [
-            {"type": pair.type, "trials": [pair.first, pair.second],
-             "seeds": [seeds[pair.first], seeds[pair.second]], "resolved": pair.is_resolved,
-             "differences": {difference.objective: {"difference": difference.value,
-                                                    "half_width": difference.half_width}
-                             for difference in pair.differences}}
-            for pair in (order.comparisons if order else ())]
-        return {**self.seeds.to_json(), "runs": len(self.replicates),
-                "failed": sum(trial.state == State.FAILED for trial in self.replicates),
-                "resolved": order.is_resolved if order else None,
-                "order_resolved": not order.ties() if order else None,
-                "level": self.front_order.level if self.front_order else None,
-                "noise": {name: {"sd": noise.sd, "df": noise.df, "candidates": noise.n_candidates}
-                          for name, noise in self._known_noise.items()},
-                "comparisons": comparisons}
 
 
 def describe_differences(differences: Iterable[MeanDifference]) -> str:

@@ -12,7 +12,7 @@ from scalesearch.pareto.noise import CONFIDENCE
 from scalesearch.report.ablation import Ablation, build_ablation
 from scalesearch.report.labels import DEFAULT_COSTS, better_direction
 from scalesearch.report.scaling.study import ScalingStudy, analyze_scaling
-from scalesearch.report.scaling.tables import scaling_frame, to_json, to_markdown
+from scalesearch.report.scaling.tables import scaling_frame, scaling_to_json, to_markdown
 from scalesearch.report.table import architecture_lines, drop_empty_columns, format_trials
 from scalesearch.report.text_tables import frame_to_table, to_csv
 from scalesearch.studies.results.results import Results
@@ -148,7 +148,7 @@ def write_scaling(study: ScalingStudy, folder: Path) -> list[Path]:
     files = _write_texts({"scaling.md": to_markdown(study),
                           "scaling.csv": to_csv(scaling_frame(study))}, folder)
     files.append(folder / "scaling.json")
-    write_json(files[-1], to_json(study))
+    write_json(files[-1], scaling_to_json(study))
     figures = {"curves": plot_means(study)}
     figures |= {cost.removesuffix(".total"): plot_laws(study, cost) for cost in study.costs}
     for name, figure in figures.items():

@@ -5,6 +5,7 @@ import json
 import pytest
 from rich.console import Console
 
+from scalesearch.cli.study.run import dry_run_to_json
 from scalesearch.report.ablation import build_ablation
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture, shorten_paths
 from scalesearch.studies.config.reader import read_study
@@ -133,7 +134,7 @@ def test_infeasible_rows_are_not_trained(tmp_path):
     plan = dry_run(read_study(file))
     assert [trial.label for trial in plan.trials_to_train] == ["base"]
     assert set(plan.spec.architectures.excluded) == {"encoder.depth: 2", "width: 32"}
-    assert plan.planned_runs == 1 and "not params.total" in plan.to_json()["excluded"][
+    assert plan.planned_runs == 1 and "not params.total" in dry_run_to_json(plan)["excluded"][
         "width: 32"]
     file.write_text(FILE + f"budget: params.total < {base}\n")
     with refuses("budget-unmet", 3, key="budget"):

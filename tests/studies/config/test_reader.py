@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from scalesearch.cli.study.run import dry_run_to_json
 from scalesearch.config.model import Name, SettingError
 from scalesearch.errors import UserError
 from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec
@@ -297,10 +298,10 @@ def test_dry_run_reports_errors_before_the_start(tmp_path, text, message):
 @pytest.mark.full
 def test_costs_use_the_vocabulary_of_the_corpus_by_default(tmp_path):
     space = SPACE.replace("cost: {", "cost: { protocol: { name: decode, source: 7, vocab: 9000 },")
-    protocol = dry_run(read_study(write(tmp_path, space + REST))).to_json()["protocol"]
+    protocol = dry_run_to_json(dry_run(read_study(write(tmp_path, space + REST))))["protocol"]
     assert (protocol["name"], protocol["source"], protocol["vocab"]) == ("decode", 7, 400)
     file = write(tmp_path, space + REST + "protocol: { vocab: 77 }\n")
-    protocol = dry_run(read_study(file)).to_json()["protocol"]
+    protocol = dry_run_to_json(dry_run(read_study(file)))["protocol"]
     assert (protocol["name"], protocol["source"], protocol["vocab"]) == ("decode", 7, 77)
 
 
@@ -308,7 +309,7 @@ def test_costs_use_the_vocabulary_of_the_corpus_by_default(tmp_path):
 def test_dry_run_describes_the_study_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path, SPACE + REST + "budget: params.total <= 50k\n")
-    preview = dry_run(read_study(file, ["seeds=3"])).to_json()
+    preview = dry_run_to_json(dry_run(read_study(file, ["seeds=3"])))
     assert preview["seeds"] == {"max_per_candidate": 3, "extra_runs": 10, "confidence": 0.9}
     assert preview["space"]["size"] == 4
     assert preview["feasible"] == MAX_FEASIBLE_SAMPLES < preview["sampled"] < 2000

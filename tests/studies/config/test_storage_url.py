@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scalesearch.cli.check import describe_problem
 from scalesearch.errors import UserError
 from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.config.storage_url import mask_passwords, parse_storage_url
@@ -60,6 +61,6 @@ def test_errors_of_a_study_file_contain_no_password(
                       (write(tmp_path / "..", SPACE + REST + f"storage: {value}\n"), [])):
         with pytest.raises(UserError) as error:
             read_study(*arguments)
-        machines = json.dumps([problem.to_json() for problem in error.value.problems])
+        machines = json.dumps([describe_problem(problem) for problem in error.value.problems])
         assert SECRET not in str(error.value) + machines and "***" in str(error.value)
     assert "***" in problems(tmp_path, SPACE + REST + f"storage: {value}\n")

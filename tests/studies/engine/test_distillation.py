@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from scalesearch.cli.study.run import dry_run_to_json
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFullError
 from scalesearch.studies.config.reader import read_study
@@ -264,7 +265,7 @@ def test_dry_run_describes_the_teacher(tmp_path, monkeypatch):
         "with beam 2; candidates learn from its translations and the real pairs"
         in console_output.getvalue()
     )
-    assert dry_run.to_json()["teacher"]["recipe"]["steps"] == 60
+    assert dry_run_to_json(dry_run)["teacher"]["recipe"]["steps"] == 60
 
 
 def test_finished_training_run_is_a_teacher(folder):

@@ -7,6 +7,7 @@ import sys
 import pytest
 from rich.console import Console
 
+from scalesearch.cli.study.run import dry_run_to_json
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.engine.dry_run import dry_run, first_proposals
@@ -66,7 +67,7 @@ def dry_run_text(folder, monkeypatch, **changes):
     findings = dry_run(read_study(folder / "tiny.yaml"))
     output = io.StringIO()
     findings.show(Console(file=output, width=300))
-    return findings.to_json(), output.getvalue()
+    return dry_run_to_json(findings), output.getvalue()
 
 
 def test_dry_run_names_references_over_budget(tmp_path, monkeypatch):

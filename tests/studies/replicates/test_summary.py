@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from scalesearch.cli.study.shared import seed_analysis_to_json
 from scalesearch.pareto.noise import pool_noise
 from scalesearch.samplers.trial_history import values_by_seed
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
@@ -325,7 +326,7 @@ def test_report_distinguishes_significant_differences_from_noise(folder):
     assert "have further seeds, and their scores are means" in notes
     assert "± is the 90 % interval" in notes
     assert "one seed per candidate" not in notes
-    data = verdict.to_json()
+    data = seed_analysis_to_json(verdict)
     assert data["resolved"] == order.is_resolved
     assert data["noise"]["bleu"]["df"] == data["runs"]
     assert json.loads(json.dumps(data, allow_nan=False)) == data
@@ -361,8 +362,8 @@ def test_order_within_noise_is_not_reported_as_significant():
     second = replicated(1, {"params.total": 9, "macs.total": 1}, {"bleu": 23.4})
     verdict = verdict_of(first, second, objectives=objectives)
     text = "\n".join(verdict.sentences())
-    assert verdict.front_order.is_resolved and verdict.to_json()[
-        "resolved"] and not verdict.to_json()["order_resolved"]
+    assert verdict.front_order.is_resolved and seed_analysis_to_json(verdict)[
+        "resolved"] and not seed_analysis_to_json(verdict)["order_resolved"]
     assert "Membership of the front is significant" in text and "trials 1 and 0 (bleu +3" in text
     assert "known with 1 degree of freedom" in text
     assert "not significant" in text.partition("order of the members")[2]
