@@ -1,4 +1,4 @@
-"""Write the generated pages of the site: command line, errata and troubleshooting.
+"""Write the generated pages of the site: command line, discrepancies and troubleshooting.
 
     python tools/pages.py            # --check: only report whether the pages are current
 """
@@ -41,11 +41,15 @@ eval "$(_SCALESEARCH_COMPLETE=bash_source scalesearch)"
 """
 
 
-ERRATA = """# Errata of the papers
+DISCREPANCIES = """# Discrepancies with published numbers
 
-Reported numbers that differ from the recomputed ones, with the likely reason of each. All other numbers agree at the
-reported digits, or are rounded as elsewhere in the paper. `python tools/pages.py` writes this page from the tables of
-`scalesearch reference`.
+Use this page when a recomputed size differs from the one in a paper. Each row is a reported number that differs from the
+recomputed one under the protocol of its paper, with the likely reason. A discrepancy is not necessarily an error of the
+paper: several numbers depend on a vocabulary or a convention that is not reported. All other numbers agree at the reported
+digits, or are rounded as elsewhere in the paper. [Sizes reported in three papers](results/papers.md) has the summary, and
+[References](../references.md) the papers.
+
+`python tools/pages.py` writes this page from the tables of `scalesearch reference`.
 
 | table | model | quantity | reported | recomputed | reason |
 |---|---|---|---:|---:|---|
@@ -101,16 +105,17 @@ def _plain(text: str) -> str:
     return "\n\n".join(parts)
 
 
-def errata() -> str:
+def discrepancies() -> str:
     """Text of the page of numbers that differ."""
     entries = (recompute(row) for paper in PAPERS for row in load_reported_costs(paper))
-    return ERRATA + "".join(f"{_erratum(entry)}\n"
+    return DISCREPANCIES + "".join(f"{_discrepancy(entry)}\n"
                             for entry in entries if entry.agreement.name == "no fit")
 
 
-def _erratum(entry: RecomputedCost) -> str:
+def _discrepancy(entry: RecomputedCost) -> str:
     row = entry.reported
-    cells = (f"{row.paper} {row.table}", row.model_name, f"`{row.quantity}`", row.reported_text,
+    table = f"{row.paper} {row.table}".removeprefix("second tier ")
+    cells = (table, row.model_name, f"`{row.quantity}`", row.reported_text,
              f"{entry.recomputed:,}", entry.mismatch_reason)
     return f"| {' | '.join(cells)} |"
 
@@ -186,7 +191,7 @@ def _example_error() -> str:
     raise AssertionError("the range is empty")
 
 
-PAGES = {"reference/command-line.md": command_line, "research/errata.md": errata,
+PAGES = {"reference/command-line.md": command_line, "results/discrepancies.md": discrepancies,
          "troubleshooting.md": troubleshooting}
 
 

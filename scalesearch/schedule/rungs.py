@@ -75,7 +75,7 @@ class Rungs:
 
         With the defaults, half of the trials at each rung are trained three times as long. A
         spacing of ``eta``, as in successive halving, stops too many trials with misleading early
-        losses (measured on tables of trained Transformers, see docs/benchmarks.md).
+        losses (measured on tables of trained Transformers, see docs/results/benchmarks.md).
 
         Raises:
             UserError: ``first`` is not in (0, 1], ``spacing`` is not above 1, or ``eta`` is below
