@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 # Read in this order, in one folder: what an earlier page wrote, a later one uses.
 WALK = ("README.md", "docs/tutorials/first-search.md", "docs/questions.md",
         "docs/guides/budgets.md", "docs/guides/inverse.md", "docs/guides/spaces.md",
-        "docs/research/ruler.md", "docs/guides/training.md", "docs/tutorials/own-data.md",
+        "docs/guides/training.md", "docs/tutorials/own-data.md",
         "docs/guides/distillation.md", "docs/guides/search.md", "docs/guides/rungs.md",
         "docs/concepts/noise.md", "docs/tutorials/rows.md", "docs/guides/report.md",
         "docs/concepts/durability.md", "docs/guides/cluster.md", "docs/guides/resume.md",

@@ -14,7 +14,7 @@ FOLDER = ROOT / "docs" / "flagship-int8"
 
 def test_size_and_architecture_match_the_page():
     artifact = json.loads((FOLDER / "artifact.json").read_text("utf-8"))
-    page = (ROOT / "docs" / "flagship.md").read_text("utf-8")
+    page = (ROOT / "docs" / "results" / "flagship.md").read_text("utf-8")
     assert f"{sum(artifact['bytes'].values()):,} bytes" in page
     assert f"({artifact['folder_bytes']:,} with tokenizer" in page
     assert artifact["folder_bytes"] == sum(file.stat().st_size for file in FOLDER.iterdir()
@@ -31,7 +31,7 @@ def test_translation_matches_the_page():
     pytest.importorskip("ctranslate2")
     import scalesearch as ss
 
-    page = (ROOT / "docs" / "flagship.md").read_text("utf-8")
+    page = (ROOT / "docs" / "results" / "flagship.md").read_text("utf-8")
     [(source, target)] = re.findall(
         r'\$ echo "(.*)" \| scalesearch translate docs/flagship-int8\n(.*)\n', page)
     assert ss.load(FOLDER).translate(source) == [target]

@@ -1,0 +1,117 @@
+"""Numbers of the README and of the results pages equal the committed results."""
+
+import re
+import statistics
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.docs.blocks import ROOT
+from tools.results import PAGES, load_results, mean_regret, table_regret, updated
+
+T_3_SEEDS = 2.92  # half width of a 90 % interval in standard errors, for 3 seeds
+RESULTS = load_results()
+FLAGSHIP = RESULTS["flagship"]
+README = "README.md"
+INDEX = "docs/results/index.md"
+BENCHMARKS = "docs/results/benchmarks.md"
+FLAGSHIP_PAGE = "docs/results/flagship.md"
+PAPERS = "docs/results/papers.md"
+
+# Page, text around a number, and the value that {} stands for. A page may leave out a fact of the
+# README's block, but a number that it does state has to be this one.
+FACTS: list[tuple[str, str, Any]] = [
+    (INDEX, "{} of 214 sizes", RESULTS["reported_costs"]["equal"]
+     + RESULTS["reported_costs"]["rounding"]),
+    (INDEX, "10 full-budget runs, {:.1f} %", mean_regret(RESULTS, "bayes + rungs", 10)[0]),
+    (INDEX, "BoTorch {:.1f} %", mean_regret(RESULTS, "botorch", 10)[0]),
+    (INDEX, "TPE {:.1f} %", mean_regret(RESULTS, "tpe", 10)[0]),
+    (INDEX, "{:.0f} % of the params of Transformer-Tiny",
+     100 * FLAGSHIP["front"]["conv-1.79m"]["params"]
+     / FLAGSHIP["front"]["transformer-tiny-sizes"]["params"]),
+    (INDEX, "{:.1f} ± 0.4 tokenized BLEU", FLAGSHIP["plain-1.28m"]["test_mean"]),
+    (INDEX, "int8 model of {:.2f} MB", FLAGSHIP["plain-1.28m"]["bytes"] / 1e6),
+    (PAPERS, "{} are equal at the reported digits", RESULTS["reported_costs"]["equal"]),
+    (PAPERS, "{} agree if rounded", RESULTS["reported_costs"]["rounding"]),
+    (BENCHMARKS, "or all | {} |", RESULTS["kills"]["kills"]),
+    (BENCHMARKS, "raylet | {} |", RESULTS["kills"]["stops"]),
+    (BENCHMARKS, "on table-kinds ({:.1f} and 1.0)",
+     table_regret(RESULTS, "table-kinds", "bayes", 20)[0]),
+    (FLAGSHIP_PAGE, "{:,} configurations", FLAGSHIP["space_size"]),
+    (FLAGSHIP_PAGE, "{:,} have at", FLAGSHIP["space_size_within_1.3m_params"]),
+    (FLAGSHIP_PAGE, "{:.0f} % of the MACs", 100 * FLAGSHIP["front"]["conv-1.79m"]["macs_millions"]
+     / FLAGSHIP["front"]["transformer-tiny-sizes"]["macs_millions"]),
+    (FLAGSHIP_PAGE, "(published) | 2.6M | | | {} |", FLAGSHIP["published"]["test_bleu"]),
+]
+
+
+@pytest.mark.parametrize(("page", "text", "value"), FACTS, ids=lambda value: str(value)[:40])
+def test_number_equals_committed_result(page, text, value):
+    assert text.format(value) in _words(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tables_are_current(page):
+    assert updated(page.read_text("utf-8"), RESULTS) == page.read_text(
+        "utf-8"), "run `python tools/results.py`"
+
+
+@pytest.mark.parametrize("model", FLAGSHIP["front"])
+def test_row_of_front_equals_its_seeds(model):
+    result = FLAGSHIP["front"][model]
+    intervals = " | ".join(_interval(result[split]) for split in ("validation_bleu", "test_bleu"))
+    assert re.search(rf"{result['params']:,} \|.*{result['int8_bytes']:,} \| {intervals}",
+                     _words(FLAGSHIP_PAGE))
+
+
+@pytest.mark.parametrize("system", RESULTS["toolkits"]["systems"])
+def test_training_speeds_equal_measured_ones(system):
+    speed = RESULTS["toolkits"]["systems"][system]["training_tokens_per_cpu_second"]
+    assert speed is None or f"{speed:,.0f} |" in _words(BENCHMARKS)
+
+
+def test_tables_of_replays_in_raw_results_equal_committed_ones():
+    raw = _words("benchmarks/RESULTS.md")
+    for table in RESULTS["replays"]["tables"].values():
+        for cells in table["regret"].values():
+            row = " | ".join(f"{cell[0]:.2f} ± {cell[1]:.2f}" for cell in cells if cell)
+            assert row in raw
+
+
+def _is_mean_regret(search: str, match: re.Match[str]) -> bool:
+    return float(match[1]) == round(mean_regret(RESULTS, search, 10)[0], 1)
+
+
+# A number in the README that has such a form must be one of the committed results.
+README_NUMBERS: list[tuple[str, Callable[[re.Match[str]], bool]]] = [
+    (r"(\d+) of (?:the )?214", lambda match: int(match[1]) == RESULTS["reported_costs"]["equal"]
+     + RESULTS["reported_costs"]["rounding"]),
+    *((rf"{words} (\d+\.\d) %", partial(_is_mean_regret, search)) for words, search in (
+        ("`bayes` with rungs misses", "bayes + rungs"), ("BoTorch misses", "botorch"),
+        ("without rungs", "bayes"), ("Optuna's TPE", "tpe"))),
+    (r"(\d+) kills", lambda match: int(match[1]) == RESULTS["kills"]["kills"]),
+    (r"(\d\.\d) times", lambda match: float(match[1]) == 1.2),
+    (r"(\d+\.\d) ± 0\.4", lambda match: float(match[1]) == round(
+        FLAGSHIP["plain-1.28m"]["test_mean"], 1)),
+    (r"(\d+\.\d+) MB", lambda match: float(match[1]) in (
+        round(FLAGSHIP["plain-1.28m"]["bytes"] / 1e6, len(match[1].partition(".")[2])),
+        round(FLAGSHIP["plain-1.28m"]["folder_bytes"] / 1e6, len(match[1].partition(".")[2])))),
+]
+
+
+@pytest.mark.parametrize(("pattern", "is_committed"), README_NUMBERS,
+                         ids=[pattern for pattern, _ in README_NUMBERS])
+def test_numbers_of_readme_equal_committed_results(pattern, is_committed):
+    for match in re.finditer(pattern, _words(README)):
+        assert is_committed(match), match[0]
+
+
+def _words(page: str) -> str:
+    return " ".join((ROOT / page).read_text("utf-8").split())
+
+
+def _interval(seeds: list[float]) -> str:
+    half_width = T_3_SEEDS * statistics.stdev(seeds) / len(seeds) ** 0.5
+    return f"{statistics.mean(seeds):.2f} ± {half_width:.2f}"
