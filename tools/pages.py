@@ -43,11 +43,11 @@ eval "$(_SCALESEARCH_COMPLETE=bash_source scalesearch)"
 
 DISCREPANCIES = """# Discrepancies with published numbers
 
-Use this page when a recomputed size differs from the one in a paper. Each row is a reported number that differs from the
-recomputed one under the protocol of its paper, with the likely reason. A discrepancy is not necessarily an error of the
-paper: several numbers depend on a vocabulary or a convention that is not reported. All other numbers agree at the reported
-digits, or are rounded as elsewhere in the paper. [Sizes reported in three papers](results/papers.md) has the summary, and
-[References](../references.md) the papers.
+Use this page when a recomputed size differs from the one in a paper. Each row is a reported number that
+differs from the recomputed one under the protocol of its paper, with the likely reason. A discrepancy is
+not necessarily an error of the paper: several numbers depend on a vocabulary or a convention that is not
+reported. All other numbers agree at the reported digits, or are rounded as elsewhere in the paper.
+[Sizes reported in three papers](papers.md) has the summary, and [References](../references.md) the papers.
 
 `python tools/pages.py` writes this page from the tables of `scalesearch reference`.
 
@@ -114,8 +114,8 @@ def discrepancies() -> str:
 
 def _discrepancy(entry: RecomputedCost) -> str:
     row = entry.reported
-    table = f"{row.paper} {row.table}".removeprefix("second tier ")
-    cells = (table, row.model_name, f"`{row.quantity}`", row.reported_text,
+    table = f"{row.paper} {row.table}".partition("tier ")
+    cells = (table[2] or table[0], row.model_name, f"`{row.quantity}`", row.reported_text,
              f"{entry.recomputed:,}", entry.mismatch_reason)
     return f"| {' | '.join(cells)} |"
 
