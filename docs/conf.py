@@ -9,8 +9,8 @@ version = release = re.search(
     r'"(.+)"',
     (Path(__file__).parents[1]
      / "scalesearch/__init__.py").read_text("utf-8") .partition("__version__")[2])[1]
-extensions = ["myst_parser"]
-myst_enable_extensions = ["colon_fence"]
+extensions = ["myst_parser", "sphinx.ext.mathjax"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4  # as GitHub makes them of headings
 exclude_patterns = ["_build", "notebooks"]
 html_theme = "furo"
