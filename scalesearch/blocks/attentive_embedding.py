@@ -67,20 +67,15 @@ class AttentiveEmbedding(Block):
             x = x + (module.position(positions) if self.positions == "learned"
                      else sinusoidal_positions(positions, self.rank, x.dtype))
         x = dropout(x, module.dropout_rates.residual, module.training)
-        x = module.layer(
-            x, *self._attention_masks(tokens, cache, x.dtype), None, None, None, cache)
+        if self.layer.mixer.decoder:
+            present = None
+            _, hidden = causal_positions(tokens, cache)
+        else:
+            present = tokens != PAD
+            hidden = ~present[:, None, None, :]
+        bias = None if hidden is None else autocast_input(mask_bias(hidden, x.dtype))
+        x = module.layer(x, present, bias, None, None, None, cache)
         is_pre_norm = self.layer.norm == "pre"
         x = dropout(module.down(module.up(module.norm(x) if is_pre_norm else x).relu()),
                     module.dropout_rates.residual, module.training)
         return x if is_pre_norm else module.norm(x)
-
-    def _attention_masks(self, tokens: Tensor, cache: Any, dtype: Any) -> tuple[Any, Any]:
-        """Return token mask and bias of the mixer.
-
-        They hide padding or, in a decoder, later tokens.
-        """
-        if not self.layer.mixer.decoder:
-            present = tokens != PAD
-            return present, autocast_input(mask_bias(~present[:, None, None, :], dtype))
-        _, hidden = causal_positions(tokens, cache)
-        return None, None if hidden is None else autocast_input(mask_bias(hidden, dtype))

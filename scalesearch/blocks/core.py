@@ -248,7 +248,8 @@ def iterate_cost_lines(
 ) -> Iterator[CostLine]:
     """Yield the cost lines of a block and its parts.
 
-    Equal layers of a stack are one line.
+    Equal layers of a stack are one line. If layers differ, the first layer of a group owns the
+    weights that the group shares.
 
     Args:
         node: the block.
@@ -259,12 +260,23 @@ def iterate_cost_lines(
         tie: number of copies and weight tying of the part of a stack that contains the node.
     """
     if isinstance(node, Repeat):
-        if node.distinct_layers:
-            yield from _iterate_distinct_layers(node, path, vocab, calls, copies)
-            return
         layer = node.layer
         depth = node.depth
         ties = {layer_tie.part: layer_tie for layer_tie in node.ties}
+        for index, distinct in enumerate(node.distinct_layers):
+            if nests := distinct.loop_nests():
+                yield CostLine(join_path(path, str(index)), distinct, calls, {}, {}, nests)
+            for name, part in distinct.parts().items():
+                use = part if isinstance(part, Use) else Use(part)
+                tie = None
+                if name in ties:
+                    owned = ties[name].schedule.canonical_groups(depth)[index] == index
+                    tie = (copies * owned, ties[name])
+                yield from iterate_cost_lines(use.block, join_path(path, f"{index}.{name}"), vocab,
+                                              calls * use.calls,
+                                              copies if use.tied is None else 0, tie)
+        if node.distinct_layers:
+            return
         if nests := layer.loop_nests():
             yield CostLine(path, layer, calls * depth, {}, {}, nests)
     else:
@@ -286,27 +298,6 @@ def iterate_cost_lines(
         count = copies * depth if use.tied is None else 0
         yield from iterate_cost_lines(use.block, join_path(path, name), vocab,
                                       calls * depth * use.calls, count, tie)
-
-
-def _iterate_distinct_layers(node: Repeat, path: str, vocab: Size | None, calls: Size,
-                             copies: Size) -> Iterator[CostLine]:
-    """Yield the cost lines of layers with different sizes.
-
-    The first layer of a group owns the weights that the group shares.
-    """
-    ties = {tie.part: tie for tie in node.ties}
-    depth = len(node.distinct_layers)
-    for index, layer in enumerate(node.distinct_layers):
-        if nests := layer.loop_nests():
-            yield CostLine(join_path(path, str(index)), layer, calls, {}, {}, nests)
-        for name, part in layer.parts().items():
-            use = part if isinstance(part, Use) else Use(part)
-            tie = ties.get(name)
-            owned = tie is None or tie.schedule.canonical_groups(depth)[index] == index
-            yield from iterate_cost_lines(
-                use.block, join_path(path, f"{index}.{name}"), vocab, calls * use.calls,
-                copies if use.tied is None else 0,
-                None if tie is None else (copies * owned, tie))
 
 
 def join_path(path: str, name: str) -> str:

@@ -33,27 +33,20 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     dropped = round(rate * INT16_RANGE)
     if x.device.type != "cpu" or torch.compiler.is_compiling() or dropped == INT16_RANGE:
         return torch.nn.functional.dropout(x, rate, training)
-    return x * _scaled_mask(x.numel(), dropped, x.dtype).view(x.shape) if dropped else x
-
-
-def _scaled_mask(size: int, dropped: int, dtype: Any) -> Tensor:
-    """Return a mask (size,) for dropout.
-
-    Values are 0 with probability ``dropped`` / 2^16, else 2^16 / (2^16 - ``dropped``).
-    """
-    import torch
-
+    if not dropped:
+        return x
     scale = INT16_RANGE / (INT16_RANGE - dropped)
     threshold = dropped - INT16_RANGE // 2 - 1  # the largest 16-bit number that is dropped
-    noise: Any = torch.empty(-(-size // VALUES_PER_INT64), dtype=torch.int64)
-    bits = noise.view(torch.int16)
+    noise: Any = torch.empty(-(-x.numel() // VALUES_PER_INT64), dtype=torch.int64)
     for chunk in noise.split(NOISE_CHUNK):
         numbers = chunk.random_(-(2**63), None).view(torch.int16)
         is_kept = numbers.clamp_(threshold, threshold + 1).sub_(threshold)  # 0 or 1
-        if dtype == torch.bfloat16:
+        if x.dtype == torch.bfloat16:
             # the 16 bits of 0 or of the scale
-            is_kept.mul_(int(torch.tensor(scale, dtype=dtype).view(torch.int16)))
-    return bits[:size].view(dtype) if dtype == torch.bfloat16 else bits[:size].to(dtype).mul_(scale)
+            is_kept.mul_(int(torch.tensor(scale, dtype=x.dtype).view(torch.int16)))
+    bits = noise.view(torch.int16)[: x.numel()]
+    mask = bits.view(x.dtype) if x.dtype == torch.bfloat16 else bits.to(x.dtype).mul_(scale)
+    return x * mask.view(x.shape)
 
 
 def autocast_input(x: Tensor) -> Tensor:

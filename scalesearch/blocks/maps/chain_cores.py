@@ -46,7 +46,16 @@ def split_factors(n: int, length: int) -> tuple[int, ...]:
     """
     primes = prime_factors(n)
     if length == 3:
-        return _three_factors(n, primes)
+        twos = primes.count(2)
+        odd = primes[twos:]
+        if twos == 0:
+            return (1, n, 1) if len(odd) <= 1 else (odd[0], math.prod(odd[1:-1]), odd[-1])
+        if not odd:
+            first = 1 << (twos - 1) // 2
+            return first, 2, n // (2 * first)
+        if twos == 1:
+            return (2, n // 2, 1) if len(odd) == 1 else (math.prod(odd[:-1]), 2, odd[-1])
+        return 1 << twos // 2, n >> twos, 1 << twos - twos // 2
     if len(primes) <= 1:
         return (n, *[1] * (length - 1))
     if len(primes) <= 3:
@@ -73,22 +82,6 @@ def _distribute_primes(primes: Sequence[int], slots: Sequence[int], length: int)
     for prime, slot in zip(primes, slots):
         factors[slot] *= prime
     return tuple(factors)
-
-
-def _three_factors(n: int, primes: list[int]) -> tuple[int, ...]:
-    twos = primes.count(2)
-    odd = n >> twos
-    if twos == 0:
-        return (1, n, 1) if len(primes) <= 1 else (primes[0], math.prod(primes[1:-1]), primes[-1])
-    if odd == 1:
-        first = 1 << (twos - 1) // 2
-        return first, 2, n // (2 * first)
-    if twos == 1:
-        odd_primes = primes[1:]
-        if len(odd_primes) == 1:
-            return 2, odd, 1
-        return math.prod(odd_primes[:-1]), 2, odd_primes[-1]
-    return 1 << twos // 2, odd, 1 << twos - twos // 2
 
 
 @block

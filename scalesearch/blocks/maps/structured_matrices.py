@@ -161,8 +161,9 @@ class KroneckerEmbedding(ChainTableBase):
     def cores(self) -> ChainCores:
         """Two cores, with the number of products as bond."""
         assert not isinstance(self.vocab, str), "bind the vocabulary first"
-        return ChainCores(map_values(self.vocab, _next_balanced_factors),
-                          map_values(self.d, _balanced_factors)[::-1], self.rank)
+        rows = map_values(self.vocab, lambda n: next(
+            pair for pair in map(_balanced_factors, count(n)) if pair[1] <= 2 * pair[0]))
+        return ChainCores(rows, map_values(self.d, _balanced_factors)[::-1], self.rank)
 
 
 @block
@@ -229,11 +230,6 @@ def _balanced_factors(n: int) -> tuple[int, int]:
     """Return the two closest factors of ``n``, the smaller first."""
     small = next(k for k in range(int(n**0.5), 0, -1) if n % k == 0)
     return small, n // small
-
-
-def _next_balanced_factors(n: int) -> tuple[int, int]:
-    """Return the closest factors of the first number from ``n`` with a ratio up to 2."""
-    return next(pair for pair in map(_balanced_factors, count(n)) if pair[1] <= 2 * pair[0])
 
 
 def _validate_divisible(option: str, by: Size, d_in: Size, d_out: Any) -> tuple[str, str] | None:

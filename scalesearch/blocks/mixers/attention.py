@@ -125,19 +125,22 @@ class Attention(Mixer):
             return "rotary", "cannot be combined with relative_positions"
         if self.rotary and decide(self.head_dim % 2 != 0):
             return "rotary", f"needs an even head_dim, not {self.head_dim}"
-        return self._validate_raw_widths()
-
-    def _validate_raw_widths(self) -> tuple[str, str] | None:
-        """Check that features without a projection have the width of the model."""
-        identity = self.linear_factory == IDENTITY
-        raw = "QKV" if identity else "" if self.gate == "none" else self.gating.gating_role
-        key = "projections" if identity else "cross_gate" if self.cross else "gate"
-        for role in raw:
+        # Features without a projection have the width of the model.
+        key = ("projections" if self.linear_factory == IDENTITY
+               else "cross_gate" if self.cross else "gate")
+        names = {"Q": "queries", "K": "keys", "V": "values"}
+        for role in self._raw_roles:
             if decide(self.widths[role] != self.d):
-                name = {"Q": "queries", "K": "keys", "V": "values"}[role]
-                return key, (f"{name} have no projection, so their heads x head_dim must be the "
-                             f"width {self.d}, not {self.widths[role]}")
+                return key, (f"{names[role]} have no projection, so their heads x head_dim must be "
+                             f"the width {self.d}, not {self.widths[role]}")
         return None
+
+    @property
+    def _raw_roles(self) -> str:
+        """Which of queries (Q), keys (K) and values (V) have no projection."""
+        if self.linear_factory == IDENTITY:
+            return "QKV"
+        return "" if self.gate == "none" else self.gating.gating_role
 
     @functools.cached_property
     def gating(self) -> Gating:
@@ -172,7 +175,17 @@ class Attention(Mixer):
         width = self.heads * self.head_dim
         kv = self.widths["K"] + self.widths["V"]
         maps = self._maps()
-        parts: dict[str, Block | Use] = {**maps, "core": self._core()}
+        values = width // self.bias_heads
+        mask = DynamicMask(self.d, self.bias_heads, self.mask_distance, self.queries,
+                           self.keys) if is_set(self.mask_distance) else None
+        core: Block = FusedAttention(self.score_heads, self.head_dim, values, self.queries,
+                                     self.keys, self.prompt_length)
+        if self.expands_heads or is_set(self.clip) or self.residual_scores or mask is not None:
+            name = ("cross" if self.cross else "self") if self.residual_scores else None
+            core = ExplicitAttention(
+                self.score_heads, self.head_dim, values, self.queries, self.keys,
+                self.heads if self.expands_heads else 0, self.clip, name, self.prompt_length, mask)
+        parts: dict[str, Block | Use] = {**maps, "core": core}
         if self.head_ffn is not None:
             parts["partial"] = self.head_ffn
         d_out = self.d_out if is_set(self.d_out) else self.d
@@ -207,9 +220,7 @@ class Attention(Mixer):
         width = self.widths
         gate = self.gating
         axis = {"Q": self.queries, "K": self.keys, "V": self.keys}
-        raw = ("QKV" if self.linear_factory == IDENTITY else "" if self.gate == "none"
-               else gate.gating_role)
-        nests = [LoopNest((axis[role], width[role]), "activation") for role in raw]
+        nests = [LoopNest((axis[role], width[role]), "activation") for role in self._raw_roles]
         nests += discarded_activations(self.d, (self.queries,), self)
         if self.gate != "none" and not gate.is_cross_sequence:
             nests.append(LoopNest((axis[gate.gated_role], self.d), "activation"))
@@ -249,19 +260,6 @@ class Attention(Mixer):
             saved += [self.d, select_where(maps["value"].copies_input, 0, self.d)]
         return saved
 
-    def _core(self) -> Block:
-        values = self.heads * self.head_dim // self.bias_heads
-        mask = DynamicMask(self.d, self.bias_heads, self.mask_distance, self.queries,
-                           self.keys) if is_set(self.mask_distance) else None
-        if self.expands_heads or is_set(self.clip) or self.residual_scores or mask is not None:
-            name = ("cross" if self.cross else "self") if self.residual_scores else None
-            sizes = (self.score_heads, self.head_dim, values)
-            out = self.heads if self.expands_heads else 0
-            return ExplicitAttention(*sizes, self.queries, self.keys, out, self.clip, name,
-                                     self.prompt_length, mask)
-        return FusedAttention(self.score_heads, self.head_dim, values, self.queries, self.keys,
-                              self.prompt_length)
-
     def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
                 cache: Any = None, carried_scores: dict[str, Any] | None = None,
                 memory: Tensor | None = None) -> Tensor:
@@ -274,7 +272,16 @@ class Attention(Mixer):
         query = self._split(query, self.score_heads)  # (batch, score_heads, queries, head_dim)
         if self.rotary:
             query = apply_rotary(query, 0 if cache is None else cache.cached_length(module))
-        key, value = self._keys_values(module, joined, y, cache)
+        if cache is not None and self.cross and module in cache:  # after the first decoding step
+            key, value = cache[module]
+        else:
+            key, value = (self.project(module, y) if joined is None
+                          else self._split_pair(*joined[1:]))
+            if self.rotary:
+                key = apply_rotary(key, 0 if cache is None else cache.cached_length(module))
+            if cache is not None:
+                store = cache.store_source if self.cross else cache.append
+                key, value = store(module, key, value)
         if self.prompt_length:
             key, value, bias = self._prepend_prompt(module, key, value, bias)
         if self.kv_heads:
@@ -311,22 +318,6 @@ class Attention(Mixer):
 
         joined: Any = m.linear(x, "joined", concatenated)
         return joined.split([part.block.d_out for part in maps], -1)
-
-    def _keys_values(self, m: Any, joined: tuple[Tensor, ...] | None, y: Tensor,
-                     cache: Any) -> tuple[Tensor, Tensor]:
-        """Return keys and values of ``y`` and of the cache.
-
-        Cross-attention computes keys and values only in the first decoding step.
-        """
-        if cache is not None and self.cross and m in cache:
-            key, value = cache[m]
-            return key, value
-        key, value = self.project(m, y) if joined is None else self._split_pair(*joined[1:])
-        if self.rotary:
-            key = apply_rotary(key, 0 if cache is None else cache.cached_length(m))
-        if cache is not None:
-            key, value = (cache.store_source if self.cross else cache.append)(m, key, value)
-        return key, value
 
     def project(self, m: Any, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values (batch, heads, positions, n) of ``y``.

@@ -162,6 +162,7 @@ class GatedCrossAttention(Mixer):
     def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
                 cache: Any = None, carried_scores: dict[str, Any] | None = None,
                 memory: Tensor | None = None) -> Tensor:
+        import torch
         from torch.nn.functional import silu
 
         update, reset, query = module.inward(x).split([self.d, self.d, self.head_dim], -1)
@@ -170,20 +171,12 @@ class GatedCrossAttention(Mixer):
         else:
             key, value = cache[module] if module in cache else cache.store_source(
                 module, *self.project(module, memory))
-        relative = module.distances(_positions(x, cache), key.shape[2])
+        past = 0 if cache is None else cache.length
+        # If the cache groups the rows of a batch by source, the second axis is rows of a source,
+        # which are all at the current position.
+        is_grouped = cache is not None and cache.groups is not None
+        positions = torch.arange(x.shape[1], device=x.device) * (not is_grouped) + past
+        relative = module.distances(positions, key.shape[2])
         scores_bias = relative if bias is None else add_promoted(relative, bias)
         mixed = module.core(query[:, None], key, value, scores_bias)[:, 0]  # (batch, queries, d)
         return gated_update(x, update, module.out(multiply_promoted(silu(reset), mixed)))
-
-
-def _positions(x: Tensor, cache: Any) -> Tensor:
-    """Return the positions of ``x`` (batch, n, d).
-
-    If the cache groups the rows of a batch by source, the second axis is rows of a source, which
-    are all at the current position.
-    """
-    import torch
-
-    past = 0 if cache is None else cache.length
-    is_grouped = cache is not None and cache.groups is not None
-    return torch.arange(x.shape[1], device=x.device) * (not is_grouped) + past

@@ -82,27 +82,22 @@ class MovingAverage(Block):
         length = history.shape[1]
         positions = torch.arange(length, device=x.device)
         lag = positions[length - x.shape[1] :, None] - positions[None]  # (queries, keys)
-        weights = self._lag_weights(module, length)
+        lags = (length if module.weight_cache is None
+                else -(-length // LAG_BLOCK) * LAG_BLOCK)  # longer, to be cached
+
+        def lag_weights() -> Tensor:  # (sides · d, lags)
+            p = module.delta.sigmoid()
+            exponents = torch.arange(lags, device=module.delta.device)
+            decay = 1 - p * module.alpha.sigmoid()
+            first = module.gamma * p * module.beta * self.dims**-0.5
+            return (first[:, None] @ decay[..., None] ** exponents)[:, 0]
+
+        weights = module.cached_constant(f"lags {lags}", lag_weights)
         kernel = weights[: self.d, lag.clamp(min=0)] * (lag >= 0)  # (d, queries, keys)
         if self.sides == 2:
             kernel = kernel + weights[self.d :, (-lag).clamp(min=0)] * (lag <= 0)
         average = (kernel @ history.permute(2, 1, 0)).permute(2, 1, 0)
         return silu(module.omega * x + average)
-
-    def _lag_weights(self, m: Any, length: int) -> Tensor:
-        """Return the weights (sides · d, at least ``length``) of the lags 0, 1, …."""
-        import torch
-
-        lags = length if m.weight_cache is None else -(-length // LAG_BLOCK) * LAG_BLOCK
-
-        def compute() -> Tensor:
-            p = m.delta.sigmoid()
-            lag = torch.arange(lags, device=m.delta.device)
-            decay = 1 - p * m.alpha.sigmoid()
-            first = m.gamma * p * m.beta * self.dims**-0.5
-            return (first[:, None] @ decay[..., None] ** lag)[:, 0]
-
-        return m.cached_constant(f"lags {lags}", compute)
 
 
 @register_mixer("average")
