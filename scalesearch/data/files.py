@@ -54,25 +54,23 @@ def find_text_file(path: str, where: str) -> Path:
     for candidate in (Path(path + suffix) for suffix in ("", *COMPRESSED_SUFFIXES)):
         if candidate.is_file():
             return candidate
-    raise UserError(f"data: {where}: no such file: {path} (nor with "
-                    f"{', '.join(COMPRESSED_SUFFIXES)}). "
-                    f"{_nearest_file(Path(path))}", key=f"data.{where}", code="no-such-file")
-
-
-def _nearest_file(path: Path) -> str:
-    if path.is_dir():
-        return "It is a folder; name the files in it."
-    folder = path.parent
-    if not folder.is_dir():
+    missing = Path(path)
+    folder = missing.parent
+    if missing.is_dir():
+        hint = "It is a folder; name the files in it."
+    elif not folder.is_dir():
         parent = next(parent for parent in folder.parents if parent.is_dir())
-        return f"The folder {folder} does not exist either; its last existing parent is {parent}."
-    names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
-    similar = difflib.get_close_matches(path.name, names, n=4, cutoff=0.5)
-    if similar:
-        return f"Similar names in {folder}: {', '.join(similar)}."
-    names.sort(key=lambda name: difflib.SequenceMatcher(None, path.name, name).ratio(),
-               reverse=True)
-    return f"Files in {folder}: {', '.join(names[:8]) or 'none'}{' …' if len(names) > 8 else ''}."
+        hint = f"The folder {folder} does not exist either; its last existing parent is {parent}."
+    else:
+        names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+        similar = difflib.get_close_matches(missing.name, names, n=4, cutoff=0.5)
+        names.sort(key=lambda name: difflib.SequenceMatcher(None, missing.name, name).ratio(),
+                   reverse=True)
+        hint = f"Similar names in {folder}: {', '.join(similar)}." if similar else (
+            f"Files in {folder}: {', '.join(names[:8]) or 'none'}{' …' if len(names) > 8 else ''}.")
+    raise UserError(f"data: {where}: no such file: {path} (nor with "
+                    f"{', '.join(COMPRESSED_SUFFIXES)}). {hint}",
+                    key=f"data.{where}", code="no-such-file")
 
 
 def default_cache() -> Path:
@@ -117,7 +115,15 @@ def read_lines(path: Path) -> list[str]:
     try:
         text = content.decode().removeprefix(BYTE_ORDER_MARK)
     except UnicodeDecodeError as error:
-        raise UserError(_utf8_error(path, content, error.start), code="not-utf8") from None
+        start = error.start
+        line_number = content.count(b"\n", 0, start) + 1
+        column = start - (content.rfind(b"\n", 0, start) + 1) + 1
+        hint = ("Convert the file (iconv -f LATIN1 -t UTF-8 FILE, if it is Latin-1), or remove the "
+                "line on both sides")
+        if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            hint = "The file looks like UTF-16: iconv -f UTF-16 -t UTF-8 FILE converts it"
+        raise UserError(f"{path}:{line_number}: byte {column} of the line (0x{content[start]:02x}) "
+                        f"is not UTF-8. {hint}", code="not-utf8") from None
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -161,13 +167,3 @@ def _max_bytes(path: Path) -> tuple[int, str]:
                               "which does not happen with text")
     return memory, (f"each byte of text needs up to {MEMORY_BYTES_PER_TEXT_BYTE} bytes of memory, "
                     "more than this machine has. Use a part of the file")
-
-
-def _utf8_error(path: Path, content: bytes, position: int) -> str:
-    line = content.count(b"\n", 0, position) + 1
-    column = position - (content.rfind(b"\n", 0, position) + 1) + 1
-    place = f"{path}:{line}: byte {column} of the line (0x{content[position]:02x}) is not UTF-8."
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return f"{place} The file looks like UTF-16: iconv -f UTF-16 -t UTF-8 FILE converts it"
-    return (f"{place} Convert the file (iconv -f LATIN1 -t UTF-8 FILE, if it is Latin-1), or "
-            "remove the line on both sides")

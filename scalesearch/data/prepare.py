@@ -10,7 +10,7 @@ import numpy as np
 from scalesearch.data.alignment import describe_alignment, measure_alignment
 from scalesearch.data.sources import DISTILLED_SPLIT, ParallelText
 from scalesearch.data.spec import SPLIT_NAMES, DataSpec
-from scalesearch.data.split import UNK, IntArray, RaggedArray, Split
+from scalesearch.data.split import UNK, RaggedArray, Split
 from scalesearch.data.tokenizer import Tokenizer
 from scalesearch.errors import UserError
 from scalesearch.tasks import Texts
@@ -77,7 +77,21 @@ def _encode(spec: DataSpec, split: str, pairs: ParallelText, tokenizer: Tokenize
     source = _encode_lines(tokenizer, pairs.source)
     target = _encode_lines(tokenizer, pairs.target)
     if split == "train":
-        kept, dropped = _select_training_pairs(spec, source.lengths, target.lengths)
+        longer = np.maximum(source.lengths, target.lengths)
+        shorter = np.minimum(source.lengths, target.lengths)
+        # With a tokenizer from a file, a line of unusual white space may have no tokens.
+        is_empty = shorter == 0
+        is_long = ~is_empty & (longer > spec.max_length)
+        is_uneven = ~is_empty & ~is_long & (longer
+                                            > (spec.max_ratio or np.inf) * np.maximum(shorter, 1))
+        kept = np.flatnonzero(~(is_empty | is_long | is_uneven))
+        dropped = {"no_token": int(is_empty.sum()), "too_long": int(is_long.sum()),
+                   "uneven": int(is_uneven.sum())}
+        if not len(kept):
+            raise UserError(f"data: train: all {len(source)} pairs are dropped: "
+                            f"{dropped['too_long']} are longer than max_length {spec.max_length} "
+                            f"tokens, {dropped['uneven']} exceed max_ratio {spec.max_ratio}",
+                            key="data.train", code="no-pairs-left")
         source = source.take(kept)
         target = target.take(kept)
     else:
@@ -118,29 +132,6 @@ def _encode_lines(tokenizer: Tokenizer, lines: list[str]) -> RaggedArray:
     return RaggedArray.concatenate([RaggedArray.from_lists([]),
                                     *(RaggedArray.from_lists(tokenizer.encode(chunk))
                                       for chunk in chunks)])
-
-
-def _select_training_pairs(
-        spec: DataSpec, source: IntArray, target: IntArray) -> tuple[IntArray, dict[str, int]]:
-    """Return indices of training pairs to keep, and counts of dropped pairs.
-
-    ``source`` and ``target`` are (N,) numbers of tokens.
-    """
-    longer = np.maximum(source, target)
-    shorter = np.minimum(source, target)
-    # With a tokenizer from a file, a line of unusual white space may have no tokens.
-    is_empty = shorter == 0
-    is_long = ~is_empty & (longer > spec.max_length)
-    is_uneven = ~is_empty & ~is_long & (longer
-                                        > (spec.max_ratio or np.inf) * np.maximum(shorter, 1))
-    kept = np.flatnonzero(~(is_empty | is_long | is_uneven))
-    if not len(kept):
-        raise UserError(f"data: train: all {len(source)} pairs are dropped: {int(is_long.sum())} "
-                        f"are longer than max_length {spec.max_length} tokens, "
-                        f"{int(is_uneven.sum())} exceed max_ratio {spec.max_ratio}",
-                        key="data.train", code="no-pairs-left")
-    return kept, {"no_token": int(is_empty.sum()), "too_long": int(is_long.sum()),
-                  "uneven": int(is_uneven.sum())}
 
 
 def _count_unknown(rows: RaggedArray) -> int:
@@ -196,10 +187,23 @@ def describe_counts(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
     for key, reason in _REASONS.items():
         if train.get(key):
             yield f"train: {train[key]} of {train['read']} pairs left out: {reason}"
+    overlap = counts["overlap"]
     for split in _HELD_OUT_SPLITS:
-        yield from _describe_split(split, counts[split], counts["overlap"], spec)
+        held_out = counts[split]
+        if held_out["cut"]:
+            yield (f"{split}: {held_out['cut']} of {held_out['pairs']} pairs are truncated to "
+                   f"max_length {spec.max_length} for the model; their references stay complete")
+        if held_out.get("periods_apart") and not spec.tokenized:
+            yield (f"warning: {held_out['periods_apart']} of {held_out['pairs']} {split} references "
+                   "end in a period after a space: BLEU of tokenized text is not comparable with "
+                   "published scores; detokenize it, or set `tokenized: true`")
+        if unknown := held_out["source_unknown"] + held_out["target_unknown"]:
+            yield f"{split}: {unknown} tokens hold characters that are not in the vocabulary"
+        if sources := overlap[f"{split}_sources"]:
+            yield (f"warning: {sources} of {held_out['pairs']} {split} sources are also in the "
+                   f"training text, {overlap[f'{split}_pairs']} with the same translation")
     # A corpus that was cached by an earlier version lacks this count.
-    if shared := counts["overlap"].get("test_in_validation"):
+    if shared := overlap.get("test_in_validation"):
         yield (f"warning: {shared} of {counts['test']['pairs']} test pairs are also in the "
                "validation text, which is used to select candidates")
     yield from describe_alignment(counts.get("alignment", {}))
@@ -229,19 +233,3 @@ def _describe_text(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
                    "training text")
     if spec.lowercase:
         yield "all text is lower-cased"
-
-
-def _describe_split(split: str, counts: dict[str, int], overlap: dict[str, int],
-                    spec: DataSpec) -> Iterator[str]:
-    if counts["cut"]:
-        yield (f"{split}: {counts['cut']} of {counts['pairs']} pairs are truncated to max_length "
-               f"{spec.max_length} for the model; their references stay complete")
-    if counts.get("periods_apart") and not spec.tokenized:
-        yield (f"warning: {counts['periods_apart']} of {counts['pairs']} {split} references end in "
-               "a period after a space: BLEU of tokenized text is not comparable with published "
-               "scores; detokenize it, or set `tokenized: true`")
-    if unknown := counts["source_unknown"] + counts["target_unknown"]:
-        yield f"{split}: {unknown} tokens hold characters that are not in the vocabulary"
-    if sources := overlap[f"{split}_sources"]:
-        yield (f"warning: {sources} of {counts['pairs']} {split} sources are also in the training "
-               f"text, {overlap[f'{split}_pairs']} with the same translation")

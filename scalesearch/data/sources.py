@@ -4,6 +4,7 @@ import hashlib
 import io
 import lzma
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,35 @@ def read_sentences(spec: DataSpec) -> dict[str, ParallelText]:
             splits[split] = ParallelText([source for source, _ in pairs],
                                          [target for _, target in pairs],
                                          {"read": len(pairs), "empty": 0})
-    return splits | {split: _read_split(spec, split) for split in _file_splits(spec)}
+    for split in _file_splits(spec):
+        with_gold = spec.file_format == "corrections" and split not in _TRAINING_SPLITS
+        if split == "test" and not spec.test:
+            splits[split] = ParallelText([], [], {"read": 0, "empty": 0}, [] if with_gold else None)
+            continue
+        parts: list[ParallelText] = []
+        file_lists = list(find_files(spec, split))
+        for files in file_lists:
+            if spec.file_format == "text":
+                lines = read_lines(files[0])
+                kept = [line for line in lines if line.strip()]
+                part = ParallelText([], kept, {"read": len(lines), "empty": len(lines) - len(kept)})
+            else:
+                part = read_pairs(files, split, with_gold)
+            if split == DISTILLED_SPLIT and spec.max_pairs is not None:  # applies to each teacher
+                part = part.truncate(spec.max_pairs)
+            if parts and len(part.more_references) != len(parts[0].more_references):
+                raise UserError(f"data: {split}: all parts need as many references, but "
+                                f"{', '.join(map(str, files))} has {len(part.more_references) + 1} "
+                                f"and the parts before have {len(parts[0].more_references) + 1}",
+                                key=f"data.{split}", code="unequal-lines")
+            parts.append(part)
+        if not any(part.target for part in parts):
+            unit = "line of text" if spec.file_format == "text" else "sentence pair"
+            names = ", ".join(str(path) for files in file_lists for path in files)
+            raise UserError(f"data: {split}: no {unit} in {names}", key=f"data.{split}",
+                            code="no-sentences")
+        splits[split] = reduce(ParallelText.append, parts)
+    return splits
 
 
 def find_files(spec: DataSpec, split: str) -> list[tuple[Path, ...]]:
@@ -113,34 +142,6 @@ def find_files(spec: DataSpec, split: str) -> list[tuple[Path, ...]]:
 
     return [tuple(find_text_file(path, split) for path in paths_of(part))
             for part in getattr(spec, split)]
-
-
-def _read_split(spec: DataSpec, split: str) -> ParallelText:
-    with_gold = spec.file_format == "corrections" and split not in _TRAINING_SPLITS
-    total: ParallelText | None = None
-    if split == "test" and not spec.test:
-        return ParallelText([], [], {"read": 0, "empty": 0}, [] if with_gold else None)
-    for files in find_files(spec, split):
-        if spec.file_format == "text":
-            lines = read_lines(files[0])
-            kept = [line for line in lines if line.strip()]
-            part = ParallelText([], kept, {"read": len(lines), "empty": len(lines) - len(kept)})
-        else:
-            part = read_pairs(files, split, with_gold)
-        if split == DISTILLED_SPLIT and spec.max_pairs is not None:  # applies to each teacher
-            part = part.truncate(spec.max_pairs)
-        if total is not None and len(part.more_references) != len(total.more_references):
-            raise UserError(f"data: {split}: all parts need as many references, but "
-                            f"{', '.join(map(str, files))} has {len(part.more_references) + 1} and "
-                            f"the parts before have {len(total.more_references) + 1}",
-                            key=f"data.{split}", code="unequal-lines")
-        total = part if total is None else total.append(part)
-    if total is None or not total.target:
-        unit = "line of text" if spec.file_format == "text" else "sentence pair"
-        names = ", ".join(str(path) for files in find_files(spec, split) for path in files)
-        raise UserError(f"data: {split}: no {unit} in {names}", key=f"data.{split}",
-                        code="no-sentences")
-    return total
 
 
 def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> ParallelText:

@@ -81,7 +81,16 @@ class Tokenizer:
                 num_threads=1, hard_vocab_limit=True, max_sentence_length=_MAX_LINE_BYTES,
                 minloglevel=2)
         except RuntimeError as error:
-            raise UserError(_fit_error(str(error), vocab_size), key="data.vocab",
+            if highest := re.search(r"too high.*<= (\d+)", str(error)):
+                reason = ("the training text has too few different words for a vocabulary of "
+                          f"{vocab_size}; the maximum is {highest[1]}")
+            elif lowest := re.search(r"smaller than required_chars\. *\d+ vs (\d+)", str(error)):
+                reason = (f"{vocab_size} is too small: the characters of the training text need "
+                          f"{lowest[1]} entries; increase it, or leave out rare characters with a "
+                          "lower `character_coverage`")
+            else:
+                reason = f"{vocab_size} entries cannot be fitted to the training text: {error}"
+            raise UserError(f"data: vocab: {reason}", key="data.vocab",
                             code="vocab-size-unsupported") from None
         return cls(model.getvalue())
 
@@ -159,15 +168,3 @@ def _load(model: bytes, name: Path | str) -> sentencepiece.SentencePieceProcesso
                         f"{(PAD, UNK, BOS, EOS)}. Train it with --pad_id=0 --unk_id=1 --bos_id=2 "
                         "--eos_id=3", code="other-special-ids")
     return processor
-
-
-def _fit_error(message: str, vocab_size: int) -> str:
-    """Turn an error message of the library into one for the user."""
-    if highest := re.search(r"too high.*<= (\d+)", message):
-        return ("data: vocab: the training text has too few different words for a vocabulary of "
-                f"{vocab_size}; the maximum is {highest[1]}")
-    if lowest := re.search(r"smaller than required_chars\. *\d+ vs (\d+)", message):
-        return (f"data: vocab: {vocab_size} is too small: the characters of the training text need "
-                f"{lowest[1]} entries; increase it, or leave out rare characters with a lower "
-                "`character_coverage`")
-    return f"data: no vocabulary of {vocab_size} could be fitted to the training text: {message}"

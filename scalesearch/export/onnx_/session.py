@@ -53,8 +53,19 @@ class OnnxModel:
     """
 
     def __init__(self, folder: Path, threads: int) -> None:
-        self.encoder, self.decoder = (_session(folder / f"{name}.onnx", threads)
-                                      for name in ("encoder", "decoder"))
+        options = SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        sessions = []
+        for file in (folder / "encoder.onnx", folder / "decoder.onnx"):
+            try:
+                sessions.append(InferenceSession(file, options, providers=["CPUExecutionProvider"]))
+            except Exception as error:  # the exceptions have no other common base class
+                raise UserError(f"{file}: onnxruntime cannot load it: "
+                                f"{' '.join(str(error).split())[:300]}",
+                                code="file-damaged") from None
+        self.encoder, self.decoder = sessions
         self.encoder_output_names = [output.name for output in self.encoder.get_outputs()]
         self.cache_names = [output.name.removesuffix(".next")
                             for output in self.decoder.get_outputs()[1:]]
@@ -89,18 +100,6 @@ class OnnxModel:
 
     def logits(self, states: Tensor) -> Tensor:
         return states
-
-
-def _session(file: Path, threads: int) -> InferenceSession:
-    options = SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    try:
-        return InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # the exceptions have no other common base class
-        raise UserError(f"{file}: onnxruntime cannot load it: {' '.join(str(error).split())[:300]}",
-                        code="file-damaged") from None
 
 
 def _run(session: InferenceSession, inputs: Mapping[str, OrtValue]) -> Any:
