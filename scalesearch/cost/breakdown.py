@@ -134,7 +134,12 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
             f"steps.{section}", 0)
     training = training_protocol(protocol)
     values["macs.once"] = sum(work_steps(line, "once", training) for line in lines)
-    values |= _memory(lines, values["params.total"], training)
+    # In float32, of one sentence: the key-value cache after T tokens, and an estimate of the
+    # tensors that autograd saves for the backward pass.
+    values["memory.weights"] = FLOAT32_BYTES * values["params.total"]
+    for name, operation in (("cache", "cache"), ("activations", "activation")):
+        values[f"memory.{name}"] = FLOAT32_BYTES * sum(work_steps(line, operation, training)
+                                                       for line in lines)
     if protocol.artifact is not None:
         values["artifact.bytes"] = artifact_bytes(block, protocol)
     return CostBreakdown(protocol, tuple(leaf_costs), values, block)
@@ -171,18 +176,6 @@ def _by_section(quantity: str, items: Iterable[tuple[str, Size]]) -> dict[str, i
     total = sum(sums.values())
     by_name = {"total": total, "non_embedding": total - sums["embedding"]} | sums
     return {f"{quantity}.{section}": by_name.get(section, 0) for section in COST_PARTS}
-
-
-def _memory(lines: list[CostLine], params: Size, forward_protocol: Protocol) -> dict[str, int]:
-    """Bytes in float32 of weights, key-value cache and activations.
-
-    The cache is that of one sentence after T tokens. Activations are the tensors that autograd
-    saves for the backward pass of one sentence; they are estimated.
-    """
-    kept = {work_type: sum(work_steps(line, work_type, forward_protocol) for line in lines)
-            for work_type in ("cache", "activation")}
-    numbers = {"weights": params, "cache": kept["cache"], "activations": kept["activation"]}
-    return {f"memory.{name}": FLOAT32_BYTES * count for name, count in numbers.items()}
 
 
 @dataclass(frozen=True)

@@ -76,32 +76,30 @@ def _uses(node: Block, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:
     for name, part in node.parts().items() if not isinstance(node, Repeat) else ():
         use = part if isinstance(part, Use) else Use(part)
         part_path = join_path(path, name)
-        if isinstance(use.block, Repeat):
-            yield from _layers(use.block, part_path, calls * use.calls)
-        elif isinstance(use.block, Stack | BottleneckStack):
+        if isinstance(use.block, Stack | BottleneckStack):
             yield from _uses(use.block, part_path, calls * use.calls)
-
-
-def _layers(node: Repeat, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:
-    ties = {tie.part: tie for tie in node.ties}
-    for name, part in node.layer.parts().items():
-        tie = ties.get(name)
-        sizes = None if node.distinct_layers else _sizes(part, tie)
-        for layer, group in enumerate(_groups(tie, path, name, require_single_value(node.depth))):
-            layer_part = node.layer_at(layer).parts()[name]
-            shared, own = sizes or _sizes(layer_part, tie)
-            uses = calls * (layer_part.calls if isinstance(layer_part, Use) else 1)
-            yield group, shared, uses
-            yield (path, layer, name, "own"), own, uses
-
-
-def _groups(tie: Tie | None, path: str, part: str, depth: int) -> list[Any]:
-    """Group key of the weights of each layer."""
-    if tie is None:
-        return [(path, layer, part) for layer in range(depth)]
-    if isinstance(tie.schedule, CrossStackTie):
-        return [(tie.schedule.path, layer, tie.schedule.part) for layer in tie.schedule.layers]
-    return [(path, owner, part) for owner in tie.schedule.owners(depth)]
+        if not isinstance(use.block, Repeat):
+            continue
+        stack = use.block
+        depth = require_single_value(stack.depth)
+        ties = {tie.part: tie for tie in stack.ties}
+        for layer_part_name, first_part in stack.layer.parts().items():
+            tie = ties.get(layer_part_name)
+            if tie is None:
+                groups = [(part_path, layer, layer_part_name) for layer in range(depth)]
+            elif isinstance(tie.schedule, CrossStackTie):
+                groups = [(tie.schedule.path, layer, tie.schedule.part)
+                          for layer in tie.schedule.layers]
+            else:
+                groups = [(part_path, owner, layer_part_name)
+                          for owner in tie.schedule.owners(depth)]
+            sizes = None if stack.distinct_layers else _sizes(first_part, tie)
+            for layer, group in enumerate(groups):
+                layer_part = stack.layer_at(layer).parts()[layer_part_name]
+                shared, own = sizes or _sizes(layer_part, tie)
+                uses = calls * use.calls * (layer_part.calls if isinstance(layer_part, Use) else 1)
+                yield group, shared, uses
+                yield (part_path, layer, layer_part_name, "own"), own, uses
 
 
 def _sizes(part: Block | Use, tie: Tie | None) -> tuple[int, int]:

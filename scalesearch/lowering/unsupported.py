@@ -8,7 +8,7 @@ from typing import Any
 from scalesearch.blocks.core import Block, Use
 from scalesearch.blocks.embedding import TokenEmbedding
 from scalesearch.blocks.ffn.networks import SelfGated
-from scalesearch.blocks.layers import DecoderLayer, Layer
+from scalesearch.blocks.layers import DecoderLayer
 from scalesearch.blocks.mixers import Mixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.seq2seq import Embeddings
@@ -34,17 +34,15 @@ def find_unsupported_parts(block: Block) -> list[str]:
             both = inner.parts() if isinstance(inner, Embeddings) else {}
             tables = {f"{name}.{key}": table for key, table in both.items()} or {name: inner}
             for path, table in tables.items():
-                reasons += _of_embedding(path, table)
+                if not isinstance(table, TokenEmbedding):
+                    reasons.append(f"{path}: {type(table).__name__} reads other tokens too, and "
+                                   "the runtime looks up one")
+                elif type(table.table) not in tensor_expressions.SUPPORTED_TABLES:
+                    reasons.append(f"{path}.table: {type(table.table).__name__} cannot be "
+                                   "converted to one table")
         else:
             reasons += _of_stack(name, inner)
     return reasons
-
-
-def _of_embedding(path: str, block: Any) -> Iterator[str]:
-    if not isinstance(block, TokenEmbedding):
-        yield f"{path}: {type(block).__name__} reads other tokens too, and the runtime looks up one"
-    elif type(block.table) not in tensor_expressions.SUPPORTED_TABLES:
-        yield f"{path}.table: {type(block.table).__name__} cannot be converted to one table"
 
 
 def _of_stack(path: str, stack: Any) -> Iterator[str]:
@@ -68,7 +66,15 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
             yield f"{path}: the runtime's translator needs an encoder"
         else:
             yield from _of_mixer(f"{path}.cross_attention", layer.cross_attention)
-    yield from _of_order(path, layer)
+    for word, part in layer.extra_sublayers:
+        yield f"{path}.{word}: the runtime does not support {type(part).__name__}"
+    if layer.multi_path is not None:
+        yield f"{path}: {layer.multi_path.count} paths, and the runtime has one"
+    if any(len(step) > 1 for step in layer.steps):
+        yield f"{path}: sub-layers in parallel, and the runtime has one after the other"
+    elif layer.norm == "post" and layer.steps[0][0][0] != layer.default_order[0][0]:
+        yield (f"{path}: {layer.steps[0][0][0]} comes first, but in post-norm models the runtime "
+               "needs attention first")
     where = f"{path}.{layer.sublayers[layer.default_order[0][0]][0]}"
     yield from _of_mixer(where, layer.mixer)
     if isinstance(layer.mixer, Attention) and layer.norm == "post" and (
@@ -81,18 +87,6 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         yield f"{path}.ffn: the runtime does not support a norm of hidden units"
     elif type(layer.ffn) is not SelfGated:
         yield from _no_maps(f"{path}.ffn", layer.ffn, layer.ffn.parts())
-
-
-def _of_order(path: str, layer: Layer) -> Iterator[str]:
-    for word, part in layer.extra_sublayers:
-        yield f"{path}.{word}: the runtime does not support {type(part).__name__}"
-    if layer.multi_path is not None:
-        yield f"{path}: {layer.multi_path.count} paths, and the runtime has one"
-    if any(len(step) > 1 for step in layer.steps):
-        yield f"{path}: sub-layers in parallel, and the runtime has one after the other"
-    elif layer.norm == "post" and layer.steps[0][0][0] != layer.default_order[0][0]:
-        yield (f"{path}: {layer.steps[0][0][0]} comes first, but in post-norm models the runtime "
-               "needs attention first")
 
 
 def _of_mixer(path: str, mixer: Mixer) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from scalesearch.blocks.core import VOCAB, Block, Repeat, Tie, Use
+from scalesearch.blocks.core import VOCAB, Block, Repeat, Use
 from scalesearch.blocks.weight_sharing import CrossStackTie
 from scalesearch.nn.init import initialize
 from scalesearch.nn.model import Seq2SeqModel
@@ -84,25 +84,20 @@ def _tie(node: Module, root: Module) -> None:
         child = node.get_submodule(name)
         if isinstance(inner, Repeat):
             for tie in inner.ties:
-                _tie_layers(child, inner.depth, tie, root)
+                is_cross_stack = isinstance(tie.schedule, CrossStackTie)
+                source = root.get_submodule(tie.schedule.path) if is_cross_stack else child
+                source_part = tie.schedule.part if is_cross_stack else tie.part
+                owners = tie.schedule.layers if is_cross_stack else tie.schedule.owners(inner.depth)
+                for index, owner in enumerate(owners):
+                    if is_cross_stack or owner != index:
+                        _tie_module(child[index].get_submodule(tie.part),
+                                    source[owner].get_submodule(source_part), tie.excluded)
             for layer in child:
                 _tie(layer, root)
             continue
         if isinstance(part, Use) and part.tied is not None:
             _tie_module(child, root.get_submodule(part.tied))
         _tie(child, root)
-
-
-def _tie_layers(layers: nn.Module, depth: int, tie: Tie, root: Module) -> None:
-    """Tie one part of the layers to its owners in the same or another stack."""
-    is_cross_stack = isinstance(tie.schedule, CrossStackTie)
-    source = root.get_submodule(tie.schedule.path) if is_cross_stack else layers
-    owners = tie.schedule.layers if is_cross_stack else tie.schedule.owners(depth)
-    for index, owner in enumerate(owners):
-        if is_cross_stack or owner != index:
-            part = tie.schedule.part if is_cross_stack else tie.part
-            _tie_module(layers[index].get_submodule(tie.part), source[owner].get_submodule(part),
-                        tie.excluded)
 
 
 def _tie_module(child: Module, owner: Module, excluded: tuple[str, ...] = ()) -> None:

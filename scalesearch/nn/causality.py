@@ -60,8 +60,19 @@ def check_causality(model: Any, vocab: int, seed: int = 0) -> None:
         CausalityError: an output has such a dependency.
     """
     generator = torch.Generator().manual_seed(seed)
-    noisy_model = _perturbed_copy(model, generator)
-    long = _long_length(model)
+    noisy_model = copy.deepcopy(model).cpu().eval()
+    if sum(weight.numel() for weight in noisy_model.parameters()) <= MAX_FP64_PARAMETERS:
+        noisy_model = noisy_model.double()
+    for weight in noisy_model.parameters():
+        scale = 0.1 * float(weight.std(correction=0)) + 0.01
+        weight += scale * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+    # longer than the receptive field of every block, if there are enough learned positions for two
+    # sides and their padding
+    past = max((getattr(node.block, "receptive_past", 0)
+                for node in model.modules() if hasattr(node, "block")), default=0)
+    long: int = max(MIN_LEAK_DISTANCE, past) + REACH_MARGIN
+    if (max_length := getattr(model, "max_length", None)) is not None:
+        long = min(long, max(max_length // 4, 1))
     for index, (source_length, target_length) in enumerate((*CAUSALITY_LENGTHS, (long, long))):
         rows = 1 if index == len(CAUSALITY_LENGTHS) else BATCH_ROWS
         source = torch.randint(FIRST_TOKEN_ID, vocab, (rows, source_length), generator=generator)
@@ -71,32 +82,6 @@ def check_causality(model: Any, vocab: int, seed: int = 0) -> None:
         # cached as functions of weights only.
         with getattr(noisy_model, "cached_weights", nullcontext)() if index else nullcontext():
             CausalityCase(noisy_model, source, target, vocab, generator).check()
-
-
-def _long_length(model: Any) -> int:
-    """Return a length greater than the receptive field of every block.
-
-    It is at most a quarter of the learned positions, for two sides and their padding.
-    """
-    past = max((getattr(node.block, "receptive_past", 0)
-                for node in model.modules() if hasattr(node, "block")), default=0)
-    max_length = getattr(model, "max_length", None)
-    length: int = max(MIN_LEAK_DISTANCE, past) + REACH_MARGIN
-    return length if max_length is None else min(length, max(max_length // 4, 1))
-
-
-def _perturbed_copy(model: Any, generator: torch.Generator) -> Any:
-    """Return a copy on the CPU with noise added to every weight.
-
-    It is in fp64 if it is small enough.
-    """
-    noisy_model = copy.deepcopy(model).cpu().eval()
-    if sum(weight.numel() for weight in noisy_model.parameters()) <= MAX_FP64_PARAMETERS:
-        noisy_model = noisy_model.double()
-    for weight in noisy_model.parameters():
-        scale = 0.1 * float(weight.std(correction=0)) + 0.01
-        weight += scale * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
-    return noisy_model
 
 
 class CausalityCase:

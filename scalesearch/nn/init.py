@@ -21,7 +21,7 @@ ATTENTION_INPUTS = ("query", "key", "value")
 
 
 def initialize(model: Module, scheme: str, seed: int) -> None:
-    """Initialize every weight of ``model``.
+    """Initialize every weight of ``model`` according to ``Block.initialization``.
 
     Args:
         model: the model.
@@ -34,6 +34,7 @@ def initialize(model: Module, scheme: str, seed: int) -> None:
     if scheme not in INIT_SCHEMES:
         raise UserError(f"init: {scheme}: unknown scheme; use {', '.join(INIT_SCHEMES)}",
                         code="unknown-scheme")
+    initialize_matrix = INIT_SCHEMES[scheme]
     # a block may have no weights
     device = next((weight.device for weight in model.parameters()), "cpu")
     generator = torch.Generator(device=device).manual_seed(seed)
@@ -41,35 +42,20 @@ def initialize(model: Module, scheme: str, seed: int) -> None:
         for path, node in model.named_modules():
             if isinstance(node, Module):
                 for name, weight in list(node._parameters.items()):
-                    _draw(node, path, name, weight, INIT_SCHEMES[scheme], generator)
-
-
-def _draw(node: Module, path: str, name: str, weight: Tensor, matrix: Callable[..., None],
-          generator: torch.Generator) -> None:
-    """Initialize one weight according to ``Block.initialization``.
-
-    Args:
-        node: module of the weight.
-        path: path of the module.
-        name: name of the weight.
-        weight: the weight.
-        matrix: function of the scheme for matrices and biases.
-        generator: random number generator.
-    """
-    initialization = node.block.initialization(name)
-    if initialization in ("table", "tokens"):
-        weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
-        if initialization == "tokens":
-            weight[PAD] = 0
-    elif initialization in ("one", "zero"):
-        weight.fill_(float(initialization == "one"))
-    elif initialization in ("cores", "table cores"):
-        weight.normal_(0, chain_std(node.block, initialization, path)[0], generator=generator)
-    elif initialization == "heads":
-        for head_weight in weight:
-            matrix(node, path, name, head_weight, generator)
-    else:
-        matrix(node, path, name, weight, generator)
+                    initialization = node.block.initialization(name)
+                    if initialization in ("table", "tokens"):
+                        weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
+                        if initialization == "tokens":
+                            weight[PAD] = 0
+                    elif initialization in ("one", "zero"):
+                        weight.fill_(float(initialization == "one"))
+                    elif initialization in ("cores", "table cores"):
+                        std, _ = chain_std(node.block, initialization, path)
+                        weight.normal_(0, std, generator=generator)
+                    else:
+                        parts = weight if initialization == "heads" else (weight,)
+                        for part in parts:
+                            initialize_matrix(node, path, name, part, generator)
 
 
 def chain_std(block: Any, initialization: str, path: str) -> tuple[float, float]:
@@ -101,8 +87,9 @@ def xavier_init(node: Module, path: str, name: str, weight: Tensor,
     matrix of an adapter is zero, so that layers are initially equal to the shared layer (Hu et al.
     2022).
     """
-    part = path.rsplit(".", 1)[-1]
-    if name == "bias" or _is_adapter_output(path):
+    *parents, part = path.split(".")
+    is_adapter_output = part == "up" and bool(parents) and parents[-1].endswith("_adapter")
+    if name == "bias" or is_adapter_output:
         weight.zero_()
     elif part == "output":
         # An untied output matrix is initialized like a tied one, so that logits are small.
@@ -158,11 +145,6 @@ def fan_in(block: Block) -> int:
         return block.d_in  # type: ignore[attr-defined]
     inner = shape[2 if block.initialization("weight") == "heads" else 1 :]
     return math.prod(extent for extent in inner if isinstance(extent, int))
-
-
-def _is_adapter_output(path: str) -> bool:
-    parts = path.split(".")
-    return len(parts) > 1 and parts[-1] == "up" and parts[-2].endswith("_adapter")
 
 
 INIT_SCHEMES: dict[str, Callable[..., None]] = {
