@@ -257,23 +257,17 @@ class Space(BoundSpace):
         Keys with default values are left out, so that a new key does not change the hash of spaces
         that do not use it.
         """
-        differences = format_lines(_differences(canonical_tree(self.root), self._default_tree()))
+        try:
+            defaults = canonical_tree(Space.parse("width: 1", "<plain>", self.schema).root)
+        except ConfigError:  # more keys are required
+            defaults = {}
+        differences = format_lines(_differences(canonical_tree(self.root), defaults))
         constraints = sorted(constraint.text for constraint in self.constraints)
         parts = [*differences, *constraints, *format_lines(self._cost())]
         text = "\n".join(parts)
         # Digest the first spelling of these two names, so that hashes never change.
         text = text.replace("artifact: ", "artefact: ").replace("artifact.bytes", "artefact.bytes")
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    def _default_tree(self) -> dict[str, Any]:
-        """The canonical tree of a space with only ``width``.
-
-        It is empty if more keys are required.
-        """
-        try:
-            return canonical_tree(Space.parse("width: 1", "<plain>", self.schema).root)
-        except ConfigError:
-            return {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Space) and self.to_yaml() == other.to_yaml()

@@ -268,7 +268,7 @@ def _build_layer(a: Config, stack: str, outer: Config | None = None,
         outer: the configuration of the wider outer layers of a bottleneck, for a middle layer.
         ffn: its feed-forward network, by default that of the configuration.
     """
-    norm_type = _norm_type(a)
+    norm_type = str(a.get("norm_kind", "layer"))
     if stack == "encoder":
         mixer = build_mixer(a, "encoder", (SRC, SRC, SRC))
         if ffn is None:
@@ -307,7 +307,14 @@ def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
     order = _present_sublayers(layer, order)
     main_word = next(iter(layer.sublayers))
     has_parallel_mixer = any(len(step) > 1 and main_word in step for step in order)
-    multi_path = _multi_path_config(a, f"{stack}.paths", layer)
+    multi_path = None
+    path_key = f"{stack}.paths"
+    if (count := require_single_value(a.get(f"{path_key}.count", 1))) != 1:
+        multi_path = MultiPathConfig(a[f"{path_key}.of"], count, a[f"{path_key}.merge"],
+                                     bool(a[f"{path_key}.norm"]))
+        has_sublayer_paths = layer.extra_sublayers and multi_path.target == "sublayer"
+        if layer.ffn.is_absent and not has_sublayer_paths:
+            multi_path = multi_path.without_ffn()
     parallel_mixer = None
     if has_parallel_mixer:
         axes = axis, axis, {SEQ: SEQ_KEYS, TGT: TGT_KEYS}.get(axis, SRC)
@@ -325,16 +332,6 @@ def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
     return replace(layer, sublayer_order=order)
 
 
-def _multi_path_config(a: Config, key: str, layer: Layer) -> MultiPathConfig | None:
-    """The parallel paths of a layer's parts; None for a single path."""
-    count = require_single_value(a.get(f"{key}.count", 1))
-    if count == 1:
-        return None
-    paths = MultiPathConfig(a[f"{key}.of"], count, a[f"{key}.merge"], bool(a[f"{key}.norm"]))
-    has_sublayer_paths = layer.extra_sublayers and paths.target == "sublayer"
-    return paths.without_ffn() if layer.ffn.is_absent and not has_sublayer_paths else paths
-
-
 def _present_sublayers(layer: Layer, order: SublayerOrder) -> SublayerOrder:
     """``order`` without missing sub-layers.
 
@@ -346,10 +343,6 @@ def _present_sublayers(layer: Layer, order: SublayerOrder) -> SublayerOrder:
     steps = (tuple(sorted((word for word in step if word in ranks), key=ranks.__getitem__))
              for step in order)
     return tuple(step for step in steps if step)
-
-
-def _norm_type(a: Config) -> str:
-    return str(a.get("norm_kind", "layer"))
 
 
 def _build_stack(a: Config, stack: str,

@@ -59,7 +59,15 @@ def count_configurations(parameter_space: ParameterSpace,
     max_enumerated = max_enumerated or MAX_ENUMERATED
     if any(_estimate_combinations(run) > HOPELESS_FACTOR * max_enumerated for run in runs):
         raise _uncountable_error(max_enumerated)
-    return math.prod(_total(enumerate_runs(run), max_enumerated) for run in runs)
+    product = 1
+    for run in runs:
+        total = 0
+        for n_enumerated, count in enumerate(enumerate_runs(run)):
+            if n_enumerated >= max_enumerated:
+                raise _uncountable_error(max_enumerated)
+            total += count
+        product *= total
+    return product
 
 
 def _estimate_combinations(run: Callable[[SuggestFunction], int]) -> float:
@@ -84,15 +92,6 @@ def _estimate_combinations(run: Callable[[SuggestFunction], int]) -> float:
 def _uncountable_error(max_enumerated: int) -> UncountableSpaceError:
     return UncountableSpaceError(f"conditions depend on more than {max_enumerated:,} "
                                  "combinations of values")
-
-
-def _total(counts: Iterator[int], max_enumerated: int) -> int:
-    total = 0
-    for n_enumerated, count in enumerate(counts):
-        if n_enumerated >= max_enumerated:
-            raise _uncountable_error(max_enumerated)
-        total += count
-    return total
 
 
 def _count_component(parameter_space: ParameterSpace, nodes: list[ParameterNode],

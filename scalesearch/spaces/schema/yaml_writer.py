@@ -28,18 +28,18 @@ def format_scalar(text: str) -> str:
 
 def _quoted(text: str) -> str:
     """A double-quoted YAML scalar."""
-    return '"' + "".join(_escaped(character) for character in text) + '"'
-
-
-def _escaped(character: str) -> str:
     escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    if character in escapes:
-        return escapes[character]
-    if character.isprintable() and character not in ODD_BREAKS:
-        return character
-    code = ord(character)
-    return (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000
-            else f"\\U{code:08x}")
+    characters = []
+    for character in text:
+        code = ord(character)
+        if character in escapes:
+            characters.append(escapes[character])
+        elif character.isprintable() and character not in ODD_BREAKS:
+            characters.append(character)
+        else:
+            characters.append(f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+                              if code < 0x10000 else f"\\U{code:08x}")
+    return f'"{"".join(characters)}"'
 
 
 def format_lines(mapping: Mapping[str, Any], indent: str = "") -> Iterator[str]:
@@ -68,7 +68,13 @@ def canonical_tree(group_node: GroupNode, schema: SchemaGroup | None = None) -> 
             offered are left out, as in files.
     """
     tree: dict[str, Any] = {}
-    inactive = _inactive_keys(group_node, schema)
+    # inlined keys that exist only with a variant that is not offered
+    inactive: frozenset[str] = frozenset()
+    if schema is not None and (inlined := schema.inlined_variant) is not None:
+        variant_group = dict(group_node.fields)[inlined.group]
+        assert isinstance(variant_group, GroupNode)
+        if inlined.variant not in dict(variant_group.variants):
+            inactive = inlined.exclusive_keys
     if group_node.variant_node:
         variants = dict(group_node.variants)
         names = group_node.variant_node.domain.constants
@@ -99,27 +105,14 @@ def _changed_variant_keys(group_node: GroupNode) -> dict[str, Any]:
 
     They are written next to a condition.
     """
-    keys = {name: {key: text
-                   for key, text in canonical_tree(inner).items()
-                   if _differs_from_default(dict(inner.fields)[key])}
-            for name, inner in group_node.variants}
-    return {name: changed for name, changed in keys.items() if changed}
-
-
-def _differs_from_default(child: GroupNode | ParameterNode) -> bool:
-    nodes = child.parameter_nodes() if isinstance(child, GroupNode) else [child]
-    return any(node.is_given and str(node.domain) != node.field.default for node in nodes)
-
-
-def _inactive_keys(group_node: GroupNode, schema: SchemaGroup | None) -> frozenset[str]:
-    """Inlined keys that exist only with a variant that is not offered."""
-    if schema is None or schema.inlined_variant is None:
-        return frozenset()
-    variant_group = dict(group_node.fields)[schema.inlined_variant.group]
-    assert isinstance(variant_group, GroupNode)
-    if schema.inlined_variant.variant in dict(variant_group.variants):
-        return frozenset()
-    return schema.inlined_variant.exclusive_keys
+    changed_keys: dict[str, Any] = {}
+    for name, inner in group_node.variants:
+        texts = canonical_tree(inner)
+        for key, child in inner.fields:
+            nodes = child.parameter_nodes() if isinstance(child, GroupNode) else [child]
+            if any(node.is_given and str(node.domain) != node.field.default for node in nodes):
+                changed_keys.setdefault(name, {})[key] = texts[key]
+    return changed_keys
 
 
 def _value(domain: Domain, field: SchemaField) -> str:

@@ -59,8 +59,20 @@ class Problem:
     code: str = "bad-value"  # most are; the others say
 
     def __str__(self) -> str:
-        place = f"{self.position}: " if str(self.position) else ""
-        return "\n".join([f"{place}{self.message}", *_excerpt(self.position),
+        position = self.position
+        prefix = f"{position}: " if str(position) else ""
+        # the source line with carets under the place; tabs and wide characters count as displayed
+        line = "".join(position.source.lines[position.line : position.line + 1])
+        end = max(position.column + 1, min(position.end, len(line)))
+        cut = max(0, position.column - MAX_LINE_WIDTH // 2) if len(line) > MAX_LINE_WIDTH else 0
+        shown = ("…" if cut else "") + _visible(line[cut : cut + MAX_LINE_WIDTH]) + (
+            "…" if len(line) > cut + MAX_LINE_WIDTH else "")
+        before = _width(_visible(line[cut : position.column])) + (1 if cut else 0)
+        under = max(1, _width(_visible(line[position.column : min(end, cut + MAX_LINE_WIDTH)])))
+        number = str(position.line + 1) if position.source.has_lines else ""
+        bar = " | " if number else "  "
+        return "\n".join([f"{prefix}{self.message}", f"{number}{bar}{shown}",
+                          f"{' ' * len(number)}{bar}{' ' * before}{'^' * under}",
                           *([f"  = help: {self.help}"] if self.help else [])])
 
 
@@ -108,24 +120,6 @@ class UnbuildableError(UserError):
     def __reduce__(self) -> tuple[type["UnbuildableError"], tuple[str, str]]:
         # the error must be picklable, to return from worker processes
         return UnbuildableError, (self.key, self.reason)
-
-
-def _excerpt(place: SourcePosition) -> list[str]:
-    """The source line with carets under the place.
-
-    Tabs and wide characters are taken into account.
-    """
-    line = "".join(place.source.lines[place.line : place.line + 1])
-    end = max(place.column + 1, min(place.end, len(line)))
-    cut = max(0, place.column - MAX_LINE_WIDTH // 2) if len(line) > MAX_LINE_WIDTH else 0
-    shown = ("…" if cut else "") + _visible(line[cut : cut + MAX_LINE_WIDTH]) + (
-        "…" if len(line) > cut + MAX_LINE_WIDTH else "")
-    before = _width(_visible(line[cut : place.column])) + (1 if cut else 0)
-    under = max(1, _width(_visible(line[place.column : min(end, cut + MAX_LINE_WIDTH)])))
-    number = str(place.line + 1) if place.source.has_lines else ""
-    gap = " " * len(number)
-    bar = " | " if number else "  "
-    return [f"{number}{bar}{shown}", f"{gap}{bar}{' ' * before}{'^' * under}"]
 
 
 def _visible(text: str) -> str:

@@ -190,9 +190,15 @@ def evaluate(expr: Expr, lookup: Lookup) -> Any:
             try:
                 exists = all(lookup(group) == variant for group, variant in guards)
                 value = lookup(key) if exists else ABSENT
-                return value if layer is None else _size_of_layer(value, layer, lookup(depth_key))
+                if layer is None:
+                    return value
+                depth = lookup(depth_key)
             except KeyError:
                 return ABSENT
+            if not _number(depth) or decide(depth < layer):
+                return ABSENT  # the stack has fewer layers
+            # a single size is that of every layer
+            return value[layer - 1 if layer > 0 else -1] if isinstance(value, list) else value
         case Operation("if", (then, condition, other)):
             return evaluate(then if evaluate(condition, lookup) is True else other, lookup)
         case Operation(op, operands):
@@ -204,15 +210,6 @@ def evaluate(expr: Expr, lookup: Lookup) -> Any:
         case Name(text):
             return lookup(text)
     raise TypeError(expr)
-
-
-def _size_of_layer(value: Any, layer: int, depth: Any) -> Any:
-    """The size of ``layer`` from the value of a key, or ABSENT if the stack has fewer layers."""
-    if not _number(depth) or decide(depth < layer):
-        return ABSENT
-    if not isinstance(value, list):
-        return value  # that of every layer
-    return value[layer - 1 if layer > 0 else -1]
 
 
 def kleene_and(truths: list[Any]) -> Any:

@@ -333,7 +333,17 @@ def _item(cursor: Cursor) -> Domain:
         cursor.expect("]", "to close the list")
         return replace(list_domain(items), span=cursor.span_from(start.span))
     if start.type == "number" or cursor.is_next("-"):
-        return _numbers(cursor)
+        low = _number(cursor)
+        if cursor.accept(".."):
+            return _range(cursor, low, start.span)
+        groups: list[Domain] = [ConstantDomain(low, span=cursor.span_from(start.span))]
+        # a load, such as 6-6
+        while isinstance(low, int) and cursor.is_next("-") and (
+                cursor.tokens[cursor.index + 1].type == "number"):
+            cursor.next()
+            groups.append(ConstantDomain(cursor.token.value, span=cursor.next().span))
+        return groups[0] if len(groups) == 1 else CallDomain(
+            "load", tuple(groups), is_load=True, span=cursor.span_from(start.span))
     if start.type == "string":
         return ConstantDomain(cursor.next().value, quoted=True, span=start.span)
     if start.type != "word" or start.text in RESERVED:
@@ -373,21 +383,6 @@ def list_domain(items: Sequence[Domain]) -> ListDomain | PerLayerDomain:
     values = tuple(item.value if isinstance(item, ConstantDomain) else item.values
                    for item in constants)
     return ListDomain(values, tuple(item.span for item in constants))
-
-
-def _numbers(cursor: Cursor) -> Domain:
-    """A number, a range, or a load such as ``6-6``."""
-    start = cursor.token.span
-    low = _number(cursor)
-    if cursor.accept(".."):
-        return _range(cursor, low, start)
-    groups: list[Domain] = [ConstantDomain(low, span=cursor.span_from(start))]
-    while isinstance(low, int) and cursor.is_next("-") and (
-            cursor.tokens[cursor.index + 1].type == "number"):
-        cursor.next()
-        groups.append(ConstantDomain(cursor.token.value, span=cursor.next().span))
-    return groups[0] if len(groups) == 1 else CallDomain(
-        "load", tuple(groups), is_load=True, span=cursor.span_from(start))
 
 
 def _number(cursor: Cursor) -> int | float:
