@@ -249,7 +249,15 @@ def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpo
 
     folder = Path(directory)
     if (folder / ARTIFACT_FILE).is_file():
-        _check_artifact_files(folder)
+        checksums = read_json(folder / ARTIFACT_FILE, _ArtifactFile).get("checksums", {})
+        for name, checksum in checksums.items():
+            try:
+                change = None if file_checksum(folder / name) == checksum else "was changed"
+            except OSError as error:
+                change = f"cannot be read ({error.strerror})"
+            if change:
+                raise UserError(f"{folder / name}: {change} after the export. Restore the file, or "
+                                "export the model again", code="file-damaged")
     needed = (*DESCRIPTION_FILES, WEIGHTS_FILE) if load_weights else DESCRIPTION_FILES
     missing = [name for name in needed if not (folder / name).is_file()]
     if missing:
@@ -302,23 +310,6 @@ class _DataFile(TypedDict):
 
 class _ArtifactFile(TypedDict):
     checksums: NotRequired[dict[str, str]]
-
-
-def _check_artifact_files(folder: Path) -> None:
-    """Compare the files of an exported model with the checksums in ``artifact.json``.
-
-    Raises:
-        UserError: a file is missing, not a regular file, or has another content.
-    """
-    checksums = read_json(folder / ARTIFACT_FILE, _ArtifactFile).get("checksums", {})
-    for name, checksum in checksums.items():
-        try:
-            change = None if file_checksum(folder / name) == checksum else "was changed"
-        except OSError as error:
-            change = f"cannot be read ({error.strerror})"
-        if change:
-            raise UserError(f"{folder / name}: {change} after the export. Restore the file, or "
-                            "export the model again", code="file-damaged")
 
 
 def _load_model(folder: Path, block: Any, vocab: int) -> Any:

@@ -31,7 +31,11 @@ def training_bar(console: Console) -> Iterator[Any]:
     def report(event: dict[str, Any]) -> None:
         progress.start()
         if event["type"] == "update":
-            progress.update(task, completed=min(1.0, event["share"]), facts=_facts(event))
+            eta = event["eta_seconds"]
+            left = "" if eta is None else f" · {format_duration(eta)} left"
+            progress.update(task, completed=min(1.0, event["share"]),
+                            facts=f"update {event['step']:,} · loss {event['loss']:.3f} · "
+                            f"{event['tokens_per_second']:,.0f} tokens/s{left}")
         elif event["type"] == "validation":
             progress.print(_line(event))
         elif event["type"] == "decode":
@@ -44,13 +48,6 @@ def training_bar(console: Console) -> Iterator[Any]:
     finally:
         if progress.live.is_started:
             progress.stop()
-
-
-def _facts(event: dict[str, Any]) -> str:
-    eta = event["eta_seconds"]
-    left = "" if eta is None else f" · {format_duration(eta)} left"
-    return (f"update {event['step']:,} · loss {event['loss']:.3f} · "
-            f"{event['tokens_per_second']:,.0f} tokens/s{left}")
 
 
 def _line(event: dict[str, Any]) -> str:

@@ -45,29 +45,23 @@ def finish(run: TrainingRun, open_artifact: OpenArtifact | None = None) -> dict[
         if open_artifact is not None and recipe.decode_with != DECODE_WITH_MODEL:
             with run.timer.measure_part(EXPORT):
                 decode = stack.enter_context(open_artifact(run.directory, recipe.decode_with))
-        metrics = _score_splits(run, decode)
+        split_name, *further_splits = scored_splits(recipe, run.corpus)
+        metrics = _score_one_split(run, split_name, decode)
+        if split_name == "validation":
+            validation_loss = metrics["loss"]
+        else:
+            validation_loss = evaluate_loss(run.engine, run.corpus.validation,
+                                            run.stop_signal.raise_if_requested)
+        metrics |= {"split": split_name, **run.validation_losses(validation_loss),
+                    "validation_perplexity": perplexity(validation_loss)}
+        for further_split in further_splits:
+            metrics[further_split] = _score_one_split(run, further_split, decode)
         if recipe.measure in ("latency", "both"):
             split = getattr(run.corpus, metrics["split"])
             metrics |= measure_latency(model, split, run.engine.hardware,
                                        run.stop_signal.raise_if_requested)
     return {**metrics, "weights": weights, "task": run.task.name,
             "synthetic": run.corpus.is_synthetic}
-
-
-def _score_splits(run: TrainingRun, decode: DecodeFunction | None) -> dict[str, Any]:
-    """Score the split for selection, and ``test`` if the recipe uses both and there is a test."""
-    split_name, *further_splits = scored_splits(run.recipe, run.corpus)
-    scores = _score_one_split(run, split_name, decode)
-    if split_name == "validation":
-        validation_loss = scores["loss"]
-    else:
-        validation_loss = evaluate_loss(run.engine, run.corpus.validation,
-                                        run.stop_signal.raise_if_requested)
-    scores |= {"split": split_name, **run.validation_losses(validation_loss),
-               "validation_perplexity": perplexity(validation_loss)}
-    for further_split in further_splits:
-        scores[further_split] = _score_one_split(run, further_split, decode)
-    return scores
 
 
 def _score_one_split(

@@ -367,7 +367,14 @@ def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
     """
     task = TASKS[spec.task]
     task.check_options(spec)
-    if recipe.subword_dropout and (reason := _fixed_tokens_reason(spec)):
+    reason = ""
+    if spec.soft_targets is not None:
+        reason = "soft targets belong to the original tokens"
+    elif spec.file_format == "text":
+        reason = "the text of a language model is one stream that is tokenized once"
+    elif spec.vocab_type == "unigram" and spec.tokenizer is None:
+        reason = "it leaves out merges, and a unigram vocabulary has none"
+    if recipe.subword_dropout and reason:
         raise UserError(f"recipe: subword_dropout: {reason}", help="remove subword_dropout",
                         key="recipe.subword_dropout", code="fixed-tokens")
     if recipe.score_splits == "test" and not (spec.test or spec.builtin):
@@ -379,17 +386,6 @@ def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
                         "scored; each validation reports its perplexity, so remove validate_metric "
                         "and set `monitor: loss`", key="recipe.validate_metric",
                         code="nothing-to-score")
-
-
-def _fixed_tokens_reason(spec: DataSpec) -> str:
-    """Return why the training text cannot be re-tokenized; an empty text if it can."""
-    if spec.soft_targets is not None:
-        return "soft targets belong to the original tokens"
-    if spec.file_format == "text":
-        return "the text of a language model is one stream that is tokenized once"
-    if spec.vocab_type == "unigram" and spec.tokenizer is None:
-        return "it leaves out merges, and a unigram vocabulary has none"
-    return ""
 
 
 def check_model_type(task: str, model_type: str) -> None:

@@ -133,7 +133,13 @@ class RecipeSpace:
                                 help="its parameters are "
                                 f"{', '.join(self.distribution_texts) or 'none'}")
             domain = self.parameter_space.domains[node.path]
-            inferred = domain.infer_params(_parse_constant(text), lambda key: ABSENT)
+            try:
+                parsed = parse_value(text)
+            except ValueSyntaxError:
+                value: Any = text
+            else:
+                value = parsed.value if isinstance(parsed, ConstantDomain) else text
+            inferred = domain.infer_params(value, lambda key: ABSENT)
             if inferred is None:
                 raise UserError(f"recipe.{key}: `{text}` is not a value of `{node.domain}`",
                                 code="illegal-value")
@@ -145,7 +151,9 @@ class RecipeSpace:
         """Yield values that are invalid if all other parameters have their defaults."""
         for node in self.parameter_nodes:
             for name, parameter in self.parameter_space.domains[node.path].parameters():
-                for value in _extreme_values(parameter):
+                extremes = (parameter.options if isinstance(parameter, Choice)
+                            else (parameter.low, parameter.high))
+                for value in extremes:
                     try:
                         self.recipe_values(self._params_with(name, value))
                     except UserError as error:
@@ -290,19 +298,6 @@ def _add_parameter(field: SchemaField, node: Node, path: str, binder: Binder,
     return ScalarNode(node.display_position, format_constant(resolved[path]))
 
 
-def _parse_constant(text: str) -> Any:
-    try:
-        domain = parse_value(text)
-    except ValueSyntaxError:
-        return text
-    return domain.value if isinstance(domain, ConstantDomain) else text
-
-
 def _space_value(value: Any) -> Any:
     """Convert a value of a recipe to a value of the language of spaces."""
     return NONE_TEXT if value is None else value
-
-
-def _extreme_values(parameter: Parameter) -> tuple[Any, ...]:
-    """Return all options of a choice, or the ends of a range."""
-    return parameter.options if isinstance(parameter, Choice) else (parameter.low, parameter.high)

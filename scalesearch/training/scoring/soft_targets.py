@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from scalesearch.data import PAD, Batch, Corpus, Split, Tokenizer, eval_batches, load_corpus
+from scalesearch.data import PAD, Batch, Split, eval_batches, load_corpus
 from scalesearch.data.soft_targets import (
     SoftTargetMetadata,
     metadata_file,
@@ -59,7 +59,15 @@ def write_soft_targets(teachers: Sequence[Path], data: DataSpec, out: Path, top_
     if not data.vocab and not data.tokenizer:
         data = data.with_vocab(teacher.architecture.vocab)
     corpus = load_corpus(data, cache)
-    _check_vocabulary(teacher.tokenizer, corpus, top_k, teachers)
+    if teacher.tokenizer != corpus.tokenizer:
+        raise UserError(f"{teachers[0]} has another vocabulary than the data",
+                        help="train it on "
+                        "the same data and vocab, or use `scalesearch distill --targets text`",
+                        code="teacher-vocab-mismatch")
+    if not 1 <= top_k <= teacher.tokenizer.vocab_size:
+        raise UserError(f"{top_k} tokens per position are not possible with a vocabulary of "
+                        f"{teacher.tokenizer.vocab_size:,}", help="8 is enough in most cases",
+                        code="out-of-range")
     model = teacher.model.to(hardware.device)
     model.set_attention(hardware.attention_kernel)
     metadata: SoftTargetMetadata = {"corpus": corpus.content_hash,
@@ -69,19 +77,6 @@ def write_soft_targets(teachers: Sequence[Path], data: DataSpec, out: Path, top_
                                       lambda batch: top_k_records(model, batch, top_k, hardware),
                                       report_progress)
     return {"pairs": len(corpus.train), "tokens": count, **metadata}
-
-
-def _check_vocabulary(tokenizer: Tokenizer, corpus: Corpus, top_k: int,
-                      teachers: Sequence[Path]) -> None:
-    if tokenizer != corpus.tokenizer:
-        raise UserError(f"{teachers[0]} has another vocabulary than the data",
-                        help="train it on "
-                        "the same data and vocab, or use `scalesearch distill --targets text`",
-                        code="teacher-vocab-mismatch")
-    if not 1 <= top_k <= tokenizer.vocab_size:
-        raise UserError(f"{top_k} tokens per position are not possible with a vocabulary of "
-                        f"{tokenizer.vocab_size:,}", help="8 is enough in most cases",
-                        code="out-of-range")
 
 
 def write_soft_target_records(split: Split, out: Path, metadata: SoftTargetMetadata,

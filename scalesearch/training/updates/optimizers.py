@@ -5,7 +5,7 @@ Shapes: n matrices of (rows, columns) are processed together as (n, rows, column
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -119,7 +119,11 @@ class MatrixOptimizer(torch.optim.Optimizer):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Take one step with the current gradients."""
         for group in self.param_groups:
-            for weights in _group_by_shape(group["params"]):
+            weights_by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    weights_by_shape[weight.shape].append(weight)
+            for weights in weights_by_shape.values():
                 if group["weight_decay"]:
                     torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
                 self.update_weights(weights, group)
@@ -140,19 +144,16 @@ class Muon(MatrixOptimizer):
     """
 
     def update_weights(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
-        momenta = torch.stack(self._nesterov_momenta(weights, group["momentum"]))
-        stacked = _as_matrices(momenta, group["matrices"])
-        directions = orthogonalize(stacked, self.dtype)
-        rms_factor = UPDATE_RMS * math.sqrt(max(stacked.shape[1:]))
-        _add_directions(weights, directions, -group["lr"] * rms_factor)
-
-    def _nesterov_momenta(self, weights: list[Tensor], momentum: float) -> list[Tensor]:
-        """Return the mean gradients with Nesterov's look-ahead of one step."""
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         means = [self.state[weight].setdefault("mean", torch.zeros_like(weight))
                  for weight in weights]
-        torch._foreach_lerp_(means, gradients, 1 - momentum)
-        return list(torch._foreach_lerp(gradients, means, momentum))
+        torch._foreach_lerp_(means, gradients, 1 - group["momentum"])
+        # Nesterov's look-ahead of one step
+        momenta = torch._foreach_lerp(gradients, means, group["momentum"])
+        stacked = _as_matrices(torch.stack(list(momenta)), group["matrices"])
+        directions = orthogonalize(stacked, self.dtype)
+        rms_factor = UPDATE_RMS * math.sqrt(max(stacked.shape[1:]))
+        _add_directions(weights, directions, -group["lr"] * rms_factor)
 
 
 class Soap(MatrixOptimizer):
@@ -264,12 +265,3 @@ def orthogonalize(matrices: Tensor, dtype: torch.dtype) -> Tensor:
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return (x if is_wide else x.mT).to(matrices.dtype)
-
-
-def _group_by_shape(weights: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Yield lists of weights of one shape, without weights that have no gradient."""
-    weights_by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
-    for weight in weights:
-        if weight.grad is not None:
-            weights_by_shape[weight.shape].append(weight)
-    yield from weights_by_shape.values()

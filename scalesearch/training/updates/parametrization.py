@@ -132,7 +132,10 @@ def weight_scales(model: Any, recipe: Recipe) -> dict[str, WeightScale]:
                 scale_of[id(weight)] = replace(owner_scale, lr_factor=lr_factor)
     scales = {name: scale_of[id(weight)] for name, weight in model.named_parameters()}
     if recipe.lr.rule == "mup" and "output.weight" not in scales:
-        gain = _readout_norm_gain(model)
+        gain = "decoder.norm.weight"  # of the norm before the readout
+        if not model.block.decoder.has_final_norm:
+            last_path, last_layer = list(_stack_layers(model, "decoder"))[-1]
+            gain = f"{last_path}.{last_layer.block.last_norm}.weight"  # type: ignore[attr-defined]
         if gain in scales:
             factor = _width_ratio(model.block.decoder.layer.mixer.d, recipe.lr) ** -0.5
             scales[gain] = scales[gain].multiply(factor, factor)
@@ -203,42 +206,32 @@ def _classify_weight(node: Module, path: str, name: str) -> WeightUse:
 def _position_factors(model: Any, recipe: Recipe) -> dict[str, Factors]:
     """Return factors of weights in residual branches, by the roles of their blocks."""
     factors_of: dict[str, Factors] = {}
+    lr = recipe.lr
     for stack in ("encoder", "decoder"):
         layers = dict(_stack_layers(model, stack))
         for path, node in layers.items():
-            factors_by_role = _role_factors(model, stack, len(layers), node.block, recipe)
+            output_scale = inner_scale = 1.0
+            is_post_norm = node.block.norm == "post"  # type: ignore[attr-defined]
+            if recipe.residual_scaling == "scaled" or (
+                    recipe.residual_scaling == "deepnet" and is_post_norm):
+                output_scale, inner_scale = _residual_factors(model, stack, len(layers), node.block)
+            initial_output = 0.0 if recipe.zero_init else 1.0
+            factors_by_role = {
+                "residual_in": (inner_scale, 1.0),
+                "residual_out": (initial_output * output_scale * inner_scale, output_scale),
+                "residual_norm": (initial_output * output_scale, output_scale)}
             for name, part in node.block.parts().items():
                 for inner_path, role in part.block.residual_roles().items():  # type: ignore[union-attr]
                     map_path = f"{path}.{name}.{inner_path}"
                     factors = factors_by_role.get(role, (1.0, 1.0))
-                    if role == "query":
-                        factors = _query_factors(model, map_path, recipe)
+                    if role == "query" and lr.rule == "mup" and lr.reference_sizes.head_dim:
+                        # Scores are scaled by 1/head_dim, not 1/√head_dim.
+                        mixer: Any = model.get_submodule(map_path.rpartition(".")[0]).block
+                        factor = math.sqrt(lr.reference_sizes.head_dim / mixer.head_dim)
+                        factors = (factor, factor)
                     factors_of |= _distribute_factors(model.get_submodule(map_path), map_path,
                                                       *factors)
     return factors_of
-
-
-def _role_factors(model: Any, stack: str, depth: int, layer: Any,
-                  recipe: Recipe) -> dict[str, Factors]:
-    """Return the factors of each role in the residual branches of a layer."""
-    output_scale = inner_scale = 1.0
-    if recipe.residual_scaling == "scaled" or (
-            recipe.residual_scaling == "deepnet" and layer.norm == "post"):
-        output_scale, inner_scale = _residual_factors(model, stack, depth, layer)
-    initial_output = 0.0 if recipe.zero_init else 1.0
-    return {"residual_in": (inner_scale, 1.0),
-            "residual_out": (initial_output * output_scale * inner_scale, output_scale),
-            "residual_norm": (initial_output * output_scale, output_scale)}
-
-
-def _query_factors(model: Any, map_path: str, recipe: Recipe) -> Factors:
-    """Return factors of queries that scale scores by 1/head_dim, not 1/√head_dim."""
-    reference_head_dim = recipe.lr.reference_sizes.head_dim
-    if recipe.lr.rule != "mup" or not reference_head_dim:
-        return 1.0, 1.0
-    mixer: Any = model.get_submodule(map_path.rpartition(".")[0]).block
-    factor = math.sqrt(reference_head_dim / mixer.head_dim)
-    return factor, factor
 
 
 def _distribute_factors(
@@ -289,11 +282,3 @@ def _stack_layers(model: Any, stack: str) -> Iterator[tuple[str, Module]]:
     for path, node in model.named_modules():
         if path.startswith(f"{stack}.") and isinstance(getattr(node, "block", None), Layer):
             yield path, node
-
-
-def _readout_norm_gain(model: Any) -> str:
-    """Return the name of the gain of the norm before the readout."""
-    if model.block.decoder.has_final_norm:
-        return "decoder.norm.weight"
-    path, node = list(_stack_layers(model, "decoder"))[-1]
-    return f"{path}.{node.block.last_norm}.weight"  # type: ignore[attr-defined]
