@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from scalesearch.blocks.core import Block, LoopNest, Use, block
 from scalesearch.blocks.elementwise import add_promoted, autocast_input, dropout
-from scalesearch.blocks.ffn.networks import FFN
+from scalesearch.blocks.ffn import FFN
 from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.multi_path import MultiPath, MultiPathConfig, PathMerge, select_path
 from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field

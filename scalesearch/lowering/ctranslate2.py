@@ -32,7 +32,7 @@ from typing import Any
 
 from scalesearch.blocks.core import Block, Size
 from scalesearch.blocks.embedding import TokenEmbedding
-from scalesearch.blocks.ffn.networks import (
+from scalesearch.blocks.ffn import (
     GEGLU,
     GELU,
     GatedFFN,

@@ -7,7 +7,7 @@ from typing import Any
 
 from scalesearch.blocks.core import Block, Use
 from scalesearch.blocks.embedding import TokenEmbedding
-from scalesearch.blocks.ffn.networks import SelfGated
+from scalesearch.blocks.ffn import SelfGated
 from scalesearch.blocks.layers import DecoderLayer
 from scalesearch.blocks.mixers import Mixer
 from scalesearch.blocks.mixers.attention import Attention

@@ -28,8 +28,7 @@ from scalesearch.blocks.embedding import (
     SoftPOS,
     TokenEmbedding,
 )
-from scalesearch.blocks.ffn import FFNS
-from scalesearch.blocks.ffn.networks import NoFFN
+from scalesearch.blocks.ffn import FFNS, NoFFN
 from scalesearch.blocks.layers import NORM_POSITIONS, DecoderLayer, EncoderLayer
 from scalesearch.blocks.leaves import (
     Convolution,

@@ -8,7 +8,7 @@ from torch.nn.functional import conv1d, layer_norm, pad, silu
 
 from scalesearch.blocks.core import SRC, TGT
 from scalesearch.blocks.maps.linear_factories import DENSE
-from scalesearch.blocks.sublayers.evolved_branches import EvolvedBranches, GatedLinearUnit
+from scalesearch.blocks.sublayers import EvolvedBranches, GatedLinearUnit
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.library import find_file
 from scalesearch.lowering.unsupported import find_unsupported_parts

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from scalesearch.data.alignment import describe_alignment, measure_alignment
+from scalesearch.data.prepare import describe_alignment, measure_alignment
 from scalesearch.data.sources import ParallelText
 
 

@@ -22,8 +22,7 @@ from scalesearch.blocks.core import (
     Use,
     canonical_config,
 )
-from scalesearch.blocks.ffn import FFN
-from scalesearch.blocks.ffn.networks import NoFFN
+from scalesearch.blocks.ffn import FFN, NoFFN
 from scalesearch.blocks.layers import SECOND_FFN, DecoderLayer, EncoderLayer, Layer, SublayerOrder
 from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers.composites import ProjectedCrossAttention

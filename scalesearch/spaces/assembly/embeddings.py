@@ -15,7 +15,7 @@ from scalesearch.blocks.embedding import (
     SoftPOS,
     TokenEmbedding,
 )
-from scalesearch.blocks.ffn.networks import NoFFN
+from scalesearch.blocks.ffn import NoFFN
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.leaves import Embedding, Linear
 from scalesearch.blocks.maps.dextra import DExTraEmbedding, ProjectedOutput

@@ -155,7 +155,7 @@ def test_two_definitions_of_a_name_are_refused():
                            "from scalesearch.blocks.elementwise import plus; return plus(x, x)")])
 def test_unresolvable_imports_are_refused(name, top, body, tmp_path, monkeypatch):
     (tmp_path / f"somebodys_{name}.py").write_text(
-        "from scalesearch.blocks.core import " "block\nfrom scalesearch.blocks.ffn.networks "
+        "from scalesearch.blocks.core import " "block\nfrom scalesearch.blocks.ffn "
         f"import FFN\n{top}\n\n@block\nclass " "Own(FFN):\n    def forward(self, m, x):\n   " "  "
         f"   {body}\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from scalesearch.blocks.ffn.networks import FFN
+from scalesearch.blocks.ffn import FFN
 from scalesearch.blocks.maps.linear_factories import Chain, LowRank
 from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.multi_path import MultiPath

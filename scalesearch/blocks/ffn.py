@@ -1,4 +1,7 @@
-"""Feed-forward networks: base class, registry, and the networks of the library."""
+"""Feed-forward networks: base class, registry, and the networks of the library.
+
+See docs/develop/blocks.md.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,14 @@
-"""Sub-layers of the Evolved Transformer (So et al. 2019): branches and GLU."""
+"""Other sub-layers, which a layer contains if its key ``sublayers:`` lists them.
+
+They are mixers, which may also process each position separately. Branches and GLU are those of the
+Evolved Transformer (So et al. 2019).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from scalesearch.blocks.core import Axes, Block, LoopNest, Size, Use, block, discarded_activations
@@ -12,12 +17,15 @@ from scalesearch.blocks.leaves import StateCache
 from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.mixers.convolutions import ShortConvolution
 from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
-from scalesearch.blocks.options import option_field
+from scalesearch.blocks.options import option_field, register
 from scalesearch.blocks.sizes import decide, maximum, require_single_value
-from scalesearch.blocks.sublayers import register_sublayer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+SUBLAYERS: dict[str, type[Mixer]] = {}
+# decorator @register_sublayer("name") of a mixer class
+register_sublayer = partial(register, SUBLAYERS)
 
 BRANCH_MAPS = ("dense", "convolution", "separable")
 BRANCH_ACTIVATIONS = {"none": None, "relu": "relu", "gelu": "gelu", "swish": "silu"}
