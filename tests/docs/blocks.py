@@ -25,7 +25,7 @@ WALK = ("README.md", "docs/tutorials/first-search.md", "docs/questions.md",
         "docs/guides/distillation.md", "docs/guides/search.md", "docs/guides/rungs.md",
         "docs/concepts/noise.md", "docs/tutorials/rows.md", "docs/guides/report.md",
         "docs/concepts/durability.md", "docs/guides/cluster.md", "docs/guides/resume.md",
-        "docs/guides/databases.md", "docs/concepts/protocols.md")
+        "docs/guides/databases.md", "docs/concepts/protocols.md", "docs/reference/study-file.md")
 DOCUMENTS = (*WALK, *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")
                             if str(page.relative_to(ROOT)) not in WALK), "CONTRIBUTING.md")
 FENCE = re.compile(r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>[^\n]*)\n(?P<text>.*?)^```$",

@@ -3,7 +3,8 @@
 import pytest
 
 from scalesearch.spaces.schema.bound_tree import build_index
-from tools.reference import ELSEWHERE, PAGES, rows, stale
+from scalesearch.training.recipe import PRESETS
+from tools.reference import ELSEWHERE, PAGES, page, rows, stale
 
 
 def test_committed_pages_are_current():
@@ -13,7 +14,7 @@ def test_committed_pages_are_current():
 @pytest.mark.parametrize("name", PAGES)
 def test_all_keys_have_meaning_and_values(name):
     lacking = [row[0]
-               for row in rows(PAGES[name][2]())
+               for row in rows(PAGES[name].schema())
                if not row[1] or (not row[2] and "." not in row[0])]
     assert lacking == []
 
@@ -27,7 +28,7 @@ def test_synonyms_differ_from_keys(name):
             yield from (f"{path}{key}: {word}" for word in child.synonyms if word in inside)
             yield from clashes(child, f"{path}{key}.") if hasattr(child, "fields") else ()
 
-    assert list(clashes(PAGES[name][2]())) == []
+    assert list(clashes(PAGES[name].schema())) == []
 
 
 @pytest.mark.parametrize(
@@ -38,10 +39,31 @@ def test_synonyms_differ_from_keys(name):
      ("study-file", "searcher", "sampler"), ("data-file", "vocab_size", "vocab"),
      ("study-file", "batch_size", "recipe.max_tokens")])
 def test_words_of_other_tools_are_synonyms(page, word, key):
-    assert f"`{key}`" in (build_index(PAGES[page][2]()).describe_synonym(word) or "")
+    assert f"`{key}`" in (build_index(PAGES[page].schema()).describe_synonym(word) or "")
 
 
 def test_sections_with_own_page_are_not_repeated():
-    keys = [row[0] for row in rows(PAGES["study-file"][2]())]
+    keys = [row[0] for row in rows(PAGES["study-file"].schema())]
     assert len(keys) == len(set(keys)) and not any(
         key.startswith(f"`{name}.") for name in ELSEWHERE for key in keys)
+
+
+def test_equal_keys_of_both_stacks_and_of_several_blocks_are_one_row():
+    text = page("space-language")
+    assert text.count("`….depth`") == 1 and "`encoder.depth`" not in text
+    assert "`….local.{lightweight, dynamic, separable}.kernel`" in text
+    assert "`decoder.interleaved`" in text
+
+
+def test_tables_hold_all_keys_and_sections_are_not_empty():
+    for name, spec in PAGES.items():
+        text = page(name)
+        assert all(f"## {heading}\n" in text for heading in spec.sections)
+        leaves = {row[0].strip("`").rpartition(".")[2] for row in rows(spec.schema())}
+        assert [leaf for leaf in sorted(leaves) if leaf not in text] == []
+
+
+def test_recipe_page_shows_presets_in_full():
+    text = page("recipe")
+    assert all(f"**`{name}`**" in text for name in PRESETS)
+    assert f"`max_tokens: {PRESETS['partialformer']['max_tokens']}`" in text

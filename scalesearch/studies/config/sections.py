@@ -187,7 +187,7 @@ class SeedsConfig(Config):
         synonyms=("max", "seeds", "repeats"))
     extra_runs: Count = setting(
         0, "full training runs with further seeds in total", unit="runs",
-        default_text="half as many as `trials`", deprecated=("trials",), synonyms=("budget",))
+        default_text="half of `trials`", deprecated=("trials",), synonyms=("budget",))
     confidence: Annotated[float, number(0.5, 0.9999)] = setting(
         CONFIDENCE, "confidence of the interval of a difference; a difference is significant if "
         "its interval does not contain 0", synonyms=("alpha", "level"))
