@@ -303,7 +303,12 @@ class FeasibilityResult(Displayable):
 
 @dataclass(frozen=True, repr=False)
 class SolveResult(Displayable):
-    """Solutions of an inverse query."""
+    """Solutions of an inverse query.
+
+    Attributes:
+        solution: the solutions, or pairs of sizes that keep costs constant.
+        protocol: protocol of the costs.
+    """
 
     solution: Solutions | TradeOffs
     protocol: Protocol

@@ -12,6 +12,7 @@ from scalesearch.api.model import Model
 from scalesearch.api.space import FeasibilityResult, SearchSpace, SolveResult
 from scalesearch.api.study import Study
 from tests.docs.blocks import ROOT, blocks
+from tools.api import updated
 
 PAGE = "docs/reference/python.md"
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -54,3 +55,8 @@ def test_page_names_all_public_names():
         own += getattr(kind, "__dataclass_fields__", ())
         lost = sorted({name for name in own if name not in code} - {"ask", "space", "entries"})
         assert lost == [], f"{kind.__name__}: {lost}"
+
+
+def test_tables_of_members_are_current():
+    text = (ROOT / PAGE).read_text(encoding="utf-8")
+    assert updated(text) == text, "run `python tools/api.py`"
