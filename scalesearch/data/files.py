@@ -138,7 +138,18 @@ def read_lines(path: Path) -> list[str]:
 
 def _read_chunks(path: Path) -> Iterator[bytes]:
     try:
-        remaining, reason = _max_bytes(path)
+        # a pipe of this process, such as that of `<(command)`, ends with its writer
+        is_own_pipe = path.parent in _DESCRIPTOR_FOLDERS and path.is_fifo()
+        size = 0 if is_own_pipe else regular_size(path)
+        remaining = (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+                     // MEMORY_BYTES_PER_TEXT_BYTE)
+        reason = (f"each byte of text needs up to {MEMORY_BYTES_PER_TEXT_BYTE} bytes of memory, "
+                  "more than this machine has. Use a part of the file")
+        unpacked = max(UNCHECKED_BYTES, MAX_COMPRESSION_RATIO * size)
+        if path.suffix in COMPRESSED_SUFFIXES and unpacked < remaining:
+            remaining = unpacked
+            reason = (f"it unpacks to more than {MAX_COMPRESSION_RATIO} times its size, which does "
+                      "not happen with text")
         unpackers = {".gz": gzip.open, ".xz": lzma.open}
         with unpackers.get(path.suffix, open)(path, "rb") as file:
             while chunk := file.read(_CHUNK):
@@ -152,18 +163,3 @@ def _read_chunks(path: Path) -> Iterator[bytes]:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}",
                         code="cannot-read") from None
-
-
-def _max_bytes(path: Path) -> tuple[int, str]:
-    """Return the maximum number of bytes to read from a file, and the reason."""
-    # a pipe of this process, such as that of `<(command)`, ends with its writer
-    is_own_pipe = path.parent in _DESCRIPTOR_FOLDERS and path.is_fifo()
-    size = 0 if is_own_pipe else regular_size(path)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY_BYTES_PER_TEXT_BYTE
-    if path.suffix in COMPRESSED_SUFFIXES:
-        unpacked = max(UNCHECKED_BYTES, MAX_COMPRESSION_RATIO * size)
-        if unpacked < memory:
-            return unpacked, (f"it unpacks to more than {MAX_COMPRESSION_RATIO} times its size, "
-                              "which does not happen with text")
-    return memory, (f"each byte of text needs up to {MEMORY_BYTES_PER_TEXT_BYTE} bytes of memory, "
-                    "more than this machine has. Use a part of the file")

@@ -6,7 +6,6 @@ If a gate or an embedding leaks later tokens, perplexity is very low but the mod
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -102,49 +101,29 @@ class CausalityCase:
 
     def check(self) -> None:
         """Check later tokens, then other sentences, then padding."""
-        for dependency, changes in (
-                ("a later target token", self._later()), ("another sentence", self._others()),
-                ("padding", self._padded())):
-            for change, source, target, rows, length in changes:
-                logits = self.model(source, target)[:rows, :length]
-                self._compare(dependency, change, logits, rows, length)
-
-    def _later(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
-        """Yield batches with other tokens from position t, and without them.
-
-        Yields:
-            A description, source, target, and the rows and positions whose logits must not change.
-        """
-        length = self.target.shape[1]
-        for t in range(1, length) if len(self.target) > 1 else [length // 2]:
+        rows, length = self.target.shape
+        for t in range(1, length) if rows > 1 else [length // 2]:
             changed = self.target.clone()
             changed[:, t:] = self._other_than(changed[:, t:])
-            rows = len(changed)
-            yield f"target tokens from position {t} replaced", self.source, changed, rows, t
-            yield f"target cut after position {t - 1}", self.source, self.target[:, :t], rows, t
-
-    def _others(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
-        """Yield batches with the first sentence and other sentences, and without them."""
-        if len(self.target) == 1:
-            return
-        source = self.source.clone()
-        target = self.target.clone()
-        source[1:] = self._other_than(source[1:])
-        target[1:, 1:] = self._other_than(target[1:, 1:])
-        length = target.shape[1]
-        yield "other sentences replaced", source, target, 1, length
-        yield "other sentences removed", self.source[:1], self.target[:1], 1, length
-
-    def _padded(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
-        """Yield batches with more padding of the source, of both sides and of the target."""
-        rows, length = self.target.shape
+            for change, target in ((f"target tokens from position {t} replaced", changed),
+                                   (f"target cut after position {t - 1}", self.target[:, :t])):
+                self._compare("a later target token", change, self.source, target, rows, t)
+        if rows > 1:
+            source = self.source.clone()
+            target = self.target.clone()
+            source[1:] = self._other_than(source[1:])
+            target[1:, 1:] = self._other_than(target[1:, 1:])
+            self._compare("another sentence", "other sentences replaced", source, target, 1, length)
+            self._compare("another sentence", "other sentences removed", self.source[:1],
+                          self.target[:1], 1, length)
         columns = 3 if rows > 1 else length
         wide_source, wide_target = (torch.nn.functional.pad(ids, (0, columns), value=PAD)
                                     for ids in (self.source, self.target))
         for sides, source, target in (("the source", wide_source, self.target),
                                       ("both", wide_source, wide_target),
                                       ("the target", self.source, wide_target)):
-            yield f"{columns} columns of padding added to {sides}", source, target, rows, length
+            self._compare("padding", f"{columns} columns of padding added to {sides}", source,
+                          target, rows, length)
 
     def _other_than(self, ids: Tensor) -> Tensor:
         """Return random token ids that differ from ``ids`` at every position."""
@@ -152,9 +131,10 @@ class CausalityCase:
         shift = torch.randint(1, max(2, span), ids.shape, generator=self.generator)
         return FIRST_TOKEN_ID + (ids - FIRST_TOKEN_ID + shift) % span
 
-    def _compare(self, dependency: str, change: str, logits: Tensor, rows: int,
+    def _compare(self, dependency: str, change: str, source: Tensor, target: Tensor, rows: int,
                  length: int) -> None:
-        """Check that ``logits`` (rows, length, V) equal those of the original batch."""
+        """Check that the first logits (rows, length, V) equal those of the original batch."""
+        logits = self.model(source, target)[:rows, :length]
         difference = (logits - self.logits[:rows, :length]).abs().amax(-1)
         if bool(torch.isfinite(difference).all()) and float(difference.max()) <= self.limit:
             return

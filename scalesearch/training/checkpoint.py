@@ -222,20 +222,6 @@ class Checkpoint:
         return self.spec.task
 
 
-def _describe_folder(folder: Path, missing: Sequence[str]) -> str:
-    """Describe a folder that is not a finished training run."""
-    if not folder.is_dir():
-        return "the folder does not exist"
-    if (folder / "study.json").is_file():
-        trials = sorted((folder / "trials").glob(f"*/{WEIGHTS_FILE}"))
-        example = f", such as {trials[0].parent}" if trials else ""
-        return f"this is a study. Name one of its trials{example}"
-    if (folder / ARTIFACT_FILE).is_file():
-        return "this is an exported model (artifact). Name the training run that it was made from"
-    unfinished = f". The training run is not finished; continue it with {option('resume')}"
-    return f"{', '.join(missing)} missing{unfinished if (folder / STATE_FILE).exists() else ''}"
-
-
 def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpoint:
     """Read the finished model in ``directory``, in eval mode.
 
@@ -261,8 +247,20 @@ def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpo
     needed = (*DESCRIPTION_FILES, WEIGHTS_FILE) if load_weights else DESCRIPTION_FILES
     missing = [name for name in needed if not (folder / name).is_file()]
     if missing:
-        raise UserError(f"{folder}: no checkpoint: {_describe_folder(folder, missing)}",
-                        code="no-checkpoint")
+        if not folder.is_dir():
+            reason = "the folder does not exist"
+        elif (folder / "study.json").is_file():
+            trials = sorted((folder / "trials").glob(f"*/{WEIGHTS_FILE}"))
+            example = f", such as {trials[0].parent}" if trials else ""
+            reason = f"this is a study. Name one of its trials{example}"
+        elif (folder / ARTIFACT_FILE).is_file():
+            reason = ("this is an exported model (artifact). Name the training run that it was "
+                      "made from")
+        else:
+            reason = f"{', '.join(missing)} missing"
+            if (folder / STATE_FILE).exists():
+                reason += f". The training run is not finished; continue it with {option('resume')}"
+        raise UserError(f"{folder}: no checkpoint: {reason}", code="no-checkpoint")
     architecture = read_space(folder / ARCHITECTURE_FILE).single_architecture()
     tokenizer = Tokenizer.from_file(folder / TOKENIZER_FILE)
     data = read_json(folder / DATA_FILE, _DataFile)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Block, Shape, Size, block
@@ -279,7 +279,9 @@ class ChainCores(Block):
 
 
 def _cores(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> ChainCores:
-    a, c = (_factors(size, length) for size in (rows, columns))
+    split = partial(split_factors, length=length)
+    a, c = (memoize(size, ("split", length), partial(map_values, size, split))
+            for size in (rows, columns))
     ends = a[0] * c[0] + a[-1] * c[-1]
     middle = sum(x * y for x, y in zip(a[1:-1], c[1:-1]))
     target = ratio * rows * columns
@@ -292,15 +294,6 @@ def _cores(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> C
     else:
         exact = (square_root(ends**2 + 4 * middle * target) - ends) / (2 * middle)
     return ChainCores(a, c, maximum(2, exact.astype("int64") if is_array(exact) else int(exact)))
-
-
-def _factors(size: Size, length: int) -> tuple[Size, ...]:
-    """Return :func:`split_factors` of a size, memoized for a population."""
-    if not is_array(size):
-        return split_factors(size, length)
-    factors: tuple[Size, ...] = memoize(
-        size, ("split", length), lambda: map_values(size, lambda n: split_factors(n, length)))
-    return factors
 
 
 _cached_cores = lru_cache(maxsize=4096)(_cores)

@@ -386,27 +386,22 @@ def _build_bottleneck_stack(a: Config, stack: str) -> BottleneckStack:
                 size_key,
                 f"has different sizes for the middle layers, and {key} needs equal ones")
     repeated = Repeat(middle, depth - 2)
-    shared = replace(repeated,
-                     ties=build_ties(_middle_config(a, stack, middle), stack, repeated, None))
-    has_step_signals = bool(a.get(f"{stack}.step_embedding", False))
-    last_norm = bool(a.get("last_norm", True))
-    return BottleneckStack(Repeat(_build_layer(first, stack), 1), shared,
-                           Repeat(_build_layer(last, stack), 1), has_step_signals, last_norm)
-
-
-def _middle_config(a: Config, stack: str, middle: Layer) -> Config:
-    """The configuration of the middle layers: ``sandwich`` schedules tie all of them."""
     schedules = {f"share.{stack}.{slot}": a.get(f"share.{stack}.{slot}", OWN_WEIGHTS)
                  for slot in middle.part_names}
     # A list would refer to layers by number, and the middle layers have no numbers of their own.
     if any(schedule not in ("own", "sandwich") for schedule in schedules.values()):
-        raise UnbuildableError(f"{stack}.middle_width",
-                               "the middle layers are equal: set "
+        raise UnbuildableError(key, "the middle layers are equal: set "
                                f"share.{stack}.{next(iter(middle.part_names))} and the other "
                                "schedules to sandwich or own")
-    tied = {path: Schedule.of(ScheduleCall("one"))
-            for path, schedule in schedules.items() if schedule == "sandwich"}
-    return ChainMap(tied, a)  # type: ignore[arg-type]  # only read
+    # the schedule sandwich ties all middle layers
+    tied = ChainMap({path: Schedule.of(ScheduleCall("one"))
+                     for path, schedule in schedules.items() if schedule == "sandwich"},
+                    a)  # type: ignore[arg-type]  # only read
+    shared = replace(repeated, ties=build_ties(tied, stack, repeated, None))
+    has_step_signals = bool(a.get(f"{stack}.step_embedding", False))
+    last_norm = bool(a.get("last_norm", True))
+    return BottleneckStack(Repeat(_build_layer(first, stack), 1), shared,
+                           Repeat(_build_layer(last, stack), 1), has_step_signals, last_norm)
 
 
 def _global_scores(a: Config, stack: str, layers: Repeat) -> GlobalScores | None:

@@ -111,11 +111,29 @@ def _tied_components(
 
     Conditions and variants make nodes dependent.
     """
-    drivers = [_deciding_keys(parameter_space, node) for node in parameter_space.nodes]
+    nodes_by_key = parameter_space.nodes_by_key
+    drivers: list[list[str]] = []  # keys that decide whether a node exists and its active branch
+    for node in parameter_space.nodes:
+        keys = {key: None for key, _ in node.guards
+                if len(nodes_by_key[key][0].domain.constants or (1, 2)) > 1}
+        if isinstance(node.domain, ConditionalDomain) or any(
+                isinstance(option, PerLayerDomain) for option in iter_options(node.domain)):
+            keys |= dict.fromkeys(key for expr in iter_expressions(node.domain)
+                                  for key in sorted(keys_of(expr)))
+        queue = list(keys)
+        while queue:  # and the keys that these keys depend on
+            for other in nodes_by_key.get(queue.pop(), ()):
+                needed = [key for expr in iter_expressions(other.domain)
+                          for key in sorted(keys_of(expr))]
+                fresh = [key for key in (*needed, *(group for group, _ in other.guards))
+                         if key not in keys]
+                keys |= dict.fromkeys(fresh)
+                queue += fresh
+        drivers.append(list(keys))
     index_of_key = {node.key: index for index, node in enumerate(parameter_space.nodes)}
     labels = list(range(len(parameter_space.nodes)))  # nodes with equal labels are one group
-    for index, keys in enumerate(drivers):
-        for key in keys:
+    for index, deciding_keys in enumerate(drivers):
+        for key in deciding_keys:
             if key in index_of_key:
                 old_label = labels[index_of_key[key]]
                 new_label = labels[index]
@@ -124,33 +142,6 @@ def _tied_components(
         members = [index for index, label in enumerate(labels) if label == group]
         group_drivers = list(dict.fromkeys(key for index in members for key in drivers[index]))
         yield [parameter_space.nodes[index] for index in members], group_drivers
-
-
-def _deciding_keys(parameter_space: ParameterSpace, node: ParameterNode) -> list[str]:
-    """The keys that decide whether ``node`` exists, and which branch is active.
-
-    This includes the keys of its number of layers.
-
-    Keys that these keys depend on are included.
-    """
-    drivers = {key: None
-               for key, _ in node.guards
-               if len(parameter_space.nodes_by_key[key][0].domain.constants or (1, 2)) > 1}
-    if isinstance(node.domain, ConditionalDomain) or any(
-            isinstance(option, PerLayerDomain) for option in iter_options(node.domain)):
-        drivers |= dict.fromkeys(key for expr in iter_expressions(node.domain)
-                                 for key in sorted(keys_of(expr)))
-    queue = list(drivers)
-    while queue:
-        for other in parameter_space.nodes_by_key.get(queue.pop(), ()):
-            needed = [key for expr in iter_expressions(other.domain)
-                      for key in sorted(keys_of(expr))]
-            fresh = [key
-                     for key in (*needed, *(group for group, _ in other.guards))
-                     if key not in drivers]
-            drivers |= dict.fromkeys(fresh)
-            queue += fresh
-    return list(drivers)
 
 
 # -- output

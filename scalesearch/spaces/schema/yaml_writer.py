@@ -167,13 +167,12 @@ def _config_tree(group: SchemaGroup, config: Mapping[str, Any], key: str) -> dic
             if subtree:
                 tree[name] = subtree
         elif path in config:
-            tree[name] = _constant(config[path], child)
+            value = config[path]
+            if isinstance(value, list):
+                tree[name] = f"[{', '.join(map(_item, value))}]"
+            elif child.type == "schedule" and str(value).startswith("["):
+                tree[name] = str(value)
+            else:
+                tree[name] = format_scalar(str(value) if isinstance(value, str)
+                                           else format_constant(value))
     return tree
-
-
-def _constant(value: Any, field: SchemaField) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_item, value))}]"
-    if field.type == "schedule" and str(value).startswith("["):
-        return str(value)
-    return format_scalar(str(value) if isinstance(value, str) else format_constant(value))

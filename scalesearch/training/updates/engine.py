@@ -61,7 +61,14 @@ class Engine:
         """
         loss = self._compute_gradients(batches)
         while loss is None:
-            self._split_batches(batches)
+            self.model.zero_grad(set_to_none=True)
+            if self.batch_splits >= max(map(len, batches)):
+                raise TrainingFailedError(f"out of memory on {self.hardware.name}, even with one "
+                                          f"sentence at a time (batches of {self.recipe.max_tokens}"
+                                          f" tokens split into {self.batch_splits} pieces)")
+            self.batch_splits *= 2
+            if self.hardware.device.type == "cuda":
+                torch.cuda.empty_cache()
             loss = self._compute_gradients(batches)
         self._apply_gradients(lr)
         self._finish_update()
@@ -157,16 +164,6 @@ class Engine:
                 raise
         # Memory that the exception and its frames held is only free here.
         return None
-
-    def _split_batches(self, batches: list[Batch]) -> None:
-        self.model.zero_grad(set_to_none=True)
-        if self.batch_splits >= max(map(len, batches)):
-            raise TrainingFailedError(f"out of memory on {self.hardware.name}, even with one "
-                                      f"sentence at a time (batches of {self.recipe.max_tokens} "
-                                      f"tokens split into {self.batch_splits} pieces)")
-        self.batch_splits *= 2
-        if self.hardware.device.type == "cuda":
-            torch.cuda.empty_cache()
 
 
 def build_initial_model(block: Any, vocab: int, recipe: Recipe, seed: int) -> Any:

@@ -78,11 +78,23 @@ class _CrossEntropy(torch.autograd.Function):
         w = weight.to(x.dtype)
         grads = _OutputGradients(x, weight, bias) if any(ctx.needs_input_grad[:3]) else None
         total = weight.new_zeros(())
+        compute = compile_function(_logit_gradient, False) if is_compiled else _logit_gradient
+        # (1 - ε) · cross-entropy plus ε · log-partition, by chunks of n rows
         for start in range(0, len(x), chunk_rows):
             rows = slice(start, start + chunk_rows)
-            chunk_weights = None if row_weights is None else row_weights[rows, None]
-            total += _chunk_loss(x[rows], w, bias, target[rows], label_weights[rows], chunk_weights,
-                                 smoothing, grads, rows, rdrop_alpha, is_compiled)
+            chunk_weights = None if row_weights is None else row_weights[rows, None]  # (n, 1)
+            logits = x[rows] @ w.t()
+            if grads is not None:
+                loss, d_logits = compute(logits, bias, target[rows], label_weights[rows],
+                                         chunk_weights, smoothing, rdrop_alpha)
+                grads.add(x[rows], w, d_logits, rows)
+                total += loss
+                continue
+            logits = _wide_logits(logits, bias)
+            chunk_label_weights = label_weights[rows].to(logits.dtype)
+            correct = (logits.gather(1, target[rows]) * chunk_label_weights).sum(1, keepdim=True)
+            losses = torch.logsumexp(logits, 1, keepdim=True) - (1 - smoothing) * correct
+            total += (losses if chunk_weights is None else losses * chunk_weights).sum()
         if smoothing:
             total += _smoothing_term(x, weight, bias, row_weights, smoothing, grads)
         ctx.grads = grads
@@ -118,27 +130,6 @@ class _OutputGradients:
             self.weight += (d_low.t() @ x).to(self.weight.dtype)
         if self.bias is not None:
             self.bias += d_logits.sum(0)
-
-
-def _chunk_loss(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, label_weights: Tensor,
-                row_weights: Tensor | None, smoothing: float, grads: _OutputGradients | None,
-                rows: slice, rdrop_alpha: float, is_compiled: bool) -> Tensor:
-    """Compute (1 - ε) · cross-entropy plus ε · log-partition of a chunk.
-
-    :func:`_smoothing_term` adds the remaining terms. ``x`` is (n, d), ``target`` and
-    ``label_weights`` are (n, m), ``row_weights`` is (n, 1).
-    """
-    logits = x @ w.t()
-    if grads is None:
-        logits = _wide_logits(logits, bias)
-        correct = (logits.gather(1, target) * label_weights.to(logits.dtype)).sum(1, keepdim=True)
-        losses = torch.logsumexp(logits, 1, keepdim=True) - (1 - smoothing) * correct
-        return (losses if row_weights is None else losses * row_weights).sum()
-    compute = compile_function(_logit_gradient, False) if is_compiled else _logit_gradient
-    loss, d_logits = compute(logits, bias, target, label_weights, row_weights, smoothing,
-                             rdrop_alpha)
-    grads.add(x, w, d_logits, rows)
-    return loss
 
 
 def _wide_logits(logits: Tensor, bias: Tensor | None) -> Tensor:

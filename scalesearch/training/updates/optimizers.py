@@ -170,9 +170,22 @@ class Soap(MatrixOptimizer):
         stacked = torch.stack([weight.grad for weight in weights])  # type: ignore
         gradients = _as_matrices(stacked, group["matrices"])
         state = self.state[weights[0]]
+        decay = group["momentum"]
         if state and len(state["mean"]) == len(gradients):
-            directions = self._update_directions(state, gradients, group["momentum"])
-            _add_directions(weights, directions, -group["lr"])
+            state["updates"] += 1
+            low = gradients.to(self.dtype)
+            bases = {side: basis.to(self.dtype) for side, basis in state["bases"].items()}
+            rotated = _rotate(low, bases).to(gradients.dtype)
+            state["mean"].lerp_(rotated, 1 - decay)
+            state["square"].mul_(decay).addcmul_(rotated, rotated, value=1 - decay)
+            correction = 1 - decay ** state["updates"]
+            denominator = (state["square"] / correction).sqrt_().add_(SOAP_EPS).mul_(correction)
+            step = _rotate((state["mean"] / denominator).to(self.dtype), bases, back=True)
+            for side, covariance in _covariances(low).items():
+                state["covariances"][side].lerp_(covariance.to(gradients.dtype), 1 - decay)
+            if not self.capturable and state["updates"] % BASIS_UPDATE_INTERVAL == 0:
+                self._update_bases(state)
+            _add_directions(weights, step.to(gradients.dtype), -group["lr"])
         # Otherwise no bases exist. The loss is not finite, which ends training.
         elif gradients.isfinite().all():
             state |= {"updates": self.count(0, gradients.device), "mean": torch.zeros_like(gradients),
@@ -180,23 +193,6 @@ class Soap(MatrixOptimizer):
             state["covariances"] = _covariances(gradients)
             state["bases"] = {side: torch.linalg.eigh(covariance)[1]
                               for side, covariance in state["covariances"].items()}
-
-    def _update_directions(self, state: dict[str, Any], gradient: Tensor, decay: float) -> Tensor:
-        """Update the state; return directions with the shape of ``gradient``."""
-        state["updates"] += 1
-        low = gradient.to(self.dtype)
-        bases = {side: basis.to(self.dtype) for side, basis in state["bases"].items()}
-        rotated = _rotate(low, bases).to(gradient.dtype)
-        state["mean"].lerp_(rotated, 1 - decay)
-        state["square"].mul_(decay).addcmul_(rotated, rotated, value=1 - decay)
-        correction = 1 - decay ** state["updates"]
-        denominator = (state["square"] / correction).sqrt_().add_(SOAP_EPS).mul_(correction)
-        step = _rotate((state["mean"] / denominator).to(self.dtype), bases, back=True)
-        for side, covariance in _covariances(low).items():
-            state["covariances"][side].lerp_(covariance.to(gradient.dtype), 1 - decay)
-        if not self.capturable and state["updates"] % BASIS_UPDATE_INTERVAL == 0:
-            self._update_bases(state)
-        return step.to(gradient.dtype)
 
     def count(self, n_updates: int, device: torch.device) -> Any:
         """Return a number of updates in the form of this optimizer."""
