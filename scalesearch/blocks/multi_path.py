@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Block, LoopNest, Shape, Size, Use, block
@@ -38,7 +38,7 @@ class PathMerge(Block):
     method: str
     norm_type: str = ""
 
-    @property
+    @cached_property
     def path_norms(self) -> list[str]:
         """Names of the norms of the paths; if their weights are zero, so is the output."""
         return [f"norm_{n}" for n in range(1, self.count + 1)] if self.norm_type else []
@@ -100,7 +100,7 @@ class MultiPath(Block):
             return False
         return self.path.copies_input
 
-    @property
+    @cached_property
     def branches(self) -> Mapping[str, Block]:
         """The paths by part name."""
         return {f"path_{n}": self.path for n in range(1, self.count + 1)}

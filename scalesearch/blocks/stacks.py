@@ -21,7 +21,7 @@ from scalesearch.blocks.norms import NORM_CLASSES
 if TYPE_CHECKING:
     from torch import Tensor
 
-LayerCall = Callable[[Any], Any]
+Context = tuple[Any, ...]  # the arguments of a layer after its input
 
 
 @dataclass(frozen=True)
@@ -30,51 +30,72 @@ class OdeSolver:
 
     Attributes:
         evaluations: calls of the layer per step.
-        advance: returns the next state; its arguments are the module of the stack, the layer and
-            the state x (batch, positions, d).
+        advance: returns the next state; its arguments are the module of the stack, the module of
+            the layer, the state x (batch, positions, d) and other arguments of the layer.
         gated: whether the stack has a ``gate``.
     """
 
     evaluations: int
-    advance: Callable[[Any, LayerCall, Any], Any]
+    advance: Callable[[Any, Any, Any, Context], Any]
     gated: bool = False
 
 
-def rk2_step(m: Any, layer: LayerCall, x: Tensor) -> Tensor:
+def rk2_step(m: Any, layer: Any, x: Tensor, context: Context) -> Tensor:
     """Return x + (F₁ + F₂) / 2, with F₂ = F(x + F₁)."""
-    first = _change(layer, x)
-    return x + (first + _change(layer, x + first)) / 2
+    first = _change(layer, x, context)
+    return x + (first + _change(layer, x + first, context)) / 2
 
 
-def learned_rk2_step(m: Any, layer: LayerCall, x: Tensor) -> Tensor:
+def learned_rk2_step(m: Any, layer: Any, x: Tensor, context: Context) -> Tensor:
     """Return x + g F₁ + (1 - g) F₂, with g = σ(W [F₁; F₂]) and one W per stack."""
     import torch
 
-    first = _change(layer, x)
-    second = _change(layer, x + first)
+    first = _change(layer, x, context)
+    second = _change(layer, x + first, context)
     g = m.gate(torch.cat([first, second], -1)).sigmoid()
     return x + g * first + (1 - g) * second
 
 
-def rk4_step(m: Any, layer: LayerCall, x: Tensor) -> Tensor:
+def rk4_step(m: Any, layer: Any, x: Tensor, context: Context) -> Tensor:
     """Return x + (F₁ + 2 F₂ + 2 F₃ + F₄) / 6 (the classical Runge-Kutta method)."""
-    first = _change(layer, x)
-    second = _change(layer, x + first / 2)
-    third = _change(layer, x + second / 2)
-    return x + (first + 2 * second + 2 * third + _change(layer, x + third)) / 6
+    first = _change(layer, x, context)
+    second = _change(layer, x + first / 2, context)
+    third = _change(layer, x + second / 2, context)
+    return x + (first + 2 * second + 2 * third + _change(layer, x + third, context)) / 6
 
 
-def _change(layer: LayerCall, x: Tensor) -> Any:
-    return layer(x) - x
+def _change(layer: Any, x: Tensor, context: Context) -> Any:
+    return layer(x, *context) - x
 
 
-SOLVERS = {"euler": OdeSolver(1, lambda m, layer, x: layer(x)), "rk2": OdeSolver(2, rk2_step),
+def euler_step(m: Any, layer: Any, x: Tensor, context: Context) -> Any:
+    """Return x + F(x), the usual residual."""
+    return layer(x, *context)
+
+
+SOLVERS = {"euler": OdeSolver(1, euler_step), "rk2": OdeSolver(2, rk2_step),
            "rk2-learned": OdeSolver(2, learned_rk2_step, gated=True), "rk4": OdeSolver(4, rk4_step)}
 
 
+class LayerStack(Block):
+    """Base class of stacks of layers: (batch, positions, d) to (batch, positions, d)."""
+
+    final_norm: bool
+
+    @property
+    def layer(self) -> Any:
+        """The (first) layer; its properties are those of the stack."""
+        raise NotImplementedError
+
+    @property
+    def has_final_norm(self) -> bool:
+        """Whether the stack ends with a norm."""
+        return bool(self.layer.norm == "pre" and self.final_norm)
+
+
 @block
-class Stack(Block):
-    """A stack of layers: (batch, positions, d) to (batch, positions, d).
+class Stack(LayerStack):
+    """A stack of equally wide layers: (batch, positions, d) to (batch, positions, d).
 
     Attributes:
         layers: the layers.
@@ -93,13 +114,7 @@ class Stack(Block):
 
     @property
     def layer(self) -> Any:
-        """The repeated layer."""
         return self.layers.layer
-
-    @property
-    def has_final_norm(self) -> bool:
-        """Whether the stack ends with a norm."""
-        return bool(self.layer.norm == "pre" and self.final_norm)
 
     def parts(self) -> Mapping[str, Block | Use]:
         mixer = self.layer.mixer
@@ -138,8 +153,8 @@ class Stack(Block):
         return module.norm(x) if self.has_final_norm else x
 
 
-def run_layers(m: Any, layers: Any, x: Tensor, context: tuple[Any, ...], steps: bool, solver: str,
-               first: int = 0) -> Tensor:
+def run_layers(m: Any, layers: Any, x: Tensor, context: Context, steps: bool,
+               solver: str = "euler", first: int = 0) -> Tensor:
     """Apply ``layers`` to ``x``.
 
     Args:
@@ -151,10 +166,11 @@ def run_layers(m: Any, layers: Any, x: Tensor, context: tuple[Any, ...], steps: 
         solver: a key of ``SOLVERS``.
         first: index of the first layer in its stack.
     """
-    advance: Callable[..., Any] = SOLVERS[solver].advance
+    advance = SOLVERS[solver].advance
     for index, layer in enumerate(layers, first):
-        x = x + step_signal(index, x) if steps else x
-        x = advance(m, lambda y, layer=layer: layer(y, *context), x)
+        if steps:
+            x = x + step_signal(index, x)
+        x = advance(m, layer, x, context)
     return x
 
 
@@ -168,7 +184,7 @@ def step_signal(index: int, x: Tensor) -> Tensor:
 
 
 @block
-class BottleneckStack(Block):
+class BottleneckStack(LayerStack):
     """A stack whose middle layers have another width (Subformer, Reid et al. 2021).
 
     A linear map and a norm come before the middle layers and after them.
@@ -189,13 +205,7 @@ class BottleneckStack(Block):
 
     @property
     def layer(self) -> Any:
-        """The first layer; its properties are those of the stack."""
         return self.first.layer
-
-    @property
-    def has_final_norm(self) -> bool:
-        """Whether the stack ends with a norm."""
-        return bool(self.layer.norm == "pre" and self.final_norm)
 
     def parts(self) -> Mapping[str, Block | Use]:
         outer = self.layer.mixer.d
@@ -214,12 +224,11 @@ class BottleneckStack(Block):
 
         Residual attention does not carry scores between layers of different widths.
         """
-        x = run_layers(module, module.first, x, (present, bias, {}, *context), self.step_signals,
-                       "euler")
+        x = run_layers(module, module.first, x, (present, bias, {}, *context), self.step_signals)
         x = module.enter_norm(module.enter(x))
         x = run_layers(module, module.middle, x, (present, bias, {}, *context), self.step_signals,
-                       "euler", 1)
+                       first=1)
         x = module.leave_norm(module.leave(x))
         x = run_layers(module, module.last, x, (present, bias, {}, *context), self.step_signals,
-                       "euler", 1 + self.middle.depth)
+                       first=1 + self.middle.depth)
         return module.norm(x) if self.has_final_norm else x

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from scalesearch.blocks.core import Axes, Block, LoopNest, Size, Use, block, discarded_activations
@@ -116,19 +116,19 @@ class EvolvedBranches(Mixer):
         multiple = Fraction(require_single_value(getattr(self, key))).limit_denominator(1000)
         return self.d * multiple.numerator // multiple.denominator
 
-    @property
+    @cached_property
     def sum_features(self) -> Size:
         """Features of the sum."""
         widest: Size = maximum(self._scaled_width("left_multiple"),
                                self._scaled_width("right_multiple"))
         return widest
 
-    @property
+    @cached_property
     def output_features(self) -> Size:
         """Features of the output without the zeros."""
         return self._scaled_width("multiple")
 
-    @property
+    @cached_property
     def receptive_field(self) -> Size:
         """Number of input positions that an output of the branches depends on."""
         kernel: Size = maximum(self.left_kernel, self.right_kernel)
