@@ -120,6 +120,20 @@ class Block:
         """Return the parts by name (composites)."""
         return {}
 
+    def part_roles(self) -> Mapping[str, str]:
+        """Return the roles of parts whose initial values depend on them, by name of the part.
+
+        Initialization schemes are tables by role.
+
+        - ``attention_in``: queries, keys or values;
+        - ``attention_out``: the output map of a mixer;
+        - ``head_gate``: the gate of networks inside heads;
+        - ``soft_role``: the roles of H-SoftPOS;
+        - ``adapter_out``: the last matrix of an adapter;
+        - ``readout``: the map to scores of tokens.
+        """
+        return {}
+
     def residual_roles(self) -> Mapping[str, str]:
         """Return the roles of maps and norms in a residual branch, by path of the part.
 

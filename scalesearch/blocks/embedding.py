@@ -292,6 +292,9 @@ class SoftPOS(Block):
         return parts | ({"position": PositionTable(self.d, self.max_length)}
                         if self.positions == "learned" else {})
 
+    def part_roles(self) -> Mapping[str, str]:
+        return {f"role{level}": "soft_role" for level in range(self.levels)}
+
     def loop_nests(self) -> Sequence[LoopNest]:
         return [LoopNest((*self.over, self.levels * self.roles), "activation")]  # of the softmax
 

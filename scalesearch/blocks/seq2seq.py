@@ -46,6 +46,9 @@ class EncoderDecoder(Block):
         stacks = {"encoder": self.encoder, "decoder": self.decoder}
         return {"embedding": self.embedding, **stacks, "output": self.output}
 
+    def part_roles(self) -> Mapping[str, str]:
+        return {"output": "readout"}
+
     def encode(self, m: Any, source: Tensor) -> tuple[Any, Any]:
         """Encode token ids (batch, S), padded at the end.
 
@@ -94,6 +97,9 @@ class DecoderOnly(Block):
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {"embedding": self.embedding, "decoder": self.decoder, "output": self.output}
+
+    def part_roles(self) -> Mapping[str, str]:
+        return {"output": "readout"}
 
     def loop_nests(self) -> Sequence[LoopNest]:
         return target_state_nests(self.decoder)

@@ -6,18 +6,19 @@ A scheme initializes every weight once, in the order of the modules.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from scalesearch.blocks.core import PAD, Block
+from scalesearch.blocks.core import PAD, Block, join_path
 from scalesearch.blocks.maps.chain_cores import ChainCores
 from scalesearch.errors import UserError
 from scalesearch.nn.module import Module
 
-ATTENTION_INPUTS = ("query", "key", "value")
+Initializer = Callable[[Block, Tensor, torch.Generator], None]
 
 
 def initialize(model: Module, scheme: str, seed: int) -> None:
@@ -34,13 +35,16 @@ def initialize(model: Module, scheme: str, seed: int) -> None:
     if scheme not in INIT_SCHEMES:
         raise UserError(f"init: {scheme}: unknown scheme; use {', '.join(INIT_SCHEMES)}",
                         code="unknown-scheme")
-    initialize_matrix = INIT_SCHEMES[scheme]
+    initializers = INIT_SCHEMES[scheme]
+    roles: dict[str, str] = {}  # by path; a composite comes before its parts
     # a block may have no weights
     device = next((weight.device for weight in model.parameters()), "cpu")
     generator = torch.Generator(device=device).manual_seed(seed)
     with torch.no_grad():
         for path, node in model.named_modules():
             if isinstance(node, Module):
+                roles |= {join_path(path, part_name): role
+                          for part_name, role in node.block.part_roles().items()}
                 for name, weight in list(node._parameters.items()):
                     initialization = node.block.initialization(name)
                     if initialization in ("table", "tokens"):
@@ -53,9 +57,12 @@ def initialize(model: Module, scheme: str, seed: int) -> None:
                         std, _ = chain_std(node.block, initialization, path)
                         weight.normal_(0, std, generator=generator)
                     else:
-                        parts = weight if initialization == "heads" else (weight,)
-                        for part in parts:
-                            initialize_matrix(node, path, name, part, generator)
+                        role = roles.get(path, "")
+                        keys = (f"{role}.bias", "bias") if name == "bias" else (role,)
+                        draw = next((initializers[key] for key in keys if key in initializers),
+                                    initializers["default"])
+                        for part in weight if initialization == "heads" else (weight,):
+                            draw(node.block, part, generator)
 
 
 def chain_std(block: Any, initialization: str, path: str) -> tuple[float, float]:
@@ -79,62 +86,30 @@ def chain_std(block: Any, initialization: str, path: str) -> tuple[float, float]
     return float((variance / cores.bond ** (n - 1)) ** (1 / (2 * n))), float(variance**0.5)
 
 
-def xavier_init(node: Module, path: str, name: str, weight: Tensor,
-                generator: torch.Generator) -> None:
-    """Initialize matrices by Xavier-uniform, biases with zero.
-
-    The gain is 1/√2 for queries, keys and values, as for their concatenated matrix. The second
-    matrix of an adapter is zero, so that layers are initially equal to the shared layer (Hu et al.
-    2022).
-    """
-    *parents, part = path.split(".")
-    is_adapter_output = part == "up" and bool(parents) and parents[-1].endswith("_adapter")
-    if name == "bias" or is_adapter_output:
-        weight.zero_()
-    elif part == "output":
-        # An untied output matrix is initialized like a tied one, so that logits are small.
-        weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
-    else:
-        gain = 2**-0.5 if part in ATTENTION_INPUTS else 1.0
-        torch.nn.init.xavier_uniform_(weight, gain, generator=generator)
+def xavier_uniform(block: Block, weight: Tensor, generator: torch.Generator,
+                   gain: float = 1.0) -> None:
+    """Initialize a matrix by Xavier-uniform."""
+    torch.nn.init.xavier_uniform_(weight, gain, generator=generator)
 
 
-def released_init(node: Module, path: str, name: str, weight: Tensor,
-                  generator: torch.Generator) -> None:
-    """Initialize as the released code of EdgeFormer and PartialFormer.
-
-    Xavier-uniform with gain 1/√2 for queries, keys, values and head gates; Xavier-uniform with zero
-    bias for the output of attention; PyTorch's default for networks, head scaling and adapters.
-    """
-    part = path.rsplit(".", 1)[-1]
-    if path.endswith("partial.gate") and name == "weight":
-        torch.nn.init.xavier_uniform_(weight, 2**-0.5, generator=generator)
-    elif part in (*ATTENTION_INPUTS, "out", "output") and name == "weight":
-        xavier_init(node, path, name, weight, generator)
-    elif part in ("out", "output"):
-        weight.zero_()
-    else:
-        torch_default_init(node, path, name, weight, generator)
+def orthogonal(block: Block, weight: Tensor, generator: torch.Generator) -> None:
+    """Initialize an orthogonal matrix."""
+    torch.nn.init.orthogonal_(weight, generator=generator)
 
 
-def anthe_init(node: Module, path: str, name: str, weight: Tensor,
-               generator: torch.Generator) -> None:
-    """Initialize as Anthe.
-
-    Glorot-uniform matrices, orthogonal role matrices, zero biases.
-    """
-    if name == "bias":
-        weight.zero_()
-    elif "role" in path.rsplit(".", 1)[-1]:
-        torch.nn.init.orthogonal_(weight, generator=generator)
-    else:
-        torch.nn.init.xavier_uniform_(weight, generator=generator)
+def tied_readout(block: Block, weight: Tensor, generator: torch.Generator) -> None:
+    """Initialize an untied output matrix like a tied one, so that logits are small."""
+    weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
 
 
-def torch_default_init(node: Module, path: str, name: str, weight: Tensor,
-                       generator: torch.Generator) -> None:
+def zeros(block: Block, weight: Tensor, generator: torch.Generator) -> None:
+    """Set a weight to zero."""
+    weight.zero_()
+
+
+def torch_default(block: Block, weight: Tensor, generator: torch.Generator) -> None:
     """Initialize weights and biases uniformly in ±1/√fan_in, as ``torch.nn.Linear``."""
-    bound = fan_in(node.block) ** -0.5
+    bound = fan_in(block) ** -0.5
     weight.uniform_(-bound, bound, generator=generator)
 
 
@@ -147,6 +122,19 @@ def fan_in(block: Block) -> int:
     return math.prod(extent for extent in inner if isinstance(extent, int))
 
 
-INIT_SCHEMES: dict[str, Callable[..., None]] = {
-    "xavier": xavier_init, "released": released_init, "partialformer": released_init,
-    "edgeformer": released_init, "anthe": anthe_init, "torch": torch_default_init}
+# The gain 1/√2 of queries, keys and values is that of Xavier for their concatenated matrix.
+joined_xavier = partial(xavier_uniform, gain=2**-0.5)
+# As the released code of EdgeFormer and PartialFormer.
+RELEASED_SCHEME: Mapping[str, Initializer] = {
+    "attention_in": joined_xavier, "head_gate": joined_xavier, "attention_out": xavier_uniform,
+    "attention_out.bias": zeros, "readout": tied_readout, "readout.bias": zeros,
+    "default": torch_default}
+# Initializers of matrices and biases by role (``Block.part_roles``), ``ROLE.bias`` for biases;
+# ``bias`` and ``default`` for all others. With a zero second matrix of an adapter, layers are
+# initially equal to the shared layer (Hu et al. 2022).
+INIT_SCHEMES: dict[str, Mapping[str, Initializer]] = {
+    "xavier": {"attention_in": joined_xavier, "adapter_out": zeros, "readout": tied_readout,
+               "bias": zeros, "default": xavier_uniform},
+    "released": RELEASED_SCHEME, "partialformer": RELEASED_SCHEME, "edgeformer": RELEASED_SCHEME,
+    "anthe": {"soft_role": orthogonal, "bias": zeros, "default": xavier_uniform},
+    "torch": {"default": torch_default}}

@@ -116,6 +116,9 @@ class LowRankAdapter(LowRankLinear):
     def parts(self) -> Mapping[str, Block | Use]:
         return {**super().parts(), "up": UnsavedLinear(self.rank, self.d_out, self.over, self.bias)}
 
+    def part_roles(self) -> Mapping[str, str]:
+        return {"up": "adapter_out"}
+
 
 @block
 class HeadLinear(Block):

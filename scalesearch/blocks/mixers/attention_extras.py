@@ -73,6 +73,9 @@ class PartialFFN(Block):
         gate = Linear(self.d, self.heads * self.head_dim, (self.over,))
         return {"ffn": self.ffn} | ({} if self.gate == "none" else {"gate": gate})
 
+    def part_roles(self) -> Mapping[str, str]:
+        return {"gate": "head_gate"}
+
     def loop_nests(self) -> Sequence[LoopNest]:
         gated = LoopNest((self.over, self.heads * self.head_dim), "activation")
         return [] if self.gate == "none" else [gated]

@@ -73,6 +73,10 @@ class Mixer(Block):
         """The block for further occurrences of the sub-layer in a layer."""
         return self
 
+    def part_roles(self) -> Mapping[str, str]:
+        return {"query": "attention_in", "key": "attention_in", "value": "attention_in",
+                "out": "attention_out"}
+
     def residual_roles(self) -> Mapping[str, str]:
         if self.branches:
             return {f"{name}.{path}": role for name, branch in self.branches.items()

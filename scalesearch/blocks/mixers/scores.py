@@ -215,6 +215,9 @@ class GlobalScores(Block):
             parts["relative"] = RelativeKeys(self.heads, self.head_dim, self.clip, self.queries)
         return parts | ({"store": KeyValueCache(width, self.keys)} if self.cached else {})
 
+    def part_roles(self) -> Mapping[str, str]:
+        return {"query": "attention_in", "key": "attention_in"}
+
     def forward(self, module: Any, x: Tensor, cache: Any = None) -> Tensor:
         """Return the scores (batch, heads, queries, keys) of ``x`` (batch, queries, d)."""
         x = module.norm(x)
