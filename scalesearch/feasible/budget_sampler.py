@@ -52,7 +52,21 @@ class BudgetSampler:
         self.row_probabilities = {
             name: self._row_probabilities(part, set() if name == SHARED_PART else shared)
             for name, part in self.parts.items()}
-        self.cumulative_weights = np.cumsum(self._cell_weights())
+        # (cells,): probability that a random candidate is in the cell and feasible
+        cells = self.counter.cells
+        weights = np.array([cell.is_allowed * self.row_probabilities[SHARED_PART][cell.shared_row]
+                            * self.row_probabilities[REMAINING_PART][cell.valid_rest_rows].sum()
+                            for cell in cells])
+        by_right: dict[int, dict[int, list[int]]] = {}
+        for index in np.flatnonzero(weights).tolist():
+            cell = cells[index]
+            by_right.setdefault(cell.right, {}).setdefault(cell.left, []).append(index)
+        for right, by_left in by_right.items():
+            dominance = self._weighted_index(right)  # large: kept for one right group only
+            for left, indices in by_left.items():
+                partner_weights = dominance.weight_within(self._slack_by_row(left))
+                weights[indices] *= float(self._left_probabilities[left] @ partner_weights)
+        self.cumulative_weights = np.cumsum(weights)
         self.feasible_share = 0.0
         if len(self.cumulative_weights):
             self.feasible_share = float(self.cumulative_weights[-1])
@@ -91,23 +105,6 @@ class BudgetSampler:
                 probabilities *= self.row_probabilities[name][rows]
             by_group.append(probabilities)
         return by_group
-
-    def _cell_weights(self) -> Probabilities:
-        """(cells,) probability that a random candidate is in the cell and feasible."""
-        cells = self.counter.cells
-        weights = np.array([cell.is_allowed * self.row_probabilities[SHARED_PART][cell.shared_row]
-                            * self.row_probabilities[REMAINING_PART][cell.valid_rest_rows].sum()
-                            for cell in cells])
-        by_right: dict[int, dict[int, list[int]]] = {}
-        for index in np.flatnonzero(weights).tolist():
-            cell = cells[index]
-            by_right.setdefault(cell.right, {}).setdefault(cell.left, []).append(index)
-        for right, by_left in by_right.items():
-            dominance = self._weighted_index(right)  # large: kept for one right group only
-            for left, indices in by_left.items():
-                partner_weights = dominance.weight_within(self._slack_by_row(left))
-                weights[indices] *= float(self._left_probabilities[left] @ partner_weights)
-        return weights
 
     def _weighted_index(self, right: int) -> DominanceIndex:
         return DominanceIndex(self.counter.bounded_costs("right", right, self.bounds),

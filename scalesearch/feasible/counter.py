@@ -24,7 +24,7 @@ from scalesearch.feasible.dominance import DominanceIndex, NetworksByGroup
 from scalesearch.feasible.enumeration import NOT_SAMPLED, TooManyCandidatesError
 from scalesearch.feasible.identity import number_rows
 from scalesearch.feasible.limits import CostBound, tightest_bounds
-from scalesearch.feasible.pieces import SectionCandidates, number_shared_values
+from scalesearch.feasible.pieces import number_shared_values
 
 if TYPE_CHECKING:
     from scalesearch.feasible.listing import ListedSpace
@@ -108,10 +108,17 @@ class FeasibleCounter:
     def _cells(self) -> list[SharedCell]:
         parts = self.decomposition.parts
         shared = parts[SHARED_PART]
+        # rows of a part by group key, and the group key of each row of the shared part
         rows: dict[str, dict[int, RowIndices]] = {}
         keys: dict[str, list[int]] = {}
         for name in (LEFT_SECTION, *RIGHT_SECTIONS, REMAINING_PART):
-            rows[name], keys[name] = _grouped(parts[name], shared)
+            part_keys, shared_keys = number_shared_values(parts[name], shared)
+            order = np.argsort(part_keys, kind="stable").astype(np.int32)
+            group_keys, starts = np.unique(part_keys[order], return_index=True)
+            ends = np.append(starts[1:], len(parts[name]))
+            rows[name] = {int(key): order[start:end]
+                          for key, start, end in zip(group_keys, starts, ends)}
+            keys[name] = shared_keys.tolist()
         left_numbers: dict[int, int] = {}
         right_numbers: dict[tuple[int, ...], int] = {}
         cells = []
@@ -344,18 +351,3 @@ class FeasibleCounter:
         costs = np.concatenate([self.bounded_costs(side, number, bounds)
                                 for number in range(len(groups))])
         return NetworksByGroup(number_rows(columns, len(group_numbers)), group_numbers, costs)
-
-
-def _grouped(part: SectionCandidates,
-             shared: SectionCandidates) -> tuple[dict[int, RowIndices], list[int]]:
-    """Group the rows of a part by its shared parameters.
-
-    Returns:
-        row indices by group key, and the group key of each row of the shared part.
-    """
-    part_keys, shared_keys = number_shared_values(part, shared)
-    order = np.argsort(part_keys, kind="stable").astype(np.int32)
-    keys, starts = np.unique(part_keys[order], return_index=True)
-    ends = np.append(starts[1:], len(part))
-    groups = {int(key): order[start:end] for key, start, end in zip(keys, starts, ends)}
-    return groups, shared_keys.tolist()

@@ -106,7 +106,22 @@ class Decomposition:
 
     def _decompose(self, max_rows: int) -> None:
         constraints = [constraint for constraint in self.space.constraints if not constraint.costs]
-        coupled = self._unread_parameters()
+        # Keys that no piece reads belong to the piece that decides whether they exist. If several
+        # pieces decide, their parameters have to be shared.
+        piece_parameters = {piece: self._parameters(self._keys(piece)) for piece in self.keys_read}
+        sections = [frozenset().union(*(piece_parameters[piece] for piece in pieces))
+                    for pieces in self.pieces.values()]
+        unshared = frozenset().union(*sections) - shared_parameters(sections)
+        coupled: set[str] = set()
+        for node in self.parameter_space.nodes:
+            deciding = (self._parameters([node.key]) - self._parameters_of_node(node)) & unshared
+            if deciding and not any(node.key in keys for keys in self.keys_read.values()):
+                piece = next((piece for piece, parameters in piece_parameters.items()
+                              if deciding <= parameters), None)
+                if piece is not None:
+                    self.keys_read[piece].add(node.key)
+                else:
+                    coupled |= deciding
         section_parameters = {name: self._parameters(self._keys(*pieces))
                               for name, pieces in self.pieces.items()}
         self.constraints: dict[str, list[Constraint]] = {
@@ -152,29 +167,6 @@ class Decomposition:
         """Text of the domains of all keys that start with ``prefix``."""
         return " ".join(str(node.domain)
                         for node in self.parameter_space.nodes if node.key.startswith(prefix))
-
-    def _unread_parameters(self) -> set[str]:
-        """Assign keys that no piece reads to the piece that decides whether they exist.
-
-        Returns:
-            parameters of different pieces that together decide whether such a key exists; they
-            have to be shared.
-        """
-        piece_parameters = {piece: self._parameters(self._keys(piece)) for piece in self.keys_read}
-        sections = [frozenset().union(*(piece_parameters[piece] for piece in pieces))
-                    for pieces in self.pieces.values()]
-        unshared = frozenset().union(*sections) - shared_parameters(sections)
-        coupled: set[str] = set()
-        for node in self.parameter_space.nodes:
-            deciding = (self._parameters([node.key]) - self._parameters_of_node(node)) & unshared
-            if deciding and not any(node.key in keys for keys in self.keys_read.values()):
-                piece = next((piece for piece, parameters in piece_parameters.items()
-                              if deciding <= parameters), None)
-                if piece is not None:
-                    self.keys_read[piece].add(node.key)
-                else:
-                    coupled |= deciding
-        return coupled
 
     def _keys(self, *pieces: NetworkPiece) -> list[str]:
         """Keys that pieces read, in the order of the schema."""
@@ -222,7 +214,9 @@ class Decomposition:
                          constraints: list[Constraint], shared: frozenset[str],
                          max_rows: int) -> SectionCandidates:
         """Candidates of a section or half of it; without a piece, their costs are 0."""
-        needed = dict.fromkeys([*keys, *self._decided_keys(keys, shared)])
+        needed = dict.fromkeys(keys)
+        needed |= dict.fromkeys(node.key for node in parameters_behind(self.parameter_space, keys)
+                                if self._parameters_of_node(node) & shared)
         needed |= dict.fromkeys(key for constraint in constraints
                                 for key in constraint.referenced_names())
         networks = NetworkNumbering()
@@ -235,12 +229,6 @@ class Decomposition:
             tables.append((table.value_indices, costs, is_valid))
             n_rows += table.n_candidates
         return stack_candidates(tables, networks.numbers_of(n_rows))
-
-    def _decided_keys(self, keys: Iterable[str], shared: frozenset[str]) -> list[str]:
-        """Keys with shared parameters that ``keys`` depend on."""
-        return [node.key
-                for node in parameters_behind(self.parameter_space, keys)
-                if self._parameters_of_node(node) & shared]
 
     def _evaluate_table(
             self, piece: NetworkPiece | None, table: CandidateTable, keys: Container[str],

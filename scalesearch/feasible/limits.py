@@ -73,7 +73,19 @@ def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
                                                     option_prefix("budget"), text))
                for text in texts]
     limits = tuple(limit for budget in budgets for limit in split_constraint(budget))
-    _check_contradictions([*collect_limits(space), *limits])
+    bounds = [(constraint, *sides) for constraint in (*collect_limits(space), *limits)
+              if (sides := _parse_numeric_bound(constraint)) is not None]
+    for first, second in combinations(bounds, 2):
+        if first[2] in UPPER_BOUND_OPERATORS:
+            first, second = second, first
+        lower, name, lower_op, low = first
+        upper, other_name, upper_op, high = second
+        if lower_op in UPPER_BOUND_OPERATORS or upper_op not in UPPER_BOUND_OPERATORS:
+            continue
+        is_empty = low > high or (low == high and (lower_op, upper_op) != (">=", "<="))
+        if name == other_name and is_empty:
+            raise UserError(f"the budget contradicts itself: `{lower.text}` and `{upper.text}` "
+                            "cannot both hold", code="budgets-contradict")
     return limits
 
 
@@ -206,24 +218,6 @@ def is_lower_bound(constraint: Constraint) -> bool:
     """Whether a constraint has the form ``params.total >= 1M``."""
     sides = _parse_numeric_bound(constraint)
     return sides is not None and sides[1] not in UPPER_BOUND_OPERATORS
-
-
-def _check_contradictions(constraints: Sequence[Constraint]) -> None:
-    """Raise a UserError if two bounds on a cost contradict each other."""
-    bounds = [(constraint, *sides)
-              for constraint in constraints
-              if (sides := _parse_numeric_bound(constraint)) is not None]
-    for first, second in combinations(bounds, 2):
-        if first[2] in UPPER_BOUND_OPERATORS:
-            first, second = second, first
-        lower, name, lower_op, low = first
-        upper, other_name, upper_op, high = second
-        if lower_op in UPPER_BOUND_OPERATORS or upper_op not in UPPER_BOUND_OPERATORS:
-            continue
-        is_empty = low > high or (low == high and (lower_op, upper_op) != (">=", "<="))
-        if name == other_name and is_empty:
-            raise UserError(f"the budget contradicts itself: `{lower.text}` and `{upper.text}` "
-                            "cannot both hold", code="budgets-contradict")
 
 
 # -- limits of one candidate

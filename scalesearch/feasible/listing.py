@@ -95,19 +95,6 @@ class ListedSpace:
                                     np.zeros(1, np.int64))
         self.parts = dict.fromkeys(
             (LEFT_SECTION, *RIGHT_SECTIONS, SHARED_PART, REMAINING_PART), one_row)
-        self.parts[LISTED_PART] = self._list_configurations()
-
-    def within(self, bounds: Iterable[CostBound]) -> ListedSpace:
-        """The same space in which only configurations within ``bounds`` are valid."""
-        listed = self.parts[LISTED_PART]
-        is_valid = listed.is_valid.copy()
-        for bound in bounds:
-            is_valid &= bound.sign * listed.costs[:, self.columns.index(bound.name)] <= bound.limit
-        space = copy.copy(self)
-        space.parts = {**self.parts, LISTED_PART: replace(listed, is_valid=is_valid)}
-        return space
-
-    def _list_configurations(self) -> SectionCandidates:
         parameter_space = self.space.parameter_space
         # Tables are listed before they are evaluated: there may be too many.
         try:
@@ -127,7 +114,17 @@ class ListedSpace:
             else:
                 rows.append((table.value_indices, *self._evaluate(table, networks, n_rows)))
             n_rows += table.n_candidates
-        return stack_candidates(rows, networks.numbers_of(n_rows))
+        self.parts[LISTED_PART] = stack_candidates(rows, networks.numbers_of(n_rows))
+
+    def within(self, bounds: Iterable[CostBound]) -> ListedSpace:
+        """The same space in which only configurations within ``bounds`` are valid."""
+        listed = self.parts[LISTED_PART]
+        is_valid = listed.is_valid.copy()
+        for bound in bounds:
+            is_valid &= bound.sign * listed.costs[:, self.columns.index(bound.name)] <= bound.limit
+        space = copy.copy(self)
+        space.parts = {**self.parts, LISTED_PART: replace(listed, is_valid=is_valid)}
+        return space
 
     def _evaluate(self, table: CandidateTable, networks: NetworkNumbering,
                   first_row: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

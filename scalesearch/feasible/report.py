@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -121,7 +122,20 @@ def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constra
         except (TooManyCandidatesError, ContinuousRangeError) as reason:
             reasons.append(str(reason))
     if report is None:
-        report = _estimated_report(space, estimate, "; ".join(dict.fromkeys(reasons)), n_samples)
+        n_candidates = None
+        with suppress(UncountableSpaceError):
+            n_candidates = count_configurations(space.parameter_space, MAX_LISTED_COMBINATIONS)
+        sample = estimate.sample
+        weights = sample.groupby("violated")["weight"].agg(["size", "sum"])
+        violations = pd.DataFrame({"violated": weights.index.astype(str), "count": weights["size"],
+                                   "share": weights["sum"] / sample["weight"].sum()})
+        violations = violations.sort_values("count", ascending=False).reset_index(drop=True)
+        names_in_order = [name for name, _ in space.parameters()]
+        report = FeasibilityReport(
+            "samples", estimate.share, estimate.share_low, estimate.share_high,
+            _with_verdicts(estimate.value_shares, names_in_order, False), violations,
+            sample.drop(columns=["violated", "weight"]), n_samples, estimate.strata,
+            "; ".join(dict.fromkeys(reasons)), n_candidates)
     printed = [*select_spread_points(report.front), *report.extremes.values()]
     candidates = evaluate_costs([CostedCandidate.from_param_values(candidate.param_values)
                                  for candidate in printed], protocol, [WEIGHT_WORK_COST])
@@ -178,9 +192,19 @@ def _exact_report(estimator: str, counter: FeasibleCounter, estimate: Estimate,
     n_distinct_feasible = counter.count_distinct()
     counter.progress("searching the front and the extremes")
     front, is_complete, extremes = _front_and_extremes(counter, notes)
+    parameters = dict(counter.decomposition.space.parameters())
+    rows = []
+    for name, counts in counter.count_by_value().items():
+        values = parameters[name].values()
+        assert values is not None
+        rows += [(name, format_constant(values[index]), *numbers)
+                 for index, numbers in sorted(counts.items())]
+    frame = pd.DataFrame(rows, columns=["parameter", "value", "candidates", "valid", "feasible"])
+    violation_frame = pd.DataFrame(violations, columns=["violated", "count"])
+    violation_frame["share"] = violation_frame["count"] / max(1, counter.n_valid)
     return FeasibilityReport(
-        estimator, share, share, share, _value_shares(counter),
-        _violation_shares(violations, counter.n_valid),
+        estimator, share, share, share, _with_verdicts(frame, list(parameters), True),
+        violation_frame,
         estimate.sample.drop(columns=["violated", "weight"]),
         n_samples, estimate.strata, n_candidates=counter.n_candidates, n_valid=counter.n_valid,
         n_feasible=counter.n_feasible, n_distinct=n_distinct,
@@ -227,18 +251,6 @@ def _min_costs(counter: FeasibleCounter) -> dict[str, int]:
     return {name: candidate.costs[name] for name, candidate in cheapest.items() if candidate}
 
 
-def _value_shares(counter: FeasibleCounter) -> pd.DataFrame:
-    parameters = dict(counter.decomposition.space.parameters())
-    rows = []
-    for name, counts in counter.count_by_value().items():
-        values = parameters[name].values()
-        assert values is not None
-        rows += [(name, format_constant(values[index]), *numbers)
-                 for index, numbers in sorted(counts.items())]
-    frame = pd.DataFrame(rows, columns=["parameter", "value", "candidates", "valid", "feasible"])
-    return _with_verdicts(frame, list(parameters), True)
-
-
 def _with_verdicts(frame: pd.DataFrame, order: list[str], exact: bool) -> pd.DataFrame:
     """Add the columns share and verdict, and sort the parameters in this order."""
     frame["share"] = _shares_of_valid(frame)
@@ -254,29 +266,6 @@ def _with_verdicts(frame: pd.DataFrame, order: list[str], exact: bool) -> pd.Dat
 def _shares_of_valid(frame: pd.DataFrame) -> pd.Series:
     """Feasible share among valid configurations, or 0."""
     return frame["feasible"] / frame["valid"].where(frame["valid"] > 0, 1)
-
-
-def _violation_shares(counts: list[tuple[str, int]], n_valid: int) -> pd.DataFrame:
-    frame = pd.DataFrame(counts, columns=["violated", "count"])
-    frame["share"] = frame["count"] / max(1, n_valid)
-    return frame
-
-
-def _estimated_report(space: Space, estimate: Estimate, reason: str,
-                      n_samples: int) -> FeasibilityReport:
-    try:
-        n_candidates = count_configurations(space.parameter_space, MAX_LISTED_COMBINATIONS)
-    except UncountableSpaceError:
-        n_candidates = None
-    sample = estimate.sample
-    weights = sample.groupby("violated")["weight"].agg(["size", "sum"])
-    violations = pd.DataFrame({"violated": weights.index.astype(str), "count": weights["size"],
-                               "share": weights["sum"] / sample["weight"].sum()})
-    violations = violations.sort_values("count", ascending=False).reset_index(drop=True)
-    values = _with_verdicts(estimate.value_shares, [name for name, _ in space.parameters()], False)
-    return FeasibilityReport("samples", estimate.share, estimate.share_low, estimate.share_high,
-                             values, violations, sample.drop(columns=["violated", "weight"]),
-                             n_samples, estimate.strata, reason, n_candidates)
 
 
 def bin_values(rows: pd.DataFrame, max_rows: int) -> pd.DataFrame:

@@ -36,9 +36,36 @@ MAX_ROWS_PER_PARAMETER = 8
 def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
     """Yield sentences and tables, in the order in which they are printed."""
     yield from _counts(report)
-    yield from (_violation_table(report), _value_table(report))
+    headings = ("violates", "configurations" if report.exact else "samples",
+                f"share of {report.n_valid:,}" if report.exact else "share")
+    rows = []
+    for _, row in report.violations.iterrows():
+        violated = row["violated"]
+        if violated and " and " not in violated:
+            violated = f"only {violated}"
+        if row["count"]:
+            rows.append((violated or "none (feasible)", f"{row['count']:,}",
+                         format_share(row["share"])))
+    yield make_table(headings, rows, title="Violated constraints", has_box=True)
+    yield _value_table(report)
     if report.front:
-        yield _front_table(report.front, report.is_front_complete)
+        # with up to six parameters that differ
+        names = list(report.front[0].costs)[:2]
+        selected = select_spread_points(report.front)
+        equal_params = _shared_params(selected)
+        keys = [key for key in selected[0].param_values.params
+                if key not in equal_params and key.count(".") < 2][:6]
+        front_rows = []
+        for point in selected:
+            texts = _format_params(point.param_values.params)
+            front_rows.append((*(f"{point.costs[name]:,}" for name in names),
+                               *(texts.get(key, "") for key in keys)))
+        title = (f"Largest {names[0]} by {names[1]}: {len(selected)} of {len(report.front):,} "
+                 "candidates on the front (exact)")
+        table = make_table((*names, *keys), front_rows, (), title, has_box=True)
+        if not report.is_front_complete:
+            table.caption = "the front has more candidates at the limit of the budget"
+        yield table
     shared = _shared_params([*report.extremes.values()])
     for label, candidate in report.extremes.items():
         params = ", ".join(f"{key}={text}"
@@ -103,21 +130,6 @@ def _counts(report: FeasibilityReport) -> Iterator[str]:
            f"({report.n_samples:,} {ESTIMATORS[report.estimator]}; {report.strata}).")
 
 
-def _violation_table(report: FeasibilityReport) -> Table:
-    """Table of the constraints that candidates violate."""
-    headings = ("violates", "configurations" if report.exact else "samples",
-                f"share of {report.n_valid:,}" if report.exact else "share")
-    rows = []
-    for _, row in report.violations.iterrows():
-        violated = row["violated"]
-        if violated and " and " not in violated:
-            violated = f"only {violated}"
-        if row["count"]:
-            rows.append((violated or "none (feasible)", f"{row['count']:,}",
-                         format_share(row["share"])))
-    return make_table(headings, rows, title="Violated constraints", has_box=True)
-
-
 def _value_table(report: FeasibilityReport) -> Table:
     """Table of the feasible share of each value; long ranges are shortened."""
     has_verdicts = (report.value_shares["verdict"].any()
@@ -136,26 +148,6 @@ def _value_table(report: FeasibilityReport) -> Table:
              f"({'exact' if report.exact else 'estimated'})")
     return make_table(headings[:n_columns], [row[:n_columns] for row in rows], (0, 3), title,
                       has_box=True)
-
-
-def _front_table(candidates: list[IndexedCandidate], is_complete: bool) -> Table:
-    """Table of candidates of the front, with up to six parameters that differ."""
-    names = list(candidates[0].costs)[:2]
-    selected = select_spread_points(candidates)
-    shared = _shared_params(selected)
-    keys = [key for key in selected[0].param_values.params
-            if key not in shared and key.count(".") < 2][:6]
-    rows = []
-    for candidate in selected:
-        params = _format_params(candidate.param_values.params)
-        rows.append((*(f"{candidate.costs[name]:,}" for name in names),
-                     *(params.get(key, "") for key in keys)))
-    title = (f"Largest {names[0]} by {names[1]}: {len(selected)} of {len(candidates):,} "
-             "candidates on the front (exact)")
-    table = make_table((*names, *keys), rows, (), title, has_box=True)
-    if not is_complete:
-        table.caption = "the front has more candidates at the limit of the budget"
-    return table
 
 
 def _shared_params(candidates: list[IndexedCandidate]) -> set[str]:

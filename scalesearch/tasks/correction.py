@@ -143,7 +143,13 @@ class _LatticeSearch:
         for edit in gold:
             self.gold.setdefault(edit.start,
                                  []).extend((edit.end, text.split()) for text in edit.corrections)
-        self.rank = _edit_ranks(gold)
+        # index of each correction among the edits at its start position
+        self.rank: dict[int, list[int]] = {}
+        counts: dict[int, int] = {}
+        for edit in gold:
+            rank = counts.get(edit.start, 0)
+            self.rank.setdefault(edit.start, []).extend([rank] * len(edit.corrections))
+            counts[edit.start] = rank + 1
 
     def find_best(self) -> Cost:
         """Return the lowest cost of a path."""
@@ -201,17 +207,6 @@ class _LatticeSearch:
                     visited.add(state)
                     stack.append(state)
         return False
-
-
-def _edit_ranks(gold: Edits) -> dict[int, list[int]]:
-    """Return the index of each correction among the edits at its start position."""
-    ranks: dict[int, list[int]] = {}
-    counts: dict[int, int] = {}
-    for edit in gold:
-        rank = counts.get(edit.start, 0)
-        ranks.setdefault(edit.start, []).extend([rank] * len(edit.corrections))
-        counts[edit.start] = rank + 1
-    return ranks
 
 
 def _relax(costs: dict[State, Cost], state: State, cost: Cost) -> None:

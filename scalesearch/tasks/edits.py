@@ -127,20 +127,8 @@ def extract_edits(source: str, reference: str) -> Edits:
     old = source.split()
     new = reference.split()
     spans: list[list[int]] = []  # start and end in old, start and end in new
-    for i, j, width, height in _find_changes(old, new):
-        if spans and spans[-1][1] == i and spans[-1][3] == j:
-            spans[-1][1] = i + width
-            spans[-1][3] = j + height
-        else:
-            spans.append([i, i + width, j, j + height])
-    return tuple(Edit(start, end, (" ".join(new[new_start:new_end]),))
-                 for start, end, new_start, new_end in spans)
-
-
-def _find_changes(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
-    """Return changes: positions in ``old`` and ``new``, words on each side (0, 1)."""
     distance = edit_distances(old, new, 1)
-    changes = []
+    changes = []  # positions in old and new, and words on each side (0 or 1)
     i = len(old)
     j = len(new)
     while i or j:
@@ -152,7 +140,14 @@ def _find_changes(old: list[str], new: list[str]) -> list[tuple[int, int, int, i
         j -= height
         if not same:
             changes.append((i, j, width, height))
-    return changes[::-1]
+    for i, j, width, height in changes[::-1]:
+        if spans and spans[-1][1] == i and spans[-1][3] == j:
+            spans[-1][1] = i + width
+            spans[-1][3] = j + height
+        else:
+            spans.append([i, i + width, j, j + height])
+    return tuple(Edit(start, end, (" ".join(new[new_start:new_end]),))
+                 for start, end, new_start, new_end in spans)
 
 
 def edit_distances(old: Sequence[str], new: Sequence[str],

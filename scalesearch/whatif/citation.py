@@ -96,7 +96,17 @@ def cite(space: Space, config: Mapping[str, Any], protocol: Protocol,
     Args:
         max_level: number of module levels.
     """
-    domains = _size_domains(space, config)
+    # Domain of each size; of conditions, the branch that applies.
+    domains = {}
+    for node in space.parameter_space.nodes:
+        is_active = all(config.get(group) == variant for group, variant in node.guards)
+        if is_active and node.field.type == "size" and isinstance(config.get(node.key), int):
+            domain = node.domain
+            while isinstance(domain, ConditionalDomain):
+                is_true = evaluate(domain.condition, config.__getitem__) is True
+                domain = domain.if_true if is_true else domain.if_false
+            domains[node.key] = domain
+    domains = {key: domains[key] for key in config if key in domains}
     copies = {key: source for key, domain in domains.items()
               if (source := _copied_key(domain, config[key], config)) is not None}
     names = build_index(space.schema).parameter_names(config)
@@ -122,20 +132,6 @@ def cite(space: Space, config: Mapping[str, Any], protocol: Protocol,
     is_vocab_bound = depends_on_vocab(build_blocks(config)[1], protocol)
     return Citation(protocol, sections, modules, symbols.values, where, held_sizes,
                     len(symbols.numbers), is_vocab_bound)
-
-
-def _size_domains(space: Space, config: Mapping[str, Any]) -> dict[str, Domain]:
-    """Domain of each size of a configuration; of conditions, the branch that applies."""
-    domains = {}
-    for node in space.parameter_space.nodes:
-        is_active = all(config.get(group) == variant for group, variant in node.guards)
-        if is_active and node.field.type == "size" and isinstance(config.get(node.key), int):
-            domain = node.domain
-            while isinstance(domain, ConditionalDomain):
-                is_true = evaluate(domain.condition, config.__getitem__) is True
-                domain = domain.if_true if is_true else domain.if_false
-            domains[node.key] = domain
-    return {key: domains[key] for key in config if key in domains}
 
 
 def _copied_key(domain: Domain, value: Any, config: Mapping[str, Any]) -> str | None:

@@ -15,7 +15,6 @@ from scalesearch.cost import evaluate_cost
 from scalesearch.cost.breakdown import split_loops
 from scalesearch.cost.protocol import Protocol
 from scalesearch.whatif.formulas import (
-    Formula,
     S,
     SymbolicProtocol,
     SymbolTable,
@@ -122,18 +121,15 @@ def find_crossings(block: Block, protocol: Protocol,
         held = {name: size for name, size in sizes.items() if name not in LENGTH_SYMBOLS[length]}
         for part, other in PAIRS_BY_LENGTH.get(length, DEFAULT_PAIRS):
             difference = symbols.to_formula(macs[part] - macs[other])
-            ranges = tuple(positive_ranges(_as_univariate(difference, held)))
+            # Coefficient by power, if all lengths that vary are equal.
+            powers: dict[int, Fraction] = defaultdict(Fraction)
+            for names, factor in difference.terms.items():
+                powers[sum(name not in held for name in names)] += factor * math.prod(
+                    held.get(name, 1) for name in names)
+            coefficients = [powers[power] for power in range(max(powers, default=0) + 1)]
+            ranges = tuple(positive_ranges(coefficients))
             crossings.append(CostCrossing(length, part, other, ranges, held))
     return CostCrossings(crossings)
-
-
-def _as_univariate(formula: Formula, held_lengths: Mapping[str, int]) -> list[Fraction]:
-    """Coefficients, from power 0, of a formula if all lengths that vary are equal."""
-    powers: dict[int, Fraction] = defaultdict(Fraction)
-    for names, factor in formula.terms.items():
-        powers[sum(name not in held_lengths for name in names)] += factor * math.prod(
-            held_lengths.get(name, 1) for name in names)
-    return [powers[power] for power in range(max(powers, default=0) + 1)]
 
 
 def positive_ranges(coefficients: Sequence[Fraction]) -> Iterator[Range]:

@@ -190,7 +190,35 @@ class _SizeSearch:
             candidates = self.evaluate_costs(values)
         if max_value and self.direction == "max" and isinstance(values, range):
             values = self._extended(values, max_value, candidates)
-        return self._solution(values, candidates, bool(max_value) and values[-1] == max_value)
+        buildable = {value: candidate
+                     for value, candidate in candidates.items() if candidate.costs is not None}
+        within = [value for value, candidate in buildable.items()
+                  if candidate.satisfies(self.limits)]
+        is_max = self.direction == "max"
+        best = (max if is_max else min)(within, default=None)
+        beyond = [value for value in buildable
+                  if best is not None and (value > best if is_max else value < best)]
+        next_value = (min if is_max else max)(beyond, default=None)
+        nearest = None if within else min(
+            buildable, key=lambda value: buildable[value].max_violation(self.limits), default=None)
+        return Solution(
+            self.direction, self.free_sizes.names[0],
+            dict(zip(self.free_sizes.names[1:], self.fixed_sizes.values())),
+            best=self._point(best, buildable),
+            next=self._point(next_value, buildable),
+            changed_values={} if best is None else {
+                parameter_name(self.free_sizes.space, key): value
+                for key, value in buildable[best].config.items()
+                if key not in self.free_sizes.keys
+                and self.free_sizes.base_config.get(key) != value},
+            n_evaluated=len(candidates), n_unbuildable=len(candidates) - len(buildable),
+            n_within_budget=len(within), low=values[0] if values else 0,
+            high=values[-1] if values else 0,
+            step=values.step if isinstance(values, range) else 0,
+            is_open_ended=(bool(max_value) and values[-1] == max_value and is_max
+                           and next_value is None and best is not None),
+            is_monotonic=self._is_monotonic(buildable),
+            is_exhaustive=len(candidates) == len(values), nearest=self._point(nearest, buildable))
 
     def evaluate_costs(self, values: Sequence[int]) -> dict[int, CostedCandidate]:
         """Evaluate the candidates with these values."""
@@ -299,38 +327,6 @@ class _SizeSearch:
             if state != next_state:
                 candidates |= self.evaluate_costs(values[index * stride : (index + 1) * stride])
         return dict(sorted(candidates.items()))
-
-    def _solution(self, values: Sequence[int], candidates: CandidatesByValue,
-                  ends_at_maximum: bool) -> Solution:
-        buildable = {value: candidate
-                     for value, candidate in candidates.items() if candidate.costs is not None}
-        within = [value for value, candidate in buildable.items()
-                  if candidate.satisfies(self.limits)]
-        is_max = self.direction == "max"
-        best = (max if is_max else min)(within, default=None)
-        beyond = [value for value in buildable
-                  if best is not None and (value > best if is_max else value < best)]
-        next_value = (min if is_max else max)(beyond, default=None)
-        nearest = None if within else min(
-            buildable, key=lambda value: buildable[value].max_violation(self.limits), default=None)
-        return Solution(
-            self.direction, self.free_sizes.names[0],
-            dict(zip(self.free_sizes.names[1:], self.fixed_sizes.values())),
-            best=self._point(best, buildable),
-            next=self._point(next_value, buildable),
-            changed_values={} if best is None else {
-                parameter_name(self.free_sizes.space, key): value
-                for key, value in buildable[best].config.items()
-                if key not in self.free_sizes.keys
-                and self.free_sizes.base_config.get(key) != value},
-            n_evaluated=len(candidates), n_unbuildable=len(candidates) - len(buildable),
-            n_within_budget=len(within), low=values[0] if values else 0,
-            high=values[-1] if values else 0,
-            step=values.step if isinstance(values, range) else 0,
-            is_open_ended=(ends_at_maximum and is_max and next_value is None
-                           and best is not None),
-            is_monotonic=self._is_monotonic(buildable),
-            is_exhaustive=len(candidates) == len(values), nearest=self._point(nearest, buildable))
 
     def _point(self, value: int | None, candidates: CandidatesByValue) -> SizePoint | None:
         if value is None:

@@ -156,7 +156,19 @@ class _TradeOffSearch:
     def run(self, reference: Mapping[str, Any] | None) -> TradeOffs:
         """Evaluate all combinations, and keep the trade-offs."""
         keys = self.free_sizes.keys
-        reference_costs = self._reference_costs(reference)
+        if reference is None:
+            open_keys = [key for key in self.free_sizes.keys
+                         if offered_sizes(self.free_sizes.space, key) is not None]
+            if open_keys:
+                raise UserError(f"{open_keys[0]} is open, so the costs to keep are not defined",
+                                help=f"set a reference ({option('of')}), or set one value in the "
+                                f"file and the range with {option('for', f'{open_keys[0]}=…')}",
+                                code="open-parameters")
+            reference = self.free_sizes.base_config
+        (candidate,) = evaluate_costs([CostedCandidate(reference)], self.protocol, self.cost_names)
+        if candidate.costs is None:
+            raise UserError("the reference cannot be built", code="unbuildable")
+        reference_costs = candidate.costs
         ranges = [self._range(key, reference_costs) for key in keys]
         pairs = list(itertools.product(*ranges))
         candidates = self._evaluate_pairs(pairs)
@@ -183,22 +195,6 @@ class _TradeOffSearch:
                             f"{option('for', f'{self.free_sizes.keys[0]}=1..24')}", code="too-many-sweep-rows")
         return self.free_sizes.evaluate_costs(
             pairs, self.protocol, (*self.cost_names, *cost_names(self.limits)))
-
-    def _reference_costs(self, reference: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Costs of the reference, by default of the architecture in the file."""
-        if reference is None:
-            open_keys = [key for key in self.free_sizes.keys
-                         if offered_sizes(self.free_sizes.space, key) is not None]
-            if open_keys:
-                raise UserError(f"{open_keys[0]} is open, so the costs to keep are not defined",
-                                help=f"set a reference ({option('of')}), or set one value in the "
-                                f"file and the range with {option('for', f'{open_keys[0]}=…')}",
-                                code="open-parameters")
-            reference = self.free_sizes.base_config
-        (candidate,) = evaluate_costs([CostedCandidate(reference)], self.protocol, self.cost_names)
-        if candidate.costs is None:
-            raise UserError("the reference cannot be built", code="unbuildable")
-        return candidate.costs
 
     def _range(self, key: str, reference: Mapping[str, Any]) -> Sequence[int]:
         """Values of ``key`` to try.

@@ -14,10 +14,8 @@ from scalesearch.cli.study.shared import find_study_folder, snapshot_console, st
 from scalesearch.terminal import open_console, print_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
 
     from scalesearch.studies.monitor.heartbeat import Owner
-    from scalesearch.studies.monitor.snapshot import StudyWatcher
 
 
 @click.command()
@@ -41,6 +39,9 @@ def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | N
     \b
     Example: scalesearch study watch runs/my-study
     """
+    from rich.live import Live
+
+    from scalesearch.studies.monitor.render import ChangePrinter, render_snapshot
     from scalesearch.studies.monitor.snapshot import StudyWatcher
 
     watcher = StudyWatcher(find_study_folder(study, out))
@@ -48,8 +49,6 @@ def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | N
         print_json(msgspec.to_builtins(watcher.snapshot()))
         return
     if once:
-        from scalesearch.studies.monitor.render import render_snapshot
-
         console = snapshot_console()
         console.print(render_snapshot(watcher.snapshot(), console.width))
         return
@@ -57,9 +56,26 @@ def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | N
     wait = console.is_terminal if wait is None else wait
     try:
         if console.is_terminal:
-            _redraw(watcher, console, every, wait)
-        else:
-            _print_changes(watcher, every, wait)
+            snapshot = watcher.snapshot()
+            with Live(console=console, auto_refresh=False) as live:  # the last screen stays
+                while True:
+                    live.update(render_snapshot(snapshot, console.width, console.height),
+                                refresh=True)
+                    if _is_over(snapshot.owner, wait):
+                        break
+                    time.sleep(every)
+                    snapshot = watcher.snapshot()
+        else:  # one line per change, and finally the front
+            printer = ChangePrinter()
+            while True:
+                snapshot = watcher.snapshot()
+                for line in printer.lines(snapshot, tuple(watcher.follower.events)):
+                    print_text(line)
+                if _is_over(snapshot.owner, wait):
+                    break
+                time.sleep(every)
+            for line in printer.end(snapshot):
+                print_text(line)
     except KeyboardInterrupt:
         raise SystemExit(0) from None  # the study keeps running
 
@@ -69,35 +85,3 @@ def _is_over(owner: Owner, wait: bool) -> bool:
     from scalesearch.studies.monitor.heartbeat import STOPPED
 
     return owner.is_over and not (wait and owner.state == STOPPED)
-
-
-def _redraw(watcher: StudyWatcher, console: Console, every: float, wait: bool) -> None:
-    """Update the screen until the study is over; the last screen stays visible."""
-    from rich.live import Live
-
-    from scalesearch.studies.monitor.render import render_snapshot
-
-    snapshot = watcher.snapshot()
-    with Live(console=console, auto_refresh=False) as live:
-        while True:
-            live.update(render_snapshot(snapshot, console.width, console.height), refresh=True)
-            if _is_over(snapshot.owner, wait):
-                return
-            time.sleep(every)
-            snapshot = watcher.snapshot()
-
-
-def _print_changes(watcher: StudyWatcher, every: float, wait: bool) -> None:
-    """Print the progress, one line per change, and finally the front."""
-    from scalesearch.studies.monitor.render import ChangePrinter
-
-    printer = ChangePrinter()
-    while True:
-        snapshot = watcher.snapshot()
-        for line in printer.lines(snapshot, tuple(watcher.follower.events)):
-            print_text(line)
-        if _is_over(snapshot.owner, wait):
-            break
-        time.sleep(every)
-    for line in printer.end(snapshot):
-        print_text(line)

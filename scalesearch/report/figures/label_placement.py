@@ -51,7 +51,18 @@ def place_labels(axes: Axes, labels: Sequence[tuple[float, float, str]],
                                        arrowprops=leader if has_leader else None)
             annotation.update_positions(renderer)
             box = Text.get_window_extent(annotation, renderer).expanded(1.02, 1.1)
-            cost = _placement_cost(box, placed_boxes, obstacles, axes_box)
+            # cost: area shared with labels, area outside the axes, covered points
+            overlap = 0.0
+            for placed_box in placed_boxes:
+                shared = Bbox.intersection(box, placed_box)
+                overlap += shared.width * shared.height if shared is not None else 0.0
+            inside = Bbox.intersection(box, axes_box)
+            outside = box.width * box.height
+            if inside is not None:
+                outside -= inside.width * inside.height
+            n_covered = ((obstacles >= box.min) & (obstacles <= box.max)).all(axis=1).sum()
+            cost = float(OVERLAP_COST * overlap + OVERLAP_COST * max(outside, 0.0)
+                         + COVERED_POINT_COST * n_covered)
             if cost < min_cost:
                 if best is not None:
                     best.remove()
@@ -75,17 +86,3 @@ def _sample_line(line: Line2D) -> np.ndarray:
     segments = [np.linspace(a, b, max(2, int(np.hypot(*(b - a)) / LINE_POINT_SPACING)))
                 for a, b in pairwise(vertices)]
     return np.vstack([np.empty((0, 2)), *segments])
-
-
-def _placement_cost(box: Bbox, placed_boxes: Sequence[Bbox], obstacles: np.ndarray,
-                    axes_box: Bbox) -> float:
-    """Cost of a box: area shared with labels, area outside the axes, covered points."""
-    overlap = 0.0
-    for placed_box in placed_boxes:
-        shared = Bbox.intersection(box, placed_box)
-        overlap += shared.width * shared.height if shared is not None else 0.0
-    inside = Bbox.intersection(box, axes_box)
-    outside = box.width * box.height - (inside.width * inside.height if inside is not None else 0.0)
-    n_covered = ((obstacles >= box.min) & (obstacles <= box.max)).all(axis=1).sum()
-    return float(OVERLAP_COST * overlap + OVERLAP_COST * max(outside, 0.0)
-                 + COVERED_POINT_COST * n_covered)

@@ -111,7 +111,13 @@ def plot_feasible_shares(values: pd.DataFrame, is_exact: bool) -> Figure:
                   for name, rows in values.groupby("parameter", sort=False)]
     all_panels = [(name, rows) for name, rows in all_panels if len(rows) > 1]
     panels = _most_influential(all_panels)
-    columns = _split_into_columns(panels)
+    # Columns are at most MAX_COLUMN_HEIGHT high.
+    columns: list[list[SharePanel]] = [[]]
+    for panel in panels:
+        if columns[-1] and sum(_panel_height(rows)
+                               for _, rows in (*columns[-1], panel)) > MAX_COLUMN_HEIGHT:
+            columns.append([])
+        columns[-1].append(panel)
     max_height = max(1.0, *(sum(_panel_height(rows) for _, rows in column) for column in columns))
     with figure_style():
         figure = Figure(figsize=(max(5.2, 3.6 * len(columns)), max_height + 0.5),
@@ -148,17 +154,6 @@ def _most_influential(panels: Sequence[SharePanel]) -> list[SharePanel]:
             break
         selected.add(name)
     return [panel for panel in panels if panel[0] in selected]
-
-
-def _split_into_columns(panels: Sequence[SharePanel]) -> list[list[SharePanel]]:
-    """Split panels into columns that are at most ``MAX_COLUMN_HEIGHT`` high, in order."""
-    columns: list[list[SharePanel]] = [[]]
-    for panel in panels:
-        if columns[-1] and sum(_panel_height(rows)
-                               for _, rows in (*columns[-1], panel)) > MAX_COLUMN_HEIGHT:
-            columns.append([])
-        columns[-1].append(panel)
-    return columns
 
 
 def _draw_shares(axes: Axes, name: str, rows: pd.DataFrame, last: bool) -> None:

@@ -177,7 +177,15 @@ def fit_power_law(sizes: Sequence[float], scores: Sequence[float], direction: st
     """
     x = np.asarray(sizes, dtype=float)
     y = np.asarray(scores, dtype=float)
-    _check_measurements(x, y)
+    if len(x) != len(y):
+        raise ValueError(f"{len(x)} sizes and {len(y)} scores")
+    if not (np.isfinite(x).all() and np.isfinite(y).all() and (x > 0).all()):
+        raise UserError("scaling: sizes must be above zero, and sizes and scores finite numbers",
+                        code="bad-measurements")
+    shortage = describe_shortage(x.tolist())
+    if shortage:
+        raise UserError(f"scaling: {shortage}, but a power law needs at least 4 runs of 3 sizes. "
+                        "Train more sizes or more seeds per size", code="too-few-measurements")
     sign = 1 if direction == "max" else -1
     unit = float(np.exp(np.log(x).mean()))
     start = _fit_on_grid(x / unit, y[None], sign)[0]
@@ -204,18 +212,6 @@ def describe_shortage(sizes: Sequence[float]) -> str:
     if n_sizes >= N_LAW_PARAMETERS and n_runs > N_LAW_PARAMETERS:
         return ""
     return f"{format_count(n_runs, 'training run')} of {format_count(n_sizes, 'size')}"
-
-
-def _check_measurements(sizes: FloatArray, scores: FloatArray) -> None:
-    if len(sizes) != len(scores):
-        raise ValueError(f"{len(sizes)} sizes and {len(scores)} scores")
-    if not (np.isfinite(sizes).all() and np.isfinite(scores).all() and (sizes > 0).all()):
-        raise UserError("scaling: sizes must be above zero, and sizes and scores finite numbers",
-                        code="bad-measurements")
-    shortage = describe_shortage(sizes.tolist())
-    if shortage:
-        raise UserError(f"scaling: {shortage}, but a power law needs at least 4 runs of 3 sizes. "
-                        "Train more sizes or more seeds per size", code="too-few-measurements")
 
 
 def _fit_on_grid(x: FloatArray, scores: FloatArray, sign: int) -> FloatArray:

@@ -120,12 +120,31 @@ def notes(study: ScalingStudy) -> list[str]:
     data = study.meta["data"]
     synthetic = (" (a synthetic corpus: scores compare architectures, but do not transfer to "
                  "real text)")
+    # Missing results; curves with equal reasons share a line.
+    curves_by_reason: dict[str, list[str]] = {}
+    for curve in study.curves:
+        reasons = [f"Not checked, since {curve.no_check_reason}"] if curve.no_check_reason else []
+        if curve.fit is None:
+            reasons = [f"No law, since {curve.no_fit_reason}"]
+        elif not curve.fit.is_identified:
+            reasons.insert(0, f"Exponent not identified, since {_unidentified_reason(curve.fit)}")
+        for reason in reasons:
+            name = f"{curve.rule} against {cost_name(curve.cost)}"
+            curves_by_reason.setdefault(reason, []).append(name)
+    unfinished = [f"{architecture.label}: {architecture.missing_reason}"
+                  for architecture in study.unfinished]
+    replicates = [f"{architecture.label} ({architecture.n_missing_replicates})"
+                  for architecture in study.finished if architecture.n_missing_replicates]
     return [describe_costs(study.meta["protocol"]),
             f"Data: {data['name']}, hash "
             f"{data['hash']}{synthetic if study.meta.get('synthetic') else ''}.",
             *([study.teacher] if study.teacher else []),
             *([f"{study.metric}: {study.signature}"] if study.signature else []),
-            *_definitions(study), *_missing_results(study)]
+            *_definitions(study),
+            *(f"{reason}: {', '.join(curves)}." for reason, curves in curves_by_reason.items()),
+            *([f"Without a score, and therefore not part of a law: {'; '.join(unfinished)}."]
+              if unfinished else []),
+            *([f"Replicates without a score: {', '.join(replicates)}."] if replicates else [])]
 
 
 def _definitions(study: ScalingStudy) -> list[str]:
@@ -155,31 +174,6 @@ def _definitions(study: ScalingStudy) -> list[str]:
         "The next size is the largest size times the ratio of the two largest sizes.",
         "\"Best in\" is the share of resamples in which the law of a rule is the best. Rules are "
         "resampled independently, although they share the runs of the base."]
-
-
-def _missing_results(study: ScalingStudy) -> list[str]:
-    """Sentences on missing results and their reasons.
-
-    Curves with equal reasons are merged.
-    """
-    curves_by_reason: dict[str, list[str]] = {}
-    for curve in study.curves:
-        reasons = [f"Not checked, since {curve.no_check_reason}"] if curve.no_check_reason else []
-        if curve.fit is None:
-            reasons = [f"No law, since {curve.no_fit_reason}"]
-        elif not curve.fit.is_identified:
-            reasons.insert(0, f"Exponent not identified, since {_unidentified_reason(curve.fit)}")
-        for reason in reasons:
-            name = f"{curve.rule} against {cost_name(curve.cost)}"
-            curves_by_reason.setdefault(reason, []).append(name)
-    unfinished = [f"{architecture.label}: {architecture.missing_reason}"
-                  for architecture in study.unfinished]
-    replicates = [f"{architecture.label} ({architecture.n_missing_replicates})"
-                  for architecture in study.finished if architecture.n_missing_replicates]
-    return [*(f"{reason}: {', '.join(curves)}." for reason, curves in curves_by_reason.items()),
-            *([f"Without a score, and therefore not part of a law: {'; '.join(unfinished)}."]
-              if unfinished else []),
-            *([f"Replicates without a score: {', '.join(replicates)}."] if replicates else [])]
 
 
 def _unidentified_reason(fit: LawFit) -> str:

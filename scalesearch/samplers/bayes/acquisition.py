@@ -106,7 +106,18 @@ class AcquisitionFunction:
     def new_values(self) -> Array:
         """Acquisition values of the new candidates, shape (pool,)."""
         no_loss = np.full(len(self.pool_rows), np.nan)
-        return self._values(self.pool_rows, -1, no_loss) * self._feasibility_probabilities
+        # (pool,): to meet the constraints that are measured by a run
+        probabilities = np.ones(len(self.pool_rows))
+        rows = [row for row, trial in enumerate(self.observed_trials) if is_complete(trial)]
+        measured = {name for row in rows for name in self.observed_trials[row].constraints}
+        for name in sorted(measured
+                           - set(self.state.facts(self.observed_trials[0].params).constraints)):
+            violations = np.array([self.observed_trials[row].constraints.get(name, 0.0)
+                                   for row in rows])
+            surrogate = Surrogate(self.coordinates[rows], violations)
+            mean, std = surrogate.predict(self.coordinates[self.pool_rows])
+            probabilities *= ndtr(-mean / std)
+        return self._values(self.pool_rows, -1, no_loss) * probabilities
 
     @cached_property
     def paused_values(self) -> dict[int, float]:
@@ -280,21 +291,6 @@ class AcquisitionFunction:
         feasible = complete & ~np.array([is_infeasible(trial) for trial in self.observed_trials])
         front = self._final_values[feasible if feasible.any() else complete]
         return HypervolumeImprovement(front, self.costs, self.state.objectives)
-
-    @cached_property
-    def _feasibility_probabilities(self) -> Array:
-        """Probability (pool,) to meet the constraints that are measured by a run."""
-        probabilities = np.ones(len(self.pool_rows))
-        rows = [row for row, trial in enumerate(self.observed_trials) if is_complete(trial)]
-        measured = {name for row in rows for name in self.observed_trials[row].constraints}
-        for name in sorted(measured
-                           - set(self.state.facts(self.observed_trials[0].params).constraints)):
-            violations = np.array([self.observed_trials[row].constraints.get(name, 0.0)
-                                   for row in rows])
-            surrogate = Surrogate(self.coordinates[rows], violations)
-            mean, std = surrogate.predict(self.coordinates[self.pool_rows])
-            probabilities *= ndtr(-mean / std)
-        return probabilities
 
 
 def _select_training_trials(trials: list[FrozenTrial],
