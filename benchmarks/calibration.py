@@ -24,7 +24,7 @@ from nmt_tables import read
 from numpy.typing import NDArray
 from tabular import Table
 
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.samplers.bayes.coordinates import Coordinates
 from scalesearch.samplers.bayes.surrogate import Surrogate
 from scalesearch.samplers.candidate import Candidate

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from scalesearch.files import write_json
-from scalesearch.schedule.rungs import NO_RUNGS, Rungs
+from scalesearch.schedule import NO_RUNGS, Rungs
 from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.engine.driver import Driver
 from scalesearch.studies.engine.setup import (

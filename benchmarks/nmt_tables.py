@@ -15,7 +15,7 @@ import numpy as np
 from tabular import Row, Table
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 
 PARAMETERS = ("bpe", "layers", "width", "ffn", "heads", "learning_rate")
 COSTS = {"params": "params", "seconds": "dev_gpu_seconds"}

@@ -22,7 +22,7 @@ from tabular import Row, Table
 from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.library import find_file
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.results.results import Results, load_results
 from scalesearch.studies.trials.trial import State

@@ -37,10 +37,10 @@ from tabular import Replay, Table, Trace
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec
 from scalesearch.samplers.trial_history import is_complete
-from scalesearch.schedule.rungs import Rungs
+from scalesearch.schedule import Rungs
 
 FULL = Rungs()
 LADDER = Rungs.geometric()

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.errors import UserError
+from scalesearch.pareto import Objective
 from scalesearch.pareto.front import hypervolume, pareto_front
-from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SamplerSpec, make_sampler
 from scalesearch.samplers.candidate import Candidate, candidate_key
 from scalesearch.samplers.candidate_facts import CandidateFacts, FactsCache
@@ -29,7 +29,7 @@ from scalesearch.samplers.candidate_sampler import CandidateSampler, SpaceExhaus
 from scalesearch.samplers.encoding import decode_params, encode_params, suggest_params
 from scalesearch.samplers.sampler_state import SamplerState
 from scalesearch.samplers.trial_history import ARCHITECTURE, COMPUTE, COSTS, LOSS_UNIT, PAUSED, RUNGS, rung_losses
-from scalesearch.schedule.rungs import START_TRIAL, Rungs, Scheduler
+from scalesearch.schedule import START_TRIAL, Rungs, Scheduler
 from scalesearch.spaces.syntax.parameters import Choice, Parameter
 
 LISTED = "is in the table"

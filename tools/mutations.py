@@ -57,7 +57,7 @@ MUTATIONS = [
     Mutation("pareto/front.py", "keep_weakly=True", "keep_weakly=False", "pareto"),
     Mutation("pareto/front.py", "points.max(axis=0) + margin",
              "points.max(axis=0) - margin", "pareto"),
-    Mutation("schedule/rungs.py", "len(reached) // rungs.eta",
+    Mutation("schedule.py", "len(reached) // rungs.eta",
              "-(-len(reached) // rungs.eta)", "schedule"),
     Mutation("samplers/trial_history.py", "slope * objective.sign > 0 else 0.0",
              "True else 0.0", "samplers"),

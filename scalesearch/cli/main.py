@@ -20,13 +20,13 @@ from scalesearch.terminal import escape_control_characters
 COMMANDS = {
     "check": ("check", "Validate a space file; print its size and the share of candidates that "
               "meet each constraint."),
-    "cost": ("calculator.cost",
+    "cost": ("cost",
              "Compute the exact params, MACs, FLOPs and memory of an architecture."),
-    "feasible": ("calculator.feasible", "Count the candidates that fit a budget; print the "
+    "feasible": ("feasible", "Count the candidates that fit a budget; print the "
                  "limiting constraints and the cost front."),
     "reference": ("reference", "Recompute the sizes reported in papers, under their own protocol "
                   "and under a common one."),
-    "solve": ("calculator.solve",
+    "solve": ("solve",
               "Find the largest size within a budget, or sizes that keep a cost constant."),
     "train": ("train", "Train one architecture on a parallel corpus."),
     "distill": ("distill",

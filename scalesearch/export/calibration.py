@@ -34,7 +34,7 @@ from scalesearch.export.latency import (
 )
 from scalesearch.files import try_read_json, write_json
 from scalesearch.nn import build_model
-from scalesearch.pareto.spread import euclidean_distances, farthest_points
+from scalesearch.pareto import euclidean_distances, farthest_points
 from scalesearch.spaces import Space
 from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.training.checkpoint import Checkpoint

@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler

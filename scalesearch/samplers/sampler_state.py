@@ -12,7 +12,7 @@ import numpy as np
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial
 
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.samplers.candidate import Candidate, CandidateKey, DefineByRun, candidate_key
 from scalesearch.samplers.candidate_facts import CandidateFacts, FactsCache
 from scalesearch.samplers.trial_history import (

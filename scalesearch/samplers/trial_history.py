@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 
 if TYPE_CHECKING:  # importing Optuna takes a second; some commands that read rungs do without
     from optuna.trial import FrozenTrial

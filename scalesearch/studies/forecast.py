@@ -32,7 +32,7 @@ from scalesearch.data import Corpus
 from scalesearch.errors import UserError
 from scalesearch.files import try_read_json, write_json
 from scalesearch.samplers.encoding import decode_params
-from scalesearch.schedule.rungs import Rungs
+from scalesearch.schedule import Rungs
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.replicates.summary import StudyView

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 import scalesearch as ss
-from scalesearch.cli.calculator.cost import command as cost_verb
-from scalesearch.cli.calculator.feasible import command as feasible_verb
-from scalesearch.cli.calculator.solve import command as solve_verb
+from scalesearch.cli.cost import command as cost_verb
+from scalesearch.cli.feasible import command as feasible_verb
+from scalesearch.cli.solve import command as solve_verb
 from scalesearch.cost import load_protocol
 from tests.api.spaces import SMALL
 from tests.errors import refuses

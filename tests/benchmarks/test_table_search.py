@@ -9,7 +9,7 @@ import pytest
 from benchmarks.peers import table_search
 from benchmarks.peers.table_search import as_task, left, nearest, regrets
 from benchmarks.tabular import Table
-from scalesearch.schedule.rungs import Rungs
+from scalesearch.schedule import Rungs
 from tests.benchmarks.test_tabular import OBJECTIVES, rows
 
 SHARES = Rungs.geometric().shares

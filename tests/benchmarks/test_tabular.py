@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from benchmarks.tabular import Replay, Row, Table
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.samplers import SamplerSpec
 from scalesearch.samplers.hypervolume_gp import HypervolumeGP
-from scalesearch.schedule.rungs import Rungs
+from scalesearch.schedule import Rungs
 from tests.errors import refuses
 
 OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from scalesearch.pareto.spread import euclidean_distances, farthest_points
+from scalesearch.pareto import euclidean_distances, farthest_points
 
 POINTS = arrays(float, st.tuples(st.integers(2, 12), st.integers(1, 3)),
                 elements=st.integers(-4, 4))

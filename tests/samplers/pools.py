@@ -7,7 +7,7 @@ import optuna
 
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.errors import UserError
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.samplers import SamplerSpec, make_sampler
 from scalesearch.samplers.candidate_facts import CandidateFacts
 from scalesearch.samplers.candidate_sampler import SpaceExhaustedError

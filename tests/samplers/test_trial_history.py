@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.samplers.trial_history import predict_final_values
 from tests.samplers.trials import frozen
 

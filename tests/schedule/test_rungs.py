@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scalesearch.pareto import Objective
 from scalesearch.pareto.front import hypervolume, pareto_ranks
-from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.trial_history import is_paused, rung_losses
-from scalesearch.schedule.rungs import Rungs, find_promotable, order_by_spread
+from scalesearch.schedule import Rungs, find_promotable, order_by_spread
 from tests.errors import refuses
 from tests.samplers.trials import frozen
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.samplers.trial_history import is_paused, rung_losses
-from scalesearch.schedule.rungs import START_TRIAL, Rungs, Scheduler
+from scalesearch.schedule import START_TRIAL, Rungs, Scheduler
 from tests.samplers.trials import frozen
 
 OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))

@@ -2,10 +2,10 @@
 
 import math
 
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.samplers.hypervolume_gp import AcquisitionValues, HypervolumeGP
 from scalesearch.samplers.trial_history import rung_losses
-from scalesearch.schedule.rungs import START_TRIAL, Rungs, Scheduler
+from scalesearch.schedule import START_TRIAL, Rungs, Scheduler
 from tests.samplers.pools import SPACE, Searched
 from tests.samplers.trials import frozen
 

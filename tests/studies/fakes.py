@@ -21,7 +21,7 @@ from scalesearch.cost import find_protocol
 from scalesearch.data import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.samplers import SamplerSpec, make_sampler
-from scalesearch.schedule.rungs import NO_RUNGS
+from scalesearch.schedule import NO_RUNGS
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 from scalesearch.spaces.syntax.parameters import Choice, FloatRange, IntRange

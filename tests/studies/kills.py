@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from scalesearch.schedule.rungs import NO_RUNGS, Rungs
+from scalesearch.schedule import NO_RUNGS, Rungs
 from scalesearch.studies.config.sections import Resources
 from scalesearch.studies.executors import lease, local
 from scalesearch.studies.trials.study_dir import StudyDir

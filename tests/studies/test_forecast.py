@@ -12,7 +12,7 @@ import pytest
 
 from scalesearch.cost import evaluate_cost
 from scalesearch.files import write_json
-from scalesearch.schedule.rungs import NO_RUNGS, Rungs
+from scalesearch.schedule import NO_RUNGS, Rungs
 from scalesearch.studies.config.sections import SINGLE_SEED, Seeds
 from scalesearch.studies.executors.worker import finish_job
 from scalesearch.studies.forecast import (

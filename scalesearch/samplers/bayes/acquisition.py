@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from optuna.trial import FrozenTrial
 from scipy.special import ndtr
 
+from scalesearch.pareto import Objective
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.noise import pool_noise
-from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.bayes.coordinates import Array, Coordinates
 from scalesearch.samplers.bayes.hypervolume_improvement import HypervolumeImprovement
 from scalesearch.samplers.bayes.multi_fidelity import MIN_OBSERVATIONS, MultiFidelitySurrogate

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from scalesearch.pareto import Objective
 from scalesearch.pareto.front import hypervolume, pareto_front, to_losses
-from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.bayes.coordinates import Array
 from scalesearch.samplers.bayes.ehvi import MAX_KNOWN_OBJECTIVES, expected_hypervolume_improvement
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.spaces.schema.cost_names import COST_NAMES, DEPRECATED_COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import suggest_match
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS, TASKS

@@ -32,8 +32,8 @@ from scalesearch.export.base import resolve_decoder_format
 from scalesearch.feasible.limits import parse_budget
 from scalesearch.files import is_valid_file_name, resolve_relative
 from scalesearch.library import find_file
-from scalesearch.pareto.objective import Objective
-from scalesearch.schedule.rungs import NO_RUNGS
+from scalesearch.pareto import Objective
+from scalesearch.schedule import NO_RUNGS
 from scalesearch.spaces import ConfigError, Constraint, Space, read_space
 from scalesearch.spaces.binding.binder import rename_deprecated_keys
 from scalesearch.spaces.binding.unknown_keys import check_file_type

@@ -49,10 +49,10 @@ from scalesearch.config.model import (
     words,
 )
 from scalesearch.errors import option
+from scalesearch.pareto import Objective
 from scalesearch.pareto.noise import CONFIDENCE
-from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec
-from scalesearch.schedule.rungs import Rungs
+from scalesearch.schedule import Rungs
 from scalesearch.spaces.schema.cost_names import ARTIFACT_FORMATS, PROTOCOL_NAMES
 from scalesearch.spaces.syntax.nodes import Node, ScalarNode
 from scalesearch.studies.config.values import (

@@ -23,9 +23,9 @@ from scalesearch.config.model import (
     words,
 )
 from scalesearch.data.spec import DataSpec
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.samplers import SamplerSpec
-from scalesearch.schedule.rungs import NO_RUNGS, Rungs
+from scalesearch.schedule import NO_RUNGS, Rungs
 from scalesearch.spaces import Constraint, Space
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.spaces.syntax.diagnostics import SourcePosition

@@ -22,7 +22,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import read_json, write_json, write_text
 from scalesearch.report.records import validation_loss_name
 from scalesearch.samplers.candidate_sampler import CandidateSampler
-from scalesearch.schedule.rungs import START_TRIAL, Scheduler
+from scalesearch.schedule import START_TRIAL, Scheduler
 from scalesearch.studies.config.objectives import objective_values
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine.jobs import JobLoop, reading_result

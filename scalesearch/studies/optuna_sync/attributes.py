@@ -15,7 +15,7 @@ from optuna import create_trial
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.samplers.encoding import encode_parameter, to_distribution, to_param
 from scalesearch.spaces.syntax.parameters import Choice, FloatRange, Parameter
 from scalesearch.studies.trials.trial import State, Trial

@@ -25,7 +25,7 @@ from sqlalchemy.pool import NullPool
 
 from scalesearch.errors import UserError, option
 from scalesearch.library import install_command
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.studies.config.storage_url import mask_passwords
 from scalesearch.studies.optuna_sync.attributes import TRIAL_NUMBER_ATTR, TrialExporter
 from scalesearch.studies.trials.study_dir import StudyDir

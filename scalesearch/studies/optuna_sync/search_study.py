@@ -20,7 +20,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.samplers.encoding import encode_params, suggest_params
 from scalesearch.samplers.trial_history import (
     ARCHITECTURE,

@@ -26,9 +26,9 @@ from itertools import pairwise, permutations
 
 import numpy as np
 
+from scalesearch.pareto import Objective
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.noise import Noise, pool_noise, t_quantile
-from scalesearch.pareto.objective import Objective
 from scalesearch.studies.config.sections import Seeds
 from scalesearch.studies.trials.trial import State, Trial
 

@@ -19,7 +19,7 @@ import numpy as np
 from scalesearch.config.model import schema_of
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, try_read_json
-from scalesearch.pareto.spread import farthest_points
+from scalesearch.pareto import farthest_points
 from scalesearch.report.fairness import AuditRun, Fairness, RecipeOption, assess_fairness
 from scalesearch.studies.executors.worker import rung_file
 from scalesearch.studies.results.results import Results

@@ -18,7 +18,7 @@ import numpy as np
 
 from scalesearch.errors import UserError
 from scalesearch.files import copy_files, read_json, write_json
-from scalesearch.schedule.rungs import order_by_spread
+from scalesearch.schedule import order_by_spread
 from scalesearch.studies.config.objectives import objective_values
 from scalesearch.studies.config.sections import WARM_START_FILE, expand_path
 from scalesearch.studies.config.spec import StudySpec

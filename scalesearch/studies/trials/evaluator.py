@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from scalesearch.cost import CostBreakdown, evaluate_cost
 from scalesearch.cost import Protocol as CostProtocol
 from scalesearch.errors import UserError
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.samplers.candidate_facts import CandidateFacts
 from scalesearch.samplers.encoding import decode_params, suggest_params
 from scalesearch.samplers.feasible_region import FeasibleRegion

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from scalesearch.errors import UserError, option
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.samplers import SamplerSpec
-from scalesearch.schedule.rungs import NO_RUNGS, Rungs
+from scalesearch.schedule import NO_RUNGS, Rungs
 from scalesearch.studies.config.objectives import parse_objective
 from scalesearch.studies.config.sections import SINGLE_SEED, Seeds, WarmStartSpec
 from scalesearch.studies.trials.trial import Numbers, Params

@@ -7,7 +7,7 @@ Compute is measured in full-budget runs: training of one candidate to the end.
 
 from collections.abc import Iterator, Mapping
 
-from scalesearch.schedule.rungs import Rungs
+from scalesearch.schedule import Rungs
 from scalesearch.studies.trials.trial import Origin, State, Trial, TrialEvent
 from scalesearch.terminal import format_count
 from scalesearch.training.effort import PHASES, Effort, sum_efforts

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from scalesearch.pareto import Objective
 from scalesearch.pareto.front import hypervolume
-from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.bayes.ehvi import expected_hypervolume_improvement
 from scalesearch.samplers.bayes.hypervolume_improvement import HypervolumeImprovement
 

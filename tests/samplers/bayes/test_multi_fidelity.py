@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.samplers.bayes import acquisition
 from scalesearch.samplers.bayes.coordinates import Coordinates
 from scalesearch.samplers.bayes.multi_fidelity import MIN_OBSERVATIONS, MultiFidelitySurrogate

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalesearch.schedule.rungs import NO_RUNGS
+from scalesearch.schedule import NO_RUNGS
 from scalesearch.studies.monitor.snapshot import StudyWatcher
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import State

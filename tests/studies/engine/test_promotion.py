@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
 from scalesearch.samplers.hypervolume_gp import HypervolumeGP
-from scalesearch.schedule.rungs import Rungs
+from scalesearch.schedule import Rungs
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.objectives import parse_objective
 from scalesearch.studies.config.sections import Seeds

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scalesearch.config.reader import ConfigReader
 from scalesearch.cost import find_protocol
-from scalesearch.pareto.objective import Objective
+from scalesearch.pareto import Objective
 from scalesearch.spaces.syntax.diagnostics import SourceText
 from scalesearch.spaces.syntax.yaml_reader import parse_yaml
 from scalesearch.studies.executors.worker import finish_job

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from scalesearch.files import write_json
-from scalesearch.schedule.rungs import Rungs
+from scalesearch.schedule import Rungs
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.objectives import parse_objective
 from scalesearch.studies.config.sections import Seeds

@@ -17,7 +17,7 @@ from scalesearch.cli.study.group import command
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.library import find_file
 from scalesearch.report.labels import format_scientific
-from scalesearch.schedule.rungs import Rungs
+from scalesearch.schedule import Rungs
 from scalesearch.spaces import read_space
 from scalesearch.studies.results.page.facts import PageFacts
 from scalesearch.studies.results.page.front import cost_choices, hypervolume_history

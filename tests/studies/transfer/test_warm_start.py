@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scalesearch.schedule.rungs import Rungs, find_promotable
+from scalesearch.schedule import Rungs, find_promotable
 from scalesearch.spaces.syntax.parameters import IntRange
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.objectives import parse_objective

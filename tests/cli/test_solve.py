@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
-from scalesearch.cli.calculator.cost import command as cost
-from scalesearch.cli.calculator.solve import command as solve
+from scalesearch.cli.cost import command as cost
+from scalesearch.cli.solve import command as solve
 from tests.errors import refuses
 
 

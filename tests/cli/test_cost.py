@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from scalesearch.cli.calculator.cost import command
+from scalesearch.cli.cost import command
 from scalesearch.cli.main import app
 from tests.errors import refuses
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from scalesearch.cli.calculator.feasible import command
+from scalesearch.cli.feasible import command
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.feasible.report import MAX_FRONT_ROWS, select_spread_points
 from scalesearch.spaces import read_space

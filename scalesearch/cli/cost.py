@@ -65,7 +65,7 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], protocol_override
     \b
     Example: scalesearch cost transformer --set encoder.depth=12
     """
-    from scalesearch.cli.calculator import cost_views
+    from scalesearch.cli import cost_views
 
     is_comparison = len(files) + len(against) > 1
     views = {"several architectures": is_comparison, "--sweep": sweeps, "--formula": formula,

@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
+from scalesearch.pareto import Objective, euclidean_distances, farthest_points
 from scalesearch.pareto.front import pareto_front, pareto_ranks
-from scalesearch.pareto.objective import Objective
-from scalesearch.pareto.spread import euclidean_distances, farthest_points
 from scalesearch.samplers.trial_history import (
     LOSS_UNIT,
     exact_values,

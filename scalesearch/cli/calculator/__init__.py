@@ -1,4 +1,0 @@
-"""Commands that need no training: cost, feasible and solve.
-
-They may import feasible and whatif when they run.
-"""

@@ -1,1 +1,0 @@
-"""Rungs and promotion: which trial a free worker trains next."""
