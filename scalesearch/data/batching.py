@@ -75,27 +75,45 @@ class Batches:
 class Buckets:
     """Fixed shapes (rows, width) of batches: widths are multiples of ``step``.
 
-    A CUDA graph is captured per shape, so there must be few. ``max_tokens`` bounds rows times
-    width, except for a single longer pair.
+    A CUDA graph is captured per shape, so there must be few. The last of ``MAX_BUCKETS`` widths
+    holds all longer pairs. ``max_tokens`` bounds rows times width, except for a single longer pair.
+
+    Attributes:
+        longest: greatest length of a side, EOS included, in any epoch.
     """
 
     step: int
     max_tokens: int
+    longest: int
 
     @classmethod
-    def for_split(cls, split: Split, max_tokens: int) -> "Buckets":
-        """Choose the step for at most ``MAX_BUCKETS`` widths in ``split``."""
+    def for_split(cls, split: Split, max_tokens: int, max_length: int | None = None) -> "Buckets":
+        """Choose the step for at most ``MAX_BUCKETS`` widths in ``split``.
+
+        Args:
+            max_length: limit on the tokens of a side, without EOS, if the text is tokenized again
+                every epoch. Sides can then be longer than in ``split``.
+        """
         longest = int(_max_lengths(split).max(initial=1))
-        return cls(BUCKET_MULTIPLE * -(-longest // (BUCKET_MULTIPLE * MAX_BUCKETS)), max_tokens)
+        step = BUCKET_MULTIPLE * -(-longest // (BUCKET_MULTIPLE * MAX_BUCKETS))
+        return cls(step, max_tokens, max(longest, 1 + (max_length or 0)))
 
     def shapes(self, split: Split) -> list[tuple[int, int]]:
-        """Return the shapes (rows, width) of the batches of ``split``, by ascending width."""
+        """Return the shapes (rows, width) of the batches of ``split``, by ascending width.
+
+        If the text is tokenized again every epoch, these are all shapes that can occur.
+        """
+        lengths = _max_lengths(split)
+        if self.longest > lengths.max(initial=1):
+            lengths = np.arange(lengths.min(initial=1), self.longest + 1)
         return [(max(1, self.max_tokens // int(width)), int(width))
-                for width in np.unique(self.widths(_max_lengths(split)))]
+                for width in np.unique(self.widths(lengths))]
 
     def widths(self, lengths: IntArray) -> IntArray:
         """Round lengths up to the width of their bucket."""
-        return -(-lengths // self.step) * self.step
+        widths = -(-lengths // self.step) * self.step
+        last_width = -(-self.longest // self.step) * self.step
+        return np.where(widths < MAX_BUCKETS * self.step, widths, last_width)
 
     def pad(self, batch: Batch) -> Batch:
         """Pad a batch to the shape of its bucket, with PAD columns and rows."""
@@ -121,7 +139,7 @@ class BatchStream:
 
     ``epoch`` and ``index`` are the position of the next batch; checkpoints store them.
     ``make_epoch_split`` returns the split of an epoch, for text that is re-tokenized every epoch.
-    With ``has_buckets``, batches have few fixed shapes; see :class:`Buckets`.
+    With ``buckets``, batches have few fixed shapes.
     """
 
     def __init__(
@@ -130,11 +148,11 @@ class BatchStream:
         max_tokens: int,
         seed: int,
         make_epoch_split: Callable[[int], Split] | None = None,
-        has_buckets: bool = False,
+        buckets: Buckets | None = None,
     ) -> None:
         self.split = split
         self.max_tokens = max_tokens
-        self.buckets = Buckets.for_split(split, max_tokens) if has_buckets else None
+        self.buckets = buckets
         self.seed = seed
         self.make_epoch_split = make_epoch_split
         self.epoch = 0

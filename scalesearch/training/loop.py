@@ -26,7 +26,7 @@ from scalesearch.training.scoring.evaluate import (
     translate,
 )
 from scalesearch.training.updates.averaging import ExponentialMovingAverage, WeightSnapshots
-from scalesearch.training.updates.captured import CapturedEngine
+from scalesearch.training.updates.captured import CapturedEngine, choose_buckets
 from scalesearch.training.updates.engine import Engine
 from scalesearch.training.updates.schedule import BudgetUsed, IntervalTrigger, LearningRateSchedule
 
@@ -91,8 +91,9 @@ class TrainingRun:
     def _build_batch_stream(self, has_buckets: bool) -> BatchStream:
         dropout = self.recipe.subword_dropout
         make_epoch_split = partial(retokenize, self.corpus, dropout, self.seed) if dropout else None
+        buckets = choose_buckets(self.corpus, self.recipe) if has_buckets else None
         return BatchStream(self.corpus.train, self.recipe.max_tokens, self.seed, make_epoch_split,
-                           has_buckets)
+                           buckets)
 
     # -- the loop
 

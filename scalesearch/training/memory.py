@@ -31,7 +31,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from scalesearch.data import Batch, Corpus, DataSpec, load_corpus
-from scalesearch.data.batching import Buckets
 from scalesearch.data.soft_targets import SoftTargetBatch
 from scalesearch.data.split import EOS
 from scalesearch.nn import DropoutRates, build_model
@@ -39,7 +38,7 @@ from scalesearch.spaces import read_space
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.updates.averaging import ExponentialMovingAverage
-from scalesearch.training.updates.captured import CapturedEngine
+from scalesearch.training.updates.captured import CapturedEngine, choose_buckets
 from scalesearch.training.updates.optimizers import MatrixOptimizer
 
 MIB = 2**20
@@ -244,7 +243,7 @@ def predict_training_bytes(block: Any, corpus: Corpus, recipe: Recipe) -> int:
     The first update of a shape is eager, while the graphs of other shapes keep their memory.
     """
     split = corpus.train
-    shapes = Buckets.for_split(split, recipe.max_tokens).shapes(split)
+    shapes = choose_buckets(corpus, recipe).shapes(split)
     width = shapes[-1][1]
     n_rows = -(-max(math.prod(shape) for shape in shapes) // width)
     n_soft_targets = 0 if split.soft_targets is None else split.soft_targets.records["ids"].shape[1]

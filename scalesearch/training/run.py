@@ -30,7 +30,7 @@ from scalesearch.training.result import RESULT_FILE, Result, package_versions
 from scalesearch.training.scoring import proxies as zero_cost
 from scalesearch.training.scoring.evaluate import check_beam, check_lengths
 from scalesearch.training.scoring.measure import PeakMemory
-from scalesearch.training.updates.captured import build_engine, measure_precision
+from scalesearch.training.updates.captured import build_engine, choose_buckets, measure_precision
 from scalesearch.training.updates.engine import build_initial_model
 
 
@@ -41,76 +41,62 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     """Train and score an architecture; write all files to ``directory``.
 
     With ``resume``, a complete result in ``directory`` is returned unchanged, and an interrupted
-    run continues with the same outcome. The outcome is equal to the last bit with a budget of
-    updates, tokens or epochs on the same machine. The global random number generators of PyTorch
-    are seeded.
+    run continues. With a budget of updates, tokens or epochs, it then ends with the same numbers on
+    the same machine, to the last bit. The global random number generators of PyTorch are seeded.
 
     Args:
         architecture: a :class:`scalesearch.spaces.assembly.architecture.ModelSpec`.
         seed: seed of the initial weights, the order of batches and dropout.
         report: callback for progress; its argument is a mapping with a ``type`` of update,
             validation, decode or done.
-        until_share: share of the budget after which to pause. The state is saved, and a call with a
-            larger share
+        until_share: share of the budget after which to pause. A later call with a larger share
             continues.
         with_proxies: also compute zero-cost proxies of the initial weights; see
             :func:`.proxies.compute_proxies`.
         open_artifact: opens the exported model of ``decode_with``; see
             :mod:`scalesearch.export.base`.
-        initial_model: trained model whose weights training starts from, with a new optimizer.
         start_seconds: time from the start of the worker to this call, for ``phases``.
+        initial_model: trained model whose weights training starts from, with a new optimizer.
 
     Returns:
-        The result, also written to ``directory/result.json`` unless it is ``paused``; then the
-        validation loss is its
-        only metric. Divergence, lack of memory and a model that is not causal give ``failed``
-        results with a reason.
+        The result, also written to ``directory/result.json`` unless it is ``paused``; then its only
+        metric is the validation loss. Divergence, lack of memory and a model that is not causal
+        give ``failed`` results with a reason.
 
     Raises:
         UserError: ``directory`` holds another training run, the recipe needs a missing GPU, or the
-            task needs another
-            model type or a package that is not installed.
+            task needs another model type or a package that is not installed.
         DiskFullError: a checkpoint or a result cannot be written; the last checkpoint is kept.
         SignalInterrupt: Ctrl-C or SIGTERM, after saving; a complete result is on disk.
     """
-    folder = Path(directory)
-    report_event = report or (lambda event: None)
     timer = TrainingTimer()
     timer.phases[START] += start_seconds
+    folder = Path(directory)
+    report_event = report or (lambda event: None)
     _check_compatible(architecture, corpus, recipe, open_artifact)
     initial = _describe_initial_model(initial_model, architecture, corpus)
-    earlier_result = Result.read(folder) if resume else None
     identity = checkpoint.run_identity(architecture, corpus, recipe, seed, initial.get("weights"))
-    if earlier_result is not None and earlier_result.state == "complete":
-        checkpoint.check_identity(checkpoint.finished_run_identity(earlier_result, folder),
-                                  identity, folder)
-        return earlier_result
-    vocab = corpus.tokenizer.vocab_size
+    finished_result = _read_finished_result(folder, identity) if resume else None
+    if finished_result is not None:
+        return finished_result
     state = checkpoint.load_state(folder) if resume else None
-    update_flops = estimate_update_flops(architecture.block, vocab, recipe)
-    run_seconds = estimate_run_seconds(recipe, update_flops,
-                                       int(corpus.train.target_ids.lengths.sum()))
-    hardware = Hardware.from_recipe(recipe, update_flops, run_seconds)
+    hardware = _choose_hardware(architecture.block, corpus, recipe)
     result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed,
                     recipe=recipe.model_dump(), corpus_hash=corpus.content_hash,
                     architecture_id=architecture.id, versions=package_versions(),
                     initial_model=initial)
     checkpoint.write_description(folder, architecture, corpus, recipe)
     with deferred_signals() as stop_signal, _record_failures(result):
-        model = build_initial_model(architecture.block, vocab, recipe, seed)
+        model = build_initial_model(architecture.block, corpus.tokenizer.vocab_size, recipe, seed)
         if initial_model is not None:
             model.load_state_dict(initial_model.model.state_dict())
         result.n_params = sum(weight.numel() for weight in model.parameters())
-        _check_soft_targets(model, corpus)
-        check_lengths(model, corpus, recipe)
-        check_causality(model, vocab)
+        _check_model(model, corpus, recipe)
         proxies = ({"proxies": zero_cost.compute_proxies(model, corpus, hardware.device)}
                    if with_proxies else {})
         model = model.to(hardware.device).train()
-        if hardware.measures_precision:
-            uses_bf16 = _choose_precision(model, corpus, recipe, hardware, seed, state)
-            hardware = replace(hardware, uses_bf16=uses_bf16)
-            result.dtype = hardware.dtype
+        hardware = _choose_precision(model, corpus, recipe, hardware, seed, state)
+        result.dtype = hardware.dtype
         engine = build_engine(model, recipe, hardware)
         run = TrainingRun(engine, corpus, recipe, folder, seed, stop_signal, report_event, timer)
         run.identity = identity
@@ -197,22 +183,57 @@ def _record_failures(result: Result) -> Iterator[None]:
         result.reason = f"out of memory on {result.device}: {message}"
 
 
-def _check_soft_targets(model: Any, corpus: Corpus) -> None:
+def _read_finished_result(folder: Path, identity: dict[str, Any]) -> Result | None:
+    """Return the complete result in ``folder``, if there is one.
+
+    Raises:
+        UserError: it belongs to another training run.
+    """
+    result = Result.read(folder)
+    if result is None or result.state != "complete":
+        return None
+    checkpoint.check_identity(checkpoint.finished_run_identity(result, folder), identity, folder)
+    return result
+
+
+def _choose_hardware(block: Any, corpus: Corpus, recipe: Recipe) -> Hardware:
+    """Choose the hardware by the size of the updates and the length of the run."""
+    update_flops = estimate_update_flops(block, corpus.tokenizer.vocab_size, recipe)
+    epoch_tokens = int(corpus.train.target_ids.lengths.sum())
+    return Hardware.from_recipe(recipe, update_flops,
+                                estimate_run_seconds(recipe, update_flops, epoch_tokens))
+
+
+def _check_model(model: Any, corpus: Corpus, recipe: Recipe) -> None:
+    """Check that the model can be trained on the corpus, and that it is causal.
+
+    Raises:
+        TrainingFailedError: it cannot.
+        CausalityError: an output depends on later inputs.
+    """
     output = model.output.block
     if corpus.train.soft_targets is not None and isinstance(output, AdaptiveOutput) and len(
             output.bands()) > 1:
         raise TrainingFailedError("soft targets need a single softmax over the vocabulary, and "
                                   "this model has several bands (adaptive softmax)")
+    check_lengths(model, corpus, recipe)
+    check_causality(model, corpus.tokenizer.vocab_size)
 
 
 def _choose_precision(model: Any, corpus: Corpus, recipe: Recipe, hardware: Hardware, seed: int,
-                      state: dict[str, Any] | None) -> bool:
-    """Return whether a long run uses bf16; a resumed run keeps the precision of ``state``."""
+                      state: dict[str, Any] | None) -> Hardware:
+    """Return the hardware with the faster precision, if a run is long enough to measure it.
+
+    A resumed run keeps the precision of ``state``.
+    """
+    if not hardware.measures_precision:
+        return hardware
     if state is not None:
-        return bool(state.get("uses_bf16", hardware.uses_bf16))
-    batch_stream = BatchStream(corpus.train, recipe.max_tokens, seed,
-                               has_buckets=hardware.has_fixed_shapes)
-    return measure_precision(model, recipe, hardware, batch_stream.take(recipe.accumulate))
+        return replace(hardware, uses_bf16=bool(state.get("uses_bf16", hardware.uses_bf16)))
+    buckets = choose_buckets(corpus, recipe) if hardware.has_fixed_shapes else None
+    batch_stream = BatchStream(corpus.train, recipe.max_tokens, seed, buckets=buckets)
+    batches = batch_stream.take(recipe.accumulate)
+    return replace(hardware, uses_bf16=measure_precision(model, recipe, hardware, batches))
 
 
 def _train_and_score(run: TrainingRun, state: dict[str, Any] | None, result: Result,

@@ -63,6 +63,24 @@ def test_buckets_have_few_shapes_within_max_tokens(
                for rows, width in shapes)
 
 
+@given(pairs=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=20),
+       budget=st.integers(1, 2000), factors=st.lists(st.floats(1, 9), min_size=20, max_size=20))
+def test_longer_sides_of_later_epochs_have_few_shapes(
+        pairs: list[tuple[int, int]], budget: int, factors: list[float]) -> None:
+    """BPE-dropout lengthens sides, up to the limit of the data."""
+    max_length = 300
+    split = split_of(pairs)
+    longer = split_of([(min(max_length, int(factor * source)), min(max_length, int(factor * target)))
+                       for factor, (source, target) in zip(factors, pairs)])
+    buckets = Buckets.for_split(split, budget, max_length)
+    shapes = buckets.shapes(split)
+    assert len({width for _, width in shapes}) == len(shapes) <= MAX_BUCKETS
+    assert {batch.source.shape for batch in training_batches(longer, budget, 1, 0, buckets)} <= set(
+        shapes)
+    assert all(len(batch) <= len(batch.source)
+               for batch in training_batches(longer, budget, 1, 0, buckets))
+
+
 @given(pairs=lengths, budget=st.integers(1, 80))
 def test_batch_holds_and_counts_its_pairs(pairs: list[tuple[int, int]], budget: int) -> None:
     split = split_of(pairs)

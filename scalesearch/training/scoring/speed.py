@@ -29,7 +29,7 @@ from scalesearch.training.scoring.evaluate import (
     open_search,
     scored_splits,
 )
-from scalesearch.training.updates.captured import build_engine
+from scalesearch.training.updates.captured import build_engine, choose_buckets
 from scalesearch.training.updates.engine import Engine, build_initial_model
 
 MIN_TIMED_UPDATES = 3
@@ -94,8 +94,8 @@ def measure_speed(architecture: Any, corpus: Corpus, recipe: Recipe, max_seconds
     check_causality(model, vocab)
     check_lengths(model, corpus, recipe)
     engine = build_engine(model.to(hardware.device).train(), recipe, hardware)
-    batch_stream = BatchStream(corpus.train, recipe.max_tokens, 1,
-                               has_buckets=hardware.has_fixed_shapes)
+    buckets = choose_buckets(corpus, recipe) if hardware.has_fixed_shapes else None
+    batch_stream = BatchStream(corpus.train, recipe.max_tokens, 1, buckets=buckets)
     other = read_time() - start
     # the first updates of each shape are slower than the others
     for _ in range(3 * MAX_BUCKETS if hardware.has_fixed_shapes else 1):

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 from scalesearch.blocks.embedding import AdaptiveOutput
-from scalesearch.data import PAD, Batch
+from scalesearch.data import PAD, Batch, Corpus
+from scalesearch.data.batching import Buckets
 from scalesearch.nn.graphs import GraphRunner
 from scalesearch.training.checkpoint import get_random_state, set_random_state
 from scalesearch.training.hardware import Hardware, is_out_of_memory
@@ -35,6 +36,12 @@ from scalesearch.training.updates.optimizers import (
 )
 
 TIMED_UPDATES = 20  # per precision
+
+
+def choose_buckets(corpus: Corpus, recipe: Recipe) -> Buckets:
+    """Choose the fixed shapes of the training batches of a run."""
+    max_length = corpus.spec.max_length if recipe.subword_dropout else None
+    return Buckets.for_split(corpus.train, recipe.max_tokens, max_length)
 
 
 class StaticBatch:

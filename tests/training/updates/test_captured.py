@@ -8,14 +8,15 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from scalesearch.data import BatchStream
+from scalesearch.data import BatchStream, Split
+from scalesearch.data.batching import Buckets
 from scalesearch.library import find_file
 from scalesearch.nn import DropoutRates, build_model
 from scalesearch.spaces import read_space
 from scalesearch.training import train
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.recipe import Recipe
-from scalesearch.training.updates.captured import CapturedEngine, build_engine
+from scalesearch.training.updates.captured import CapturedEngine, build_engine, choose_buckets
 from scalesearch.training.updates.engine import Engine
 from scalesearch.training.updates.optimizers import BASIS_UPDATE_INTERVAL
 from tests.devices import CountSynchronizations, RecordingRunner
@@ -40,6 +41,11 @@ class RecordingEngine(CapturedEngine):
         self.runner = self.runner_class("updates", self.notes)
 
 
+def bucketed(split: Split, max_tokens: int, seed: int = 1) -> BatchStream:
+    """Batches of fixed shapes."""
+    return BatchStream(split, max_tokens, seed, buckets=Buckets.for_split(split, max_tokens))
+
+
 def trained(engine_class: type[Engine], corpus: Any, how: Recipe, block: Any, updates: int = 13,
             dtype: torch.dtype = torch.float64, split: Any = None) -> tuple[Engine, list[float]]:
     """Engine after some updates, and the losses."""
@@ -48,7 +54,7 @@ def trained(engine_class: type[Engine], corpus: Any, how: Recipe, block: Any, up
     model = build_model(block, vocab=corpus.tokenizer.vocab_size, seed=1, dtype=dtype,
                         dropout=rates)
     engine = engine_class(model.train(), how, Hardware.from_recipe(how))
-    stream = BatchStream(split or corpus.train, how.max_tokens, 1, None, has_buckets=True)
+    stream = bucketed(split or corpus.train, how.max_tokens)
     losses = [engine.update(stream.take(how.accumulate), 1e-2 / (step + 1)).item()
               for step in range(updates)]
     return engine, losses
@@ -96,7 +102,7 @@ def test_updates_of_fixed_shapes_do_not_wait_for_the_device(corpus, changes: dic
     """Also in new shapes, and when SOAP updates its bases."""
     how = recipe(max_tokens=300, **changes)
     engine, _ = trained(CapturedEngine, corpus, how, tiny(width=8).block, 1)
-    stream = BatchStream(corpus.train, how.max_tokens, 2, None, has_buckets=True)
+    stream = bucketed(corpus.train, how.max_tokens, 2)
     with CountSynchronizations() as synchronizations:
         for _ in range(BASIS_UPDATE_INTERVAL):
             engine.update(stream.take(how.accumulate), 1e-2)
@@ -187,12 +193,12 @@ def test_restored_engine_continues_with_the_same_updates(corpus) -> None:
     state = engine.state()
     stored = {**state, "model": {name: value.clone() for name, value in state["model"].items()}}
     stored["optimizer"] = [clone_tensors(item) for item in state["optimizer"]]
-    stream = BatchStream(corpus.train, 300, 1, None, has_buckets=True)
+    stream = bucketed(corpus.train, 300)
     stream.take(17)
     for step in range(17, 19):
         engine.update(stream.take(1), 1e-2 / (step + 1))
     engine.restore(stored)
-    stream = BatchStream(corpus.train, 300, 1, None, has_buckets=True)
+    stream = bucketed(corpus.train, 300)
     stream.take(17)
     for step in range(17, 40):
         engine.update(stream.take(1), 1e-2 / (step + 1))
@@ -212,8 +218,17 @@ def test_adaptive_softmax_is_eager(corpus) -> None:
     block = tiny(width=8, embedding="adaptive", embedding__cutoffs=(20,), embedding__factor=2).block
     model = build_model(block, vocab=corpus.tokenizer.vocab_size, seed=1)
     engine = build_engine(model.train(), how, Hardware.from_recipe(how))
-    engine.update(BatchStream(corpus.train, 200, 1, None, True).take(1), 1e-2)
+    engine.update(bucketed(corpus.train, 200).take(1), 1e-2)
     assert len(engine.notes) == 1
+
+
+@pytest.mark.parametrize(("dropout", "longest"), [(0.0, 128), (0.3, 257)])
+def test_shapes_allow_for_sides_that_bpe_dropout_lengthens(corpus, dropout: float,
+                                                           longest: int) -> None:
+    long = Split.from_lists([[5] * 127], [[5] * 100])
+    long_corpus = replace(corpus, train=long, spec=corpus.spec.replace(max_length=256))
+    buckets = choose_buckets(long_corpus, recipe(subword_dropout=dropout))
+    assert (buckets.step, buckets.longest) == (8, longest)
 
 
 @pytest.mark.parametrize("has_buckets", [False, True])
@@ -236,7 +251,7 @@ def test_run_continues_with_the_batches_it_began_with(corpus, tmp_path, monkeypa
 
 
 def test_rows_of_padding_have_no_gradient(corpus) -> None:
-    batches = BatchStream(corpus.train, 300, 1, None, has_buckets=True).take(30)
+    batches = bucketed(corpus.train, 300).take(30)
     partial = next(batch for batch in batches if len(batch) < len(batch.source))
     assert np.count_nonzero(partial.target_out[len(partial):]) == 0
     engine, _ = trained(CapturedEngine, corpus, recipe(**NO_DROPOUT), tiny(width=8).block, 0)
