@@ -27,6 +27,25 @@ def compile_function(function: Callable[..., Any], dynamic: bool) -> Callable[..
     return torch.compile(function, dynamic=dynamic)
 
 
+def reset_compiled_functions() -> None:
+    """Forget all compiled functions, so that the next shape is compiled as in a new process.
+
+    PyTorch keeps the code on disk.
+    """
+    if compile_function.cache_info().currsize:
+        compile_function.cache_clear()
+        torch.compiler.reset()
+
+
+@cache
+def capture_stream(device: torch.device) -> Any:
+    """Return the stream of all captures of this process.
+
+    Each stream has its own workspace of cuBLAS, which is kept.
+    """
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
 class GraphRunner:
     """Runs functions; on a GPU, as CUDA graphs from their second call on.
 
@@ -44,10 +63,7 @@ class GraphRunner:
         self.graphs: dict[Hashable, Any] = {}
         self.seen: set[Hashable] = set()
         self.memory_pool: Any = None
-        # All captures use one stream: each stream has its own workspace of cuBLAS.
-        self.stream: Any = None
-        if device.type == "cuda":
-            self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self.stream = capture_stream(device) if device.type == "cuda" else None
         self.is_active = self.stream is not None
 
     def run(self, key: Hashable, function: Callable[..., None], *arguments: Any) -> None:

@@ -95,10 +95,12 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
         proxies = ({"proxies": zero_cost.compute_proxies(model, corpus, hardware.device)}
                    if with_proxies else {})
         model = model.to(hardware.device).train()
+        hardware, notes = _choose_shapes(model, corpus, recipe, hardware)
         hardware = _choose_precision(model, corpus, recipe, hardware, seed, state)
         result.dtype = hardware.dtype
         engine = build_engine(model, recipe, hardware)
         run = TrainingRun(engine, corpus, recipe, folder, seed, stop_signal, report_event, timer)
+        run.notes += notes
         run.identity = identity
         _train_and_score(run, state, result, until_share, open_artifact)
         result.metrics |= proxies
@@ -218,6 +220,22 @@ def _check_model(model: Any, corpus: Corpus, recipe: Recipe) -> None:
                                   "this model has several bands (adaptive softmax)")
     check_lengths(model, corpus, recipe)
     check_causality(model, corpus.tokenizer.vocab_size)
+
+
+def _choose_shapes(model: Any, corpus: Corpus, recipe: Recipe,
+                   hardware: Hardware) -> tuple[Hardware, list[str]]:
+    """Return the hardware without fixed shapes if a model has too few learned positions.
+
+    Batches of fixed shapes have more padding. The second value is a list of notes.
+    """
+    if not hardware.has_fixed_shapes or model.max_length is None:
+        return hardware, []
+    width = choose_buckets(corpus, recipe).shapes(corpus.train)[-1][1]
+    n_positions = 2 * width if isinstance(model.block, DecoderOnly) else width
+    if n_positions <= model.max_length:
+        return hardware, []
+    return replace(hardware, has_fixed_shapes=False), [
+        "batches have no fixed shapes: the learned positions do not suffice for their padding"]
 
 
 def _choose_precision(model: Any, corpus: Corpus, recipe: Recipe, hardware: Hardware, seed: int,

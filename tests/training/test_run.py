@@ -67,6 +67,16 @@ def test_positions_suffice_for_retokenized_and_padded_text(corpus, out, model) -
     assert (result.state, result.steps) == ("failed", 0)
 
 
+@pytest.mark.parametrize(("model", "positions"), [("encoder-decoder", 41), ("decoder-only", 82)])
+def test_positions_of_a_model_need_not_suffice_for_fixed_shapes(corpus, out, model, positions) -> None:
+    """Padded to a multiple of 8, the longest sentence of 41 tokens has 48."""
+    split = Split.from_lists([[5] * 40] * 9, [[5] * 40] * 9, ["x"] * 9, ["x"] * 9)
+    long = replace(corpus, train=split, validation=split, test=split)
+    whole = tiny(model=model, embedding__positions="learned", embedding__max_length=positions)
+    result = train(whole, long, recipe(bucketing="yes", steps=2), out)
+    assert result.state == "complete" and len(result.notes) == 1
+
+
 def test_sentence_too_long_by_padding_is_a_failed_result(
         corpus, out, monkeypatch) -> None:
     def padded(engine, *arguments):

@@ -94,6 +94,10 @@ class Resources(Config):
         synonyms=("gpus", "num_gpus", "gpu"))
     threads_per_trial: Annotated[int, size(high=MAX_THREADS)] = setting(
         1, "threads of each worker", unit="threads", synonyms=("threads", "num_threads"))
+    trials_per_process: Annotated[int | str, size(special_values=(AUTO,))] = setting(
+        AUTO, "trials that a process of the pool trains, one after the other. auto: 1 on a CPU, "
+        "32 on a GPU. A process ends after any failure", unit="trials",
+        synonyms=("max_tasks_per_child", "max_calls"))
     nice: Annotated[int, size(0, 19)] = setting(
         0, "niceness of the processes of a worker, which yield to other processes; a higher "
         "niceness that a cluster sets (Ray sets 15) is kept", synonyms=("niceness",))

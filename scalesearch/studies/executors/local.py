@@ -11,8 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
@@ -34,10 +35,12 @@ from scalesearch.studies.executors.base import (
     describe_error,
     run_job,
 )
+from scalesearch.studies.executors.process_state import ProcessState
 from scalesearch.studies.executors.ray_environment import prepare_environment
 from scalesearch.studies.executors.saturation import SaturationPoint
 from scalesearch.studies.executors.worker import train_job
 from scalesearch.training.gpus import (
+    USABLE_SHARE,
     Gpu,
     find_gpus,
     multi_process_service,
@@ -46,10 +49,12 @@ from scalesearch.training.gpus import (
 )
 
 # Imported once, before any process is forked; importing them must not initialize CUDA.
-PRELOADED_MODULES = ("torch", "torch._dynamo", "scalesearch.data", "scalesearch.export.base",
+PRELOADED_MODULES = ("torch", "torch._dynamo", "sacrebleu", "scalesearch.data", "scalesearch.export.base",
                      "scalesearch.spaces", "scalesearch.training", "scalesearch.studies.executors.local")
 FORKSERVER_SOCKET = "pymp-12345678/listener-12345678"  # in the folder of temporary files
 END_SECONDS = 10.0  # for a worker to end after its last message
+MAX_JOBS_ON_GPU = 32  # of one process, one after the other
+IDLE_BYTES = 2**30  # on a GPU, of a process that waits for a job: CUDA context and workspaces
 
 
 def make_runner(backend: str, workers: int, resources: Resources,
@@ -112,15 +117,6 @@ class InProcessRunner(Runner):
 
 
 @dataclass(frozen=True)
-class PoolWorker:
-    """A process of the pool and the place that it takes."""
-
-    job: TrainingJob
-    process: ForkServerProcess
-    place: "Place"
-
-
-@dataclass(frozen=True)
 class Place:
     """Place of a worker.
 
@@ -137,18 +133,38 @@ class Place:
     memory: int = 0
 
 
+@dataclass(frozen=True)
+class PoolWorker:
+    """A process of the pool.
+
+    Attributes:
+        connection: receives jobs, and sends an event and whether the process is kept.
+        place: its place; ``memory`` is that of the job that it trains.
+        job: the job that it trains; None if it waits for one.
+    """
+
+    process: ForkServerProcess
+    connection: Connection
+    place: Place
+    job: TrainingJob | None = None
+
+
 class PoolRunner(Runner):
-    """Runs up to ``workers`` jobs at a time on this machine, each in a new process.
+    """Runs up to ``workers`` jobs at a time on this machine.
 
     Processes are forked from a server that has imported PyTorch and this package and runs nothing.
     So they start at once and share no state, such as CUDA, with this process. If this process dies,
     they save their training runs and end.
+
+    On a CPU, each job has a new process. On a GPU, a process that has trained a job without any
+    failure waits for another job on the same GPU; see :mod:`.process_state`.
 
     Args:
         work: an importable function that trains the job in a folder.
         workers: maximum number of jobs at a time.
         resources: with ``gpus_per_trial: auto``, jobs share the GPUs as their predicted memory
             allows. With a number, only the devices of a worker are visible to it.
+            ``trials_per_process`` limits the jobs of a process.
 
     Raises:
         UserError: this machine has too few GPUs for one worker.
@@ -156,10 +172,15 @@ class PoolRunner(Runner):
 
     def __init__(self, work: Work, workers: int, resources: Resources,
                  folder: Path | None = None) -> None:
-        self._work = work
         self._exit = ExitStack()
         self._environment: dict[str, str] = {}
         self._gpus = find_gpus() if resources.gpus_per_trial == AUTO else []
+        has_gpu = bool(self._gpus) or resources.fixed_gpus_per_trial > 0
+        self._max_jobs = (resources.trials_per_process
+                          if isinstance(resources.trials_per_process, int)
+                          else MAX_JOBS_ON_GPU if has_gpu else 1)
+        keeps_corpora = self._max_jobs > 1 and work is train_job
+        self._work = partial(train_job, keeps_corpora=True) if keeps_corpora else work
         if self._gpus:
             self._free = [Place(None, cores) for cores in split_cores(workers)]
             self._environment = self._exit.enter_context(multi_process_service(ORPHAN_SECONDS))
@@ -173,6 +194,7 @@ class PoolRunner(Runner):
         start_forkserver()
         self._waiting: deque[TrainingJob] = deque()
         self._running: dict[Connection, PoolWorker] = {}
+        self._idle: list[PoolWorker] = []
 
     def submit(self, job: TrainingJob) -> None:
         """Start ``job``, or queue it until a worker is free."""
@@ -183,9 +205,11 @@ class PoolRunner(Runner):
         """Return the events of ended jobs. Wait up to ``timeout`` seconds for the first."""
         # A connection is ready after a message, and when the process at its other end has ended.
         if self._gpus:
-            self._saturation.observe([worker.job.folder for worker in self._running.values()])
+            self._saturation.observe([worker.job.folder for worker in self._running.values()
+                                      if worker.job is not None])
         ready = wait(list(self._running), timeout) if self._running else []
-        events = [self._end(receiver) for receiver in ready if isinstance(receiver, Connection)]
+        events = [self._end(connection) for connection in ready
+                  if isinstance(connection, Connection)]
         self._start_waiting()
         return events
 
@@ -195,16 +219,18 @@ class PoolRunner(Runner):
         Wait ``grace`` seconds for their checkpoints, then kill them.
         """
         self._waiting.clear()
-        for worker in self._running.values():
+        workers = [*self._running.values(), *self._idle]
+        for worker in workers:
             worker.process.terminate()
         deadline = time.monotonic() + grace
-        for receiver, worker in self._running.items():
+        for worker in workers:
             worker.process.join(max(0.0, deadline - time.monotonic()))
             worker.process.kill()
             worker.process.join(END_SECONDS)
-            receiver.close()
-            self._release(worker.place)
+            worker.connection.close()
+            self._free_place(worker)
         self._running.clear()
+        self._idle.clear()
         self._exit.close()
 
     def describe(self) -> str:
@@ -216,48 +242,91 @@ class PoolRunner(Runner):
         service = "MPS" if self._environment else "without MPS, which is not available"
         return f"{text}, which share {n_gpus} GPU{'s' * (n_gpus > 1)} ({service})"
 
-    def _take_place(self, job: TrainingJob) -> Place | None:
-        """Take a place for ``job``; None if it must wait."""
-        if not self._free:
+    def _start_waiting(self) -> None:
+        while self._waiting and (worker := self._take_worker(self._waiting[0])) is not None:
+            job = self._waiting.popleft()
+            worker.connection.send(replace(job, folder=job.folder.absolute()))
+            self._running[worker.connection] = replace(worker, job=job)
+
+    def _take_worker(self, job: TrainingJob) -> PoolWorker | None:
+        """Take a place and a process for ``job``; None if it must wait."""
+        self._idle = [worker for worker in self._idle if self._is_alive(worker)]
+        if not (self._free or self._idle):
             return None
         if not self._gpus:
-            return self._free.pop(0)
+            return self._idle.pop() if self._idle else self._start_process(self._free.pop(0))
         memory = predict_memory(job.folder)
         free_gpus = [gpu for gpu in self._gpus if gpu.has_place(memory, self._saturation.limit)]
         if not free_gpus:
             return None
         gpu = min(free_gpus, key=lambda gpu: sum(gpu.reserved) / gpu.memory)
+        kept = next((worker for worker in self._idle if worker.place.gpu is gpu), None)
+        if kept is not None:
+            self._idle.remove(kept)
+        self._make_room(gpu, memory, needs_place=kept is None and not self._free)
         gpu.reserved.append(memory)
-        return replace(self._free.pop(0), devices=gpu.name, gpu=gpu, memory=memory)
+        if kept is not None:
+            return replace(kept, place=replace(kept.place, memory=memory))
+        place = replace(self._free.pop(0), devices=gpu.name, gpu=gpu, memory=memory)
+        return self._start_process(place)
 
-    def _release(self, place: Place) -> None:
-        if place.gpu is not None:
+    def _make_room(self, gpu: Gpu, memory: int, needs_place: bool) -> None:
+        """End idle processes if their memory or place is needed for a job on ``gpu``."""
+        idle_on_gpu = [worker for worker in self._idle if worker.place.gpu is gpu]
+        used = sum(gpu.reserved) + memory + IDLE_BYTES * len(idle_on_gpu)
+        ended = idle_on_gpu if used > USABLE_SHARE * gpu.memory else []
+        if needs_place and not ended:
+            ended = self._idle[:1]
+        for worker in ended:
+            self._idle.remove(worker)
+            worker.process.terminate()
+            worker.process.join(END_SECONDS)
+            self._discard(worker)
+
+    def _start_process(self, place: Place) -> PoolWorker:
+        connection, worker_connection = self._context.Pipe()
+        process = self._context.Process(
+            target=run_worker,
+            args=(self._work, place.devices, worker_connection, self._environment, place.cores,
+                  self._max_jobs))
+        with _worker_start():
+            process.start()
+        worker_connection.close()
+        return PoolWorker(process, connection, place)
+
+    def _is_alive(self, worker: PoolWorker) -> bool:
+        """Whether an idle process can train a job; otherwise its place is free again."""
+        if worker.process.is_alive():
+            return True
+        self._discard(worker)
+        return False
+
+    def _discard(self, worker: PoolWorker) -> None:
+        """Free what belongs to a process that has ended, or will end on its own."""
+        worker.connection.close()
+        self._free_place(worker)
+
+    def _free_place(self, worker: PoolWorker) -> None:
+        place = worker.place
+        if worker.job is not None and place.gpu is not None:
             place.gpu.reserved.remove(place.memory)
-        self._free.append(place)
+        is_shared = place.gpu is not None
+        self._free.append(Place(None if is_shared else place.devices, place.cores))
 
-    def _start_waiting(self) -> None:
-        while self._waiting and (place := self._take_place(self._waiting[0])) is not None:
-            job = self._waiting.popleft()
-            receiver, sender = self._context.Pipe(duplex=False)
-            absolute_job = replace(job, folder=job.folder.absolute())
-            process = self._context.Process(
-                target=run_worker,
-                args=(self._work, absolute_job, place.devices, sender, self._environment,
-                      place.cores),
-                name=job.folder.name)
-            with _worker_start():
-                process.start()
-            sender.close()
-            self._running[receiver] = PoolWorker(job, process, place)
-
-    def _end(self, receiver: Connection) -> JobEvent:
-        worker = self._running.pop(receiver)
-        self._release(worker.place)
-        try:
-            event: JobEvent | None = receiver.recv()
-        except EOFError:
-            event = None
-        receiver.close()
+    def _end(self, connection: Connection) -> JobEvent:
+        """Receive the event of a job; its process is kept, or ends."""
+        worker = self._running.pop(connection)
+        assert worker.job is not None, "a running worker has a job"
+        event: JobEvent | None = None
+        is_kept = False
+        with suppress(EOFError, ConnectionError):
+            event, is_kept = connection.recv()
+        if event is not None and is_kept:
+            if worker.place.gpu is not None:
+                worker.place.gpu.reserved.remove(worker.place.memory)
+            self._idle.append(replace(worker, job=None))
+            return replace(event, job=worker.job)
+        self._discard(worker)
         worker.process.join(END_SECONDS)
         if event is not None:
             return replace(event, job=worker.job)
@@ -295,14 +364,15 @@ def assign_devices(workers: int, gpus_per_worker: float) -> list[str | None]:
     return (groups * workers_per_group)[:workers]
 
 
-def run_worker(work: Work, job: TrainingJob, devices: str | None, sender: Connection,
-               environment: Mapping[str, str], cores: frozenset[int]) -> None:
-    """Run one job in a new process, and send its event.
+def run_worker(work: Work, devices: str | None, connection: Connection,
+               environment: Mapping[str, str], cores: frozenset[int], max_jobs: int) -> None:
+    """Run jobs in a new process, one after the other, and send their events.
 
     Args:
         devices: ``CUDA_VISIBLE_DEVICES``, or None.
         environment: further variables.
         cores: the cores to use; all if empty.
+        max_jobs: number of jobs after which the process ends. It also ends after any failure.
     """
     # Ctrl-C in a terminal reaches only the driver's group; the driver stops its workers.
     os.setpgid(0, 0)
@@ -316,11 +386,23 @@ def run_worker(work: Work, job: TrainingJob, devices: str | None, sender: Connec
     os.environ.update(environment)
     if cores:
         os.sched_setaffinity(0, cores)
-    try:
-        event = run_job(work, job)
-    except (NotSharedError, KeyboardInterrupt) as error:
-        event = JobCrashed(job, describe_error(error))
-    sender.send(event)
+    state = ProcessState() if max_jobs > 1 else None
+    is_kept = True
+    while is_kept:
+        try:
+            job = connection.recv()
+        except EOFError:  # the driver needs this process no longer
+            return
+        try:
+            event = run_job(work, job)
+        except (NotSharedError, KeyboardInterrupt) as error:
+            event = JobCrashed(job, describe_error(error))
+        max_jobs -= 1
+        is_kept = False
+        if state is not None and max_jobs:
+            state.restore()
+            is_kept = state.is_reusable_after(event)
+        connection.send((event, is_kept))
 
 
 def _end_with_driver() -> None:

@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,14 @@ RunJob = Callable[[Path, JobFile], Mapping[str, object]]
 FILE_TIMEOUT = 5.0  # seconds until a file of the driver is visible on another machine
 
 
-def train_job(folder: str) -> None:
+def train_job(folder: str, keeps_corpora: bool = False) -> None:
     """Train the trial in ``folder``, or resume it. A finished trial is not changed.
 
     A job with ``teachers`` translates the training text instead or, with ``top_k``, computes soft
     targets.
+
+    Args:
+        keeps_corpora: whether corpora are kept for later jobs of this process.
 
     Raises:
         UserError: the architecture, the data or the recipe is invalid.
@@ -59,20 +63,31 @@ def train_job(folder: str) -> None:
         import torch
 
         torch.set_num_threads(job["threads"])
-        return _distill(place, job) if "teachers" in job else _train(place, job, start)
+        if "teachers" in job:
+            return _distill(place, job)
+        return _train(place, job, start, keeps_corpora)
 
     finish_job(Path(folder), run)
 
 
-def _train(folder: Path, job: JobFile, start: float) -> Mapping[str, object]:
+@cache
+def _load_kept_corpus(spec: Any, folder: Path) -> Any:
+    """Load a corpus once per process; its text is not read again."""
+    from scalesearch.data import load_corpus
+
+    return load_corpus(spec, folder)
+
+
+def _train(folder: Path, job: JobFile, start: float, keeps_corpora: bool) -> Mapping[str, object]:
     from scalesearch.data import DataSpec, load_corpus
     from scalesearch.export.base import artifact_decoder, check_decoder
     from scalesearch.spaces import read_space
     from scalesearch.training import Recipe, train
 
     architecture = read_space(folder / "architecture.yaml").single_architecture()
-    corpus = load_corpus(DataSpec.from_mapping(job["data"]).with_vocab(architecture.vocab),
-                         Path(job["cache"]))
+    load = _load_kept_corpus if keeps_corpora else load_corpus
+    corpus = load(DataSpec.from_mapping(job["data"]).with_vocab(architecture.vocab),
+                  Path(job["cache"]))
     recipe = Recipe.from_mapping(job["recipe"])
     check_decoder(recipe, architecture.block)
     result = train(architecture, corpus, recipe, folder, seed=job["seed"],
