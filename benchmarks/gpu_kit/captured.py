@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-import gc
+import multiprocessing
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from gpu_kit.kit import FAMILIES, OTHER_PUBLISHED, VOCAB, Figures, Kit, batch, check, model, refuse
+from gpu_kit.kit import (
+    FAMILIES,
+    OTHER_PUBLISHED,
+    VOCAB,
+    Figures,
+    Kit,
+    architecture,
+    batch,
+    check,
+    model,
+    refuse,
+)
+from scalesearch.training import Recipe
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.updates.captured import CapturedEngine
 
@@ -53,35 +65,45 @@ def _train(kit: Kit, name: str, has_graphs: bool, changes: dict[str, Any]) -> Ca
     return engine
 
 
-@check(seconds=30)
+def train_alone(kit: Kit, name: str, recipe: Recipe, rows: int, vocab: int) -> tuple[int, int]:
+    """Train for 12 captured updates; return the largest reserved and allocated bytes."""
+    hardware = replace(Hardware.from_recipe(recipe), has_fixed_shapes=True)
+    subject = model(name, vocab, dropout=0.1).to(kit.device).train()
+    engine = CapturedEngine(subject, recipe, hardware)
+    for update in range(12):
+        engine.update([batch(rows, 32, vocab, update)], 1e-3)
+    kit.wait()
+    return torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated()
+
+
+@check(seconds=40)
 def predicted_memory(kit: Kit) -> Figures:
-    """Predicted bytes of captured training against the bytes that the process reserved."""
+    """Predicted bytes of captured training against the bytes that a process reserved.
+
+    Each case has its own process, so that memory of earlier cases cannot be used again.
+    """
     from scalesearch.training.memory import make_full_batch, simulate_updates
 
     rows, vocab = (4, 100) if kit.quick else (64, 8000)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "torch._dynamo", "gpu_kit.captured"])
+    child_kit = Kit(folder=None, quick=kit.quick, device=kit.device)
     for name in FAMILIES[:2] if kit.quick else (*FAMILIES, "transformer"):
         for optimizer in ("adamw", "soap"):
-            gc.collect()
-            torch.cuda.empty_cache()
-            before = torch.cuda.memory_reserved()
             recipe = kit.recipe(optimizer=optimizer, max_tokens=32 * rows, precision="auto",
                                 average="none", **dict.fromkeys(DROPOUT_KEYS, 0.1))
-            if kit.device.type == "cuda":
-                torch.cuda.reset_peak_memory_stats()
-            engine = CapturedEngine(model(name, vocab, dropout=0.1).to(kit.device).train(), recipe,
-                                    replace(Hardware.from_recipe(recipe), has_fixed_shapes=True))
-            for update in range(12):
-                engine.update([batch(rows, 32, vocab, update)], 1e-3)
-            memory = simulate_updates(engine.model.block, vocab, recipe, make_full_batch(rows, 32))
+            with context.Pool(1) as pool:
+                reserved, allocated = pool.apply(train_alone,
+                                                 (child_kit, name, recipe, rows, vocab))
+            memory = simulate_updates(architecture(name).block, vocab, recipe,
+                                      make_full_batch(rows, 32))
             # one shape: the graph takes the place of the eager update
             predicted = max(memory.eager.reserved, memory.persistent + memory.captured.reserved)
-            reserved = torch.cuda.max_memory_reserved() - before
             kit.figures[f"{name}, {optimizer}"] = {
                 "predicted without context MiB": round(predicted / 2**20),
                 "reserved MiB": round(reserved / 2**20),
-                "peak allocated MiB": round(torch.cuda.max_memory_allocated() / 2**20),
+                "peak allocated MiB": round(allocated / 2**20),
                 "ratio": round(predicted / reserved, 2) if reserved else None}
-            del engine
     ratios = [case["ratio"] for case in kit.figures.values() if case["ratio"]]
     if ratios:
         kit.figures["largest error"] = f"{100 * max(abs(ratio - 1) for ratio in ratios):.0f} %"

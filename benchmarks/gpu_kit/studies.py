@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -11,7 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from gpu_kit.kit import Figures, Kit, Wrong, check
+from gpu_kit.kit import Figures, Kit, Wrong, architecture, check
+from scalesearch.studies.config.sections import Resources
+from scalesearch.studies.executors.base import JobDone, TrainingJob
+from scalesearch.studies.executors.local import PoolRunner
+from scalesearch.studies.executors.worker import train_job
 
 SECONDS = 240  # for what is said to take three minutes
 SHORT = ("trials=2", "recipe.steps=20", "data.pairs=2000")
@@ -67,6 +72,48 @@ def ended(folder: Path) -> dict[str, Any]:
         raise Wrong("nothing was trained")
     return {"trained": len(records), "devices": sorted({record["device"] for record in records}),
             "wall seconds": [round(record["seconds"], 1) for record in records]}
+
+
+def train_and_note_start(folder: str) -> None:
+    """Train the job in ``folder``, and note when its process received it."""
+    (Path(folder) / "received").write_text(str(time.time()))
+    train_job(folder, keeps_corpora=True)
+
+
+@check(gpus=0, seconds=30)
+def start_up(kit: Kit) -> Figures:
+    """Seconds from the submission of a job to its first update, in new and in kept processes."""
+    assert kit.folder is not None
+    corpus = kit.corpus
+    recipe = kit.recipe(steps=2, validate_every=2)
+    for name, trials_per_process in (("new process", 1), ("kept process", 99)):
+        resources = Resources(trials_per_process=trials_per_process,
+                              gpus_per_trial=float(kit.device.type == "cuda"))
+        runner = PoolRunner(train_and_note_start, 1, resources)
+        seconds = []
+        try:
+            for number in range(2 if kit.quick else 6):
+                folder = kit.folder / f"{name} {number}"
+                folder.mkdir()
+                (folder / "architecture.yaml").write_text(architecture("small/plain").to_yaml())
+                job = {"data": corpus.spec.model_dump(), "cache": str(kit.folder), "seed": number,
+                       "threads": 1, "recipe": recipe.model_dump()}
+                (folder / "job.json").write_text(json.dumps(job))
+                start = time.time()
+                runner.submit(TrainingJob(number, folder, 1))
+                while not (events := runner.poll(SECONDS)):
+                    pass
+                if not isinstance(events[0], JobDone):
+                    raise Wrong(str(events[0]))
+                received = float((folder / "received").read_text())
+                phases = json.loads((folder / "result.json").read_text())["phases"]
+                seconds.append(round(received - start + phases["start"], 2))
+        finally:
+            runner.stop()
+        # the first process waits for the server of processes, which imports PyTorch
+        kit.figures |= {f"{name}, seconds": seconds,
+                        f"{name}, median without the first": statistics.median(seconds[1:])}
+    return kit.figures
 
 
 @check(seconds=60)

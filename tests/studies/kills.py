@@ -42,6 +42,7 @@ STOPPED = {"worker stopped": WORKER, "driver stopped": DRIVER, "raylet stopped":
 RAY = "ray"
 CLUSTER = "cluster"
 POOL = "pool"
+KEPT = "kept"  # the pool, with processes that train several trials
 INPROCESS = "inprocess"
 STOP = (1.0, 8.0)  # seconds
 SMALL = {"object_store_memory": 80 * 2**20, "include_dashboard": False}
@@ -55,8 +56,9 @@ def make_runner(backend, seconds):
     A name such as ``cluster@HOST:PORT`` has Ray's address.
     """
     name, _, address = backend.partition("@")
-    resources = Resources(address=address or None, cpus_per_trial=1 if address else 0.5)
-    return local.make_runner(RAY if name == CLUSTER else name, 2, resources,
+    resources = Resources(address=address or None, cpus_per_trial=1 if address else 0.5,
+                          trials_per_process=5 if name == KEPT else 1)
+    return local.make_runner({CLUSTER: RAY, KEPT: POOL}.get(name, name), 2, resources,
                              partial(slow_work.work, seconds=seconds))
 
 
@@ -206,7 +208,7 @@ class Killed:
         self.kills.append(kill)
         if kind in (DRIVER, ALL):
             self.process.wait()
-            kill.orphans = self._orphans(mine) if backend in (RAY, POOL) else None
+            kill.orphans = self._orphans(mine) if backend in (RAY, POOL, KEPT) else None
         self._back = (kill, before)
 
     def _wait(self, kind, backend):

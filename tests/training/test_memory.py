@@ -21,6 +21,7 @@ from scalesearch.training.hardware import Hardware
 from scalesearch.training.memory import (
     META,
     MIB,
+    SAFETY_FACTOR,
     AllocationRecorder,
     CachingAllocator,
     GpuOperations,
@@ -38,6 +39,10 @@ VOCAB = 60
 BATCH = make_full_batch(6, 16)
 NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 MEASURED = Path(__file__).parents[2] / "benchmarks" / "gpu_designs.json"
+RECORDED = json.loads(MEASURED.with_name("gpu_h200.json").read_text())["checks"]
+(RESERVED,) = [check["figures"] for check in RECORDED if check["name"] == "predicted_memory"]
+RESERVED_ARCHITECTURES = sorted({name.rpartition(", ")[0] for name in RESERVED if ", " in name})
+WORKSPACE_BYTES = 65 * MIB  # of cuBLAS, two streams
 ARCHITECTURES = [name for name in json.loads(MEASURED.read_text())["memory"]["figures"]
                  if name != "context"]
 
@@ -187,6 +192,25 @@ def test_kept_activations_are_those_measured_on_an_h100(name: str) -> None:
         states = model.decode(ids, model.encode(ids))
         assert allocator.allocated - before == pytest.approx(measured["activations"], rel=0.015)
         del states
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "soap"])
+@pytest.mark.parametrize("name", [
+    name if name == "small/plain" else pytest.param(name, marks=pytest.mark.full)
+    for name in RESERVED_ARCHITECTURES])
+def test_safety_factor_covers_the_bytes_recorded_on_an_h200(name: str, optimizer: str) -> None:
+    """Captured updates of one shape: 64 rows of 32 tokens, vocabulary 8,000.
+
+    The figures do not include what earlier cases of the same process left behind. So the
+    workspaces count as part of the context.
+    """
+    measured = RESERVED[f"{name}, {optimizer}"]["reserved MiB"] * MIB
+    block = read_space(find_file(name, "spaces")).single_architecture().block
+    how = recipe(optimizer=optimizer, max_tokens=2048, average="none")
+    predicted = simulate_updates(block, 8000, how, make_full_batch(64, 32))
+    training = max(predicted.eager.reserved, predicted.persistent + predicted.captured.reserved)
+    assert measured <= SAFETY_FACTOR * training + WORKSPACE_BYTES
+    assert measured > training / SAFETY_FACTOR
 
 
 def test_predicted_bytes_grow_with_model_batch_and_optimizer(corpus) -> None:

@@ -49,8 +49,9 @@ from scalesearch.training.gpus import (
 )
 
 # Imported once, before any process is forked; importing them must not initialize CUDA.
-PRELOADED_MODULES = ("torch", "torch._dynamo", "sacrebleu", "scalesearch.data", "scalesearch.export.base",
-                     "scalesearch.spaces", "scalesearch.training", "scalesearch.studies.executors.local")
+PRELOADED_MODULES = ("torch", "torch._dynamo", "sacrebleu", "scalesearch.data",
+                     "scalesearch.export.base", "scalesearch.spaces", "scalesearch.training",
+                     "scalesearch.studies.executors.local")
 FORKSERVER_SOCKET = "pymp-12345678/listener-12345678"  # in the folder of temporary files
 END_SECONDS = 10.0  # for a worker to end after its last message
 MAX_JOBS_ON_GPU = 32  # of one process, one after the other

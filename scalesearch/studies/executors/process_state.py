@@ -45,6 +45,7 @@ class ProcessState:
         self._numpy_state = np.random.get_state()  # noqa: NPY002, libraries use it
         self._torch_state = torch.get_rng_state()
         self._settings = _torch_settings()
+        self._cuda: Any = torch.cuda
         self._bytes: tuple[int, int] | None = None  # on host and device, after the first trial
 
     def restore(self) -> None:
@@ -61,7 +62,7 @@ class ProcessState:
             change(value)
         if platform.libc_ver()[0] == "glibc":
             ctypes.CDLL(None).malloc_trim(0)
-        if torch.cuda.is_initialized():
+        if self._cuda.is_initialized():
             torch.cuda.empty_cache()
 
     def is_reusable_after(self, event: JobEvent) -> bool:
@@ -75,7 +76,7 @@ class ProcessState:
         if result is not None and result.state == "failed":
             return False
         device_bytes = 0
-        if torch.cuda.is_initialized():
+        if self._cuda.is_initialized():
             if torch.cuda.memory_stats().get("num_ooms", 0):
                 return False
             device_bytes = torch.cuda.memory_reserved()
@@ -98,8 +99,8 @@ def resident_bytes() -> int:
 
 def _torch_settings() -> dict[Callable[..., Any], Any]:
     """Return the settings of PyTorch that change numbers: setters and present values."""
-    cuda = torch.backends.cuda
-    cudnn = torch.backends.cudnn
+    cuda: Any = torch.backends.cuda
+    cudnn: Any = torch.backends.cudnn
     return {torch.set_default_dtype: torch.get_default_dtype(),
             torch.set_num_threads: torch.get_num_threads(),
             torch.set_grad_enabled: torch.is_grad_enabled(),

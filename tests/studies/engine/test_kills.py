@@ -15,6 +15,7 @@ from tests.studies.kills import (
     CONTROL,
     DRIVER,
     INPROCESS,
+    KEPT,
     NODE,
     POOL,
     RAY,
@@ -91,10 +92,11 @@ def test_killed_parallel_study_has_same_front(tmp_path):
 
 
 @pytest.mark.full
-def test_few_kills_with_rungs_lose_no_result(tmp_path):
+@pytest.mark.parametrize("backend", [POOL, KEPT])
+def test_few_kills_with_rungs_lose_no_result(tmp_path, backend):
     """The short version, with two workers and their driver."""
     killed = Killed(tmp_path / "study",
-                    plan_of({WORKER: 1, "worker stopped": 1, DRIVER: 1, ALL: 1}, POOL,
+                    plan_of({WORKER: 1, "worker stopped": 1, DRIVER: 1, ALL: 1}, backend,
                             random.Random(3)), 3, 1.0)
     killed.run()
     check(killed)

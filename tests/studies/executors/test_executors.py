@@ -225,7 +225,7 @@ import json, os, sys
 from pathlib import Path
 from scalesearch.studies.executors import worker
 
-worker._train = lambda folder, job, start: {"state": "complete"}
+worker._train = lambda *_: {"state": "complete"}
 for nice in (7, 3):
     (Path(sys.argv[1]) / "job.json").write_text(json.dumps({"threads": 1, "nice": nice}))
     worker.train_job(sys.argv[1])

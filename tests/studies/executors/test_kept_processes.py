@@ -5,6 +5,7 @@ import os
 import random
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,7 @@ def test_process_that_grows_ends(tmp_path: Path, monkeypatch, sizes: list[float]
     state = ProcessState()
     event = JobDone(make_job(tmp_path, 1))
     for size in sizes:
-        monkeypatch.setattr(process_state, "resident_bytes", lambda: size * GIB)
+        monkeypatch.setattr(process_state, "resident_bytes", partial(float, size * GIB))
         kept = state.is_reusable_after(event)
     assert kept == is_kept
 
