@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -14,15 +15,17 @@ from gpu_kit.kit import (
     VOCAB,
     Figures,
     Kit,
+    Wrong,
     architecture,
     batch,
     check,
     model,
     refuse,
 )
+from scalesearch.data import BatchStream
 from scalesearch.training import Recipe
 from scalesearch.training.hardware import Hardware
-from scalesearch.training.updates.captured import CapturedEngine
+from scalesearch.training.updates.captured import CapturedEngine, choose_buckets
 
 DROPOUT_KEYS = ("dropout", "attention_dropout", "activation_dropout")
 SHAPES = ((16, 8), (8, 16), (4, 24))
@@ -76,7 +79,38 @@ def train_alone(kit: Kit, name: str, recipe: Recipe, rows: int, vocab: int) -> t
     return torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated()
 
 
-@check(seconds=40)
+@check(gpus=0, seconds=15)
+def resident_text(kit: Kit) -> Figures:
+    """Updates whose batches are gathered on the device: equal to others, and their speed."""
+    rows, updates = (8, 20) if kit.quick else (64, 300)
+    recipe = kit.recipe(max_tokens=32 * rows, bucketing="yes",
+                        **dict.fromkeys(DROPOUT_KEYS, 0.1))
+    ends = []
+    for name, max_bytes in (("host", 0), ("device", 2**40)):
+        torch.manual_seed(1)
+        subject = model("small/plain", dropout=0.1).to(kit.device).train()
+        engine = CapturedEngine(subject, recipe, Hardware.from_recipe(recipe))
+        engine.max_text_bytes = max_bytes
+        stream = BatchStream(kit.corpus.train, recipe.max_tokens, 1,
+                             buckets=choose_buckets(kit.corpus, recipe))
+        for _ in range(updates):  # also captures all shapes
+            engine.update(stream.take(1), 1e-4)
+        ends.append([weight.detach().clone() for weight in engine.parameters])
+        kit.wait()
+        start = time.perf_counter()
+        for _ in range(updates):
+            engine.update(stream.take(1), 1e-4)
+        issued = time.perf_counter() - start
+        kit.wait()
+        kit.figures |= {
+            f"text on the {name}, updates per second": updates / (time.perf_counter() - start),
+            f"text on the {name}, ms until an update is issued": 1e3 * issued / updates}
+    if not all(map(torch.equal, *ends)):
+        raise Wrong("the weights differ")
+    return kit.figures
+
+
+@check(seconds=35)
 def predicted_memory(kit: Kit) -> Figures:
     """Predicted bytes of captured training against the bytes that a process reserved.
 

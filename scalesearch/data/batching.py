@@ -5,6 +5,7 @@ Shapes: B sentence pairs per batch, S source tokens, T target tokens; padding is
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -64,8 +65,10 @@ class Batches:
         return len(self.indices_by_batch)
 
     def __getitem__(self, index: int) -> Batch:
-        batch = make_batch(self.split, self.indices_by_batch[index])
-        return batch if self.buckets is None else self.buckets.pad(batch)
+        indices = self.indices_by_batch[index]
+        if self.buckets is None:
+            return make_batch(self.split, indices)
+        return PlannedBatch(self.split, indices, self.buckets)
 
     def __iter__(self) -> Iterator[Batch]:
         return (self[index] for index in range(len(self)))
@@ -115,11 +118,15 @@ class Buckets:
         last_width = -(-self.longest // self.step) * self.step
         return np.where(widths < MAX_BUCKETS * self.step, widths, last_width)
 
+    def shape(self, longest: int) -> tuple[int, int]:
+        """Return the shape (rows, width) for sides of at most ``longest`` tokens."""
+        width = int(self.widths(np.array(longest)))
+        return max(1, self.max_tokens // width), width
+
     def pad(self, batch: Batch) -> Batch:
         """Pad a batch to the shape of its bucket, with PAD columns and rows."""
         longest = max(batch.source.shape[1], batch.target_out.shape[1])
-        width = int(self.widths(np.array(longest)))
-        shape = (max(1, self.max_tokens // width), width)
+        shape = self.shape(longest)
         soft_targets = batch.soft_targets and SoftTargetBatch(
             _pad_to(batch.soft_targets.ids, shape),
             _pad_to(batch.soft_targets.probabilities, shape))
@@ -132,6 +139,45 @@ def _pad_to(matrix: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
     padded = np.zeros((*shape, *matrix.shape[2:]), matrix.dtype)
     padded[: matrix.shape[0], : matrix.shape[1]] = matrix
     return padded
+
+
+class PlannedBatch(Batch):
+    """Batch of a fixed shape, whose matrices are made on first use.
+
+    Attributes:
+        split: split of the pairs.
+        shape: (rows, columns) of the matrices.
+    """
+
+    split: Split
+    shape: tuple[int, int]
+
+    def __init__(self, split: Split, indices: IntArray, buckets: Buckets) -> None:
+        # A frozen dataclass has no assignments.
+        is_pairs = split.window_overlap is None
+        longest = max(int(split.source_ids.lengths[indices].max() + 1),
+                      int(split.target_ids.lengths[indices].max() + is_pairs))
+        self.__dict__.update(split=split, indices=indices, _buckets=buckets,
+                             shape=buckets.shape(longest))
+
+    @cached_property
+    def tokens(self) -> int:  # type: ignore[override]
+        """Number of target tokens without padding, EOS included; the loss is their mean."""
+        lengths = self.split.target_ids.lengths[self.indices]
+        overlap = self.split.window_overlap
+        if overlap is None:
+            return int(lengths.sum()) + len(lengths)
+        return int((lengths - np.minimum(lengths, overlap) * (self.indices > 0)).sum())
+
+    @cached_property
+    def _matrices(self) -> Batch:
+        buckets: Buckets = self.__dict__["_buckets"]
+        return buckets.pad(make_batch(self.split, self.indices))
+
+    source = property(lambda self: self._matrices.source)  # type: ignore[assignment]
+    target_in = property(lambda self: self._matrices.target_in)  # type: ignore[assignment]
+    target_out = property(lambda self: self._matrices.target_out)  # type: ignore[assignment]
+    soft_targets = property(lambda self: self._matrices.soft_targets)  # type: ignore[assignment]
 
 
 class BatchStream:

@@ -44,6 +44,7 @@ from scalesearch.training.recipe import Recipe
 from scalesearch.training.updates.averaging import ExponentialMovingAverage
 from scalesearch.training.updates.captured import CapturedEngine, choose_buckets
 from scalesearch.training.updates.optimizers import MatrixOptimizer
+from scalesearch.training.updates.resident_data import resident_bytes
 
 MIB = 2**20
 # CUDA context, workspaces of cuBLAS, and the caches of decoding. 16 processes of a small model took
@@ -259,9 +260,10 @@ def predict_training_bytes(block: Any, corpus: Corpus, recipe: Recipe) -> int:
     n_soft_targets = 0 if split.soft_targets is None else split.soft_targets.records["ids"].shape[1]
     memory = simulate_updates(block, corpus.tokenizer.vocab_size, recipe,
                               make_full_batch(n_rows, width, n_soft_targets))
+    text = resident_bytes(split)
     if len(shapes) > 1:
-        return memory.eager.reserved + memory.captured.reserved
-    return max(memory.eager.reserved, memory.persistent + memory.captured.reserved)
+        return text + memory.eager.reserved + memory.captured.reserved
+    return text + max(memory.eager.reserved, memory.persistent + memory.captured.reserved)
 
 
 def make_full_batch(n_rows: int, width: int, n_soft_targets: int = 0) -> Batch:

@@ -18,12 +18,13 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from scalesearch.blocks.embedding import AdaptiveOutput
 from scalesearch.data import PAD, Batch, Corpus
-from scalesearch.data.batching import Buckets
+from scalesearch.data.batching import Buckets, PlannedBatch
 from scalesearch.nn.graphs import GraphRunner
 from scalesearch.training.checkpoint import get_random_state, set_random_state
 from scalesearch.training.hardware import Hardware, is_out_of_memory
@@ -33,6 +34,12 @@ from scalesearch.training.updates.loss import cross_entropy
 from scalesearch.training.updates.optimizers import (
     BASIS_UPDATE_INTERVAL,
     MatrixOptimizer,
+)
+from scalesearch.training.updates.resident_data import (
+    MAX_SHARE,
+    ResidentSplit,
+    copy_to,
+    resident_bytes,
 )
 
 TIMED_UPDATES = 20  # per precision
@@ -50,30 +57,42 @@ class StaticBatch:
     Attributes:
         ids: (3, B, T) source, decoder input and labels.
         soft_ids, soft_probabilities: (B, T, top), or None.
+        rows: (B,) indices of the pairs, -1 for rows of padding, if the text is on the device.
+        text: the text on the device, or None.
     """
 
-    def __init__(self, batch: Batch, device: torch.device) -> None:
-        self.ids = torch.zeros((3, *batch.target_out.shape), dtype=torch.int64, device=device)
+    def __init__(self, shape: tuple[int, int], n_soft_targets: int, device: torch.device,
+                 text: ResidentSplit | None) -> None:
+        self.ids = torch.zeros((3, *shape), dtype=torch.int64, device=device)
+        self.rows = torch.full(shape[:1], -1, dtype=torch.int64, device=device)
+        self.text = text
         self.soft_ids: Tensor | None = None
         self.soft_probabilities: Tensor | None = None
-        if batch.soft_targets is not None:
-            shape = batch.soft_targets.ids.shape
-            self.soft_ids = torch.zeros(shape, dtype=torch.int64, device=device)
-            self.soft_probabilities = torch.zeros(shape, device=device)
+        if n_soft_targets:
+            soft_shape = (*shape, n_soft_targets)
+            self.soft_ids = torch.zeros(soft_shape, dtype=torch.int64, device=device)
+            self.soft_probabilities = torch.zeros(soft_shape, device=device)
 
     def load(self, batch: Batch) -> None:
-        """Copy a batch to the device, without waiting for it."""
-        sides = [torch.from_numpy(side)
-                 for side in (batch.source, batch.target_in, batch.target_out)]
-        self._copy(self.ids, torch.stack(sides))
-        if batch.soft_targets is not None:
-            self._copy(self.soft_ids, torch.from_numpy(batch.soft_targets.ids))
-            self._copy(self.soft_probabilities, torch.from_numpy(batch.soft_targets.probabilities))
+        """Copy a batch, or the indices of its pairs, to the device, without waiting for it."""
+        if self.text is not None:
+            rows = np.full(len(self.rows), -1)
+            rows[: len(batch)] = batch.indices
+            copy_to(self.rows, rows)
+            return
+        copy_to(self.ids, np.stack([batch.source, batch.target_in, batch.target_out]))
+        if self.soft_ids is not None and self.soft_probabilities is not None:
+            assert batch.soft_targets is not None
+            copy_to(self.soft_ids, batch.soft_targets.ids)
+            copy_to(self.soft_probabilities, batch.soft_targets.probabilities)
 
-    def _copy(self, destination: Any, values: Tensor) -> None:
-        # A pinned block is reused only after its copy: PyTorch keeps track of that.
-        pinned = values.pin_memory() if destination.is_cuda else values
-        destination.copy_(pinned, non_blocking=True)
+    def gather(self) -> None:
+        """Gather the batch from the text on the device; it can be captured."""
+        if self.text is None:
+            return
+        self.text.gather(self.rows, self.ids)
+        if self.soft_ids is not None and self.soft_probabilities is not None:
+            self.text.gather_soft_targets(self.rows, self.soft_ids, self.soft_probabilities)
 
 
 class CapturedEngine(Engine):
@@ -90,6 +109,8 @@ class CapturedEngine(Engine):
         self.token_count = torch.ones((), device=device)
         self.loss = torch.zeros((), device=device)
         self.inputs: dict[Hashable, StaticBatch] = {}
+        self.text: ResidentSplit | None = None
+        self.max_text_bytes = max_text_bytes(device)
         self.runner = GraphRunner(device, "updates", self.notes)
         self.has_static_gradients = False
         self.has_fixed_shapes = True
@@ -138,12 +159,35 @@ class CapturedEngine(Engine):
 
     def _load(self, batch: Batch) -> Hashable:
         """Copy a batch to the static tensors of its shape; return the shape."""
-        soft = batch.soft_targets
-        shape = (batch.target_out.shape, None if soft is None else soft.ids.shape[2])
-        if shape not in self.inputs:
-            self.inputs[shape] = StaticBatch(batch, self.hardware.device)
-        self.inputs[shape].load(batch)
-        return shape
+        text = self._resident_text(batch)
+        if isinstance(batch, PlannedBatch):
+            soft_targets = batch.split.soft_targets
+            top = 0 if soft_targets is None else soft_targets.records["ids"].shape[1]
+            shape = (batch.shape, top)
+        else:
+            rows, width = batch.target_out.shape
+            shape = ((rows, width), 0 if batch.soft_targets is None
+                     else batch.soft_targets.ids.shape[2])
+        key = (*shape, text is not None)
+        if key not in self.inputs:
+            self.inputs[key] = StaticBatch(*shape, self.hardware.device, text)
+        self.inputs[key].load(batch)
+        return key
+
+    def _resident_text(self, batch: Batch) -> ResidentSplit | None:
+        """Return the text of a batch on the device; None if it is not there."""
+        if not isinstance(batch, PlannedBatch) or resident_bytes(batch.split) > self.max_text_bytes:
+            return None
+        if self.text is None:
+            self.text = ResidentSplit(batch.split, self.hardware.device)
+        elif self.text.split is not batch.split:  # of another epoch
+            if self.text.has_room(batch.split):
+                self.text.replace(batch.split)
+            else:
+                self._discard_graphs()  # they read the old tensors
+                self.inputs.clear()
+                self.text = ResidentSplit(batch.split, self.hardware.device)
+        return self.text
 
     def _update_once(self, shape: Hashable) -> None:
         """Update with one batch; the gradients are new tensors, so none are added."""
@@ -176,6 +220,7 @@ class CapturedEngine(Engine):
 
     def _add_gradients(self, shape: Hashable) -> None:
         """Add the gradients of the batch in the static tensors of ``shape``, and its loss."""
+        self.inputs[shape].gather()
         loss: Any = self._static_loss_sum(self.inputs[shape]) / self.token_count
         loss.backward()
         self.loss += loss.detach()
@@ -215,6 +260,13 @@ class CapturedEngine(Engine):
             for index, optimizer in enumerate(self.optimizers):
                 if isinstance(optimizer, MatrixOptimizer):
                     self.runner.run(("bases", index), optimizer.update_bases)
+
+
+def max_text_bytes(device: torch.device) -> float:
+    """Return the bytes of text that are kept on a device; 0 on a CPU."""
+    if device.type != "cuda":
+        return 0
+    return MAX_SHARE * torch.cuda.get_device_properties(device).total_memory
 
 
 def build_engine(model: Any, recipe: Recipe, hardware: Hardware) -> Engine:
