@@ -118,11 +118,33 @@ class TrainingRun:
                     self.save()
                     return False
                 self.stop_signal.raise_if_requested()
-                self._timed_update()
+                try:
+                    with self.timer.measure_part(UPDATES):
+                        self._update()
+                finally:
+                    self._update_budget_times()
             except DivergedError as error:
-                self._roll_back(error)
+                # Go back to the last checkpoint, once, with half the learning rate. The time used
+                # still counts; updates and tokens are those of the checkpoint.
+                state = checkpoint.load_state(self.directory) if self.lr_factor == 1 else None
+                if state is None:
+                    raise TrainingFailedError(f"{error} (again, after a rollback to a checkpoint "
+                                              "with half the learning rate)") from error
+                self._unread_losses.clear()
+                self._restore_state(state)
+                self.lr_factor = ROLLBACK_LR_FACTOR
+                self.notes.append(f"{error}; rolled back to update {self.budget_used.steps} with "
+                                  f"{ROLLBACK_LR_FACTOR:g} of the learning rate")
+                self.save()
             if time.monotonic() - self._reported_at >= REPORT_SECONDS:
-                self._report_update()
+                self._reported_at = time.monotonic()
+                used = self.budget_used
+                share = self.budget_share
+                left = used.seconds * (1 - share) / share if share else None
+                self.report({"type": "update", **self._position(), "lr": self.lr,
+                             "loss": self.loss, "eta_seconds": left,
+                             "tokens_per_second": used.tokens / max(used.seconds, 1e-9),
+                             "tokens_per_cpu_second": used.tokens / max(used.cpu_seconds, 1e-9)})
         self.stop_reason = self.stop_reason or "budget"
         return True
 
@@ -153,36 +175,10 @@ class TrainingRun:
     def _validation_tokens_per_character(self) -> float:
         return tokens_per_character(self.corpus, "validation")
 
-    def _roll_back(self, error: DivergedError) -> None:
-        """Restore the last checkpoint, to continue with half the learning rate.
-
-        The time used still counts; updates and tokens are those of the checkpoint.
-
-        Raises:
-            TrainingFailedError: there was a rollback before.
-        """
-        state = checkpoint.load_state(self.directory) if self.lr_factor == 1 else None
-        if state is None:
-            raise TrainingFailedError(f"{error} (again, after a rollback to a checkpoint with half "
-                                      "the learning rate)")
-        self._unread_losses.clear()
-        self._restore_state(state)
-        self.lr_factor = ROLLBACK_LR_FACTOR
-        self.notes.append(f"{error}; rolled back to update {self.budget_used.steps} with "
-                          f"{ROLLBACK_LR_FACTOR:g} of the learning rate")
-        self.save()
-
     @property
     def budget_share(self) -> float:
         """Used share of the budget."""
         return self.budget_used.budget_share(self.recipe, len(self.corpus.train))
-
-    def _timed_update(self) -> None:
-        try:
-            with self.timer.measure_part(UPDATES):
-                self._update()
-        finally:
-            self._update_budget_times()
 
     def _update_budget_times(self) -> None:
         """Copy the time of the updates to the used budget."""
@@ -242,8 +238,13 @@ class TrainingRun:
         step = self.budget_used.steps
         share = self.budget_share
         if self.average_interval.is_due(step, share):
-            if self.recipe.average == "last" and self._is_in_final_average(step, share):
-                self.snapshots.add(self.engine.model, step)
+            if self.recipe.average == "last":
+                every = self.recipe.average_every
+                interval = every if every < 1 else every * share / step  # as a share of the budget
+                # whether these weights can be among the last few at the end of the budget
+                if self.recipe.patience is not None or (
+                        1 - share <= interval * self.recipe.average_count):
+                    self.snapshots.add(self.engine.model, step)
             self.average_interval.mark_passed(step, share)
         last_step = self.curve[-1]["step"] if self.curve else 0
         is_due = share >= 1 or self.stop_reason or self.validation_interval.is_due(step, share)
@@ -253,12 +254,6 @@ class TrainingRun:
             self.validation_interval.mark_passed(step, share)
         if time.monotonic() - self._saved_at > 60 * self.recipe.checkpoint_minutes and step:
             self.save()
-
-    def _is_in_final_average(self, step: int, share: float) -> bool:
-        """Whether the current weights can be among the last few at the end of the budget."""
-        every = self.recipe.average_every
-        interval = every if every < 1 else every * share / step  # as a share of the budget
-        return self.recipe.patience is not None or 1 - share <= interval * self.recipe.average_count
 
     def _validate(self) -> None:
         self._read_losses()
@@ -275,23 +270,16 @@ class TrainingRun:
         self.curve.append({**self._position(), "lr": self.lr, "train_loss": train_loss,
                            **self.validation_losses(validation_loss), **scores})
         self.loss_since_validation = [0.0, 0]
-        self._track_best()
-        self.report({"type": "validation", **self.curve[-1]})
-
-    def _track_best(self) -> None:
-        """Keep the best weights, and stop after ``patience`` validations that are not better.
-
-        If validations have the same metric, the loss decides: BLEU is 0 for many early updates.
-        """
+        # If validations have the same metric, the loss decides: BLEU is 0 for many early updates.
         ranks = [(validation["validation_loss"],) if self.recipe.monitor == "loss" else
                  (-float(validation.get(self.task.main_metric) or 0), validation["validation_loss"])
                  for validation in self.curve]
         if self.recipe.average == "best":
             self.snapshots.add(self.engine.model, self.budget_used.steps, ranks[-1])
         n_without_improvement = len(ranks) - 1 - ranks.index(min(ranks))
-        patience = self.recipe.patience
-        if patience is not None and n_without_improvement >= patience:
+        if self.recipe.patience is not None and n_without_improvement >= self.recipe.patience:
             self.stop_reason = "patience"
+        self.report({"type": "validation", **self.curve[-1]})
 
     def _validation_score(self) -> float:
         """Compute the main metric on the validation split; higher is better."""
@@ -310,15 +298,6 @@ class TrainingRun:
         used = self.budget_used
         return {"step": used.steps, "tokens": used.tokens, "cpu_seconds": used.cpu_seconds,
                 "seconds": used.seconds, "share": self.budget_share}
-
-    def _report_update(self) -> None:
-        self._reported_at = time.monotonic()
-        used = self.budget_used
-        share = self.budget_share
-        self.report({"type": "update", **self._position(), "lr": self.lr, "loss": self.loss,
-                     "tokens_per_second": used.tokens / max(used.seconds, 1e-9),
-                     "tokens_per_cpu_second": used.tokens / max(used.cpu_seconds, 1e-9),
-                     "eta_seconds": used.seconds * (1 - share) / share if share else None})
 
     # -- saving and resuming
 

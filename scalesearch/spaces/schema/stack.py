@@ -57,7 +57,7 @@ def sublayer_order_field(*words: str) -> SchemaField:
                        "list is in parallel")
 
 
-def stack_schema(name: str, depth: str, extra: Fields) -> SchemaGroup:
+def stack_schema(name: str, extra: Fields) -> SchemaGroup:
     """The keys of the encoder or decoder, with ``extra`` keys."""
     ffns = {word: schema_of_block(block) for word, block in FFNS.items()}
     mixers = {word: schema_of_block(block) for word, block in MIXERS.items()}
@@ -67,7 +67,7 @@ def stack_schema(name: str, depth: str, extra: Fields) -> SchemaGroup:
     dynamic_mask = SchemaGroup(
         {"clip": mask_clip}, doc="of content, distance and head, in a layer's first self-attention")
     fields: Fields = {
-        "depth": size_field(depth, "layers", high=MAX_DEPTH),
+        "depth": size_field("6", "layers", high=MAX_DEPTH),
         "mixer": SchemaGroup({}, mixers, default_variant="attention",
                              doc="how positions of a sequence meet"),
         "local": _local(),
