@@ -182,39 +182,29 @@ class EvolvedBranches(Mixer):
 
     def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
                 cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:
+        from torch.nn import functional
         from torch.nn.functional import pad
 
+        # with the neighbors that the wider of the two kernels reads
         padded = self._pad_context(module, x, token_mask, self.receptive_field, cache)
-        left, right = (pad(y, (0, self.sum_features - y.shape[-1]))
-                       for y in (self._branch(module, side, x, padded) for side in SIDES))
-        y = module.norm(left + right)
+        branches = []  # (batch, positions, features of the sum)
+        for side in SIDES:
+            y = x
+            if getattr(self, side) != "dense":
+                kernel: int = getattr(self, f"{side}_kernel")
+                first = self._past_positions(self.receptive_field) - self._past_positions(kernel)
+                y = getattr(module, f"{side}_rows")(
+                    padded[:, first : first + x.shape[1] + kernel - 1])
+            y = getattr(module, side)(y)
+            activation = BRANCH_ACTIVATIONS[getattr(self, f"{side}_activation")]
+            if activation is not None:
+                y = dropout(getattr(functional, activation)(y), module.dropout_rates.activation,
+                            module.training)
+            branches.append(pad(y, (0, self.sum_features - y.shape[-1])))
+        y = module.norm(branches[0] + branches[1])
         padded = self._pad_context(module.norm, y, token_mask, self.kernel, cache)
         y = module.out(module.rows(padded))
         return pad(y, (0, self.d - self.output_features))
-
-    def _branch(self, m: Any, side: str, x: Tensor, padded: Tensor) -> Tensor:
-        """Compute one branch.
-
-        Args:
-            m: module of the block.
-            side: ``left`` or ``right``.
-            x: (batch, positions, d).
-            padded: ``x`` with the neighbors that the wider of the two kernels reads.
-
-        Returns:
-            (batch, positions, features of the branch).
-        """
-        from torch.nn import functional
-
-        if getattr(self, side) != "dense":
-            kernel: int = getattr(self, f"{side}_kernel")
-            first = self._past_positions(self.receptive_field) - self._past_positions(kernel)
-            x = getattr(m, f"{side}_rows")(padded[:, first : first + x.shape[1] + kernel - 1])
-        y = getattr(m, side)(x)
-        activation = BRANCH_ACTIVATIONS[getattr(self, f"{side}_activation")]
-        if activation is None:
-            return y
-        return dropout(getattr(functional, activation)(y), m.dropout_rates.activation, m.training)
 
     def _past_positions(self, kernel: Size) -> Size:
         """Return the number of earlier positions that a kernel reads."""

@@ -260,7 +260,19 @@ class TrainingRun:
         with self._evaluation_weights():
             validation_loss = evaluate_loss(self.engine, self.corpus.validation,
                                             self.stop_signal.raise_if_requested)
-            score = self._validation_score() if self.recipe.validate_metric else None
+            score = None
+            if self.recipe.validate_metric:
+                split = self.corpus.validation
+                assert self.task.score is not None, "check_compatible refuses other tasks"
+                greedy = resolve_decoding(self.recipe, self.corpus.max_length_a, beam=1)
+                translations = translate(self.engine.model, split, self.corpus.tokenizer,
+                                         self.engine.hardware, greedy,
+                                         self.stop_signal.raise_if_requested,
+                                         notes=self.engine.notes)
+                self.engine.model.train()
+                metrics = self.task.score([best.text for best, *_ in translations], split.texts,
+                                          self.corpus.spec)
+                score = float(metrics[self.task.main_metric])
         loss_sum, tokens = self.loss_since_validation
         train_loss = loss_sum / tokens if tokens else None
         if not math.isfinite(validation_loss):
@@ -280,19 +292,6 @@ class TrainingRun:
         if self.recipe.patience is not None and n_without_improvement >= self.recipe.patience:
             self.stop_reason = "patience"
         self.report({"type": "validation", **self.curve[-1]})
-
-    def _validation_score(self) -> float:
-        """Compute the main metric on the validation split; higher is better."""
-        split = self.corpus.validation
-        assert self.task.score is not None, "check_compatible refuses other tasks"
-        translations = translate(self.engine.model, split, self.corpus.tokenizer,
-                                 self.engine.hardware,
-                                 resolve_decoding(self.recipe, self.corpus.max_length_a, beam=1),
-                                 self.stop_signal.raise_if_requested, notes=self.engine.notes)
-        self.engine.model.train()
-        hypotheses = [best.text for best, *_ in translations]
-        return float(self.task.score(hypotheses, split.texts,
-                                     self.corpus.spec)[self.task.main_metric])
 
     def _position(self) -> dict[str, Any]:
         used = self.budget_used
