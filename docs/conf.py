@@ -12,7 +12,7 @@ version = release = re.search(
 extensions = ["myst_parser", "sphinx.ext.mathjax"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4  # as GitHub makes them of headings
-exclude_patterns = ["_build", "notebooks"]
+exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"scalesearch {release}"
 html_static_path: list[str] = []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.notebooks import FOLDER, read, run
+from tools.notebooks import FOLDER, pages, read, run
 
 TYPES = {"text/plain", "text/html", "image/png"}
 
@@ -42,3 +42,8 @@ def test_all_cells_have_saved_outputs(file):
     assert all(set(output) <= TYPES for output in data) and any(
         "text/html" in output for output in data
     )
+
+
+def test_pages_of_notebooks_are_current():
+    stale = [file.name for file, content in pages().items() if file.read_bytes() != content]
+    assert stale == [], "run `python tools/notebooks.py --pages`"
