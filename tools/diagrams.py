@@ -21,7 +21,7 @@ GREEN = "#009E73"
 
 
 class Box(NamedTuple):
-    """A box of a diagram, in inches from the lower left corner of the figure."""
+    """A box of a diagram, in inches from the lower left of the figure."""
 
     x: float
     y: float

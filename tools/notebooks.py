@@ -87,8 +87,8 @@ def page(notebook: dict[str, Any], name: str) -> tuple[str, dict[str, bytes]]:
                 text = "".join(data["text/plain"]).rstrip("\n")
                 parts.append(f"{mark}\n```text\n{text}\n```")
     source_note = f"This page shows `docs/notebooks/{name}.ipynb`, which runs without Jupyter."
-    heading, _, rest = parts[0].partition("\n")
-    return "\n\n".join([heading, source_note, rest.strip(), *parts[1:]]) + "\n", images
+    heading, _, introduction = parts[0].partition("\n")
+    return "\n\n".join([heading, source_note, introduction.strip(), *parts[1:]]) + "\n", images
 
 
 def pages() -> dict[Path, bytes]:

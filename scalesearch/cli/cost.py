@@ -37,6 +37,7 @@ if TYPE_CHECKING:
               help="Tabulate the cost over these values, e.g. width='128..512 step 64' or "
               "encoder.ffn='relu | geglu'; also source, target, length and vocab.")
 @click.option("--plot", type=OutputPath(), help="Plot the sweep, as PNG and SVG.")
+@option("style")
 @option("csv", help="Write the sweep or the comparison as CSV.")
 @click.option("--formula", cls=RenamedOption, earlier=("--cite",), is_flag=True,
               help="Print formulas for params and MACs in the names of sizes, with S, T and V for "

@@ -26,9 +26,11 @@ from scalesearch.terminal import make_table, print_text, wide_console
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from scalesearch.spaces import Space
     from scalesearch.whatif import CostComparison, Sweep
 
 MAX_SWEEP_ROWS = 60  # rows of a sweep that are printed
+N_CURVE_POINTS = 60  # of a line over lengths in a figure
 # Values of fixed parameters that are not printed.
 DEFAULT_VALUES = {"none", "off", "own", "nothing", "matrices", "euler", "auto", "solved", False}
 
@@ -119,7 +121,7 @@ def print_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...],
     space = load_space(file, settings)
     table = sweep_costs(space, parse_settings(sweeps, "--sweep"),
                         load_protocol(space.protocol, **protocol_overrides))
-    figures = _plot(table, plot) if plot else []
+    figures = _plot(table, space, plot) if plot else []
     if csv:
         write_csv(table, csv)
     if as_json:
@@ -162,19 +164,29 @@ def _format_value(value: Any) -> str:
     return as_text(value)
 
 
-def _plot(table: Sweep, path: Path) -> list[Path]:
+def _plot(table: Sweep, space: Space, path: Path) -> list[Path]:
     require_packages("matplotlib")
+    import numpy as np
+
     from scalesearch.report.figures.style import save_figure
     from scalesearch.report.figures.sweep import plot_sweep
-    from scalesearch.whatif.crossings import ATTENTION, OUTPUT
+    from scalesearch.whatif import sweep_costs
+    from scalesearch.whatif.crossings import ATTENTION, LENGTH_SYMBOLS, OUTPUT
 
     labels = {OUTPUT: "output > encoder + decoder", ATTENTION: "attention > half"}
     stem = path.with_suffix("") if path.suffix in (".png", ".svg") else path
     marks = {low: f"{labels[crossing.part]} from {low:,}" for crossing in table.crossings
              if crossing.length == table.keys[0] for low, _ in crossing.ranges if low > 1}
+    curve = None
+    if len(table.keys) == 1 and table.keys[0] in LENGTH_SYMBOLS:  # costs are not linear in lengths
+        key = table.keys[0]
+        swept = [row[key] for row in table.rows]
+        grid = np.geomspace(max(1, min(swept)), max(swept), N_CURVE_POINTS)
+        lengths = " | ".join(map(str, np.unique(grid.round().astype(int))))
+        curve = sweep_costs(space, {key: lengths}, table.protocol).frame()
     with write_errors_named("--plot", path):
-        return save_figure(plot_sweep(table.frame(), table.keys, table.protocol.facts, marks),
-                           stem)
+        return save_figure(plot_sweep(table.frame(), table.keys, table.protocol.facts, marks,
+                                      curve), stem)
 
 
 # -- formulas

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--reference", "references", multiple=True, metavar="ARCHITECTURE",
               help="Architecture to mark in the figure. Can be repeated.")
 @click.option("--plot", "plot_folder", type=FOLDER, help="Output folder for figures (PNG, SVG).")
+@option("style")
 @option("csv", type=FOLDER, help="Output folder for tables (CSV).")
 @option("samples", default=4000, help="Number of random candidates, for the figure and if the "
         "space cannot be counted.")

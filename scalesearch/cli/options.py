@@ -17,6 +17,7 @@ import click
 
 from scalesearch.config import MAX_BEAM, MAX_SEED
 from scalesearch.errors import UserError
+from scalesearch.library import require_packages
 from scalesearch.terminal import CONTROL_CHARACTERS, open_console, print_data
 
 if TYPE_CHECKING:
@@ -69,12 +70,24 @@ class OutputPath(click.Path):
 COUNT = click.IntRange(1)
 FOLDER = OutputPath(is_folder=True)
 THREADS = click.IntRange(1, 1024)
+def _use_figure_style(context: click.Context, parameter: click.Parameter, style: str) -> None:
+    """Draw the figures of the command in ``style``."""
+    if style == "paper":
+        require_packages("matplotlib")
+        from scalesearch.report.figures.style import paper_style
+
+        context.with_resource(paper_style())
+
+
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "set": {"name": "settings", "multiple": True, "metavar": "KEY=VALUE",
             "help": "Set a parameter, for example --set encoder.depth=12. Can be repeated."},
     "json": {"name": "as_json", "is_flag": True, "help": "Print JSON."},
     "csv": {"type": OutputPath(), "help": "Write the table as CSV."},
     "seed": {"type": click.IntRange(0, MAX_SEED), "help": "Random seed."},
+    "style": {"type": click.Choice(("screen", "paper")), "default": "screen",
+              "expose_value": False, "callback": _use_figure_style,
+              "help": "Style of figures; paper is 3.3 inches wide, for one column."},
     "budget": {"name": "budgets", "multiple": True, "metavar": "LIMITS",
                "help": "Budget, e.g. 'params.non_embedding <= 10M and macs.total <= 2G', or the "
                "name of a budget of the file. Can be repeated."},

@@ -170,6 +170,7 @@ def best(results: Results, objective: str | None, constraint: str | None, as_jso
 @command.command()
 @with_results
 @option("to-folder", help="Output folder (default: the study's).")
+@option("style")
 @option("json")
 def plot(results: Results, to: Path | None, as_json: bool) -> None:
     """Plot quality against cost, as PNG and SVG.

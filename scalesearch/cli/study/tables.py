@@ -61,6 +61,7 @@ def table(results: Results, base: str | None, metric: str | None, confidence: fl
 @option("confidence", default=None,
         help="Confidence level of the intervals (default: the study's).")
 @option("to-folder", help="Output folder for tables and figures (default: the study's).")
+@option("style")
 @option("json")
 def scaling(results: Results, metric: str | None, ranking_sizes: tuple[str, ...],
             confidence: float | None, to: Path | None, as_json: bool) -> None:
@@ -108,6 +109,7 @@ def parse_cost_size(text: str) -> tuple[str, float]:
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @option("to-folder", help="Output folder for the figures, as PNG and SVG.")
+@option("style")
 @option("resamples", earlier=("--draws",), type=click.IntRange(100), default=2000)
 @option("confidence")
 @option("seed", default=1)

@@ -47,7 +47,7 @@ def place_labels(axes: Axes, labels: Sequence[tuple[float, float, str]],
             has_leader = max(abs(dx), abs(dy)) > MIN_LEADER_OFFSET
             leader = {"arrowstyle": "-", "linewidth": 0.5, "color": "#777777"}
             annotation = axes.annotate(text, (x, y), (dx, dy), textcoords="offset points",
-                                       ha=horizontal, va=vertical, fontsize=8, zorder=6,
+                                       ha=horizontal, va=vertical, fontsize="small", zorder=6,
                                        arrowprops=leader if has_leader else None)
             annotation.update_positions(renderer)
             box = Text.get_window_extent(annotation, renderer).expanded(1.02, 1.1)

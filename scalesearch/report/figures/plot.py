@@ -23,6 +23,7 @@ from scalesearch.report.figures.style import (
     TEXT_COLOR,
     figure_text,
     fixed_size_panel,
+    is_paper_style,
     set_log_size_ticks,
     y_axis_label,
 )
@@ -67,7 +68,7 @@ def plot_tradeoff(table: pd.DataFrame, context: FigureContext, x: str, y: str = 
 
     Args:
         table: a row per trial (see :func:`scalesearch.report.table.trials_frame`).
-        label_front: whether to print the numbers of the trials on the front, if there are at most
+        label_front: whether to print the names of the trials on the front, if there are at most
             ``MAX_FRONT_LABELS``; references always have labels.
     """
     with fixed_size_panel(4.1, (*MARGINS[:3], 0.7)) as (figure, axes):
@@ -90,13 +91,26 @@ def plot_tradeoff(table: pd.DataFrame, context: FigureContext, x: str, y: str = 
             label_front and complete["front"].sum() <= MAX_FRONT_LABELS)
         labeled = complete[complete["label"].notna() | front]
         labels = [(float(row[x]), float(row[y]),
-                   figure_text(row["trial"] if pd.isna(row["label"]) else row["label"]))
+                   figure_text(model_name(row) if pd.isna(row["label"]) else row["label"]))
                   for _, row in labeled.iterrows()]
         place_labels(axes, labels, list(zip(complete[x].astype(float), complete[y].astype(float))))
         if len(complete):  # above the axes, so that the legend does not cover points
-            axes.legend(loc="lower left", bbox_to_anchor=(-0.12, 1), ncols=2, labelspacing=0.25,
+            axes.legend(loc="lower left", bbox_to_anchor=(-0.12, 1),
+                        ncols=1 if is_paper_style() else 2, labelspacing=0.25,
                         columnspacing=1, borderaxespad=0.3)
     return figure
+
+
+def model_name(row: pd.Series) -> str:
+    """Name of a trial in figures: its number, and its depths and width if they are parameters.
+
+    For example ``8: 2-1, width 96``, with two encoder layers and one decoder layer.
+    """
+    depths = [str(row[name]) for name in ("param.encoder.depth", "param.decoder.depth")
+              if row.get(name, "") not in ("", None)]
+    width = row.get("param.width", "")
+    sizes = ["-".join(depths)] * bool(depths) + [f"width {width}"] * (width not in ("", None))
+    return f"{row['trial']}: {', '.join(sizes)}" if sizes else f"trial {row['trial']}"
 
 
 def paused_mask(table: pd.DataFrame, x: str) -> pd.Series:
@@ -185,7 +199,7 @@ def _draw_points(axes: Axes, table: pd.DataFrame, complete: pd.DataFrame, contex
     if len(front):
         if y in context.objectives:  # other scores do not define the front
             draw_front_steps(axes, front, x, y, context.objectives[y], FRONT_COLOR,
-                             context.bounds.get(x), "front of these two objectives")
+                             context.bounds.get(x), "Pareto front")
         unlabeled = front[front["label"].isna()]
         front_label = f"front of all {len(context.objectives)} objectives" if len(
             context.objectives) > 2 else "on the front"

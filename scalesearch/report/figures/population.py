@@ -17,11 +17,13 @@ from scalesearch.report.figures.style import (
     DOMINATED_COLOR,
     FRONT_COLOR,
     LIMIT_COLOR,
+    PAPER_WIDTH,
     REFERENCE_COLOR,
     TEXT_COLOR,
     figure_style,
     figure_text,
     freeze_layout,
+    is_paper_style,
     new_figure,
     set_log_size_ticks,
 )
@@ -31,6 +33,7 @@ PLANE_AXES = ("macs.total", "params.non_embedding")  # costs on the horizontal a
 MAX_BARS = 12  # per parameter; more values of a range are merged into bins
 BAR_HEIGHT = 0.16  # inches
 MAX_COLUMN_HEIGHT = 8.0  # inches of a column of panels
+MIN_EFFECT = 0.005  # difference of shares below which a parameter is omitted
 MAX_COLUMNS = 3  # columns of panels on a page
 SharePanel = tuple[str, pd.DataFrame]  # a parameter, and a row per value
 
@@ -101,7 +104,8 @@ def _draw_limits(axes: Axes, right: tuple[str, float] | None,
 def plot_feasible_shares(values: pd.DataFrame, is_exact: bool) -> Figure:
     """Plot the feasible share of each value as bars, with a panel per parameter.
 
-    If a page does not have room for all parameters, it shows those whose shares differ most.
+    Parameters are in the order of their effect: the difference between their largest and smallest
+    share. Those without effect are omitted, and those with a small effect if room is missing.
 
     Args:
         values: a row per value, as ``Feasibility.values``.
@@ -118,10 +122,13 @@ def plot_feasible_shares(values: pd.DataFrame, is_exact: bool) -> Figure:
                                for _, rows in (*columns[-1], panel)) > MAX_COLUMN_HEIGHT:
             columns.append([])
         columns[-1].append(panel)
+    candidates = values["candidates"]
+    mean_share = 100 * float((values["share"] * candidates).sum() / max(1, candidates.sum()))
+    max_percent = min(100.0, 125 * max((rows["share"].max() for _, rows in panels), default=0.8))
     max_height = max(1.0, *(sum(_panel_height(rows) for _, rows in column) for column in columns))
     with figure_style():
-        figure = Figure(figsize=(max(5.2, 3.6 * len(columns)), max_height + 0.5),
-                        layout="constrained")
+        width = PAPER_WIDTH if is_paper_style() else max(5.2, 3.6 * len(columns))
+        figure = Figure(figsize=(width, max_height + 0.5), layout="constrained")
         FigureCanvasAgg(figure)
         for part, column in zip(figure.subfigures(1, len(columns), squeeze=False)[0], columns):
             heights = [_panel_height(rows) for _, rows in column]
@@ -131,11 +138,13 @@ def plot_feasible_shares(values: pd.DataFrame, is_exact: bool) -> Figure:
                 len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
             empty_axes.set_axis_off()
             for axes, (name, rows) in zip(panel_axes, column):
-                _draw_shares(axes, name, rows, last=axes is panel_axes[-1])
-        selection = (f"; the {len(panels)} of {len(all_panels)} parameters with the largest effect"
+                _draw_shares(axes, name, rows, max_percent, last=axes is panel_axes[-1])
+                axes.axvline(mean_share, color=REFERENCE_COLOR, linewidth=0.9,
+                             linestyle=DASHED_LINE)
+        selection = (f"; {len(panels)} of {len(all_panels)} parameters, those with the largest effect"
                      if len(panels) < len(all_panels) else "")
         population = "configurations" if is_exact else "sampled configurations"
-        figure.supxlabel(f"feasible share of {population} (%){selection}", fontsize=9)
+        figure.supxlabel(f"feasible share of {population} (%){selection}; dashed: mean", fontsize=9)
     return figure
 
 
@@ -144,25 +153,32 @@ def _panel_height(rows: pd.DataFrame) -> float:
 
 
 def _most_influential(panels: Sequence[SharePanel]) -> list[SharePanel]:
-    """Select the panels whose shares differ most and that fit on a page, in order."""
-    room = MAX_COLUMNS * (MAX_COLUMN_HEIGHT - BAR_HEIGHT * MAX_BARS)
-    selected: set[str] = set()
-    for name, rows in sorted(panels,
-                             key=lambda panel: panel[1]["share"].min() - panel[1]["share"].max()):
-        room -= _panel_height(rows)
-        if room < 0 and selected:
+    """Select the panels whose shares differ most and that fit on a page, largest effect first."""
+    n_columns = 1 if is_paper_style() else MAX_COLUMNS
+    room = n_columns * (MAX_COLUMN_HEIGHT - BAR_HEIGHT * MAX_BARS)
+    selected: list[SharePanel] = []
+    for panel in sorted(panels, key=lambda panel: -_effect(panel)):
+        room -= _panel_height(panel[1])
+        if selected and (room < 0 or _effect(panel) < MIN_EFFECT):
             break
-        selected.add(name)
-    return [panel for panel in panels if panel[0] in selected]
+        selected.append(panel)
+    return selected
 
 
-def _draw_shares(axes: Axes, name: str, rows: pd.DataFrame, last: bool) -> None:
+def _effect(panel: SharePanel) -> float:
+    """Difference between the largest and the smallest share."""
+    shares = panel[1]["share"]
+    return float(shares.max() - shares.min())
+
+
+def _draw_shares(axes: Axes, name: str, rows: pd.DataFrame, max_percent: float,
+                 last: bool) -> None:
     heights = np.arange(len(rows))[::-1]
     axes.grid(False)
     axes.barh(heights, 100 * rows["share"], color=FRONT_COLOR, height=0.78)
     axes.set_yticks(heights, rows["value"].map(figure_text), fontsize=7)
     axes.set_title(figure_text(name), loc="left", fontsize=8, pad=2)
-    axes.set_xlim(0, 100)
+    axes.set_xlim(0, max_percent)
     axes.tick_params(axis="x", labelbottom=last)
     for height, share, verdict in zip(heights, rows["share"], rows["verdict"]):
         axes.annotate(verdict or f"{100 * share:.3g} %", (100 * share, height), (2, 0),

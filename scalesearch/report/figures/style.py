@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,12 +48,34 @@ RC_PARAMS: Any = {
     "pdf.fonttype": 42,
     "text.parse_math": False,  # `$` is an ordinary character
 }
+# The style `paper`: figures as wide as one column of a paper, with smaller text.
+PAPER_WIDTH = 3.3  # inches
+MIN_LEGEND_HEIGHT = 0.5  # inches above the axes, if a legend is there
+PAPER_PANEL_HEIGHT = 2.3  # inches of each of several panels, which are below each other
+PAPER_RC_PARAMS: Any = {"font.size": 7, "axes.labelsize": 7, "axes.titlesize": 7,
+                        "legend.fontsize": 6, "xtick.labelsize": 6, "ytick.labelsize": 6}
+_is_paper: ContextVar[bool] = ContextVar("is_paper", default=False)
 MAX_NAME_LENGTH = 60  # characters of a name in a figure
 MAX_Y_LABEL_LENGTH = 36  # characters of a label on one line of the vertical axis
 FIGURE_WIDTH = 5.2  # inches; text is still legible on a phone
 MAX_TICKS = 5  # per axis; drawing ticks takes most of the time of a small figure
 # inches to the left and below (labels of two lines, ticks of five digits), right, above
 MARGINS = (0.9, 0.63, 0.1, 0.11)
+
+
+@contextmanager
+def paper_style() -> Iterator[None]:
+    """Context in which figures are as wide as one column of a paper."""
+    token = _is_paper.set(True)
+    try:
+        yield
+    finally:
+        _is_paper.reset(token)
+
+
+def is_paper_style() -> bool:
+    """Whether figures are drawn for one column of a paper."""
+    return _is_paper.get()
 
 
 @contextmanager
@@ -65,7 +88,8 @@ def figure_style(rc_params: Any = ()) -> Iterator[None]:
     Args:
         rc_params: further settings of matplotlib.
     """
-    with matplotlib.rc_context(RC_PARAMS | dict(rc_params)), warnings.catch_warnings():
+    paper = PAPER_RC_PARAMS if is_paper_style() else {}
+    with matplotlib.rc_context(RC_PARAMS | paper | dict(rc_params)), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph|constrained_layout not applied", UserWarning)
         yield
 
@@ -79,7 +103,16 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1,
         width, height: size in inches.
         rows, columns: grid of panels.
         subplot_options: options of ``Figure.subplots``.
+
+    In the style `paper`, panels are below each other.
     """
+    if is_paper_style():
+        height = height * PAPER_WIDTH / width if rows * columns == 1 else (
+            PAPER_PANEL_HEIGHT * rows * columns)
+        height = max(height, PAPER_PANEL_HEIGHT)
+        width = PAPER_WIDTH
+        rows *= columns
+        columns = 1
     with figure_style():
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(figure)
@@ -100,11 +133,18 @@ def fixed_size_panel(
         margins: inches to the left, below, to the right and above.
     """
     left, below, right, above = margins
+    width = FIGURE_WIDTH
+    if is_paper_style():
+        width = PAPER_WIDTH
+        left, below = 0.75 * left, 0.85 * below
+        has_legend = above > MIN_LEGEND_HEIGHT  # its entries are below each other
+        above = above * 1.25 if has_legend else above
+        height = height * PAPER_WIDTH / FIGURE_WIDTH + has_legend * above / 2
     with figure_style():
-        figure = Figure(figsize=(FIGURE_WIDTH, height))
+        figure = Figure(figsize=(width, height))
         FigureCanvasAgg(figure)
-        axes = figure.add_axes((left / FIGURE_WIDTH, below / height,
-                                1 - (left + right) / FIGURE_WIDTH, 1 - (below + above) / height))
+        axes = figure.add_axes((left / width, below / height, 1 - (left + right) / width,
+                                1 - (below + above) / height))
         axes.locator_params(nbins=MAX_TICKS)
         yield figure, axes
 

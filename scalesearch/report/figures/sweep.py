@@ -20,6 +20,7 @@ from scalesearch.report.figures.style import (
 )
 
 LINE_STYLES = ("-", "--", "-.", ":")
+MIN_LOG_RATIO = 20  # of the largest to the smallest swept value, above which axes are logarithmic
 MAX_MARKED_POINTS = 40  # longer lines have no markers
 SECTION_NAMES = {"total": "total", "non_embedding": "non-embedding", "encoder": "encoder",
                  "decoder": "decoder", "output": "output projection",
@@ -30,7 +31,8 @@ LENGTH_LABELS = {"source": "Source tokens S", "target": "Target tokens T", "leng
 
 
 def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, Any],
-           annotations: Mapping[int, str] | None = None) -> Figure:
+               annotations: Mapping[int, str] | None = None,
+               curve: pd.DataFrame | None = None) -> Figure:
     """Plot the costs of a sweep over the first key, one line per value of the second.
 
     Args:
@@ -38,6 +40,9 @@ def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, 
         keys: the swept keys.
         protocol: protocol of the costs, as JSON.
         annotations: value of the first key to the text of a vertical line.
+        curve: a table with more values of the first key, for lines between the swept values.
+
+    Axes are logarithmic if the swept values cover more than ``MIN_LOG_RATIO``.
 
     Raises:
         UserError: there are more than two keys, or none of the values can be built.
@@ -52,9 +57,12 @@ def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, 
     quantities = ("macs",) if keys[0] in LENGTH_KEYS[:3] else ("params", "macs")
     with new_figure(4.4 * len(quantities), 3.4, columns=len(quantities)) as (figure, panels):
         for axes, quantity in zip(panels, quantities):
-            _draw_lines(axes, built, keys, quantity)
+            _draw_lines(axes, built, keys, quantity, curve)
             axes.set_xlabel(LENGTH_LABELS.get(keys[0], figure_text(keys[0])))
-            axes.set_ylim(bottom=0)
+            if _is_logarithmic(built[keys[0]]):
+                axes.set(xscale="log", yscale="log")
+            else:
+                axes.set_ylim(bottom=0)
             axes.yaxis.set_major_formatter(EngFormatter(sep="", places=None))
             values = built[keys[0]]
             if pd.api.types.is_numeric_dtype(values):
@@ -72,7 +80,13 @@ def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, 
     return figure
 
 
-def _draw_lines(axes: Axes, built: pd.DataFrame, keys: Sequence[str], quantity: str) -> None:
+def _is_logarithmic(values: pd.Series) -> bool:
+    return bool(pd.api.types.is_numeric_dtype(values) and values.min() > 0
+                and values.max() / values.min() > MIN_LOG_RATIO)
+
+
+def _draw_lines(axes: Axes, built: pd.DataFrame, keys: Sequence[str], quantity: str,
+                curve: pd.DataFrame | None) -> None:
     """Draw a line per value of the second key.
 
     With a single key, draw a line per section of the cost.
@@ -87,17 +101,23 @@ def _draw_lines(axes: Axes, built: pd.DataFrame, keys: Sequence[str], quantity: 
     for index, column in enumerate(sorted(columns, key=lambda name: not name.endswith(".total"))):
         if built[column].max() > 0:
             _draw_line(axes, built, keys[0], column, SECTION_NAMES[column.partition(".")[2]],
-                       index, LINE_STYLES[0])
+                       index, LINE_STYLES[0], curve)
 
 
 def _draw_line(axes: Axes, rows: pd.DataFrame, key: str, column: str, label: str,
-               color_index: int, style: str) -> None:
+               color_index: int, style: str, curve: pd.DataFrame | None = None) -> None:
     # values that are not numbers have one tick each
     x = (rows[key].astype(float) if pd.api.types.is_numeric_dtype(rows[key])
          else rows[key].map(figure_text))
-    axes.plot(x, rows[column].astype(float), style, color=COLORS[color_index % len(COLORS)],
-              label=label, marker="o" if len(rows) <= MAX_MARKED_POINTS else "", markersize=2.8,
-              linewidth=1.3)
+    color = COLORS[color_index % len(COLORS)]
+    marker = "o" if len(rows) <= MAX_MARKED_POINTS else ""
+    if curve is None:
+        axes.plot(x, rows[column].astype(float), style, color=color, label=label, marker=marker,
+                  markersize=2.8, linewidth=1.3)
+        return
+    axes.plot(curve[key].astype(float), curve[column].astype(float), style, color=color,
+              label=label, linewidth=1.3)
+    axes.plot(x, rows[column].astype(float), marker, color=color, markersize=2.8)
 
 
 def _protocol_text(protocol: Mapping[str, Any], key: str) -> str:

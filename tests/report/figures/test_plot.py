@@ -4,13 +4,19 @@ import itertools
 from dataclasses import replace
 from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from scalesearch.report.figures.label_placement import place_labels
-from scalesearch.report.figures.plot import MAX_FRONT_LABELS, FigureContext, plot_tradeoff
+from scalesearch.report.figures.plot import (
+    MAX_FRONT_LABELS,
+    FigureContext,
+    model_name,
+    plot_tradeoff,
+)
 from scalesearch.report.figures.style import FRONT_COLOR, save_figure
 from scalesearch.report.labels import COST_LABELS, axis_label
 from tests.report.trial_records import OBJECTIVES, PROTOCOL, record, records, replicate, trials_table
@@ -59,7 +65,7 @@ def test_axis_is_logarithmic_above_a_decade(widest, scale):
 def test_front_steps_are_above_all_candidates():
     table = study_table()
     line = next(line for line in plot_tradeoff(table, CONTEXT, "params.total").axes[0].lines
-                if line.get_label() == "front of these two objectives")
+                if line.get_label() == "Pareto front")
     x, y = line.get_data()
     assert line.get_color() == FRONT_COLOR and list(x) == sorted(x) and list(y) == sorted(y)
     for _, row in table[table["state"] == "complete"].iterrows():
@@ -94,6 +100,14 @@ def test_y_label_is_inside_figure(scores):
     assert figure.axes[0].yaxis.label.get_window_extent().x0 >= 0
 
 
+def test_model_is_named_by_its_sizes():
+    row = pd.Series({"trial": 8, "param.width": 96, "param.encoder.depth": 2,
+                     "param.decoder.depth": 1})
+    assert model_name(row) == "8: 2-1, width 96"
+    assert model_name(row[["trial", "param.width"]]) == "8: width 96"
+    assert model_name(row[["trial"]]) == "trial 8"
+
+
 def test_references_are_labeled():
     table = study_table(record(50, 30.0, 900_000, 10**7, label="base"),
                  record(51, 20.0, 700_000, 10**7, label="tiny"))
@@ -103,14 +117,14 @@ def test_references_are_labeled():
 
 
 @pytest.mark.parametrize("count", [3, 40])
-def test_small_front_has_trial_numbers(count):
+def test_small_front_has_names_of_models(count):
     table = trials_table([record(number, 10.0 + number, 1000 + number, 10)
                           for number in range(count)], OBJECTIVE_PAIR)
     for named in (True, False):
         drawn = {text.get_text()
                  for text in plot_tradeoff(table, FigureContext(OBJECTIVE_PAIR), "params.total",
                                            label_front=named).axes[0].texts}
-        assert drawn == ({str(number) for number in range(count)}
+        assert drawn == ({f"{number}: width {8 * number}" for number in range(count)}
                          if named and count <= MAX_FRONT_LABELS else set())
 
 
@@ -169,7 +183,7 @@ def test_stopped_trials_are_not_part_of_front(metric, height, label):
     low, high = axes.get_ylim()
     assert x == 12_000_000 < axes.get_xlim()[1] and low < y < high
     assert y == height if height else y < low + 0.1 * (high - low)
-    stairs = [line for line in axes.lines if line.get_label() == "front of these two objectives"]
+    stairs = [line for line in axes.lines if line.get_label() == "Pareto front"]
     assert all(max(line.get_xdata()[:-1]) < x for line in stairs)
     assert drawn.get_label() in {text.get_text() for text in axes.get_legend().get_texts()}
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from scalesearch.report.figures.population import plot_cost_plane
+from scalesearch.report.figures.population import plot_cost_plane, plot_feasible_shares
 
 PROTOCOL = {"name": "forward", "source": 30, "target": 30, "vocab": 32000}
 
@@ -17,3 +17,14 @@ def test_all_limits_are_drawn_or_named() -> None:
     labels = [text.get_text() for text in legend.get_texts()]
     assert "macs.total at most 500M" in labels and "params.non_embedding at most 200k" in labels
     assert any("params.total over 3M" in text for text in labels)
+
+
+def test_shares_are_in_the_order_of_effect_and_without_parameters_of_no_effect() -> None:
+    shares = {"small": (0.5, 0.45), "none": (0.5, 0.5), "large": (0.9, 0.1)}
+    values = pd.DataFrame([
+        {"parameter": name, "value": value, "candidates": 10, "share": share, "verdict": ""}
+        for name, pair in shares.items() for value, share in zip("ab", pair)])
+    figure = plot_feasible_shares(values, is_exact=True)
+    titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")]
+    assert titles == ["large", "small"]
+    assert "2 of 3 parameters" in figure.get_supxlabel()

@@ -47,3 +47,13 @@ def test_second_sweep_has_line_per_value() -> None:
 def test_invalid_sweeps_are_reported(keys: list[str], code: str) -> None:
     with refuses(code):
         plot_sweep(table(a=[1], **{"macs.total": [None]}), keys, PROTOCOL)
+
+
+def test_long_sweep_has_logarithmic_axes_and_lines_through_the_curve() -> None:
+    swept = table(length=[10, 1000], **{"macs.total": [100, 10**6]})
+    curve = table(length=[10, 100, 1000], **{"macs.total": [100, 10**4, 10**6]})
+    (axes,) = plot_sweep(swept, ["length"], PROTOCOL, curve=curve).axes
+    line, markers = axes.lines
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert list(line.get_xdata()) == [10, 100, 1000] and line.get_marker() == "None"
+    assert list(markers.get_xdata()) == [10, 1000] and markers.get_marker() == "o"

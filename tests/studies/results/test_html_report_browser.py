@@ -1,9 +1,9 @@
 """Report page in a browser: no errors, sorting, filtering, selection of costs, points with texts.
 
 The tests open the page of a small study and the example page in ``docs/``. The screenshot
-``docs/example-report.png`` is written by::
+A screenshot is written by::
 
-    REPORT_SCREENSHOT=docs/example-report.png \\
+    REPORT_SCREENSHOT=example-report.png \\
         pytest -m browser tests/studies/results/test_html_report_browser.py -k screenshot
 """
 
