@@ -34,7 +34,8 @@ hypothesis.settings.register_profile("tests", deadline=None,
 hypothesis.settings.load_profile("tests")
 
 
-FAST_INSTANCES = 4  # of each parametrized test in `make test`
+FAST_INSTANCES = 3  # of each parametrized test in `make test`
+FAST_EXAMPLES = 25  # of each hypothesis test in `make test`, at most
 ONLY_IN_TEST_ALL = ("full", "ray", "browser")  # markers of tests that `make test` leaves out
 
 
@@ -68,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --fast, deselect slow markers, and all but some instances of each test."""
+    """With --fast, deselect slow markers, and all but some instances and examples of each test."""
     if not config.getoption("--fast"):
         return
     seed = config.getoption("--instances-seed")
@@ -83,6 +84,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                         if not any(map(item.get_closest_marker, ONLY_IN_TEST_ALL)))
     config.hook.pytest_deselected(items=[item for item in items if item not in selected])
     items[:] = [item for item in items if item in selected]
+    for item in items:
+        test = getattr(item, "obj", None)
+        settings = getattr(test, "_hypothesis_internal_use_settings", None)
+        if settings is not None and settings.max_examples > FAST_EXAMPLES:
+            test._hypothesis_internal_use_settings = hypothesis.settings(
+                settings, max_examples=FAST_EXAMPLES)
 
 
 @pytest.fixture(autouse=True)

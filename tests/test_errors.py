@@ -3,8 +3,7 @@
 import ast
 import pickle
 import re
-from collections.abc import Iterator
-from functools import cache
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -20,44 +19,63 @@ from scalesearch.spaces.syntax.diagnostics import (
 )
 
 ROOT = Path(scalesearch.__file__).parent
+N_ARGUMENTS = {"read_text": 1, "write_text": 2}  # with the encoding
 KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-@cache
-def calls() -> list[tuple[str, str, list[ast.keyword]]]:
-    """Place, name of the function and keywords of every call in the package."""
-    return [(f"{path.relative_to(ROOT)}:{node.lineno}", ast.unparse(node.func).rpartition(".")[2],
-             node.keywords)
-            for path, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Call)]
+@dataclass
+class Source:
+    """What the tests need of the syntax trees of the package, which are large."""
+
+    calls: list[tuple[str, str, list[ast.keyword]]] = field(default_factory=list)
+    error_classes: dict[str, list[str]] = field(default_factory=dict)
+    without_encoding: list[str] = field(default_factory=list)
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
+@pytest.fixture(scope="module")
+def source() -> Source:
+    """Place, function and keywords of every call; body of every class of errors."""
+    source = Source()
     for path in sorted(ROOT.rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and "UserError" in map(ast.unparse, node.bases):
+                source.error_classes[node.name] = [ast.unparse(line) for line in node.body]
+            if not isinstance(node, ast.Call):
+                continue
+            function = node.func
+            name = getattr(function, "attr", getattr(function, "id", ""))
+            place = f"{path.relative_to(ROOT)}:{node.lineno}"
+            source.calls.append((place, name, node.keywords))
+            n_arguments = len(node.args) + len(node.keywords)
+            if isinstance(function, ast.Attribute) and n_arguments < N_ARGUMENTS.get(name, 0):
+                source.without_encoding.append(place)
+    return source
 
 
-def test_every_user_error_has_a_code() -> None:
-    without_code = [place for place, name, keywords in calls()
+def test_encoding_of_every_text_file_is_given(source: Source) -> None:
+    """Otherwise a file that one machine writes is read in another encoding elsewhere."""
+    assert not source.without_encoding
+
+
+def test_every_user_error_has_a_code(source: Source) -> None:
+    without_code = [place for place, name, keywords in source.calls
                     if name == "UserError"
                     and not any(keyword.arg == "code" for keyword in keywords)]
-    assert sum(name == "UserError" for _, name, _ in calls()) > 150
+    assert sum(name == "UserError" for _, name, _ in source.calls) > 150
     assert not without_code, "add a code; use an existing one if it has the same meaning"
 
 
-def test_every_code_is_kebab_case() -> None:
-    codes = [(place, keyword.value.value) for place, _, keywords in calls()
+def test_every_code_is_kebab_case(source: Source) -> None:
+    codes = [(place, keyword.value.value) for place, _, keywords in source.calls
              for keyword in keywords
              if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)]
     assert len(codes) > 200
     assert not [(place, code) for place, code in codes if not KEBAB.fullmatch(code)]
 
 
-def test_error_classes_have_one_code() -> None:
-    classes = {node.name: [ast.unparse(line) for line in node.body]
-               for _, tree in trees() for node in ast.walk(tree)
-               if isinstance(node, ast.ClassDef) and "UserError" in map(ast.unparse, node.bases)}
-    assert len(classes) > 5
-    without_code = [name for name, body in classes.items()
+def test_error_classes_have_one_code(source: Source) -> None:
+    assert len(source.error_classes) > 5
+    without_code = [name for name, body in source.error_classes.items()
                     if not any(line.startswith("code = ") for line in body)]
     assert without_code == ["ConfigError"], "its code is that of its first problem"
 

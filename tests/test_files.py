@@ -1,6 +1,5 @@
 """Atomic writes: a file is written completely or not at all."""
 
-import ast
 import errno
 import os
 import resource
@@ -15,7 +14,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import scalesearch
 from scalesearch import files
 from scalesearch.files import (
     copy_files,
@@ -37,19 +35,6 @@ def test_folder_of_sockets_is_the_first_writable_one_with_a_short_path(
     assert socket_root("server", str(long), "/tmp/missing") == socket_root("x" * 90) == "/tmp"
     with refuses("tmpdir-too-long", long, "TMPDIR"):
         socket_root("x" * 100)
-
-
-def test_encoding_of_every_text_file_is_given() -> None:
-    """Otherwise a file that one machine writes is read in another encoding elsewhere."""
-    package = Path(scalesearch.__file__).parent
-    without = []
-    for file in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                n_arguments = len(node.args) + len(node.keywords)
-                if n_arguments < {"read_text": 1, "write_text": 2}.get(node.func.attr, 0):
-                    without.append(f"{file.relative_to(package)}:{node.lineno}")
-    assert not without
 
 
 def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:

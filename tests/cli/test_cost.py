@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -87,7 +85,7 @@ def test_options_override_lengths_and_vocabulary() -> None:
 
 def test_table_names_the_protocol() -> None:
     result = CliRunner().invoke(command,
-                                ["transformer", "--verify", "--set", "width=64", "--vocab", "64"])
+                                ["small/edgeformer", "--verify", "--set", "width=16", "--vocab", "64"])
     assert result.exit_code == 0
     assert "protocol forward (S=30, T=30, V=64)" in result.output
     assert "unexplained" not in result.output and "FlopCounterMode" in result.output
@@ -107,21 +105,6 @@ def test_table_names_the_protocol() -> None:
 def test_bad_input_is_a_user_error(arguments: list[str], error: tuple[str, ...]) -> None:
     with refuses(*error):
         CliRunner().invoke(command, arguments, catch_exceptions=False)
-
-
-def test_costing_imports_no_torch_and_errors_exit_with_2(tmp_path: Path) -> None:
-    code = ("import sys; from scalesearch.cli.main import main; sys.argv[1:] = ['cost', "
-            "'transformer']\ntry: main()\nexcept SystemExit as end: assert not end.code\nheavy = "
-            "{'torch', 'pandas', 'optuna', 'ray', 'matplotlib'} & set(sys.modules); assert not "
-            "heavy, heavy")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    bad = tmp_path / "bad.yaml"
-    bad.write_text("width: 64\nencoder: { dpeth: 3 }\n")
-    failed = subprocess.run([sys.executable, "-m", "scalesearch", "cost", str(bad)],
-                            capture_output=True, text=True)
-    assert failed.returncode == 2
-    assert "bad.yaml:2:" in failed.stderr and "Traceback" not in failed.stderr
 
 
 @pytest.mark.parametrize(("protocol", "words"),

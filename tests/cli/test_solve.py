@@ -1,8 +1,6 @@
 """``scalesearch solve``, and comparisons and sweeps of ``cost``."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -93,23 +91,6 @@ def test_trades_list_pairs_and_differences() -> None:
 def test_invalid_requests_are_user_errors(arguments: list[str], code: str) -> None:
     with refuses(code):
         ask(*arguments)
-
-
-def test_errors_exit_with_2_and_solving_imports_no_torch() -> None:
-    question = "['solve', 'transformer', 'max width', '--budget', 'params.total <= {}']"
-    code = ("import sys; from scalesearch.cli.main import main; sys.argv[1:] = " + question
-            + "\ntry: main()\nexcept SystemExit as end: status = end.code or 0\nheavy = {{'torch', "
-            "'pandas', 'optuna', 'ray', 'matplotlib'}} & set(sys.modules); assert not heavy, "
-            "heavy\nsys.exit(status)")
-    run = [sys.executable, "-c"]
-    good = subprocess.run([*run, code.format("10M")], capture_output=True, text=True)
-    assert good.returncode == 0, good.stderr
-    bad = subprocess.run([*run, code.format("10Q")], capture_output=True, text=True)
-    assert (
-        bad.returncode == 2
-        and "`10Q` is not a number" in bad.stderr
-        and "Traceback" not in bad.stderr
-    )
 
 
 # -- cost A B, --sweep, --formula

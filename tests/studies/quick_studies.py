@@ -10,7 +10,7 @@ from scalesearch.studies.executors.worker import finish_job
 
 
 def study_command(folder, monkeypatch, capsys, cache, study, measure):
-    """Return a function that runs ``scalesearch study`` in ``folder`` and returns its output.
+    """Return a function that runs ``scalesearch study`` in ``folder``, without figures.
 
     Args:
         cache: folder of the corpora.
@@ -27,6 +27,7 @@ def study_command(folder, monkeypatch, capsys, cache, study, measure):
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setattr("scalesearch.studies.executors.local.PoolRunner",
                         lambda work_of_pool, *_: InProcessRunner(work))
+    monkeypatch.setattr("scalesearch.studies.results.publish.write_figures", lambda *_: [])
     monkeypatch.setenv("COLUMNS", "200")
     (folder / "s.yaml").write_text(study)
 

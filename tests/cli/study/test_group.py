@@ -113,15 +113,6 @@ def test_workers_option_conflicts_with_inprocess_backend(tmp_path):
     )
 
 
-def test_help_loads_nothing_heavy():
-    code = (
-        "import sys; from scalesearch.cli.study.group import command\nfor name in ('run', "
-        "'front'): command.commands[name].get_help(__import__('click').Context(command))\nprint([m "
-        "for m in ('torch', 'optuna', 'ray', 'pandas', 'matplotlib') if m in sys.modules])")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
-
-
 def test_help_prints_the_full_summary_of_each_command():
     output = " ".join(call("--help").split())
     assert "..." not in output.partition("Commands:")[2]
