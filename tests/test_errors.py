@@ -25,7 +25,7 @@ KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 @dataclass
 class Source:
-    """What the tests need of the syntax trees of the package, which are large."""
+    """Facts from the syntax trees of the package, which are too large to keep."""
 
     calls: list[tuple[str, str, list[ast.keyword]]] = field(default_factory=list)
     error_classes: dict[str, list[str]] = field(default_factory=dict)
