@@ -12,6 +12,7 @@ import torch
 from scalesearch.data import Split
 from scalesearch.files import DiskFullError
 from scalesearch.signals import SignalInterrupt
+from scalesearch.tasks import TASKS
 from scalesearch.training import Result, loop, read_checkpoint, run, train
 from scalesearch.training.checkpoint import check_identity, load_state, run_identity
 from scalesearch.training.recipe import check_compatible
@@ -300,7 +301,9 @@ def test_patience_stops_a_run_without_improvement(corpus, out) -> None:
 def test_patience_decides_by_the_loss_if_the_metric_is_constant(
         corpus, out, monkeypatch) -> None:
     """BLEU is 0 for the first validations of most runs."""
-    monkeypatch.setattr(loop.TrainingRun, "_validation_score", lambda run: 0.0)
+    task = TASKS["translation"]
+    zero = replace(task, score=lambda *arguments: dict.fromkeys(task.metrics, 0.0))
+    monkeypatch.setitem(TASKS, "translation", zero)
     result = train(tiny(), corpus,
                    recipe(steps=16, patience=1, validate_every=2, average="best", average_count=1,
                           validate_metric=True, monitor="metric"), out)
