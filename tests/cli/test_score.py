@@ -285,6 +285,7 @@ def test_pause_of_the_input_ends_a_chunk() -> None:
     assert list(translator.chunk_lines(lines)) == [["a"], ["b", "c"], ["d"]]
 
 
+@pytest.mark.full
 def test_lines_of_a_pipe_are_translated_as_they_arrive(place: Path) -> None:
     """The translation of the first line must not wait for the end of the input."""
     process = subprocess.Popen([sys.executable, "-m", "scalesearch", "translate",

@@ -101,7 +101,7 @@ def test_estimates_are_shares_of_configurations(
     exact = analyze(UNEVEN, BUDGET)
     monkeypatch.setattr("scalesearch.feasible.listing.MAX_LISTED", 10)
     monkeypatch.setattr("scalesearch.feasible.counter.MAX_RIGHT_ROWS", 1)
-    report = analyze(UNEVEN, spelling, n_samples=4000)
+    report = analyze(UNEVEN, spelling, n_samples=1500)
     assert report.estimator == "samples" and not report.exact
     assert report.share == pytest.approx(exact.share, abs=0.03)
     assert report.share_low <= exact.share <= report.share_high

@@ -12,7 +12,6 @@ from scalesearch.library import find_file, library_folder
 from scalesearch.reference import (
     COMMON_PROTOCOL,
     PAPERS,
-    ReportedCost,
     excluded_rows,
     load_reported_costs,
     recompute,
@@ -30,7 +29,6 @@ from scalesearch.spaces.parameters.param_values import ParamValues
 from tests.errors import refuses
 
 ROWS = [row for paper in PAPERS for row in load_reported_costs(paper)]
-NAMES = [f"{row.paper}-{row.table}-{row.model_name}-{row.quantity}" for row in ROWS]
 FILES = sorted({(row.file, tuple(row.settings.items()), row.space) for row in ROWS})
 KEYS = {"table", "row", "file", "vocab", "set", "layer", "why", "note"}
 
@@ -46,12 +44,14 @@ def reference_config(file: str, settings: tuple) -> ParamValues:
     return space.resolve(space.replay_values({}))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=NAMES)
-def test_recomputed_costs_equal_the_independent_recomputation(row: ReportedCost) -> None:
-    entry = recompute(row)
-    assert round_like(entry.recomputed, row.recomputed_text) == row.recomputed_text
-    assert bool(row.mismatch_reason) == (entry.agreement.name == "no fit"), (
-        "only rows that do not fit have a reason")
+@pytest.mark.parametrize("paper", PAPERS)
+def test_recomputed_costs_equal_the_independent_recomputation(paper: str) -> None:
+    """Only rows that do not fit have a reason."""
+    entries = [(row, recompute(row)) for row in load_reported_costs(paper)]
+    assert [row for row, entry in entries
+            if round_like(entry.recomputed, row.recomputed_text) != row.recomputed_text] == []
+    assert [row for row, entry in entries
+            if bool(row.mismatch_reason) != (entry.agreement.name == "no fit")] == []
 
 
 def counts(paper: str, quantity: str) -> Counter:

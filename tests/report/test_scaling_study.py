@@ -140,18 +140,6 @@ def test_check_detects_deviation_from_law():
     assert "disables" in analyze(*study(held_out="none")).curves[0].no_check_reason
 
 
-def test_slope_per_million_matches_paper():
-    first = {**record(0, 27.88, 36_000_000, 1, label="small"), "origin": "reference"}
-    last = {**record(1, 29.56, 68_000_000, 2, label="large"), "origin": "reference"}
-    meta = study()[1] | {"architectures": ["small", "large"],
-                         "scaling": {"base": "small", "rules": {"heads": ["large"]}}}
-    (slopes,) = analyze([first, last], meta).slopes
-    assert (slopes.previous_label, slopes.slope_from_base.value) == (
-        "small", pytest.approx(0.0525)) and slopes.slope_from_base.half_width is None
-    assert "| heads | large | +0.0525 ± – |" in " ".join(
-        to_markdown(analyze([first, last], meta)).split())
-
-
 def test_slopes_have_intervals_by_pooled_noise():
     records, meta = study()
     samples = {}

@@ -145,23 +145,6 @@ def test_added_seeds_are_trained_and_reported(folder, tmp_path):
     assert len(pd.read_csv(out / "seeds.csv")) == 2 * len(again)
 
 
-@pytest.mark.parametrize(("arguments", "message"),
-                         [([], "a study is here already"),
-                          (["--resume", "--set", "recipe.steps=61"],
-                           "since this study started, the training recipe changed"),
-                          (["--resume", "--set", "recipe.steps=60", "--set", "space.width=16 | 32"],
-                           "the space changed"),
-                          (["--resume", "--set", "recipe.steps=60", "--set", "objectives.chrf=max"],
-                           "the objectives changed"),
-                          (["--resume", "--set", "recipe.steps=60", "--set", "data.max_pairs=50"],
-                           "the data changed")])
-def test_incompatible_change_of_study_is_refused(folder, arguments, message):
-    before = (folder / "found" / "events.jsonl").read_bytes()
-    output = command(folder, "study", "run", "tiny.yaml", *arguments, status=2)
-    assert message in output and "Traceback" not in output
-    assert (folder / "found" / "events.jsonl").read_bytes() == before
-
-
 def test_complete_trials_have_early_measurements(folder):
     table = pd.read_csv(folder / "found" / "all.csv")
     done = table[table["state"] == "complete"]

@@ -90,8 +90,8 @@ def test_fixed_shapes_give_the_updates_of_selected_rows(corpus, changes: dict[st
 def test_replayed_updates_equal_eager_updates(corpus, changes: dict[str, Any]) -> None:
     """Nothing that changes between updates is a number of Python."""
     how = recipe(max_tokens=300, weight_decay=0.1, **{"dropout": 0.2, **changes})
-    eager, eager_losses = trained(CapturedEngine, corpus, how, tiny(width=8).block, 30)
-    replayed, losses = trained(RecordingEngine, corpus, how, tiny(width=8).block, 30)
+    eager, eager_losses = trained(CapturedEngine, corpus, how, tiny(width=8).block, 15)
+    replayed, losses = trained(RecordingEngine, corpus, how, tiny(width=8).block, 15)
     assert losses == eager_losses
     assert torch.equal(weights(replayed), weights(eager))
     assert replayed.runner.graphs
