@@ -16,25 +16,6 @@ from scalesearch.data.split import BOS, EOS, PAD, UNK, RaggedArray, Split
 from scalesearch.data.split_files import FilePair
 from scalesearch.data.tokenizer import Tokenizer
 
-__all__ = [
-    "BOS",
-    "EOS",
-    "PAD",
-    "UNK",
-    "Batch",
-    "BatchStream",
-    "Batches",
-    "Corpus",
-    "DataSpec",
-    "FilePair",
-    "RaggedArray",
-    "Split",
-    "Tokenizer",
-    "default_cache",
-    "eval_batches",
-    "load_corpus",
-    "make_batch",
-    "restore_order",
-    "retokenize",
-    "training_batches",
-]
+__all__ = ["BOS", "EOS", "PAD", "UNK", "Batch", "BatchStream", "Batches", "Corpus", "DataSpec",
+           "FilePair", "RaggedArray", "Split", "Tokenizer", "default_cache", "eval_batches",
+           "load_corpus", "make_batch", "restore_order", "retokenize", "training_batches"]

@@ -139,7 +139,16 @@ def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = N
         content_hash = hash_json([content_hash, soft_targets.metadata])
         notes.append(f"train: soft targets, the {soft_targets.metadata['top']} most probable "
                      "tokens of a teacher at each position")
-    return Corpus(name=_corpus_name(resolved), content_hash=content_hash,
+    name = resolved.name or resolved.builtin
+    if not name:
+        first = resolved.train[0]
+        text_folder = Path(first if isinstance(first, str) else first.source).parent.name
+        languages = (f"{resolved.source}-{resolved.target}"
+                     if resolved.source and resolved.target else resolved.task)
+        name = f"{text_folder} {languages}".strip()
+    if resolved.distilled:
+        name += " (distilled, mixed)" if resolved.mix_distilled else " (distilled)"
+    return Corpus(name=name, content_hash=content_hash,
                   is_synthetic=spec.builtin is not None, spec=spec, tokenizer=tokenizer,
                   counts=metadata["counts"], notes=(*notes, *repairs), folder=folder, **splits)
 
@@ -195,18 +204,6 @@ def _build_and_store(spec: DataSpec, folder: Path) -> tuple[StoredCorpus, list[s
         raise UserError(f"data: the cache {folder.parent} cannot be written: "
                         f"{error.strerror or error}. Choose another cache folder, or set "
                         "XDG_CACHE_HOME", key="data", code="cache-not-writable") from None
-
-
-def _corpus_name(spec: DataSpec) -> str:
-    suffix = ""
-    if spec.distilled:
-        suffix = " (distilled, mixed)" if spec.mix_distilled else " (distilled)"
-    if name := spec.name or spec.builtin:
-        return name + suffix
-    first = spec.train[0]
-    folder = Path(first if isinstance(first, str) else first.source).parent.name
-    languages = f"{spec.source}-{spec.target}" if spec.source and spec.target else spec.task
-    return f"{folder} {languages}".strip() + suffix
 
 
 def retokenize(corpus: Corpus, dropout: float, seed: int, epoch: int) -> Split:

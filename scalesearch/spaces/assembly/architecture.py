@@ -353,7 +353,28 @@ def _build_stack(a: Config, stack: str,
     tied_layers = replace(layers, ties=build_ties(a, stack, layers, encoder_layers))
     solver = a.get(f"{stack}.solver", "euler") if stack == "encoder" else "euler"
     has_step_signals = bool(a.get(f"{stack}.step_embedding", False))
-    return Stack(tied_layers, _global_scores(a, stack, layers), has_step_signals, solver,
+    key = f"{stack}.residual_scores"
+    score_type = a.get(key, "none")
+    if score_type != "none":
+        distinct_layers: Any = layers.distinct_layers
+        shapes = [layer.mixer.score_shape for layer in distinct_layers]
+        n_heads = [shape and shape.heads for shape in shapes]
+        if any(decide(n != n_heads[0]) for n in n_heads):
+            raise UnbuildableError(
+                key, f"{score_type} scores need the same number of heads in all layers")
+    global_scores = None
+    if score_type not in ("none", "previous"):
+        # A^G, shaped as the layers' scores (PartialFormer, section 3.4)
+        first_layer: Any = layers.layer
+        mixer = first_layer.mixer
+        shape = mixer.score_shape
+        if shape is None:
+            raise UnbuildableError(key, f"{score_type} scores need layers that have scores")
+        clip = a[f"{stack}.relative_clip"] if score_type == "relative" else 0
+        global_scores = GlobalScores(mixer.d, shape.heads, shape.head_dim, mixer.queries,
+                                     shape.keys, clip, mixer.decoder,
+                                     norm_kind=first_layer.norm_kind)
+    return Stack(tied_layers, global_scores, has_step_signals, solver,
                  bool(a.get("last_norm", True)))
 
 
@@ -402,30 +423,3 @@ def _build_bottleneck_stack(a: Config, stack: str) -> BottleneckStack:
     last_norm = bool(a.get("last_norm", True))
     return BottleneckStack(Repeat(_build_layer(first, stack), 1), shared,
                            Repeat(_build_layer(last, stack), 1), has_step_signals, last_norm)
-
-
-def _global_scores(a: Config, stack: str, layers: Repeat) -> GlobalScores | None:
-    """Global attention scores A^G, shaped as the layers' scores.
-
-    Source: PartialFormer, section 3.4.
-    """
-    key = f"{stack}.residual_scores"
-    score_type = a.get(key, "none")
-    if score_type == "none":
-        return None
-    layer: Any = layers.layer
-    distinct_layers: Any = layers.distinct_layers
-    shapes = [layer.mixer.score_shape for layer in distinct_layers]
-    n_heads = [shape and shape.heads for shape in shapes]
-    if any(decide(n != n_heads[0]) for n in n_heads):
-        raise UnbuildableError(key,
-                               f"{score_type} scores need the same number of heads in all layers")
-    if score_type == "previous":
-        return None
-    mixer = layer.mixer
-    shape = mixer.score_shape
-    if shape is None:
-        raise UnbuildableError(key, f"{score_type} scores need layers that have scores")
-    clip = a[f"{stack}.relative_clip"] if score_type == "relative" else 0
-    return GlobalScores(mixer.d, shape.heads, shape.head_dim, mixer.queries, shape.keys, clip,
-                        mixer.decoder, norm_kind=layer.norm_kind)

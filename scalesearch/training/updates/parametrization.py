@@ -119,25 +119,34 @@ SCALING_RULES: dict[str, ScalingRule] = {"none": unscaled_factors, "embedding": 
 
 def weight_scales(model: Any, recipe: Recipe) -> dict[str, WeightScale]:
     """Return the factors of every weight of ``model``, by parameter name."""
+    lr = recipe.lr
     scale_of: dict[int, WeightScale] = {}  # by id of the weight
     position_factors = _position_factors(model, recipe)
     for path, node in model.named_modules():
         if isinstance(node, Module):
             for name, weight in node.weights():
+                use = _classify_weight(node, path, name)
+                width_ratio = _width_ratio(use.fan_in, lr)
+                init_factor, lr_factor = SCALING_RULES[lr.rule](use, width_ratio)
+                n_matrices = use.n_matrices if recipe.optimizer != "adamw" else 0
+                if n_matrices and recipe.optimizer == "muon" and lr.rule in ("layerwise", "mup"):
+                    # The step of Muon has the spectral norm √max(fan_in, fan_out) if its entries
+                    # have unit RMS. √(fan_out / fan_in) transfers between widths (Yang et al. 2023).
+                    lr_factor = math.sqrt(use.fan_out / max(use.fan_in, use.fan_out) / width_ratio)
                 factors = position_factors.get(f"{path}.{name}", (1.0, 1.0))
-                scale = _scale_of_use(node, path, name, recipe).multiply(*factors)
+                scale = WeightScale(use.role, init_factor, lr_factor, n_matrices).multiply(*factors)
                 first = scale_of.setdefault(id(weight), scale)
                 owner_scale = scale if name in node._parameters else first
-                lr_factor = min(first.lr_factor, scale.lr_factor)
-                scale_of[id(weight)] = replace(owner_scale, lr_factor=lr_factor)
+                lowest = min(first.lr_factor, scale.lr_factor)
+                scale_of[id(weight)] = replace(owner_scale, lr_factor=lowest)
     scales = {name: scale_of[id(weight)] for name, weight in model.named_parameters()}
-    if recipe.lr.rule == "mup" and "output.weight" not in scales:
+    if lr.rule == "mup" and "output.weight" not in scales:
         gain = "decoder.norm.weight"  # of the norm before the readout
         if not model.block.decoder.has_final_norm:
             last_path, last_layer = list(_stack_layers(model, "decoder"))[-1]
             gain = f"{last_path}.{last_layer.block.last_norm}.weight"  # type: ignore[attr-defined]
         if gain in scales:
-            factor = _width_ratio(model.block.decoder.layer.mixer.d, recipe.lr) ** -0.5
+            factor = _width_ratio(model.block.decoder.layer.mixer.d, lr) ** -0.5
             scales[gain] = scales[gain].multiply(factor, factor)
     return scales
 
@@ -166,20 +175,6 @@ def summarize_scales(model: Any, recipe: Recipe) -> list[dict[str, Any]]:
 
 def _width_ratio(width: int, lr: LearningRate) -> float:
     return 1.0 if lr.reference_sizes.width is None else width / lr.reference_sizes.width
-
-
-def _scale_of_use(node: Module, path: str, name: str, recipe: Recipe) -> WeightScale:
-    """Return the scale of one use of a weight by the rule of the recipe."""
-    weight = _classify_weight(node, path, name)
-    lr = recipe.lr
-    width_ratio = _width_ratio(weight.fan_in, lr)
-    init_factor, lr_factor = SCALING_RULES[lr.rule](weight, width_ratio)
-    n_matrices = weight.n_matrices if recipe.optimizer != "adamw" else 0
-    if n_matrices and recipe.optimizer == "muon" and lr.rule in ("layerwise", "mup"):
-        # The step of Muon has the spectral norm √max(fan_in, fan_out) if its entries have unit RMS.
-        # √(fan_out / fan_in) transfers between widths (Yang et al. 2023).
-        lr_factor = math.sqrt(weight.fan_out / max(weight.fan_in, weight.fan_out) / width_ratio)
-    return WeightScale(weight.role, init_factor, lr_factor, n_matrices)
 
 
 def _classify_weight(node: Module, path: str, name: str) -> WeightUse:
