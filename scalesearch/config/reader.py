@@ -10,7 +10,6 @@ from functools import singledispatch
 from typing import Annotated, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic.fields import FieldInfo
 
 from scalesearch.blocks.core import join_path
 from scalesearch.config.model import (
@@ -98,9 +97,14 @@ class ConfigReader:
             self.add_errors(error)
             invalid = {item["loc"][0] for item in error.errors(include_url=False) if item["loc"]}
             names = {id(info): name for name, info in self.model.model_fields.items()}
-            return {names[id(info)]: _adapter(info).validate_python(values[key])
-                    for key, info in keys_of(self.model).items()
-                    if key in values and key not in invalid}
+            valid = {}
+            for key, info in keys_of(self.model).items():
+                if key in values and key not in invalid:
+                    annotation: Any = info.annotation
+                    if info.metadata:
+                        annotation = Annotated[annotation, *info.metadata]
+                    valid[names[id(info)]] = TypeAdapter(annotation).validate_python(values[key])
+            return valid
         return {name: getattr(config, name) for name in config.model_fields_set}
 
     def values_of(self, model: type[Config], node: Node, path: str) -> Any:
@@ -249,12 +253,6 @@ class ConfigReader:
             if isinstance(child, SchemaGroup) and name != path.rpartition(".")[2]:
                 group = child
         return group, child
-
-
-def _adapter(info: FieldInfo) -> TypeAdapter[Any]:
-    """A validator of one field."""
-    annotation: Any = info.annotation
-    return TypeAdapter(Annotated[annotation, *info.metadata] if info.metadata else annotation)
 
 
 def read_config(model: type[Model], node: Node, name: str = "") -> Model:

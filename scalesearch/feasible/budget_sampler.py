@@ -22,7 +22,6 @@ from scalesearch.feasible.decomposition import REMAINING_PART, SHARED_PART, Deco
 from scalesearch.feasible.dominance import DominanceIndex
 from scalesearch.feasible.enumeration import TooManyCandidatesError
 from scalesearch.feasible.limits import CostBound
-from scalesearch.feasible.pieces import SectionCandidates
 from scalesearch.spaces import Space
 from scalesearch.spaces.syntax.parameters import IntRange, Parameter
 
@@ -49,9 +48,16 @@ class BudgetSampler:
         self.parts = self.counter.decomposition.parts
         self.bounds = bounds
         shared = set(self.parts[SHARED_PART].parameters)
-        self.row_probabilities = {
-            name: self._row_probabilities(part, set() if name == SHARED_PART else shared)
-            for name, part in self.parts.items()}
+        # part to the probability of each row; shared parameters count in their own part only
+        self.row_probabilities: dict[str, Probabilities] = {}
+        for part_name, part in self.parts.items():
+            probabilities = np.ones(len(part))
+            for column, name in enumerate(part.parameters):
+                if part_name == SHARED_PART or name not in shared:
+                    # The last entry is for NOT_SAMPLED, which is -1.
+                    by_index = np.append(value_probabilities(self.parameters[name]), 1.0)
+                    probabilities *= by_index[part.value_indices[:, column]]
+            self.row_probabilities[part_name] = probabilities
         # (cells,): probability that a random candidate is in the cell and feasible
         cells = self.counter.cells
         weights = np.array([cell.is_allowed * self.row_probabilities[SHARED_PART][cell.shared_row]
@@ -113,16 +119,6 @@ class BudgetSampler:
     def _slack_by_row(self, left: int) -> NDArray[np.int64]:
         """(rows, bounds) limits minus the costs of each valid left row."""
         return self._limits - self.counter.bounded_costs("left", left, self.bounds)
-
-    def _row_probabilities(self, part: SectionCandidates, excluded: set[str]) -> Probabilities:
-        """(rows,) probability of each row, without the parameters ``excluded``."""
-        probabilities = np.ones(len(part))
-        for column, name in enumerate(part.parameters):
-            if name not in excluded:
-                # The last entry is for NOT_SAMPLED, which is -1.
-                by_index = np.append(value_probabilities(self.parameters[name]), 1.0)
-                probabilities *= by_index[part.value_indices[:, column]]
-        return probabilities
 
 
 def value_probabilities(parameter: Parameter) -> Probabilities:

@@ -84,27 +84,21 @@ def evaluate_costs(candidates: Sequence[CostedCandidate], protocol: Protocol,
                               for key, value in candidate.config.items())
             groups.setdefault(structure, []).append(index)
     for indices in groups.values():
-        members = [candidates[index] for index in indices]
-        for index, costs in zip(indices, _evaluate_group(members, protocol, names)):
+        configs = [candidates[index].config for index in indices]
+        values: dict[str, Any] = {}
+        try:
+            for key, value in configs[0].items():
+                column = [config[key] for config in configs] if type(value) in (int, float) else []
+                differs = any(other != value for other in column)
+                values[key] = np.array(
+                    column, np.int64 if isinstance(value, int) else float) if differs else value
+            costs_of_group = evaluate_table_costs(values, configs, protocol, names)
+        except OverflowError:  # a number does not fit in 64 bits
+            costs_of_group = [_evaluate_single(config, protocol, names) for config in configs]
+        for index, costs in zip(indices, costs_of_group):
             error = None if costs is not None else "cannot be built"
             result[index] = replace(candidates[index], error=error, costs=costs)
     return result
-
-
-def _evaluate_group(members: list[CostedCandidate], protocol: Protocol,
-                    names: tuple[str, ...]) -> list[Costs | None]:
-    """Evaluate the costs of candidates with the same structure."""
-    values: dict[str, Any] = {}
-    configs = [member.config for member in members]
-    try:
-        for key, value in configs[0].items():
-            column = [config[key] for config in configs] if type(value) in (int, float) else []
-            differs = any(other != value for other in column)
-            values[key] = np.array(
-                column, np.int64 if isinstance(value, int) else float) if differs else value
-    except OverflowError:  # a number does not fit in 64 bits
-        return [_evaluate_single(config, protocol, names) for config in configs]
-    return evaluate_table_costs(values, configs, protocol, names)
 
 
 def evaluate_table_costs(values: Mapping[str, Any], configs: Sequence[Mapping[str, Any]],

@@ -91,7 +91,15 @@ class Extremes:
         for pair, potential in self._pairs_by_potential(name, sign, caps):
             if potential < best_value[0]:
                 break
-            for row_class in self._row_classes(pair, (name, other), other_caps, caps):
+            # Split the rows so that only caps on two costs remain.
+            sizes = [len(self._column(side, pair, name)) for side in (0, 1)]
+            classes: list[RowClass] = [(np.arange(sizes[0]), np.arange(sizes[1]), caps)]
+            for cost in other_caps:
+                classes = [smaller for row_class in classes for smaller in
+                           self._split_by_cap(pair, row_class, cost, (name, other))]
+            for row_class in classes:
+                if not len(row_class[0]) or not len(row_class[1]):
+                    continue
                 rows = self._best_rows(pair, row_class, sign, (name, other), best_value[0])
                 if rows is None:
                     continue
@@ -143,16 +151,6 @@ class Extremes:
         pairs = np.flatnonzero(may_fit)
         for pair in pairs[np.argsort(-potential[pairs], kind="stable")].tolist():
             yield pair, int(potential[pair])
-
-    def _row_classes(self, pair: int, costs: tuple[str, str], other_caps: list[str],
-                     caps: Caps) -> list[RowClass]:
-        """Split the rows of a pair so that only caps on the two ``costs`` remain."""
-        sizes = [len(self._column(side, pair, costs[0])) for side in (0, 1)]
-        classes: list[RowClass] = [(np.arange(sizes[0]), np.arange(sizes[1]), caps)]
-        for cost in other_caps:
-            classes = [smaller for row_class in classes
-                       for smaller in self._split_by_cap(pair, row_class, cost, costs)]
-        return [row_class for row_class in classes if len(row_class[0]) and len(row_class[1])]
 
     def _split_by_cap(self, pair: int, row_class: RowClass, cost: str,
                       costs: tuple[str, str]) -> Iterator[RowClass]:

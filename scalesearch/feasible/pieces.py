@@ -55,7 +55,14 @@ class NetworkPiece:
         """``config`` with a placeholder for the other half."""
         if not self.half:
             return config
-        changes = _without_ffn(self.section) if self.half == "mixers" else _plainest(self.section)
+        stack = self.section
+        if self.half == "mixers":
+            changes = _without_ffn(stack)
+        else:  # the smallest mixer
+            changes = {f"{stack}.{name}": value for name, value in _PLAIN_MIXER_CONFIG.items()}
+            changes |= {f"share.{stack}.{slot}": OWN_WEIGHTS for slot in _ATTENTION_SLOTS[stack]}
+            changes |= {"tensor_chain.attention": "off", "low_rank.attention": "off",
+                        "matrices.attention": "dense", "matrices.out": "dense"}
         return ChainMap(changes, config)  # type: ignore[arg-type]  # a mapping that is only read
 
     def build(self, config: Config) -> Any:
@@ -73,14 +80,6 @@ def _without_ffn(stack: str) -> dict[str, Any]:
     """Values of a stack without feed-forward networks."""
     return {f"{stack}.ffn": "none", f"share.{stack}.ffn": OWN_WEIGHTS, "tensor_chain.ffn": "off",
             "low_rank.ffn": "off", "matrices.ffn": "dense", f"{stack}.interleaved": False}
-
-
-def _plainest(stack: str) -> dict[str, Any]:
-    """Values of a stack with the smallest mixer."""
-    plain = {f"{stack}.{name}": value for name, value in _PLAIN_MIXER_CONFIG.items()}
-    plain |= {f"share.{stack}.{slot}": OWN_WEIGHTS for slot in _ATTENTION_SLOTS[stack]}
-    return {**plain, "tensor_chain.attention": "off", "low_rank.attention": "off",
-            "matrices.attention": "dense", "matrices.out": "dense"}
 
 
 @dataclass(frozen=True)

@@ -75,21 +75,21 @@ class Ablation:
 
     def format_cells(self) -> pd.DataFrame:
         """Format the table as a data frame of text cells."""
-        return pd.DataFrame([self._format_row(row) for row in self.rows])
-
-    def _format_row(self, row: AblationRow) -> dict[str, str]:
         base = self.rows[0]
-        if row is base:
-            difference = MISSING_CELL
-        elif row.half_width == 0:
-            difference = "same run"
-        else:
-            half = MISSING_CELL if row.half_width is None else f"{row.half_width:.2f}"
-            difference = f"{row.difference:+.2f} ± {half}"
-        return {"name": row.name, "params": f"{row.params:,}", "MACs": f"{row.macs:,}",
-                self.metric: f"{row.score:.2f}"
-                + (f" ± {row.sd:.2f}" if row.sd is not None else ""), "seeds": str(row.n_seeds),
-                f"difference to {base.name}": difference}
+        rows = []
+        for row in self.rows:
+            if row is base:
+                difference = MISSING_CELL
+            elif row.half_width == 0:
+                difference = "same run"
+            else:
+                half = MISSING_CELL if row.half_width is None else f"{row.half_width:.2f}"
+                difference = f"{row.difference:+.2f} ± {half}"
+            deviation = "" if row.sd is None else f" ± {row.sd:.2f}"
+            rows.append({"name": row.name, "params": f"{row.params:,}", "MACs": f"{row.macs:,}",
+                         self.metric: f"{row.score:.2f}{deviation}", "seeds": str(row.n_seeds),
+                         f"difference to {base.name}": difference})
+        return pd.DataFrame(rows)
 
     def notes(self) -> list[str]:
         """Sentences on the meaning of the numbers, and the rows that are not finished."""

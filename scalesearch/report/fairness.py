@@ -199,8 +199,17 @@ def assess_fairness(runs: Iterable[AuditRun], study_option: RecipeOption, metric
                       for architecture_runs in assessed),
                      key=lambda regret: -regret.loss_regret)
     groups = tuple(_group_regrets(regrets, confidence))
-    return Fairness(metric, study_option, tuple(regrets),
-                    _order_agreement(assessed, study_option, sign, confidence), groups,
+    # Kendall's tau of scores with the study's recipe and with the best recipe, with a percentile
+    # bootstrap over architectures; failed runs rank last.
+    score_pairs = []
+    for architecture_runs in assessed:
+        study_run = _find_finished(architecture_runs, study_option)
+        scores = [run.score * sign for run in architecture_runs if run.score is not None]
+        if study_run is not None and scores:
+            study_score = np.inf if study_run.score is None else study_run.score * sign
+            score_pairs.append((study_score, min(scores)))
+    order_agreement = kendall_tau_interval(np.array(score_pairs, float).reshape(-1, 2), confidence)
+    return Fairness(metric, study_option, tuple(regrets), order_agreement, groups,
                     tuple(_alternatives(assessed, confidence)),
                     tuple(group.name for group in groups if group.is_disadvantaged), confidence)
 
@@ -230,23 +239,6 @@ def _compute_regret(runs: Sequence[AuditRun], study_option: RecipeOption, sign: 
     is_at_edge = len(factors) > 1 and best.rate_factor in (min(factors), max(factors))
     return Regret(study_run.architecture, study_run.groups, loss_regret, score_regret, best.option,
                   is_at_edge, tuple(loss_regret_by_option))
-
-
-def _order_agreement(runs_by_architecture: Sequence[Sequence[AuditRun]],
-                     study_option: RecipeOption, sign: float,
-                     confidence: float) -> ConfidenceInterval | None:
-    """Kendall's tau of scores with the study's recipe and with the best recipe.
-
-    The interval is a percentile bootstrap over architectures. Failed runs rank last.
-    """
-    pairs = []
-    for runs in runs_by_architecture:
-        study_run = _find_finished(runs, study_option)
-        scores = [run.score * sign for run in runs if run.score is not None]
-        if study_run is not None and scores:
-            study_score = np.inf if study_run.score is None else study_run.score * sign
-            pairs.append((study_score, min(scores)))
-    return kendall_tau_interval(np.array(pairs, float).reshape(-1, 2), confidence)
 
 
 def _group_regrets(regrets: Sequence[Regret], confidence: float) -> list[GroupRegret]:

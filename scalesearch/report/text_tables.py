@@ -61,12 +61,10 @@ def _in_csv(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = escape_control_characters(value)
-    return f"'{text}" if text.startswith(FORMULA_PREFIXES) and not _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
+    if not text.startswith(FORMULA_PREFIXES):
+        return text
     try:
-        float(text)
+        float(text)  # a negative number is not a formula
     except ValueError:
-        return False
-    return True
+        return f"'{text}"
+    return text

@@ -102,26 +102,21 @@ def alignment_lattice(source: Sequence[str], hypothesis: Sequence[str]) -> Latti
         visited = {end}
         while stack:
             i, j = stack.pop()
-            for previous, cost, changed in _predecessors(
-                    i, j, source, hypothesis, replacement_cost):
+            predecessors = []  # vertex, cost of the step, whether it changes a word
+            if i:
+                predecessors.append(((i - 1, j), 1, True))
+            if j:
+                predecessors.append(((i, j - 1), 1, True))
+            if i and j:
+                is_changed = source[i - 1] != hypothesis[j - 1]
+                predecessors.append(((i - 1, j - 1), replacement_cost * is_changed, is_changed))
+            for previous, cost, changed in predecessors:
                 if distance[previous[0]][previous[1]] + cost == distance[i][j]:
                     steps.setdefault(previous, set()).add(((i, j), changed))
                     if previous not in visited:
                         visited.add(previous)
                         stack.append(previous)
     return {vertex: sorted(steps[vertex]) for vertex in sorted(steps)}
-
-
-def _predecessors(i: int, j: int, source: Sequence[str], hypothesis: Sequence[str],
-                  replacement_cost: int) -> Iterator[tuple[Vertex, int, bool]]:
-    """Yield predecessors of (i, j), cost of the step, whether it changes a word."""
-    if i:
-        yield (i - 1, j), 1, True
-    if j:
-        yield (i, j - 1), 1, True
-    if i and j:
-        changed = source[i - 1] != hypothesis[j - 1]
-        yield (i - 1, j - 1), replacement_cost * changed, changed
 
 
 def count_matches(lattice: Lattice, hypothesis: Sequence[str], gold: Edits,
@@ -178,19 +173,14 @@ class _LatticeSearch:
             if unchanged == OUTSIDE_EDIT and not changed:
                 yield next_vertex, (OUTSIDE_EDIT, next_used), (0, 1, 0)
         if unchanged == OUTSIDE_EDIT:
-            for next_vertex, next_used in self._gold_moves(vertex, used):
-                yield next_vertex, (OUTSIDE_EDIT, next_used), (-1, 0, 0)
-
-    def _gold_moves(self, vertex: Vertex, used: int) -> Iterator[tuple[Vertex, int]]:
-        """Yield vertices after a gold edit, and the rank of the next gold insertion there."""
-        i, j = vertex
-        for index, (end, words) in enumerate(self.gold.get(i, ())):
-            next_vertex = end, j + len(words)
-            rank = self.rank[i][index]
-            if (rank < used and end == i) or list(self.hypothesis[j : next_vertex[1]]) != words:
-                continue
-            if self._is_one_edit(vertex, next_vertex):
-                yield next_vertex, rank + 1 if end == i else 0
+            i, j = vertex
+            for index, (end, words) in enumerate(self.gold.get(i, ())):
+                next_vertex = end, j + len(words)
+                rank = self.rank[i][index]  # insertions at the same place are in order
+                if ((rank >= used or end != i) and list(self.hypothesis[j : next_vertex[1]]) == words
+                        and self._is_one_edit(vertex, next_vertex)):
+                    next_used = rank + 1 if end == i else 0
+                    yield next_vertex, (OUTSIDE_EDIT, next_used), (-1, 0, 0)
 
     def _is_one_edit(self, start: Vertex, end: Vertex) -> bool:
         """Whether one edit can lead from ``start`` to ``end`` through the lattice."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from scalesearch.errors import UserError
@@ -53,20 +54,9 @@ def parse_m2(lines: Sequence[str], name: str) -> list[AnnotatedSentence]:
     Raises:
         UserError: a line has another form; the message gives its position.
     """
-    return [_parse_sentence(block, name) for block in _split_blocks(lines)]
-
-
-def _split_blocks(lines: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
-    """Yield groups of numbered lines that are separated by blank lines."""
-    block: list[tuple[int, str]] = []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            block.append((number, line))
-        elif block:
-            yield block
-            block = []
-    if block:
-        yield block
+    numbered = enumerate(lines, 1)
+    blocks = groupby(numbered, key=lambda numbered_line: bool(numbered_line[1].strip()))
+    return [_parse_sentence(list(block), name) for has_text, block in blocks if has_text]
 
 
 def _parse_sentence(block: list[tuple[int, str]], name: str) -> AnnotatedSentence:

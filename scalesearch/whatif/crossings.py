@@ -57,9 +57,15 @@ class CostCrossing:
 
     def __str__(self) -> str:
         name = " = ".join(LENGTH_SYMBOLS[self.length])
-        ranges = " and ".join(_format_range(name, span) for span in self.ranges)
+        ranges = []
+        for low, high in self.ranges:
+            if high is None:
+                ranges.append(f"from {name} = {low:,}" if low > 1 else f"for every {name}")
+            else:
+                ranges.append(f"up to {name} = {high:,}" if low == 1
+                              else f"from {name} = {low:,} to {high:,}")
         held = ", ".join(f"{key} = {size:,}" for key, size in self.held_lengths.items())
-        where = ranges or f"for no {name}"
+        where = " and ".join(ranges) or f"for no {name}"
         return f"{PART_PHRASES[self.part]} more than {self.other} {where} ({held})"
 
 
@@ -74,13 +80,6 @@ class CostCrossings(tuple[CostCrossing, ...]):
                 for crossing in self for span in crossing.ranges]
         frame = pd.DataFrame(rows, columns=["length", "part", "other", "from", "to"])
         return frame.astype({"from": "Int64", "to": "Int64"})
-
-
-def _format_range(name: str, span: Range) -> str:
-    low, high = span
-    if high is None:
-        return f"from {name} = {low:,}" if low > 1 else f"for every {name}"
-    return f"up to {name} = {high:,}" if low == 1 else f"from {name} = {low:,} to {high:,}"
 
 
 def attention_product_macs(block: Block, protocol: Protocol) -> Size:

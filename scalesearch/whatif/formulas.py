@@ -8,7 +8,7 @@ interpolated from exact values at small lengths, and checked at other lengths.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -93,7 +93,8 @@ def _factored_term(head: Monomial, terms: dict[Monomial, Fraction]) -> str:
         return str(Formula(terms))
     shared = sorted(set.intersection(*map(set, terms)))
     common = tuple(name for name in shared for _ in range(min(key.count(name) for key in terms)))
-    inner = {_remove_names(key, common): factor for key, factor in terms.items()}
+    inner = {tuple((Counter(key) - Counter(common)).elements()): factor
+             for key, factor in terms.items()}
     outer = [*_powers(head), *_powers(common)]
     if len(inner) == 1:
         return _term(next(iter(inner.values())), outer)
@@ -101,13 +102,6 @@ def _factored_term(head: Monomial, terms: dict[Monomial, Fraction]) -> str:
                        math.lcm(*(factor.denominator for factor in inner.values())))
     divided = Formula({key: factor / divisor for key, factor in inner.items()})
     return f"{_term(divisor, outer)} * ({divided})"
-
-
-def _remove_names(key: Monomial, names: Iterable[str]) -> Monomial:
-    remaining = list(key)
-    for name in names:
-        remaining.remove(name)
-    return tuple(remaining)
 
 
 def _powers(key: Monomial) -> list[str]:
@@ -182,14 +176,14 @@ class SymbolTable:
             size = self.columns.variable(size)
         if not isinstance(size, Polynomial):
             return Formula.of([((), int(evaluate_size(size)))])
-        return Formula.of(self._monomial(key, factor) for key, factor in size.terms.items())
-
-    def _monomial(self, key: tuple[int, ...], factor: int) -> tuple[list[str], int]:
-        numbers = [int(self.columns.arrays[column][0])
-                   for column in key if column >= len(self.sizes)]
-        self.numbers.update(numbers)
-        factor *= math.prod(numbers)
-        return [self.columns.names[column] for column in key if column < len(self.sizes)], factor
+        terms = []
+        for key, factor in size.terms.items():
+            numbers = [int(self.columns.arrays[column][0])
+                       for column in key if column >= len(self.sizes)]
+            self.numbers.update(numbers)
+            names = [self.columns.names[column] for column in key if column < len(self.sizes)]
+            terms.append((names, factor * math.prod(numbers)))
+        return Formula.of(terms)
 
 
 @dataclass(frozen=True)

@@ -106,8 +106,13 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
     references = {names[key]: index.reference(key) for key in keys}
     for values in combinations:
         length_by_key = dict(zip(lengths, values))
-        rows += _rows(configs, references, _with_lengths(protocol, length_by_key), length_by_key,
-                      columns)
+        swept = protocol
+        if lengths:
+            both = length_by_key.get("length")
+            swept = protocol.with_lengths(both or length_by_key.get("source", protocol.source),
+                                          both or length_by_key.get("target", protocol.target),
+                                          length_by_key.get("vocab", protocol.vocab))
+        rows += _rows(configs, references, swept, length_by_key, columns)
     rows.sort(key=_sort_key(rows, tuple(names.values())))
     crossings = CostCrossings()
     if lengths and len(configs) == 1 and not configs[0].infeasible_values:
@@ -168,16 +173,6 @@ def _lengths(key: str, text: str) -> list[int]:
         raise UserError(f"more than {MAX_SWEEP_ROWS:,} rows", help=f"use a larger step of {key}",
                         code="too-many-sweep-rows")
     return values
-
-
-def _with_lengths(protocol: Protocol, lengths: Mapping[str, int]) -> Protocol:
-    """The protocol with other lengths; ``length`` is both source and target."""
-    if not lengths:
-        return protocol
-    both = lengths.get("length")
-    source = both or lengths.get("source", protocol.source)
-    target = both or lengths.get("target", protocol.target)
-    return protocol.with_lengths(source, target, lengths.get("vocab", protocol.vocab))
 
 
 def _sort_key(rows: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> Any:

@@ -51,7 +51,15 @@ def _describe_solution(solution: Solution) -> Iterator[str]:
         for limit in solution.best.limits:
             result = "met" if limit.slack is None else f"{_format_cost(abs(limit.slack))} left"
             yield f"  {limit.limit}: {result}"
-        yield _describe_next_value(solution)
+        if solution.next is not None:
+            yield (f"next: {solution.next.value:,} violates "
+                   f"{_describe_violations(solution.next.violated_limits)}")
+        elif solution.is_open_ended:
+            yield f"the budget does not limit it: the search ends at {solution.high:,}"
+        else:
+            comparison = "larger" if solution.direction == "max" else "smaller"
+            in_range = "of the range " if solution.step != 1 or solution.n_unbuildable == 0 else ""
+            yield f"next: no {comparison} value {in_range}can be built"
     elif solution.nearest is None:
         yield f"no {solution.key} from {solution.low:,} to {solution.high:,} can be built"
     else:
@@ -59,17 +67,6 @@ def _describe_solution(solution: Solution) -> Iterator[str]:
                f"budget; the nearest, {solution.nearest.value:,}, violates "
                f"{_describe_violations(solution.nearest.violated_limits)}")
     yield _describe_search(solution)
-
-
-def _describe_next_value(solution: Solution) -> str:
-    if solution.next is not None:
-        return (f"next: {solution.next.value:,} violates "
-                f"{_describe_violations(solution.next.violated_limits)}")
-    if solution.is_open_ended:
-        return f"the budget does not limit it: the search ends at {solution.high:,}"
-    comparison = "larger" if solution.direction == "max" else "smaller"
-    in_range = "of the range " if solution.step != 1 or solution.n_unbuildable == 0 else ""
-    return f"next: no {comparison} value {in_range}can be built"
 
 
 def _format_cost(value: float, sign: str = "") -> str:

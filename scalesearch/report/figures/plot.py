@@ -78,8 +78,22 @@ def plot_tradeoff(table: pd.DataFrame, context: FigureContext, x: str, y: str = 
             with_bars = complete[(complete["seeds"] > 1).to_numpy(dtype=bool)
                                  | complete["front"].to_numpy(dtype=bool)]
         _set_up_axes(axes, complete, with_bars, table[paused_mask(table, x)], context, x, y)
-        _draw_bound(axes, context.bounds.get(x))
-        _draw_error_bars(axes, with_bars, context, x, y)
+        left, right = axes.get_xlim()
+        bound = context.bounds.get(x)
+        if bound is not None and left < bound < right:
+            axes.axvspan(bound, right, facecolor=LIMIT_COLOR, alpha=0.13, hatch="//",
+                         edgecolor=LIMIT_COLOR, linewidth=0)
+            axes.axvline(bound, color=LIMIT_COLOR, linewidth=0.9, linestyle=DASHED_LINE)
+            axes.annotate("over budget", (bound, 0.02), (3, 0),
+                          xycoords=("data", "axes fraction"), textcoords="offset points",
+                          fontsize=7, color="#8a3a6a", rotation=90, va="bottom")
+        if len(with_bars):
+            xerr, yerr = (with_bars[name + HALF_WIDTH_SUFFIX].to_numpy(dtype=float)
+                          if name + HALF_WIDTH_SUFFIX in with_bars else None for name in (x, y))
+            interval = f"{format_percent(context.confidence)} interval of the mean, pooled noise"
+            axes.errorbar(with_bars[x].to_numpy(dtype=float), with_bars[y].to_numpy(dtype=float),
+                          xerr=xerr, yerr=yerr, fmt="none", ecolor=TEXT_COLOR, elinewidth=0.8,
+                          capsize=2, capthick=0.8, zorder=2.5, label=interval)
         _draw_points(axes, table, complete, context, x, y)
         heights = stopped_heights(table, axes, x, y)
         if len(heights):
@@ -155,31 +169,6 @@ def _set_up_axes(axes: Axes, complete: pd.DataFrame, with_bars: pd.DataFrame, pa
                              paused["rung_loss"] if y == LOSS_METRIC else []]).astype(float)
     margin = 0.12 * max(np.ptp(scores), 0.5)
     axes.set_ylim(max(0.0, scores.min() - margin), scores.max() + margin)
-
-
-def _draw_bound(axes: Axes, bound: float | None) -> None:
-    """Shade the area over the budget, if it is inside the limits of the axes."""
-    left, right = axes.get_xlim()
-    if bound is None or not left < bound < right:
-        return
-    axes.axvspan(bound, right, facecolor=LIMIT_COLOR, alpha=0.13, hatch="//", edgecolor=LIMIT_COLOR,
-                 linewidth=0)
-    axes.axvline(bound, color=LIMIT_COLOR, linewidth=0.9, linestyle=DASHED_LINE)
-    axes.annotate("over budget", (bound, 0.02), (3, 0), xycoords=("data", "axes fraction"),
-                  textcoords="offset points", fontsize=7, color="#8a3a6a", rotation=90, va="bottom")
-
-
-def _draw_error_bars(axes: Axes, with_bars: pd.DataFrame, context: FigureContext, x: str,
-                     y: str) -> None:
-    """Draw the interval of each mean, by the seed noise pooled over all trials."""
-    if not len(with_bars):
-        return
-    xerr, yerr = (with_bars[name + HALF_WIDTH_SUFFIX].to_numpy(dtype=float)
-                  if name + HALF_WIDTH_SUFFIX in with_bars else None for name in (x, y))
-    axes.errorbar(with_bars[x].to_numpy(dtype=float), with_bars[y].to_numpy(dtype=float),
-                  xerr=xerr, yerr=yerr, fmt="none", ecolor=TEXT_COLOR, elinewidth=0.8, capsize=2,
-                  capthick=0.8, zorder=2.5,
-                  label=f"{format_percent(context.confidence)} interval of the mean, pooled noise")
 
 
 def _draw_points(axes: Axes, table: pd.DataFrame, complete: pd.DataFrame, context: FigureContext,

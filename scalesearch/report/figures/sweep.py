@@ -54,6 +54,11 @@ def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, 
     if built.empty:
         raise UserError("nothing to plot: none of the swept values can be built. Sweep other "
                         "values", code="nothing-to-plot")
+    # the protocol without the swept length
+    swept = {"source": "S", "target": "T", "length": "ST", "vocab": "V"}.get(keys[0], "")
+    lengths = ", ".join(f"{letter}={protocol[name]}" for letter, name
+                        in (("S", "source"), ("T", "target"), ("V", "vocab"))
+                        if letter not in swept)
     quantities = ("macs",) if keys[0] in LENGTH_KEYS[:3] else ("params", "macs")
     with new_figure(4.4 * len(quantities), 3.4, columns=len(quantities)) as (figure, panels):
         for axes, quantity in zip(panels, quantities):
@@ -68,7 +73,7 @@ def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, 
             if pd.api.types.is_numeric_dtype(values):
                 axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
             axes.set_ylabel("Parameters" if quantity == "params"
-                            else f"Multiply-accumulates\n({_protocol_text(protocol, keys[0])})")
+                            else f"Multiply-accumulates\n({protocol['name']}: {lengths})")
             axes.legend(handlelength=1.8)
             for value, text in (annotations or {}).items() if quantity == "macs" else ():
                 if float(values.min()) < value < float(values.max()):
@@ -118,13 +123,3 @@ def _draw_line(axes: Axes, rows: pd.DataFrame, key: str, column: str, label: str
     axes.plot(curve[key].astype(float), curve[column].astype(float), style, color=color,
               label=label, linewidth=1.3)
     axes.plot(x, rows[column].astype(float), marker, color=color, markersize=2.8)
-
-
-def _protocol_text(protocol: Mapping[str, Any], key: str) -> str:
-    """Describe the protocol without the swept length."""
-    swept = {"source": "S", "target": "T", "length": "ST", "vocab": "V"}.get(key, "")
-    sizes = (f"{letter}={protocol[name]}"
-             for letter, name in (("S", "source"), ("T", "target"), ("V", "vocab"))
-             if letter not in swept)
-    return f"{protocol['name']}: {', '.join(sizes)}"
-

@@ -168,13 +168,10 @@ class AcquisitionFunction:
 
     def _values(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
         """Acquisition values (rows,) of points that have passed ``level`` with ``loss``."""
-        return self._lookahead_values(rows, level, loss) / self._relative_compute[rows]
-
-    def _lookahead_values(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
-        """Acquisition values (rows,) if every full-budget run took the same compute."""
+        relative_compute = self._relative_compute[rows]
         if not self._surrogates:  # all objectives are exact: a rung reveals nothing
             budget = 1 - (self.rung_shares[level] if level >= 0 else 0)
-            return self._ehvi_at_end(rows, level, loss) / budget
+            return self._ehvi_at_end(rows, level, loss) / budget / relative_compute
         next_level = level + 1
         points = self.coordinates[rows]
         pending = self.pending if level < 0 else None
@@ -182,8 +179,8 @@ class AcquisitionFunction:
                        for surrogate in self._surrogates]
         if next_level == self._log_losses.shape[1]:
             mean, std = (np.stack(part, 1) for part in zip(*predictions))
-            return self.improvement.expected(mean, std,
-                                             self.costs[rows]) / self._rung_budget(next_level)
+            gain = self.improvement.expected(mean, std, self.costs[rows])
+            return gain / self._rung_budget(next_level) / relative_compute
         mean, std = predictions[0]
         nodes = [NormalDist().inv_cdf((index + 0.5) / N_QUADRATURE_NODES)
                  for index in range(N_QUADRATURE_NODES)]
@@ -193,7 +190,7 @@ class AcquisitionFunction:
         n_continue = np.arange(1, N_QUADRATURE_NODES + 1)[:, None]
         to_rung = N_QUADRATURE_NODES * self._rung_budget(next_level)
         compute = to_rung + n_continue * (1 - self.rung_shares[next_level])
-        return np.asarray((best_gains / compute).max(0))
+        return np.asarray((best_gains / compute).max(0)) / relative_compute
 
     def _ehvi_at_end(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
         """EHVI (rows,) at the end, given ``loss`` at ``level``."""

@@ -130,7 +130,15 @@ class Driver(JobLoop):
 
     def next_job(self) -> TrainingJob | None:
         """Start the next trial: of the search or, after it, a run with a further seed."""
-        self._check_failures()
+        # Stop a study in which most trials fail.
+        failed = self.trials.with_state(State.FAILED)
+        if not self.spec.trials and len(failed) > 2 and not self.trials.with_state(State.COMPLETE):
+            raise UserError(f"the first {len(failed)} architectures failed, the last with: "
+                            f"{failed[-1].reason}", code="too-many-failed")
+        n_charged = self._count_charged(State.FAILED)
+        if n_charged > self.spec.trials // 2 + 3:
+            raise UserError(f"{n_charged} candidates failed, the last with: {failed[-1].reason}",
+                            code="too-many-failed")
         trial = self.proposals.next_reference()
         if trial is None and not self._stop_reason and self._compute_left() > COMPUTE_TOLERANCE:
             trial = self.proposals.next_enqueued()
@@ -162,21 +170,6 @@ class Driver(JobLoop):
         if self._is_space_exhausted and not self.trials.with_state(State.PENDING):
             self._stop_reason = self._describe_exhaustion()
         return None
-
-    def _check_failures(self) -> None:
-        """Stop a study in which most trials fail.
-
-        Raises:
-            UserError: too many trials failed.
-        """
-        failed = self.trials.with_state(State.FAILED)
-        if not self.spec.trials and len(failed) > 2 and not self.trials.with_state(State.COMPLETE):
-            raise UserError(f"the first {len(failed)} architectures failed, the last with: "
-                            f"{failed[-1].reason}", code="too-many-failed")
-        n_charged = self._count_charged(State.FAILED)
-        if n_charged > self.spec.trials // 2 + 3:
-            raise UserError(f"{n_charged} candidates failed, the last with: {failed[-1].reason}",
-                            code="too-many-failed")
 
     def _compute_left(self) -> float:
         """Return the compute that is left, in full-budget runs."""
