@@ -56,7 +56,7 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
     """
     if plot_folder is not None:
         require_packages("matplotlib")
-    from scalesearch.cost import evaluate_cost, load_protocol
+    from scalesearch.cost import load_protocol
     from scalesearch.feasible import tables
     from scalesearch.feasible.limits import select_budgets
     from scalesearch.feasible.nearest import ProjectedCandidate, find_nearest
@@ -71,13 +71,7 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
     protocol = load_protocol(space.protocol, **protocol_overrides)
     limits = select_budgets(space, budgets)
     # Errors in these architectures are reported before the long search.
-    y_cost, x_cost = DEFAULT_FRONT_COSTS
-    points_in_figure = []
-    for reference in references:
-        reference_space, architecture = load_architecture(reference)
-        costs = evaluate_cost(architecture.block, protocol.with_vocab(architecture.vocab))
-        points_in_figure.append((float(costs[x_cost]), float(costs[y_cost]),
-                                 (reference_space.name or reference).rpartition("/")[2]))
+    points_in_figure = [locate_reference(reference, protocol) for reference in references]
     start = ProjectedCandidate(space, load_architecture(near)[1].config) if near else None
     changes = {name: [None if old is None else format_constant(old), format_constant(new)]
                for name, (old, new) in (start.changed_params if start else {}).items()}
@@ -97,15 +91,9 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
         from scalesearch.report.text_tables import to_csv
 
         csv.mkdir(parents=True, exist_ok=True)
-        frames = {"values": report.value_shares, "violations": report.violations,
-                  "sample": report.sample}
-        if report.front:
-            frames["front"] = tables.front_table(report)
-        for name, frame in frames.items():
+        for name, frame in tables.report_frames(report).items():
             write_text(csv / f"{name}.csv", to_csv(frame))
-    files = []
-    if plot_folder:
-        files = _plot(report, protocol, limits, points_in_figure, plot_folder)
+    files = _plot(report, protocol, limits, points_in_figure, plot_folder) if plot_folder else []
     if as_json:
         record = tables.report_to_json(report, nearest)
         record |= {"protocol": protocol.facts, "budgets": [limit.text for limit in limits]}
@@ -122,6 +110,17 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
             print_text(f"Written: {path}")
     if report.exact and not report.n_feasible:
         raise SystemExit(1)
+
+
+def locate_reference(file: str, protocol: Protocol) -> tuple[float, float, str]:
+    """Position of an architecture in the plane of costs (x, y), and its name."""
+    from scalesearch.cost import evaluate_cost
+    from scalesearch.feasible.report import DEFAULT_FRONT_COSTS
+
+    space, architecture = load_architecture(file)
+    costs = evaluate_cost(architecture.block, protocol.with_vocab(architecture.vocab))
+    y_cost, x_cost = DEFAULT_FRONT_COSTS
+    return float(costs[x_cost]), float(costs[y_cost]), (space.name or file).rpartition("/")[2]
 
 
 def _plot(report: FeasibilityReport, protocol: Protocol, limits: tuple[Constraint, ...],

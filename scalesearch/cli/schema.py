@@ -13,6 +13,9 @@ from scalesearch.cli.options import print_json
 FILE_TYPES = ("study", "space", "recipe", "data")
 DIALECT = "http://json-schema.org/draft-07/schema#"
 MIN_SHARED_LENGTH = 1000  # characters of a part that is written once
+# Types of the values of a field, besides texts.
+JSON_TYPES = {"size": ["integer"], "number": ["number"], "flag": ["boolean"], "list": ["array"],
+              "schedule": ["array"]}
 DOTTED_KEYS: dict[str, Any] = {r"^[^.]+\.": {}}  # `encoder.depth: 6`
 
 
@@ -95,11 +98,25 @@ def _share_parts(schema: dict[str, Any]) -> dict[str, Any]:
 def _group_schema(group: Any) -> dict[str, Any]:
     """A mapping with the keys and variants of a group, or a text."""
     from scalesearch.spaces.binding.binder import ONE_OF_KEY
+    from scalesearch.spaces.schema.type_check import describe_field
     from scalesearch.spaces.schema.types import SchemaGroup
 
     variants = {name: _group_schema(variant) for name, variant in group.variants.items()}
-    keys = {name: _group_schema(child) if isinstance(child, SchemaGroup) else _field_schema(child)
-            for name, child in group.fields.items()}
+    keys: dict[str, Any] = {}
+    for name, child in group.fields.items():
+        if isinstance(child, SchemaGroup):
+            keys[name] = _group_schema(child)
+            continue
+        # a constant, or a text of the space language
+        words = [*child.words, *child.special_values,
+                 *(child.calls if child.type == "schedule" else ())]
+        types = JSON_TYPES.get(child.type, [])
+        if child.layer_depth_key is not None:
+            types = [*types, "array"]
+        options: list[dict[str, Any]] = [{"enum": words}] if words else []
+        unit = f" ({child.unit})" if child.unit else ""
+        keys[name] = {"description": f"{child.doc}{unit}: {describe_field(child)}",
+                      "anyOf": [*options, {"type": [*types, "string"]}]}
     names = {**keys, **variants}
     if variants:
         names[ONE_OF_KEY] = {"type": ["object", "string"], "properties": variants}
@@ -108,18 +125,3 @@ def _group_schema(group: Any) -> dict[str, Any]:
     described = {"description": group.doc} if group.doc else {}
     return {**described, "anyOf": [mapping, {"enum": list(variants)}, {"type": "string"},
                                    {"type": "null"}]}
-
-
-def _field_schema(field: Any) -> dict[str, Any]:
-    """A constant, or a text of the space language."""
-    from scalesearch.spaces.schema.type_check import describe_field
-
-    words = [*field.words, *field.special_values, *(field.calls if field.type == "schedule" else ())]
-    types = {"size": ["integer"], "number": ["number"], "flag": ["boolean"], "list": ["array"],
-             "schedule": ["array"]}.get(field.type, [])
-    if field.layer_depth_key is not None:
-        types = [*types, "array"]
-    options: list[dict[str, Any]] = [{"enum": words}] if words else []
-    unit = f" ({field.unit})" if field.unit else ""
-    return {"description": f"{field.doc}{unit}: {describe_field(field)}",
-            "anyOf": [*options, {"type": [*types, "string"]}]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,21 +92,27 @@ def command(models: tuple[str, ...], source: Path, targets: tuple[Path, ...],
     if len(translators) > len(models):
         names.append(" + ".join(names))
         legend.append(f"{names[-1]}: ({translators[-1].decoding.description})")
-    for name, row, numbers in zip(names, scores, line_numbers):
-        bleu = row.get("bleu", {})
-        if bleu.get("brevity_penalty", 1) < MIN_BREVITY_PENALTY:
-            advice = ("Cropped sources and the length limit are a reason (see the notes)"
-                      if any(numbers.values()) else
-                      "With a beam, a higher --length-penalty gives longer translations")
-            notes.append(f"{name}: {100 * (1 - bleu['length_ratio']):.1f} % shorter than the "
-                         f"references; the brevity penalty of BLEU is "
-                         f"{bleu['brevity_penalty']:.3f}. {advice}")
+    notes += brevity_notes(names, scores, line_numbers)
     headings = ["model", *(METRICS[name].label for name in scores[0])]
     print_text(make_table(headings, [(name, *map(_format_score, row.values()))
                                      for name, row in zip(names, scores)]))
     signatures = dict.fromkeys(value["signature"] for value in scores[0].values())
     for line in (*signatures, *legend, *notes):
         print_text(line, style="dim")
+
+
+def brevity_notes(names: Sequence[str], scores: Sequence[dict[str, Any]],
+                  line_numbers: Sequence[dict[str, list[int]]]) -> Iterator[str]:
+    """Describe the models whose translations are shorter than the references."""
+    for name, row, numbers in zip(names, scores, line_numbers):
+        bleu = row.get("bleu", {})
+        if bleu.get("brevity_penalty", 1) < MIN_BREVITY_PENALTY:
+            advice = ("Cropped sources and the length limit are a reason (see the notes)"
+                      if any(numbers.values()) else
+                      "With a beam, a higher --length-penalty gives longer translations")
+            yield (f"{name}: {100 * (1 - bleu['length_ratio']):.1f} % shorter than the "
+                   f"references; the brevity penalty of BLEU is "
+                   f"{bleu['brevity_penalty']:.3f}. {advice}")
 
 
 def distinct_names(folders: Sequence[str]) -> list[str]:

@@ -97,12 +97,17 @@ def report_to_json(report: FeasibilityReport,
                  for candidate in nearest]}
 
 
-def front_table(report: FeasibilityReport) -> pd.DataFrame:
-    """All candidates of the front, with a column per cost and per parameter."""
+def report_frames(report: FeasibilityReport) -> dict[str, pd.DataFrame]:
+    """Tables of a report by name; the front has a column per cost and per parameter."""
     import pandas as pd
 
-    return pd.DataFrame([{**candidate.costs, **_format_params(candidate.param_values.params)}
-                         for candidate in report.front])
+    frames = {"values": report.value_shares, "violations": report.violations,
+              "sample": report.sample}
+    if report.front:
+        frames["front"] = pd.DataFrame([
+            {**candidate.costs, **_format_params(candidate.param_values.params)}
+            for candidate in report.front])
+    return frames
 
 
 def _format_params(params: Mapping[str, Any]) -> dict[str, str]:

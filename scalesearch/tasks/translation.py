@@ -133,36 +133,31 @@ def compare_systems(systems: Sequence[Sequence[str]], references: Sequence[Seque
         ``signature``. ``bleu`` also has ``brevity_penalty`` and ``length_ratio``.
     """
     from sacrebleu.metrics import CHRF
+    from sacrebleu.significance import PairedTest
 
     metrics = {"bleu": make_bleu(tokenizer),
                "chrf": CHRF()} | ({"tokenized_bleu": _multi_bleu()} if is_tokenized else {})
-    tests = {name: _paired_test(systems, references, metric, n_resamples)
-             for name, metric in metrics.items()}
-    rows = [{name: results[index] for name, results in tests.items()}
-            for index in range(len(systems))]
+    named_systems = [(str(number), list(system)) for number, system in enumerate(systems)]
+    rows: list[dict[str, Any]] = [{} for _ in systems]
+    for name, metric in metrics.items():
+        # One test per metric: sacreBLEU distinguishes metrics by name, and all variants of BLEU
+        # have the same name.
+        test = PairedTest(named_systems, {"metric": metric}, references, "bs", n_resamples)
+        signatures, results_by_metric = test()
+        [(metric_name, signature)] = signatures.items()
+        for row, result in zip(rows, results_by_metric[metric_name]):
+            row[name] = {"score": result.score, "mean": float(result.mean),
+                         "half": float(result.ci), "p": result.p_value,
+                         "signature": str(signature)}
+        # sacreBLEU counts strictly larger differences, so two equal systems would differ
+        # significantly.
+        for row in rows[1:]:
+            if row[name]["score"] == rows[0][name]["score"]:
+                row[name]["p"] = 1.0
     for row, system in zip(rows, systems):
         bleu_score = metrics["bleu"].corpus_score(list(system), references)
         row["bleu"] |= {"brevity_penalty": bleu_score.bp,
                         "length_ratio": bleu_score.sys_len / max(1, bleu_score.ref_len)}
-    return rows
-
-
-def _paired_test(systems: Sequence[Sequence[str]], references: Sequence[Sequence[str]],
-                 metric: Any, n_resamples: int) -> list[dict[str, Any]]:
-    from sacrebleu.significance import PairedTest
-
-    named_systems = [(str(number), list(system)) for number, system in enumerate(systems)]
-    # One test per metric: sacreBLEU distinguishes metrics by name, and all variants of BLEU have
-    # the same name.
-    test = PairedTest(named_systems, {"metric": metric}, references, "bs", n_resamples)
-    signatures, results = test()
-    [(name, signature)] = signatures.items()
-    rows = [{"score": result.score, "mean": float(result.mean), "half": float(result.ci),
-             "p": result.p_value, "signature": str(signature)} for result in results[name]]
-    # sacreBLEU counts strictly larger differences, so two equal systems would differ significantly.
-    for row in rows[1:]:
-        if row["score"] == rows[0]["score"]:
-            row["p"] = 1.0
     return rows
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from scalesearch.blocks.core import Block, Repeat, Tie, Use
+from scalesearch.blocks.core import Block, Repeat, Use
 from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.cost.protocol import DEFAULT_WORK_WEIGHTS
@@ -76,7 +76,17 @@ def check_weights_used(model: Module, output: Tensor) -> None:
         for name, part in node.block.parts().items():
             repeat = part.block if isinstance(part, Use) else part
             for tie in repeat.ties if isinstance(repeat, Repeat) else ():
-                _check_tie(model, getattr(node, name), tie, repeat.depth)
+                layers = getattr(node, name)
+                groups = tie.schedule.canonical_groups(repeat.depth)
+                for layer, owner in zip(layers, groups, strict=True):
+                    source = (model.get_submodule(owner) if isinstance(owner, str)
+                              else layers[owner].get_submodule(tie.part))
+                    for path, leaf in layer.get_submodule(tie.part).named_modules():
+                        for weight in leaf.block.weights():
+                            if not tie.excludes(path, weight):
+                                own = getattr(source.get_submodule(path), weight)
+                                message = f"{tie}: {path}.{weight} is not the owner's"
+                                assert getattr(leaf, weight) is own, message
 
 
 def check_output_projections(specimen: BlockSample) -> None:
@@ -95,16 +105,6 @@ def check_output_projections(specimen: BlockSample) -> None:
                 weight.zero_()
     assert not names or not built(
         *make_inputs(specimen, "cpu")).any(), f"{specimen}: not zero if {names} are zero"
-
-
-def _check_tie(model: Module, layers: Any, tie: Tie, depth: int) -> None:
-    for layer, owner in zip(layers, tie.schedule.canonical_groups(depth), strict=True):
-        source = model.get_submodule(owner) if isinstance(
-            owner, str) else layers[owner].get_submodule(tie.part)
-        for path, leaf in layer.get_submodule(tie.part).named_modules():
-            for name in (name for name in leaf.block.weights() if not tie.excludes(path, name)):
-                own = getattr(source.get_submodule(path), name)
-                assert getattr(leaf, name) is own, f"{tie}: {path}.{name} is not the owner's"
 
 
 def check_population_costs(block: Block) -> None:

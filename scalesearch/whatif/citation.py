@@ -19,7 +19,7 @@ from scalesearch.spaces import Space
 from scalesearch.spaces.assembly.architecture import build_blocks
 from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.schema.cost_names import COST_PARTS
-from scalesearch.spaces.syntax.domains import ComputedDomain, ConditionalDomain, Domain
+from scalesearch.spaces.syntax.domains import ComputedDomain, ConditionalDomain
 from scalesearch.spaces.syntax.expressions import KeyRef, evaluate
 from scalesearch.whatif.formulas import (
     Formula,
@@ -107,8 +107,11 @@ def cite(space: Space, config: Mapping[str, Any], protocol: Protocol,
                 domain = domain.if_true if is_true else domain.if_false
             domains[node.key] = domain
     domains = {key: domains[key] for key in config if key in domains}
-    copies = {key: source for key, domain in domains.items()
-              if (source := _copied_key(domain, config[key], config)) is not None}
+    copies = {}  # sizes that copy another one, as in `= width`
+    for key, domain in domains.items():
+        match domain:
+            case ComputedDomain(KeyRef(_, source)) if config.get(source) == config[key]:
+                copies[key] = source
     names = build_index(space.schema).parameter_names(config)
     named_sizes = {names[key]: config[key] for key in domains if key not in copies}
     symbols = SymbolTable(length_values(protocol) | named_sizes)
@@ -132,11 +135,3 @@ def cite(space: Space, config: Mapping[str, Any], protocol: Protocol,
     is_vocab_bound = depends_on_vocab(build_blocks(config)[1], protocol)
     return Citation(protocol, sections, modules, symbols.values, where, held_sizes,
                     len(symbols.numbers), is_vocab_bound)
-
-
-def _copied_key(domain: Domain, value: Any, config: Mapping[str, Any]) -> str | None:
-    """The key that a size copies, as in ``= width``; None if it does not copy one."""
-    match domain:
-        case ComputedDomain(KeyRef(_, key)):
-            return key if key in config and config[key] == value else None
-    return None

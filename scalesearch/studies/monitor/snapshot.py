@@ -234,12 +234,9 @@ def front_snapshot(view: StudyView) -> FrontSnapshot:
     rows = tuple(FrontMember(member.number, member.first.label, member.first.architecture,
                              member.completed_seeds, dict(zip(view.meta.directions, values)))
                  for member, values in zip(shown, view.means(shown).tolist()))
-    return FrontSnapshot(view.meta.directions, main, len(members) if view.candidates else 0, rows,
-                         _front_hypervolume(view) if view.candidates else None)
-
-
-def _front_hypervolume(view: StudyView) -> FrontHypervolume:
-    """Compute the hypervolume of the front, and its growth by the latest member."""
+    if not view.candidates:
+        return FrontSnapshot(view.meta.directions, main, 0, rows, None)
+    # hypervolume of the front, and its growth by the latest member
     ends = [candidate.first.ended_at and datetime.fromisoformat(candidate.first.ended_at).timestamp()
             for candidate in view.candidates]
     # Ranks instead of times: trials that ended in the same millisecond are ordered by number.
@@ -248,8 +245,10 @@ def _front_hypervolume(view: StudyView) -> FrontHypervolume:
     before = view.values[order < order[latest]]
     value = view.hypervolume(view.values[view.on_front])
     gain = value - view.hypervolume(before[pareto_front(before, view.directions)])
-    return FrontHypervolume(value, dict(zip(view.meta.directions, view.reference_point)), gain,
-                            view.candidates[latest].number, ends[latest] or None)
+    hypervolume = FrontHypervolume(
+        value, dict(zip(view.meta.directions, view.reference_point)), gain,
+        view.candidates[latest].number, ends[latest] or None)
+    return FrontSnapshot(view.meta.directions, main, len(members), rows, hypervolume)
 
 
 def rung_summaries(trials: Trials, meta: StudyMeta) -> tuple[RungSummary, ...]:

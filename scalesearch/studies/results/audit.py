@@ -318,29 +318,26 @@ def read_plan(folder: Path) -> AuditPlan | None:
 
 def runs_of_architecture(plan: AuditPlan, member: AuditedArchitecture, folder: Path,
                          metric: str) -> list[AuditRun]:
-    """Read the runs of one architecture from ``folder``, the study's."""
-    return [_read_run(plan.run_folder(folder, member, option),
-                      AuditRun(member.folder, member.groups, *option), metric)
-            for option in plan.options]
-
-
-def _read_run(folder: Path, run: AuditRun, metric: str) -> AuditRun:
-    """Return ``run`` with its losses and score from ``folder``.
+    """Read the runs of one architecture from ``folder``, the study's.
 
     Failed runs have infinite loss.
     """
-    rung = try_read_json(folder / rung_file(0), Result)
-    result = try_read_json(folder / RESULT_FILE, Result)
-    if rung is not None:
-        loss = rung.metrics.get("validation_loss_per_char")
-        run = replace(run, rung_loss=math.inf if loss is None else float(loss))
-    if result is None:
-        return run
-    loss = result.metrics.get("validation_loss_per_char")
-    score = result.metrics.get(metric)
-    if result.state != "complete" or loss is None:
-        return replace(run, loss=math.inf)
-    return replace(run, loss=float(loss), score=None if score is None else float(score))
+    runs = []
+    for option in plan.options:
+        run = AuditRun(member.folder, member.groups, *option)
+        run_folder = plan.run_folder(folder, member, option)
+        if (rung := try_read_json(run_folder / rung_file(0), Result)) is not None:
+            loss = rung.metrics.get("validation_loss_per_char")
+            run = replace(run, rung_loss=math.inf if loss is None else float(loss))
+        if (result := try_read_json(run_folder / RESULT_FILE, Result)) is not None:
+            loss = result.metrics.get("validation_loss_per_char")
+            score = result.metrics.get(metric)
+            if result.state != "complete" or loss is None:
+                run = replace(run, loss=math.inf)
+            else:
+                run = replace(run, loss=float(loss), score=None if score is None else float(score))
+        runs.append(run)
+    return runs
 
 
 def audit_findings(results: Results, plan: AuditPlan | None = None) -> Fairness | None:

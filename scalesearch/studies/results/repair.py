@@ -111,9 +111,15 @@ def _events_from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
     """Restore lost events of finished trials from records, and apply them."""
     events = []
     for file in sorted(study.folder.glob("trials/*/record.json")):
-        trial = _recorded(file)
-        logged = study.trials.get(trial.number) if trial else None
-        if trial is None or (logged and logged.state in ENDED_STATES):
+        try:
+            trial = msgspec.convert(try_read_json(file, dict) or {}, Trial)
+        except ValueError:
+            continue
+        if trial.origin != Origin.REPLICATE:
+            trial = trial.replace(seed=None)  # the record contains the study's seed
+        logged = study.trials.get(trial.number)
+        is_recorded = trial.folder == file.parent.name and trial.state in ENDED_STATES
+        if not is_recorded or (logged and logged.state in ENDED_STATES):
             continue
         if logged is None:
             facts = {"type": EventType.PROPOSED, **msgspec.to_builtins(trial)}
@@ -130,19 +136,3 @@ def _events_from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
         events.append(line)
         saved.append(f"trial {trial.number}, {trial.state}: from its record")
     return events
-
-
-def _recorded(file: Path) -> Trial | None:
-    """Read the trial of a record.
-
-    The result is None if the record is damaged or in the wrong folder.
-    """
-    record = try_read_json(file, dict)
-    try:
-        trial = msgspec.convert(record or {}, Trial)
-    except ValueError:
-        return None
-    if trial.origin != Origin.REPLICATE:
-        trial = trial.replace(seed=None)  # the record contains the study's seed
-    return trial if trial.folder == file.parent.name and trial.state in ENDED_STATES else None
-
