@@ -183,7 +183,11 @@ def placed(folder):
 
 
 class Changing(Callback):
-    """Add a node while candidates train, then remove the node of the first candidate."""
+    """Add a node while candidates train, then remove the node of the first candidate.
+
+    Candidates wait until that one has started on the new node: its first worker may survive its
+    node for a moment, and must not finish then.
+    """
 
     def __init__(self, cluster, leaving, folder):
         self.cluster = cluster
@@ -199,11 +203,11 @@ class Changing(Callback):
         running = {file.parent.name: nodes[-1] for file in self.folder.rglob("nodes")
                    if (nodes := file.read_text().split())}  # it is empty for a moment
         if running and self.joined is None:
-            self.joined = self.cluster.add_node(num_cpus=4, resources={"moving": 2}, **SMALL)
+            self.joined = self.cluster.add_node(num_cpus=4, resources={"moving": 3}, **SMALL)
         elif self.joined and self.leaving and self.joined.node_id in running.values():
             self.cluster.remove_node(self.leaving)
             self.leaving = None
-        elif self.leaving is None:
+        elif self.leaving is None and set(running.values()) == {self.joined.node_id}:
             (self.folder.parent / "hold").unlink(missing_ok=True)
 
 
