@@ -35,11 +35,11 @@ hypothesis.settings.load_profile("tests")
 
 FAST_INSTANCES = 3  # of each parametrized test in `make test`
 FAST_EXAMPLES = 25  # of each hypothesis test in `make test`, at most
-# Folders of each process of `make test`, below tests. Those that load the same packages are together,
-# and no process grows above 700 MB. Other folders are in the last part.
+# Folders and files of each process of `make test`, below tests. Those that load the same packages
+# are together, and no process grows above 700 MB. Other folders are in the last part.
 PARTS = (("export/huggingface", "nn"), ("export", "tools", "pareto", "tasks"),
          ("benchmarks", "report", "studies/results", "spaces"), ("cli",), ("studies", "api"),
-         ("training", "data", "analysis"), ())
+         ("training", "data", "analysis", "export/test_onnx.py"), ())
 ONLY_IN_TEST_ALL = ("full", "ray", "browser")  # markers of tests that `make test` leaves out
 
 
@@ -54,10 +54,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                      help=f"run the tests of one of {len(PARTS)} parts of the folders")
 
 
-def part_of(folder: str) -> int:
-    """Return the number of the part of a folder below tests; the longest prefix decides."""
+def part_of(path: str) -> int:
+    """Return the number of the part of a file below tests; the longest prefix decides."""
     lengths = {len(prefix): number for number, prefixes in enumerate(PARTS, 1)
-               for prefix in prefixes if f"{folder}/".startswith(f"{prefix}/")}
+               for prefix in prefixes if f"{path}/".startswith(f"{prefix}/")}
     return lengths[max(lengths)] if lengths else len(PARTS)
 
 
@@ -66,8 +66,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     part = config.getoption("--part")
     if part is None or collection_path.is_dir():
         return None
-    folder = collection_path.parent.relative_to(Path(__file__).parent).as_posix()
-    return part_of(folder) != part or None
+    return part_of(collection_path.relative_to(Path(__file__).parent).as_posix()) != part or None
 
 
 def pytest_configure(config: pytest.Config) -> None:
