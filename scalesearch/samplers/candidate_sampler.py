@@ -11,6 +11,7 @@ import math
 import random
 import secrets
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna.distributions import BaseDistribution
@@ -19,6 +20,7 @@ from optuna.search_space import intersection_search_space
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
+from scalesearch.errors import UserError
 from scalesearch.pareto import Objective
 from scalesearch.samplers.candidate import (
     Candidate,
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
     from scalesearch.samplers.feasible_region import FeasibleRegion
     from scalesearch.samplers.hypervolume_gp import AcquisitionValues
 
-MAX_CONSECUTIVE_REPEATS = 5  # after this many repeated proposals in a row, the next ones are random
+MAX_NEW_SAMPLES = 50  # random candidates after a repeated one, before the space is enumerated
+MAX_ENUMERATED = 10_000  # candidates of a space that is enumerated to find a new one
 # random candidates from which a stratified startup trial is chosen by cost
 N_STRATIFICATION_SAMPLES = 20
 
@@ -50,6 +53,9 @@ class SpaceExhaustedError(Exception):
 
 class CandidateSampler(BaseSampler):
     """Propose whole candidates of conditional spaces; usable in any Optuna study.
+
+    A proposal is new as long as a new candidate is found: its parameters and its architecture
+    differ from those of all trials. After that, proposals repeat trials.
 
     Args:
         define: define-by-run function that suggests all parameters of a trial, such as
@@ -89,6 +95,7 @@ class CandidateSampler(BaseSampler):
         self.rung_shares = tuple(rung_shares)
         self._summaries = TrialSummaryCache(self.facts)
         self._proposed: dict[int, Candidate] = {}  # by trial, until its parameters are sampled
+        self._enumerated: tuple[DefineByRun, list[Candidate] | None] | None = None
 
     def propose(self, state: SamplerState) -> Candidate | None:
         """Propose a candidate.
@@ -125,14 +132,10 @@ class CandidateSampler(BaseSampler):
         return sample_value(param_distribution, generator)
 
     def shared_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Parameters that all past trials share, with equal distributions.
-
-        The result is empty during startup.
-        """
+        """Parameters that all past trials share, with equal distributions."""
         trials = study.get_trials(deepcopy=False)
         past = [other for other in trials if other.number != trial.number and other.distributions]
-        enough = len(past) >= self.n_startup_trials
-        return dict(intersection_search_space(past, include_pruned=True)) if enough else {}
+        return dict(intersection_search_space(past, include_pruned=True))
 
     def make_state(self, study: Study, trial: FrozenTrial, define: DefineByRun) -> SamplerState:
         """State of the study when parameters are suggested for ``trial``."""
@@ -153,27 +156,52 @@ class CandidateSampler(BaseSampler):
     def next_candidate(self, state: SamplerState) -> Candidate:
         """The next candidate: repaired, stratified, the sampler's own, or random.
 
+        A candidate that repeats a trial is replaced by a new one, if one is found.
+
         Raises:
             SpaceExhaustedError: the sampler enumerates candidates, and all were proposed.
         """
-        if self.is_exhaustive:
-            candidate = self.propose(state)
-            if candidate is None:
-                raise SpaceExhaustedError("all feasible candidates of the space were proposed")
-            return candidate
-        if self.learns_from_infeasible and state.last_is_rejected:
-            repaired = self.repair(state, state.trials[-1].params)
-            if repaired is not None:
-                return repaired
         candidate = None
-        if state.n_recent_repeats < MAX_CONSECUTIVE_REPEATS:
-            if self.has_stratified_startup:
-                candidate = self._stratified_candidate(state)
-            candidate = candidate or self.propose(state)
-        candidate = candidate or self.sample_random(state)
-        if self.learns_from_infeasible or state.facts(candidate.params).is_feasible:
+        if self.learns_from_infeasible and state.last_is_rejected:
+            candidate = self.repair(state, state.trials[-1].params)
+        elif self.has_stratified_startup:
+            candidate = self._stratified_candidate(state)
+        candidate = candidate or self.propose(state)
+        if candidate is None:
+            if self.is_exhaustive:
+                raise SpaceExhaustedError("all feasible candidates of the space were proposed")
+            candidate = self.sample_random(state)
+        if not self.learns_from_infeasible and not state.facts(candidate.params).is_feasible:
+            candidate = self.repair(state, candidate.params) or candidate
+        if state.is_new(candidate):
             return candidate
-        return self.repair(state, candidate.params) or candidate
+        return self._find_new(state) or candidate
+
+    def _find_new(self, state: SamplerState) -> Candidate | None:
+        """A new feasible candidate: a random one, or the first one of a small space."""
+        samples = (self.sample_random(state) for _ in range(MAX_NEW_SAMPLES))
+        for candidates in (samples, self.enumerate_space(state.define) or ()):
+            for candidate in candidates:
+                if state.is_new(candidate) and state.facts(candidate.params).is_feasible:
+                    return candidate
+        return None
+
+    def enumerate_space(self, define: DefineByRun | None) -> list[Candidate] | None:
+        """All candidates of a space.
+
+        None: the space is unknown, has a continuous range, or more than ``MAX_ENUMERATED``
+        candidates.
+        """
+        if define is None:
+            return None
+        if self._enumerated is None or self._enumerated[0] is not define:
+            try:
+                candidates = list(islice(enumerate_candidates(define), MAX_ENUMERATED + 1))
+            except UserError:  # a continuous range
+                candidates = []
+            is_small = 0 < len(candidates) <= MAX_ENUMERATED
+            self._enumerated = define, candidates if is_small else None
+        return self._enumerated[1]
 
     def sample_random(self, state: SamplerState, rng: random.Random | None = None) -> Candidate:
         """A random candidate; a feasible one if the sampler has a region."""
@@ -250,21 +278,19 @@ class GridSampler(CandidateSampler):
 
     def __init__(self, define: DefineByRun, **arguments: Any) -> None:
         super().__init__(define=define, **arguments)
-        self._enumerated: list[Candidate] = []  # the feasible candidates so far
+        self._feasible: list[Candidate] = []  # the feasible candidates so far
         self._remaining = iter(enumerate_candidates(define))
 
     def propose(self, state: SamplerState) -> Candidate | None:
         """Return the first candidate that no trial has."""
         if state.define is not self.define:
-            candidates = enumerate_candidates(state.define)
-            return next((candidate for candidate in candidates
-                         if candidate.key not in state.candidate_keys), None)
-        for candidate in self._enumerated:
-            if candidate.key not in state.candidate_keys:
+            return next(filter(state.is_new, enumerate_candidates(state.define)), None)
+        for candidate in self._feasible:
+            if state.is_new(candidate):
                 return candidate
         for candidate in self._remaining:
             if self.facts(candidate.params).is_feasible:
-                self._enumerated.append(candidate)
-                if candidate.key not in state.candidate_keys:
+                self._feasible.append(candidate)
+                if state.is_new(candidate):
                     return candidate
         return None

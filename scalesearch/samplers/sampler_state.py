@@ -151,15 +151,10 @@ class SamplerState:
                 identities.add(summary.identity)
         return repeated
 
-    @property
-    def n_recent_repeats(self) -> int:
-        """Number of repeated trials since the last trial that was new and not rejected."""
-        count = 0
-        for summary, repeated in zip(reversed(self._summaries), reversed(self.is_repeated)):
-            if summary.identity and not repeated and not summary.is_rejected:
-                break
-            count += repeated
-        return count
+    def is_new(self, candidate: Candidate) -> bool:
+        """Whether no trial has this candidate, or is a run of its architecture."""
+        return (candidate.key not in self.candidate_keys
+                and self.facts.identity(candidate.params) not in self.identities)
 
     def evaluate_candidates(self, neighbor_sampler: NeighborBatchSampler, parent: FrozenTrial,
                             count: int, rng: np.random.Generator) -> list[Candidate]:

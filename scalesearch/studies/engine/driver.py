@@ -197,14 +197,19 @@ class Driver(JobLoop):
         return f"{states.count(State.COMPLETE)} of {len(states)} architectures trained"
 
     def _describe_exhaustion(self) -> str:
-        trained = f"{self._count_charged(State.COMPLETE)} of {self.spec.trials} candidates trained"
+        """Describe why nothing new is proposed."""
+        n_complete = self._count_charged(State.COMPLETE)
+        asked = f"{n_complete} of {self.spec.trials} candidates trained"
         max_proposals = self.proposals.max_proposals
-        if self.proposals.count_last_rejected() < max_proposals:
-            return f"the sampler has proposed its whole list: {trained}"
-        last = self.trials.candidates()[-max_proposals:]
-        n_infeasible = sum(trial.state == State.INFEASIBLE for trial in last)
-        return (f"nothing new in {max_proposals} proposals ({n_infeasible} infeasible, "
-                f"{len(last) - n_infeasible} duplicates): {trained}")
+        if self.proposals.count_last_rejected() >= max_proposals:
+            return f"the last {max_proposals} proposals were infeasible: {asked}"
+        if not self.proposals.is_space_enumerated:
+            return f"the sampler proposes no new configuration: {asked}"
+        configurations = [trial for trial in self.trials.candidates()
+                          if trial.is_in_space and trial.state not in REJECTED_STATES]
+        n_trained = sum(trial.state == State.COMPLETE for trial in configurations)
+        return (f"the space has no further configurations: {n_trained} of {len(configurations)} "
+                f"configurations trained ({format_count(self.spec.trials, 'candidate')} requested)")
 
     def _start(self, trial: Trial) -> TrainingJob:
         """Write the architecture and the job of ``trial``, and log its start."""

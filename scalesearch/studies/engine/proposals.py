@@ -11,7 +11,7 @@ import optuna
 from optuna.samplers import BaseSampler
 
 from scalesearch.data import default_cache
-from scalesearch.samplers.candidate_sampler import SpaceExhaustedError
+from scalesearch.samplers.candidate_sampler import CandidateSampler, SpaceExhaustedError
 from scalesearch.spaces import read_space
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
@@ -94,7 +94,8 @@ class Proposals:
     def next_sampled(self) -> Trial | None:
         """Return the sampler's next new and feasible trial.
 
-        None if ``max_proposals`` proposals in a row were rejected, or the space is exhausted.
+        None if the sampler proposes no new configuration, or if ``max_proposals`` proposals in a
+        row were infeasible. A repeated configuration is not logged.
         """
         assert self.sampler is not None, "only a search has sampled trials"
         while self.count_last_rejected() < self.max_proposals:
@@ -102,10 +103,28 @@ class Proposals:
                 optuna_trial, params = self.search.ask(self.sampler)
             except SpaceExhaustedError:
                 return None
-            trial = self._propose(self.evaluator.evaluate(params), optuna_trial)
+            trial = self.evaluator.evaluate(params)
+            if self._is_repeated(trial):
+                self.search.discard(optuna_trial)
+                return None
+            trial = self._propose(trial, optuna_trial)
             if trial.state == State.PENDING:
                 return trial
         return None
+
+    @property
+    def is_space_enumerated(self) -> bool:
+        """Whether the sampler lists all configurations of the space, or has listed them."""
+        return isinstance(self.sampler, CandidateSampler) and (
+            self.sampler.is_exhaustive
+            or self.sampler.enumerate_space(self.sampler.define) is not None)
+
+    def _is_repeated(self, trial: Trial) -> bool:
+        """Whether the study has this configuration, or a run of this architecture."""
+        if trial.state == State.PENDING:
+            return self.study.trials.first_with_identity(trial.identity) is not None
+        return any(other.params == trial.params and other.recipe_params == trial.recipe_params
+                   for other in self.study.trials.candidates())
 
     def count_last_rejected(self) -> int:
         """Number of rejected proposals since the last accepted one.

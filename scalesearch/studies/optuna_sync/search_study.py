@@ -88,6 +88,10 @@ class SearchStudy:
                 self.study.tell(trial.number, state=TrialState.FAIL)
             raise
 
+    def discard(self, optuna_trial: optuna.Trial) -> None:
+        """End a trial that repeats another; no trial of the study belongs to it."""
+        self.study.tell(optuna_trial, state=TrialState.FAIL)
+
     def enqueue(self, params: Params) -> optuna.Trial:
         """Return a new Optuna trial with fixed ``params``, through Optuna's queue."""
         self.study.enqueue_trial(encode_params(self.space, params)[0])
