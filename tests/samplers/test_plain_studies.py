@@ -5,12 +5,19 @@ import random
 
 import optuna
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from scalesearch.pareto.front import hypervolume
 from scalesearch.samplers.candidate import candidate_key
 from scalesearch.samplers.candidate_facts import CandidateFacts
-from scalesearch.samplers.candidate_sampler import CandidateSampler, RandomSampler
+from scalesearch.samplers.candidate_sampler import (
+    CandidateSampler,
+    GridSampler,
+    RandomSampler,
+    SpaceExhaustedError,
+)
 from scalesearch.samplers.feasible_region import FeasibleRegion
 from scalesearch.samplers.front_neighbors import FrontNeighbors
 from scalesearch.samplers.hypervolume_gp import HypervolumeGP
@@ -166,11 +173,52 @@ def test_infinite_and_equal_values_are_accepted():
     assert len(study.trials) == 14
 
 
-def test_proposals_are_random_after_five_repetitions():
+def test_repeated_proposals_are_replaced():
     class Stubborn(CandidateSampler):
-        def propose(self, ask):
-            return self.sample_random(ask, random.Random(0))
+        def propose(self, state):
+            return self.sample_random(state, random.Random(0))
 
     study = run(Stubborn(define=define, seed=1), 9)
-    keys = [candidate_key(trial.params) for trial in study.trials]
-    assert len(set(keys[:6])) == 1 and keys[6] != keys[0]
+    assert len({candidate_key(trial.params) for trial in study.trials}) == 9
+
+
+@st.composite
+def small_spaces(draw):
+    """A define-by-run function of a conditional space, and its number of candidates."""
+    sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    branches = draw(st.integers(1, 3))
+    size = draw(st.integers(1, 3)) if branches > 1 else 0
+
+    def define_small(trial):
+        for index, count in enumerate(sizes):
+            trial.suggest_int(f"size {index}", 1, count)
+        if trial.suggest_categorical("branch", list("abc"[:branches])) == "b":
+            trial.suggest_float("inner", 0.5, 0.5 * size, step=0.5)
+
+    return define_small, math.prod(sizes) * (branches - 1 + size if size else branches)
+
+
+@given(small_spaces(), st.integers(0, 99))
+@settings(max_examples=6, deadline=None)
+@pytest.mark.parametrize("sampler", [*SAMPLERS, tpe, nsga2, GridSampler])
+def test_candidates_of_a_small_space_are_proposed_once_before_any_is_repeated(
+        sampler, space, seed):
+    define_small, count = space
+    study = optuna.create_study(sampler=sampler(define=define_small, seed=seed))
+    study.optimize(lambda trial: define_small(trial) or len(trial.params), n_trials=count)
+    assert len({candidate_key(trial.params) for trial in study.trials}) == count
+    if sampler is GridSampler:
+        with pytest.raises(SpaceExhaustedError):
+            define_small(study.ask())
+    else:
+        study.optimize(lambda trial: define_small(trial) or len(trial.params), n_trials=2)
+        assert len({candidate_key(trial.params) for trial in study.trials}) == count
+
+
+@pytest.mark.parametrize("sampler", [*SAMPLERS, tpe, nsga2])
+def test_samplers_without_a_space_repeat_nothing_while_a_candidate_is_new(sampler):
+    study = optuna.create_study(sampler=sampler(seed=5))
+    study.optimize(lambda trial: trial.suggest_int("width", 1, 3)
+                   + trial.suggest_categorical("depth", [1, 2]), n_trials=6)
+    assert len({candidate_key(trial.params) for trial in study.trials}) == 6
+

@@ -199,12 +199,12 @@ class Driver(JobLoop):
     def _describe_exhaustion(self) -> str:
         """Describe why nothing new is proposed."""
         n_complete = self._count_charged(State.COMPLETE)
-        asked = f"{n_complete} of {self.spec.trials} candidates trained"
+        progress = f"{n_complete} of {self.spec.trials} candidates trained"
         max_proposals = self.proposals.max_proposals
         if self.proposals.count_last_rejected() >= max_proposals:
-            return f"the last {max_proposals} proposals were infeasible: {asked}"
+            return f"the last {max_proposals} proposals were infeasible: {progress}"
         if not self.proposals.is_space_enumerated:
-            return f"the sampler proposes no new configuration: {asked}"
+            return f"the sampler proposes no new configuration: {progress}"
         configurations = [trial for trial in self.trials.candidates()
                           if trial.is_in_space and trial.state not in REJECTED_STATES]
         n_trained = sum(trial.state == State.COMPLETE for trial in configurations)

@@ -153,6 +153,10 @@ class DryRun:
             yield self.warm_start.describe()
         references = format_count(len(spec.references), "reference")
         yield f"Would train {spec.trials_text} and {references}, {workers}"
+        is_recipe_searched = bool(spec.recipe_space.distribution_texts)
+        if self.size is not None and self.size < spec.trials and not is_recipe_searched:
+            yield (f"  the space has {format_count(self.size, 'configuration')}; the search ends "
+                   "when all of them are trained")
         if spec.rungs.n_pauses:
             completed, _ = rung_transitions(spec.rungs, spec.trials)
             started = completed * spec.rungs.eta**spec.rungs.n_pauses
