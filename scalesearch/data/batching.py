@@ -83,11 +83,14 @@ class Buckets:
 
     Attributes:
         longest: greatest length of a side, EOS included, in any epoch.
+        source_width: width of all sources, or None for that of the targets. The source of a window
+            of a language model is EOS only, and padding would make its sequence twice as long.
     """
 
     step: int
     max_tokens: int
     longest: int
+    source_width: int | None = None
 
     @classmethod
     def for_split(cls, split: Split, max_tokens: int, max_length: int | None = None) -> "Buckets":
@@ -99,7 +102,8 @@ class Buckets:
         """
         longest = int(_max_lengths(split).max(initial=1))
         step = BUCKET_MULTIPLE * -(-longest // (BUCKET_MULTIPLE * MAX_BUCKETS))
-        return cls(step, max_tokens, max(longest, 1 + (max_length or 0)))
+        return cls(step, max_tokens, max(longest, 1 + (max_length or 0)),
+                   None if split.window_overlap is None else 1)
 
     def shapes(self, split: Split) -> list[tuple[int, int]]:
         """Return the shapes (rows, width) of the batches of ``split``, by ascending width.
@@ -130,7 +134,8 @@ class Buckets:
         soft_targets = batch.soft_targets and SoftTargetBatch(
             _pad_to(batch.soft_targets.ids, shape),
             _pad_to(batch.soft_targets.probabilities, shape))
-        return Batch(_pad_to(batch.source, shape), _pad_to(batch.target_in, shape),
+        source_shape = (shape[0], self.source_width or shape[1])
+        return Batch(_pad_to(batch.source, source_shape), _pad_to(batch.target_in, shape),
                      _pad_to(batch.target_out, shape), batch.indices, soft_targets)
 
 
@@ -146,19 +151,22 @@ class PlannedBatch(Batch):
 
     Attributes:
         split: split of the pairs.
-        shape: (rows, columns) of the matrices.
+        shape: (rows, columns) of the targets.
+        source_width: columns of the source.
     """
 
     split: Split
     shape: tuple[int, int]
+    source_width: int
 
     def __init__(self, split: Split, indices: IntArray, buckets: Buckets) -> None:
         # A frozen dataclass has no assignments.
         is_pairs = split.window_overlap is None
         longest = max(int(split.source_ids.lengths[indices].max() + 1),
                       int(split.target_ids.lengths[indices].max() + is_pairs))
-        self.__dict__.update(split=split, indices=indices, _buckets=buckets,
-                             shape=buckets.shape(longest))
+        shape = buckets.shape(longest)
+        self.__dict__.update(split=split, indices=indices, _buckets=buckets, shape=shape,
+                             source_width=buckets.source_width or shape[1])
 
     @cached_property
     def tokens(self) -> int:  # type: ignore[override]

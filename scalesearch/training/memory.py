@@ -254,26 +254,29 @@ def predict_training_bytes(block: Any, corpus: Corpus, recipe: Recipe) -> int:
     The first update of a shape is eager, while the graphs of other shapes keep their memory.
     """
     split = corpus.train
-    shapes = choose_buckets(corpus, recipe).shapes(split)
+    buckets = choose_buckets(corpus, recipe)
+    shapes = buckets.shapes(split)
     width = shapes[-1][1]
     n_rows = -(-max(math.prod(shape) for shape in shapes) // width)
     n_soft_targets = 0 if split.soft_targets is None else split.soft_targets.records["ids"].shape[1]
     memory = simulate_updates(block, corpus.tokenizer.vocab_size, recipe,
-                              make_full_batch(n_rows, width, n_soft_targets))
+                              make_full_batch(n_rows, width, n_soft_targets,
+                                              buckets.source_width))
     text = resident_bytes(split)
     if len(shapes) > 1:
         return text + memory.eager.reserved + memory.captured.reserved
     return text + max(memory.eager.reserved, memory.persistent + memory.captured.reserved)
 
 
-def make_full_batch(n_rows: int, width: int, n_soft_targets: int = 0) -> Batch:
+def make_full_batch(n_rows: int, width: int, n_soft_targets: int = 0,
+                    source_width: int | None = None) -> Batch:
     """Return a batch without padding, with ``n_soft_targets`` probabilities per token if not 0."""
     ids = np.full((n_rows, width), EOS)
     soft_targets = None
     if n_soft_targets:
         shape = (n_rows, width, n_soft_targets)
         soft_targets = SoftTargetBatch(np.zeros(shape, np.int64), np.zeros(shape, np.float32))
-    return Batch(ids, ids, ids, np.arange(n_rows), soft_targets)
+    return Batch(ids[:, :source_width], ids, ids, np.arange(n_rows), soft_targets)
 
 
 @dataclass(frozen=True)

@@ -230,8 +230,10 @@ def _choose_shapes(model: Any, corpus: Corpus, recipe: Recipe,
     """
     if not hardware.has_fixed_shapes or model.max_length is None:
         return hardware, []
-    width = choose_buckets(corpus, recipe).shapes(corpus.train)[-1][1]
-    n_positions = 2 * width if isinstance(model.block, DecoderOnly) else width
+    buckets = choose_buckets(corpus, recipe)
+    width = buckets.shapes(corpus.train)[-1][1]
+    is_joined = isinstance(model.block, DecoderOnly)
+    n_positions = width + (buckets.source_width or width) if is_joined else width
     if n_positions <= model.max_length:
         return hardware, []
     return replace(hardware, has_fixed_shapes=False), [

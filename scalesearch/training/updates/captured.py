@@ -55,15 +55,17 @@ class StaticBatch:
     """Tensors on the device that hold one batch after another of the same shape.
 
     Attributes:
-        ids: (3, B, T) source, decoder input and labels.
+        source: (B, S).
+        ids: (2, B, T) decoder input and labels.
         soft_ids, soft_probabilities: (B, T, top), or None.
         rows: (B,) indices of the pairs, -1 for rows of padding, if the text is on the device.
         text: the text on the device, or None.
     """
 
-    def __init__(self, shape: tuple[int, int], n_soft_targets: int, device: torch.device,
-                 text: ResidentSplit | None) -> None:
-        self.ids = torch.zeros((3, *shape), dtype=torch.int64, device=device)
+    def __init__(self, shape: tuple[int, int], source_width: int, n_soft_targets: int,
+                 device: torch.device, text: ResidentSplit | None) -> None:
+        self.source = torch.zeros((shape[0], source_width), dtype=torch.int64, device=device)
+        self.ids = torch.zeros((2, *shape), dtype=torch.int64, device=device)
         self.rows = torch.full(shape[:1], -1, dtype=torch.int64, device=device)
         self.text = text
         self.soft_ids: Tensor | None = None
@@ -80,7 +82,8 @@ class StaticBatch:
             rows[: len(batch)] = batch.indices
             copy_to(self.rows, rows)
             return
-        copy_to(self.ids, np.stack([batch.source, batch.target_in, batch.target_out]))
+        copy_to(self.source, batch.source)
+        copy_to(self.ids, np.stack([batch.target_in, batch.target_out]))
         if self.soft_ids is not None and self.soft_probabilities is not None:
             assert batch.soft_targets is not None
             copy_to(self.soft_ids, batch.soft_targets.ids)
@@ -90,7 +93,7 @@ class StaticBatch:
         """Gather the batch from the text on the device; it can be captured."""
         if self.text is None:
             return
-        self.text.gather(self.rows, self.ids)
+        self.text.gather(self.rows, self.source, self.ids)
         if self.soft_ids is not None and self.soft_probabilities is not None:
             self.text.gather_soft_targets(self.rows, self.soft_ids, self.soft_probabilities)
 
@@ -163,11 +166,11 @@ class CapturedEngine(Engine):
         if isinstance(batch, PlannedBatch):
             soft_targets = batch.split.soft_targets
             top = 0 if soft_targets is None else soft_targets.records["ids"].shape[1]
-            shape = (batch.shape, top)
+            shape = (batch.shape, batch.source_width, top)
         else:
             rows, width = batch.target_out.shape
-            shape = ((rows, width), 0 if batch.soft_targets is None
-                     else batch.soft_targets.ids.shape[2])
+            top = 0 if batch.soft_targets is None else batch.soft_targets.ids.shape[2]
+            shape = ((rows, width), batch.source.shape[1], top)
         key = (*shape, text is not None)
         if key not in self.inputs:
             self.inputs[key] = StaticBatch(*shape, self.hardware.device, text)
@@ -229,7 +232,8 @@ class CapturedEngine(Engine):
         """Sum the losses; the same as :meth:`Engine.loss_sum` without selecting rows."""
         recipe = self.recipe
         passes = 2 if recipe.rdrop else 1
-        source, target_in, target_out = batch.ids
+        source = batch.source
+        target_in, target_out = batch.ids
         with self.hardware.autocast():
             states = self._states(source.repeat(passes, 1), target_in.repeat(passes, 1))
             # rows of the passes next to each other: (B · T · passes, d)

@@ -63,8 +63,8 @@ class ResidentSplit:
             copy_to(self.starts[index], side.offsets[:-1])
             copy_to(self.lengths[index], side.lengths)
 
-    def gather(self, rows: Tensor, ids: Tensor) -> None:
-        """Write source, decoder input and labels to ``ids`` (3, B, T).
+    def gather(self, rows: Tensor, source: Tensor, ids: Tensor) -> None:
+        """Write source (B, S), and decoder input and labels (2, B, T), to two tensors.
 
         They are equal to those of :meth:`Buckets.pad`. ``rows`` (B,) are indices of pairs, and -1
         for rows of padding.
@@ -75,15 +75,16 @@ class ResidentSplit:
         previous = self._tokens(1, rows, length, columns - 1)
         if self.split.window_overlap is None:
             source_length = self._lengths_of(0, rows)
-            ids[0].copy_(self._tokens(0, rows, source_length, columns)
-                         + EOS * (columns == source_length))
-            ids[1].copy_(previous + BOS * ((columns == 0) & (length >= 0)))
-            ids[2].copy_(tokens + EOS * (columns == length))
+            source_columns = torch.arange(source.shape[1], device=ids.device)
+            source.copy_(self._tokens(0, rows, source_length, source_columns)
+                         + EOS * (source_columns == source_length))
+            ids[0].copy_(previous + BOS * ((columns == 0) & (length >= 0)))
+            ids[1].copy_(tokens + EOS * (columns == length))
             return
-        ids[0].copy_(EOS * ((columns == 0) & (length >= 0)))
-        ids[1].copy_((previous + BOS * (columns == 0)) * (columns < length))
+        source.copy_(EOS * (length >= 0))
+        ids[0].copy_((previous + BOS * (columns == 0)) * (columns < length))
         is_repeated = (rows[:, None] > 0) & (columns < self.split.window_overlap)
-        ids[2].copy_(tokens * ~is_repeated)
+        ids[1].copy_(tokens * ~is_repeated)
 
     def gather_soft_targets(self, rows: Tensor, ids: Tensor, probabilities: Tensor) -> None:
         """Write the soft targets of each position, EOS included, to two tensors (B, T, top)."""

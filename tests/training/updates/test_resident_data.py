@@ -1,5 +1,6 @@
 """Batches gathered from the text on the device: equal to those of the host, without waiting."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 from scalesearch.data import BatchStream, Corpus, Split, retokenize
 from scalesearch.data.batching import Buckets, PlannedBatch, make_batch
 from scalesearch.data.split import RaggedArray
-from scalesearch.tasks import Texts
+from scalesearch.tasks import TASKS, Texts
 from scalesearch.training.updates.captured import CapturedEngine, StaticBatch
 from scalesearch.training.updates.engine import Engine
 from scalesearch.training.updates.resident_data import ResidentSplit
 from tests.devices import CountSynchronizations
+from tests.tasks.small import corpus_of, model_for
 from tests.training.conftest import tiny
 from tests.training.updates.test_captured import RecordingEngine, bucketed, recipe, trained, weights
 from tests.training.updates.test_engine import with_soft
@@ -37,13 +39,15 @@ def check_batches(split: Split, max_tokens: int, n_batches: int = 25) -> None:
     n_soft_targets = 0 if split.soft_targets is None else split.soft_targets.records["ids"].shape[1]
     for batch in bucketed(split, max_tokens).take(n_batches):
         assert isinstance(batch, PlannedBatch)
-        static = StaticBatch(batch.shape, n_soft_targets, CPU, text)
+        static = StaticBatch(batch.shape, batch.source_width, n_soft_targets, CPU, text)
         static.load(batch)
         static.gather()
         buckets = Buckets.for_split(split, max_tokens)
         expected = buckets.pad(make_batch(split, batch.indices))
-        assert batch.shape == expected.source.shape and batch.tokens == expected.tokens
-        for ids, side in zip(static.ids, (expected.source, expected.target_in, expected.target_out)):
+        assert batch.shape == expected.target_out.shape and batch.tokens == expected.tokens
+        assert expected.source.shape[1] == (batch.shape[1] if split.window_overlap is None else 1)
+        for ids, side in zip((static.source, *static.ids),
+                             (expected.source, expected.target_in, expected.target_out)):
             assert np.array_equal(ids.numpy(), side)
         if n_soft_targets:
             assert np.array_equal(static.soft_ids.numpy(), expected.soft_targets.ids)
@@ -82,6 +86,19 @@ def test_updates_with_text_on_the_device_equal_others(corpus: Corpus,
     assert resident_losses == losses
     assert torch.equal(weights(resident), weights(host))
     assert isinstance(resident, ResidentEngine) and resident.text is not None
+
+
+def test_windows_of_a_language_model_have_one_source_token(tmp_path: Path) -> None:
+    """With padded sources, the sequence of a decoder-only model would be twice as long."""
+    corpus = corpus_of(TASKS["language-model"], tmp_path, window=12)
+    how = recipe(max_tokens=100, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
+    block = model_for(TASKS["language-model"]).block
+    selected, losses = trained(Engine, corpus, how, block, 9)
+    resident, resident_losses = trained(ResidentEngine, corpus, how, block, 9)
+    assert resident_losses == pytest.approx(losses, rel=1e-6)
+    assert torch.allclose(weights(resident), weights(selected), atol=1e-5)
+    assert isinstance(resident, ResidentEngine)
+    assert {static.source.shape[1] for static in resident.inputs.values()} == {1}
 
 
 def test_updates_with_text_on_the_device_do_not_wait_for_it(corpus: Corpus) -> None:
