@@ -169,7 +169,7 @@ class PlannedBatch(Batch):
                              source_width=buckets.source_width or shape[1])
 
     @cached_property
-    def tokens(self) -> int:  # type: ignore[override]
+    def tokens(self) -> int:
         """Number of target tokens without padding, EOS included; the loss is their mean."""
         lengths = self.split.target_ids.lengths[self.indices]
         overlap = self.split.window_overlap
@@ -182,10 +182,10 @@ class PlannedBatch(Batch):
         buckets: Buckets = self.__dict__["_buckets"]
         return buckets.pad(make_batch(self.split, self.indices))
 
-    source = property(lambda self: self._matrices.source)  # type: ignore[assignment]
-    target_in = property(lambda self: self._matrices.target_in)  # type: ignore[assignment]
-    target_out = property(lambda self: self._matrices.target_out)  # type: ignore[assignment]
-    soft_targets = property(lambda self: self._matrices.soft_targets)  # type: ignore[assignment]
+    source = property(lambda self: self._matrices.source)
+    target_in = property(lambda self: self._matrices.target_in)
+    target_out = property(lambda self: self._matrices.target_out)
+    soft_targets = property(lambda self: self._matrices.soft_targets)
 
 
 class BatchStream:

@@ -100,14 +100,14 @@ class ResidentSplit:
     def _lengths_of(self, side: int, rows: Tensor) -> Tensor:
         """Lengths (B, 1) of one side; -1 for rows of padding."""
         lengths = self.lengths[side][rows.clamp(min=0)]
-        return torch.where(rows >= 0, lengths, -1)[:, None]
+        return lengths.masked_fill(rows < 0, -1)[:, None]
 
     def _tokens(self, side: int, rows: Tensor, length: Tensor, columns: Tensor) -> Tensor:
         """Ids (B, T) of one side at ``columns`` (T,) of its rows; PAD outside of them."""
         starts = self.starts[side][rows.clamp(min=0)][:, None]
         flat = self.flat[side]
         ids = flat[(starts + columns).clamp(0, len(flat) - 1)]
-        return torch.where((columns >= 0) & (columns < length), ids, PAD)
+        return ids.masked_fill((columns < 0) | (columns >= length), PAD)
 
 
 def copy_to(destination: Tensor, values: IntArray) -> None:
