@@ -105,8 +105,10 @@ def format_share(share: float) -> str:
 
 
 def format_bytes(size: float) -> str:
-    """Format a number of bytes, as ``12.3 KiB`` or ``4.5 MiB``."""
-    return f"{size / 2**10:,.1f} KiB" if size < 2**20 else f"{size / 2**20:,.1f} MiB"
+    """Format a number of bytes, as ``12.3 KiB``, ``4.5 MiB`` or ``6.7 GiB``."""
+    exponent, unit = next((row for row in ((30, "GiB"), (20, "MiB")) if size >= 2**row[0]),
+                          (10, "KiB"))
+    return f"{size / 2**exponent:,.1f} {unit}"
 
 
 def format_duration(seconds: float) -> str:

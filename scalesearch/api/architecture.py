@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MIN_VOCAB_SIZE = 5  # four special tokens and one word
 # keys of a protocol that an argument can override
-PROTOCOL_OVERRIDES = ("source", "target", "vocab", "artifact", "latency")
+PROTOCOL_OVERRIDES = (*PROTOCOL_SIZES, "artifact", "latency", "optimizer", "recipe")
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,10 +44,12 @@ class Architecture(assembly.ModelSpec):
         """Evaluate params, MACs, FLOPs and memory exactly.
 
         Args:
-            protocol: forward, decode, decode-uncached, edgeformer or delight; by default the
-                protocol of the space.
+            protocol: forward, decode, decode-uncached, edgeformer, delight or train; by default
+                the protocol of the space.
             overrides: keys of the protocol with other values: source and target (tokens), vocab
-                (entries), artifact, latency.
+                (entries), artifact, latency; for the costs of training also recipe (name, file
+                or keys) and pairs (sentence pairs of an epoch), or the recipe's keys steps,
+                tokens, max_tokens, accumulate and optimizer.
 
         Raises:
             UserError: the protocol is unknown, or a length is below 1.
@@ -127,4 +129,9 @@ def resolve_protocol(settings: Mapping[str, Any], protocol: str | Protocol | Non
     if isinstance(protocol, Protocol):
         settings = protocol.settings
         protocol = None
-    return load_protocol(settings, name=protocol, **(overrides or {}))
+    values = dict(overrides or {})
+    if (recipe := values.pop("recipe", None)) is not None:
+        from scalesearch.training.input_files import load_recipe
+
+        values = load_recipe(recipe).protocol_settings(values.pop("pairs", None)) | values
+    return load_protocol(settings, name=protocol, **values)

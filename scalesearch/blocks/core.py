@@ -157,6 +157,16 @@ class Block:
         raise TypeError(f"{type(self).__name__} has no forward function")
 
 
+def has_matrices(block: Block, path: str, name: str) -> bool:
+    """Return whether a weight is a matrix, or a matrix per head.
+
+    Optimizers of matrices update these weights, and not tables, cores, vectors and the output
+    projection.
+    """
+    return (name != "bias" and block.initialization(name) in ("scheme", "heads")
+            and path.partition(".")[0] != "output")
+
+
 def discarded_activations(d: Size, axes: Shape, reader: Any) -> list[LoopNest]:
     """Return the correction for ``d`` features that only the block ``reader`` reads.
 

@@ -97,7 +97,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "to-folder": {"option": "to", "type": FOLDER, "help": "Output folder."},
     # the cost protocol
     "protocol": {"metavar": "NAME", "help": "Cost protocol: forward, decode, decode-uncached, "
-                 "edgeformer or delight."},
+                 "edgeformer, delight or train."},
     "source": {"type": int, "metavar": "S", "help": "Source tokens per sentence."},
     "target": {"type": int, "metavar": "T", "help": "Target tokens per sentence."},
     "vocab": {"type": int, "metavar": "V", "help": "Vocabulary size."},
@@ -105,6 +105,10 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
                  "help": "Export format for artifact.bytes, e.g. ctranslate2-int8."},
     "latency": {"metavar": "FIT.json",
                 "help": "Latency model (from `latency calibrate`) for latency.predicted."},
+    "recipe": {"metavar": "NAME|FILE", "help": "Recipe for macs.update, macs.run, "
+               "memory.optimizer and memory.training: a preset or a file."},
+    "pairs": {"type": COUNT, "help": "Sentence pairs of the run; with a recipe in epochs, of an "
+              "epoch."},
     # models
     "to": {"name": "format_name", "default": "ctranslate2",
            "help": "Export format of models that are not exported yet."},
@@ -166,10 +170,19 @@ def grouped_options(parameter: str, convert: Callable[..., Any],
     return decorate
 
 
+def _protocol_overrides(protocol: str | None, recipe: str | None, pairs: int | None,
+                        **overrides: Any) -> dict[str, Any]:
+    if recipe is None:
+        return {"name": protocol, "pairs": pairs, **overrides}
+    from scalesearch.training.input_files import load_recipe
+
+    return {"name": protocol, **load_recipe(recipe).protocol_settings(pairs), **overrides}
+
+
 protocol_options = grouped_options(
-    "protocol_overrides", lambda protocol, **overrides: {"name": protocol, **overrides},
-    **{name: option(name)
-       for name in ("protocol", "source", "target", "vocab", "artifact", "latency")})
+    "protocol_overrides", _protocol_overrides,
+    **{name: option(name) for name in ("protocol", "source", "target", "vocab", "recipe", "pairs",
+                                       "artifact", "latency")})
 # Beam and length penalty default to those of the model.
 search_options = grouped_options(
     "search", dict, beam=option("beam", show_default="the model's"),

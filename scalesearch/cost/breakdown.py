@@ -16,10 +16,22 @@ from scalesearch.blocks.core import Axis, Block, CostLine, Shape, Size, iterate_
 from scalesearch.cost.artifact import artifact_bytes
 from scalesearch.cost.latency import predict_latency
 from scalesearch.cost.load import load_balance
-from scalesearch.cost.protocol import ELEMENTWISE_WORK, Protocol, training_protocol, weight_numel
+from scalesearch.cost.protocol import (
+    DEFAULT_WORK_WEIGHTS,
+    ELEMENTWISE_WORK,
+    Protocol,
+    training_protocol,
+    weight_numel,
+)
+from scalesearch.cost.training import TrainingRun, training_costs
 from scalesearch.errors import UserError
 from scalesearch.lowering.unsupported import find_unsupported_parts
-from scalesearch.spaces.schema.cost_names import ARTIFACT_FORMATS, COST_PARTS
+from scalesearch.spaces.schema.cost_names import (
+    ARTIFACT_FORMATS,
+    COST_PARTS,
+    TRAINING_COSTS,
+    find_missing_key,
+)
 
 QUANTITIES = ("params", "macs", "flops")
 FLOAT32_BYTES = 4  # memory is stated for float32
@@ -83,6 +95,12 @@ class CostBreakdown:
         # number of parts that the format does not support: 0 if it supports the architecture
         if name == "refusals.ctranslate2":
             return len(find_unsupported_parts(self.block))
+        if name in TRAINING_COSTS and name not in self.values:
+            missing_key = find_missing_key(name, self.protocol.settings)
+            raise UserError(f"{name} needs a recipe with {missing_key}",
+                            help="add --recipe NAME|FILE (with `epochs`, also --pairs), or set "
+                            f"cost: {{protocol: {{{str(missing_key).partition(' ')[0]}: …}}}}; a "
+                            "limit in minutes has no number of MACs", code="recipe-missing")
         if name == "latency.predicted" and not self.latency:
             raise UserError("latency.predicted needs a latency model",
                             help="set protocol: {latency: FIT.json} or --latency FIT.json; "
@@ -140,6 +158,10 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
     for name, operation in (("cache", "cache"), ("activations", "activation")):
         values[f"memory.{name}"] = FLOAT32_BYTES * sum(work_steps(line, operation, training)
                                                        for line in lines)
+    if protocol.training != TrainingRun():
+        pair_macs = sum(_steps(line, training, DEFAULT_WORK_WEIGHTS) for line in lines)
+        values |= training_costs(lines, protocol, pair_macs, values,
+                                 lambda shape: weight_numel(shape, protocol))
     if protocol.artifact is not None:
         values["artifact.bytes"] = artifact_bytes(block, protocol)
     return CostBreakdown(protocol, tuple(leaf_costs), values, block)

@@ -30,9 +30,15 @@ from scalesearch.blocks.core import (
 )
 from scalesearch.blocks.sizes import require_single_value
 from scalesearch.cost.latency_model import load_latency_model
+from scalesearch.cost.training import PASSES_PER_PRODUCT, TrainingRun
 from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
-from scalesearch.spaces.schema.cost_names import ARTIFACT_FORMATS, OWN_VOCABULARY
+from scalesearch.spaces.schema.cost_names import (
+    ARTIFACT_FORMATS,
+    OPTIMIZERS,
+    OWN_VOCABULARY,
+    TRAINING_SIZES,
+)
 
 Pass = Mapping[Axis, int]  # missing axes are 0: that part of the model does not run
 
@@ -56,6 +62,8 @@ class Protocol:
         artifact: format and quantization of ``artifact.bytes``; None: this cost is missing.
         latency_model_path: file with the model of ``latency.predicted``; None: this cost is
             missing.
+        training: recipe of ``macs.update``, ``macs.run``, ``memory.optimizer`` and
+            ``memory.training``; costs whose settings are None are missing.
         max_source_length: source tokens that the exported model must support, if it has a table
             of positions (CTranslate2).
     """
@@ -71,6 +79,7 @@ class Protocol:
     artifact: str | None = None
     latency_model_path: str | None = None
     max_source_length: int = MAX_SOURCE_TOKENS
+    training: TrainingRun = TrainingRun()
 
     @cached_property
     def _extents(self) -> dict[tuple[Axis, ...], int]:
@@ -126,7 +135,7 @@ class Protocol:
         """This protocol with other lengths and vocabulary."""
         protocol = find_protocol(self.name, source, target, vocab)
         return replace(protocol, work_weights=self.work_weights, artifact=self.artifact,
-                       latency_model_path=self.latency_model_path,
+                       latency_model_path=self.latency_model_path, training=self.training,
                        max_source_length=self.max_source_length)
 
     def for_candidates(self, values: Mapping[str, Any]) -> Protocol:
@@ -148,6 +157,7 @@ class Protocol:
         named: dict[str, int | str] = {key: value for key, value in choices.items() if value}
         if self.max_source_length != MAX_SOURCE_TOKENS:
             named["longest"] = self.max_source_length
+        named |= self.training.settings
         return {"name": self.name, "source": source, "target": target, "vocab": self.vocab, **named}
 
     @property
@@ -179,6 +189,8 @@ class Protocol:
                     if not self.work_weights.get(work_type)]
         kept = ("; cross keys and values are kept from token to token"
                 if self.name == "decode-uncached" else "")
+        if self.name == "train":
+            flops += "; forward and backward pass"
         return (f"{flops}; left out: softmax, activations, residual sums, "
                 f"{', '.join(left_out)}{kept}")
 
@@ -204,7 +216,9 @@ class Protocol:
         artifact = f", artifact {self.artifact}{limit}{note}" if self.artifact else ""
         summary = self.latency_model_summary
         latency = f"; latency of {summary}" if summary else ""
-        return f"{self.name} ({sizes}{''.join(extra)}{artifact}{latency})"
+        training = "".join(f", {key} {value:,}" if isinstance(value, int) else f", {value}"
+                           for key, value in self.training.settings.items())
+        return f"{self.name} ({sizes}{''.join(extra)}{training}{artifact}{latency})"
 
 
 def weight_numel(shape: Shape, protocol: Protocol) -> Size:
@@ -278,6 +292,9 @@ PROTOCOLS: dict[str, _Convention] = {
     # again on every prefix. Biases are counted, products across heads are not.
     "delight": _Convention(lambda s, t: _uncached_decoding(s, t, True), (20, 20, 34040),
                            {"mac": 1, "bias": 1}),
+    # Forward and backward pass of one sentence pair in training.
+    "train": _Convention(_teacher_forced, work_weights={
+        work_type: PASSES_PER_PRODUCT for work_type in DEFAULT_WORK_WEIGHTS}),
 }
 
 
@@ -343,7 +360,15 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
                          else MAX_SOURCE_TOKENS)
     lengths = {int(size): (source, target)
                for size, (source, target) in chosen.get("lengths", {}).items()}
+    for key in TRAINING_SIZES:
+        if chosen.get(key) is not None and chosen[key] < 1:
+            raise UserError(f"protocol: {key} is {chosen[key]}; it must be at least 1",
+                            code="below-one")
+    if chosen.get("optimizer") not in (None, *OPTIMIZERS):
+        raise UserError(f"unknown optimizer {chosen['optimizer']}; known optimizers: "
+                        f"{', '.join(OPTIMIZERS)}", code="unknown-optimizer")
     return replace(protocol, artifact=artifact, latency_model_path=chosen.get("latency"),
+                   training=TrainingRun.from_settings(chosen),
                    max_source_length=max_source_length, lengths_by_vocab=lengths)
 
 

@@ -35,7 +35,17 @@ def memory_line(result: CostBreakdown) -> str:
                                    for name in ("weights", "cache", "activations"))
     line = (f"memory in float32: weights {weights}, cache {cache}; training activations per "
             f"sentence: about {activations}")
-    return "\n".join([line, *artifact_lines(result)])
+    return "\n".join([line, *training_lines(result), *artifact_lines(result)])
+
+
+def training_lines(result: CostBreakdown) -> list[str]:
+    """MACs and memory of training, if the protocol has a recipe."""
+    values = result.values
+    macs = [f"{name} {values[name]:,}"
+            for name in ("macs.update", "macs.run") if name in values]
+    memory = [f"{name} {format_bytes(values[name])}"
+              for name in ("memory.optimizer", "memory.training") if name in values]
+    return [f"training: {', '.join([*macs, *memory])}"] if macs or memory else []
 
 
 def artifact_lines(result: CostBreakdown) -> list[str]:

@@ -21,7 +21,7 @@ from scalesearch.config.model import (
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.lowering import EXTRA_LENGTH
-from scalesearch.spaces.schema.cost_names import RUNTIMES
+from scalesearch.spaces.schema.cost_names import OPTIMIZERS, RUNTIMES
 from scalesearch.tasks import TASKS
 
 BUDGET_KEYS = ("steps", "tokens", "epochs", "cpu_minutes", "minutes")
@@ -30,6 +30,8 @@ RESUME_FREE_KEYS = ("threads", "checkpoint_minutes", "name")
 # and processes; if their memory does not suffice, OpenMP ends the process without a message
 MAX_THREADS = 1024
 DECODE_WITH_MODEL = "model"  # value of `decode_with` without an exported model
+# with the budget, these determine the costs of training
+RECIPE_KEYS_OF_COSTS = ("max_tokens", "accumulate", "optimizer", "rdrop")
 STEPS_OR_SHARE_UNIT = "updates, or below 1 a share of the budget"
 # make two passes over a batch differ
 DROPOUT_KEYS = ("dropout", "attention_dropout", "activation_dropout")
@@ -164,7 +166,7 @@ class Recipe(Config):
     accumulate: Size = setting(
         1, "batches per update", unit="batches",
         synonyms=("gradient_accumulation_steps", "update_freq", "accumulation", "grad_accum"))
-    optimizer: Annotated[str, words("adamw", "muon", "soap")] = setting(
+    optimizer: Annotated[str, words(*OPTIMIZERS)] = setting(
         "adamw", "adamw (Adam without weight_decay); muon: matrices by their orthogonalized "
         "momentum (Jordan et al. 2024); soap: matrices by Adam in the eigenbasis of their "
         "preconditioners (Vyas et al. 2024); other weights by AdamW",
@@ -341,6 +343,24 @@ class Recipe(Config):
         if self.matrix_lr_factor is not None:
             return self.matrix_lr_factor
         return 2.0 if self.optimizer == "muon" else 1.0
+
+    def protocol_settings(self, epoch_pairs: int | None = None) -> dict[str, Any]:
+        """Settings of a cost protocol for the costs of training.
+
+        A run that is limited by time has no length in tokens.
+
+        Args:
+            epoch_pairs: sentence pairs of the training text, for ``epochs``.
+        """
+        settings: dict[str, Any] = {"max_tokens": self.max_tokens, "accumulate": self.accumulate,
+                                    "optimizer": self.optimizer,
+                                    "passes_per_batch": 2 if self.rdrop else 1}
+        lengths = {"steps": self.steps, "tokens": self.tokens}
+        if self.epochs is not None and epoch_pairs is not None:
+            lengths["pairs"] = max(1, round(self.epochs * epoch_pairs))
+        has_other_limit = self.minutes is not None or self.cpu_minutes is not None or (
+            self.epochs is not None and epoch_pairs is None)
+        return settings if has_other_limit else settings | lengths
 
     def describe(self) -> str:
         """Describe budget, batch, optimizer and averaging in one line."""

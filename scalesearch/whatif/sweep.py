@@ -13,7 +13,7 @@ from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_cos
 from scalesearch.spaces import ParamValues, Space
 from scalesearch.spaces.assembly.architecture import build_blocks
 from scalesearch.spaces.schema.bound_tree import build_index
-from scalesearch.spaces.schema.cost_names import PROTOCOL_KEY_OF_COST
+from scalesearch.spaces.schema.cost_names import PROTOCOL_KEYS_OF_COST, find_missing_key
 from scalesearch.spaces.syntax.domains import whole_numbers
 from scalesearch.spaces.syntax.expressions import ABSENT, KeyRef, evaluate
 from scalesearch.spaces.syntax.lexer import ValueSyntaxError, split_parameter_name
@@ -96,8 +96,8 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
     combinations = list(itertools.product(*lengths.values()))
     space = space.with_overrides(keys, "sweep") if keys else space
     configs = _configurations(space, keys, MAX_SWEEP_ROWS // max(1, len(combinations)))
-    settings = {"artifact": protocol.artifact, "latency": protocol.latency_model_path}
-    optional = [name for name, key in PROTOCOL_KEY_OF_COST.items() if settings[key]]
+    optional = [name for name in PROTOCOL_KEYS_OF_COST
+                if find_missing_key(name, protocol.settings) is None]
     columns = (*DEFAULT_COLUMNS, *optional, *[ATTENTION_PRODUCTS_COLUMN] * bool(lengths))
     rows: list[dict[str, Any]] = []
     index = build_index(space.schema)

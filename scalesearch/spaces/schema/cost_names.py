@@ -1,20 +1,44 @@
 """The names of costs that a constraint or a budget may use."""
 
+from collections.abc import Mapping
+from typing import Any
+
 COST_PARTS = ("total", "embedding", "non_embedding", "encoder", "decoder", "output")
+TRAINING_COSTS = ("macs.update", "macs.run", "memory.optimizer", "memory.training")
 COST_NAMES = (*(f"{what}.{part}" for what in ("params", "macs", "flops") for part in COST_PARTS),
               *("memory.weights", "memory.cache", "memory.activations"),
+              *TRAINING_COSTS,
               *("load.mean", "load.balance", "load.min", "load.max"),
               *("artifact.bytes", "latency.predicted", "refusals.ctranslate2"))
 DEPRECATED_COST_NAMES = {"artefact.bytes": "artifact.bytes"}
-PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight")
-PROTOCOL_SIZES = ("source", "target", "vocab")
+PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight", "train")
+# Keys of a recipe that determine the costs of training, and the sentence pairs of a run.
+RUN_LENGTHS = ("steps", "tokens", "pairs")
+TRAINING_SIZES = (*RUN_LENGTHS, "max_tokens", "accumulate")
+OPTIMIZERS = ("adamw", "muon", "soap")
+PROTOCOL_SIZES = ("source", "target", "vocab", *TRAINING_SIZES)
 # Export formats, with their quantizations; the size in bytes of all of them can be predicted.
 RUNTIMES = (*(f"ctranslate2-{quantization}" for quantization in ("int8", "int16", "bf16", "none")),
             "onnx-int8", "onnx-none")  # for decoding during training: `recipe.decode_with`
 ARTIFACT_FORMATS = ("torch", *RUNTIMES, "huggingface-none", "huggingface-bf16")
 LATENCY_KEY = "latency"  # protocol.latency: the file of a fit
-PROTOCOL_CHOICES = {"name": PROTOCOL_NAMES, "artifact": ARTIFACT_FORMATS}
-# cost to the key of the protocol that it needs
-PROTOCOL_KEY_OF_COST = {"artifact.bytes": "artifact", "latency.predicted": "latency"}
+PROTOCOL_CHOICES = {"name": PROTOCOL_NAMES, "artifact": ARTIFACT_FORMATS, "optimizer": OPTIMIZERS}
+# Cost to the keys of the protocol that it needs. One of the alternatives in a tuple suffices.
+PROTOCOL_KEYS_OF_COST: Mapping[str, tuple[str | tuple[str, ...], ...]] = {
+    "artifact.bytes": ("artifact",), "latency.predicted": ("latency",),
+    "macs.update": ("max_tokens",), "macs.run": ("max_tokens", RUN_LENGTHS),
+    "memory.optimizer": ("optimizer",), "memory.training": ("max_tokens", "optimizer")}
 # protocol.vocab if each candidate has its own vocabulary: the key `vocab` of the space
 OWN_VOCABULARY = "own"
+
+
+def find_missing_key(cost: str, settings: Mapping[str, Any]) -> str | None:
+    """Find a key that ``cost`` needs and that the protocol ``settings`` do not set.
+
+    Alternatives are joined by "or".
+    """
+    for key in PROTOCOL_KEYS_OF_COST.get(cost, ()):
+        alternatives = (key,) if isinstance(key, str) else key
+        if all(settings.get(name) is None for name in alternatives):
+            return " or ".join(alternatives)
+    return None

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from scalesearch.blocks.sizes import decide, is_array, is_number
-from scalesearch.spaces.syntax.lexer import NO_SPAN, PATH, Span
+from scalesearch.spaces.syntax.lexer import NO_SPAN, PATH, UNIT_SCALES, Span
 from scalesearch.spaces.syntax.parameters import format_constant
 
 # Each function, and how many arguments it takes at most.
@@ -115,8 +115,9 @@ def format_expr(expr: Expr, outer: int = IF) -> str:
             text = format_word(value) if isinstance(value, str) else format_constant(value)
             if isinstance(value, int | float) and value < 0:
                 level = SIGN
-            for scale, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):  # if exact and short
-                if (isinstance(value, int) and max(scale, 10**4) <= value < 10**15
+            for unit in ("P", "T", "G", "M", "k"):  # if exact and short
+                scale = UNIT_SCALES[unit]
+                if (isinstance(value, int) and max(scale, 10**4) <= value < 10**21
                         and value % (scale // 10) == 0):
                     text = f"{value // (scale // 10) / 10:.12g}{unit}"
                     break

@@ -8,7 +8,7 @@ from typing import Any
 Span = tuple[int, int]  # first character, and the one after the last
 NO_SPAN: Span = (0, 0)
 
-UNIT_SCALES = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+UNIT_SCALES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 LOOKALIKES = {"…": "..", "–": "-", "—": "-", "−": "-", "×": "*", "·": "*", "≤": "<=", "≥": ">=",
               "≠": "!=", "÷": "/"}
 OPERATOR = re.compile(r"\.\.|//|\*\*|[<>=!]=|[|+\-*/%()<>\[\],=]")
@@ -17,9 +17,9 @@ OPERATOR_HINTS = {"&": "write `and`", "!": "write `not`, or `!=`", "^": "a power
 NAME = r"[^\W\d]\w*(?:-[^\W\d]\w*)*"
 # 16MB are 16M bytes, also written 16 MB; 16 MiB are 16 * 2**20
 NUMBER = re.compile(
-    r"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)(?: *([kMG]|[KMG]i(?=B)))?B?(?!\w)")
+    r"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)(?: *([kMGTP]|[KMG]i(?=B)))?B?(?!\w)")
 GROUPED_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?![\d,])")
-NUMBER_FORMS = "numbers are written 12, 0.5, 1e-3, 2k, 10M, 1.5G, 16MB or 16MiB"
+NUMBER_FORMS = "numbers are written 12, 0.5, 1e-3, 2k, 10M, 1.5G, 3T, 16MB or 16MiB"
 PATH = re.compile(rf"{NAME}(?:\.{NAME})*")
 LAYER = re.compile(r"(.*?)\s*\[\s*(first|last|[1-9]\d*)\s*\]", re.DOTALL)
 LAST_LAYER = -1

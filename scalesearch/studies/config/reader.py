@@ -41,7 +41,8 @@ from scalesearch.spaces.schema.builtin import architecture_schema
 from scalesearch.spaces.schema.cost_names import (
     LATENCY_KEY,
     OWN_VOCABULARY,
-    PROTOCOL_KEY_OF_COST,
+    TRAINING_COSTS,
+    find_missing_key,
 )
 from scalesearch.spaces.syntax.diagnostics import (
     Problem,
@@ -92,8 +93,13 @@ from scalesearch.studies.config.storage_url import mask_passwords
 from scalesearch.studies.config.values import PARAMS_FORM, Params, node_text
 from scalesearch.tasks import PER_TOKEN_METRICS, TASKS
 from scalesearch.training.gpus import count_places, find_gpus
-from scalesearch.training.recipe import check_compatible, check_model_type
-from scalesearch.training.recipe_space import RecipeSpace, build_recipe_space, extract_parameters
+from scalesearch.training.recipe import RECIPE_KEYS_OF_COSTS, check_compatible, check_model_type
+from scalesearch.training.recipe_space import (
+    KEY_PREFIX,
+    RecipeSpace,
+    build_recipe_space,
+    extract_parameters,
+)
 
 BUILTIN_DATA_WORDS = ("builtin", "grammar", "none")
 # both may hold the address of a cluster
@@ -506,13 +512,28 @@ class _StudyReader:
         protocol = {**space.protocol, **self.file.protocol}
         places = {objective.name: f"objectives.{objective.name}" for objective in objectives}
         for cost in limit.costs if limit else ():
-            if cost in PROTOCOL_KEY_OF_COST:
-                places.setdefault(cost, "budget")
+            places.setdefault(cost, "budget")
         for cost, place in places.items():
-            key = PROTOCOL_KEY_OF_COST.get(cost)
-            if key is not None and protocol.get(key) is None:
+            if cost in TRAINING_COSTS:
+                self.check_training_cost(cost, place)
+            elif key := find_missing_key(cost, protocol):
                 self.report(place, f"`{cost}`: the protocol names no {key}",
                             f"add `protocol: {{ {key}: … }}`", code="protocol-incomplete")
+
+
+    def check_training_cost(self, cost: str, place: str) -> None:
+        """Report a cost of training that the recipe of the study does not determine."""
+        recipe = self.file.recipe
+        searched = {parameter.key.removeprefix(KEY_PREFIX) for parameter in self.recipe_parameters}
+        open_keys = [key for key in RECIPE_KEYS_OF_COSTS if key in searched]
+        if open_keys:
+            self.report(place, f"`{cost}` needs one value of recipe.{open_keys[0]}, which the study "
+                        "searches", f"set one value of recipe.{open_keys[0]}",
+                        code="open-parameters")
+        elif recipe is not None and find_missing_key(cost, recipe.protocol_settings(epoch_pairs=1)):
+            self.report(place, f"`{cost}`: the recipe is limited by time, which has no number of "
+                        "MACs", "set recipe.steps, tokens or epochs, or use macs.update",
+                        code="protocol-incomplete")
 
 
 def open_space(study_file: Path, name: str) -> Space:

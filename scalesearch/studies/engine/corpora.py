@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -11,6 +12,7 @@ from scalesearch.data import Corpus, default_cache, load_corpus
 from scalesearch.data.corpus import hash_text
 from scalesearch.errors import UserError, error_context
 from scalesearch.spaces.assembly.architecture import ModelSpec
+from scalesearch.spaces.schema.cost_names import TRAINING_COSTS
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.sections import CORPUS_WORD
 from scalesearch.studies.config.spec import StudySpec
@@ -70,13 +72,30 @@ class Corpora:
         elif uses_lengths:
             settings["lengths"] = {size: corpus.mean_lengths
                                    for size, corpus in self.by_vocab.items()}
-        return load_protocol({**protocol_settings(spec), **settings})
+        epoch_pairs = len(self.first.train)
+        return load_protocol({**protocol_settings(spec, epoch_pairs), **settings})
 
 
-def protocol_settings(spec: StudySpec) -> dict[str, str | int]:
-    """Settings of the cost protocol that do not depend on a corpus."""
+def protocol_settings(spec: StudySpec, epoch_pairs: int | None = None) -> dict[str, str | int]:
+    """Settings of the cost protocol that do not depend on the text of a corpus.
+
+    Args:
+        epoch_pairs: sentence pairs of the training text.
+    """
     settings = {key: value for key, value in spec.protocol.items() if value != CORPUS_WORD}
-    return {**spec.space.protocol, **settings, "longest": spec.data.max_length}
+    training: dict[str, Any] = {}
+    if uses_training_costs(spec):
+        training = spec.recipe.protocol_settings(epoch_pairs)
+    return {**spec.space.protocol, **training, **settings, "longest": spec.data.max_length}
+
+
+def uses_training_costs(spec: StudySpec) -> bool:
+    """Whether objectives, limits or the protocol use the costs of training."""
+    limits = (*spec.space.constraints, *((spec.budget,) if spec.budget else ()))
+    names = {objective.name for objective in spec.objectives}.union(
+        *(limit.costs for limit in limits))
+    settings = {**spec.space.protocol, **spec.protocol}
+    return settings.get("name") == "train" or not names.isdisjoint(TRAINING_COSTS)
 
 
 def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...],

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scalesearch.cost.training import MAX_PRECONDITIONED_SIDE
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.updates.parametrization import WeightScale
 
@@ -21,7 +22,6 @@ NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 UPDATE_RMS = 0.2  # of the entries of an update, as with AdamW (Liu et al. 2025, section 2.2)
 NORM_EPS = 1e-7
 BASIS_UPDATE_INTERVAL = 10
-MAX_PRECONDITIONED_SIDE = 512
 SOAP_EPS = 1e-8
 
 

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from scalesearch.blocks.core import has_matrices
 from scalesearch.blocks.layers import Layer
 from scalesearch.blocks.maps.linear_factories import LowRankLinear as LowRank
 from scalesearch.nn.init import chain_std, fan_in
@@ -191,7 +192,7 @@ def _classify_weight(node: Module, path: str, name: str) -> WeightUse:
         return WeightUse("table", int(shape[1]))
     if initialization in ("one", "zero", "table") or name == "bias":
         return WeightUse("vector")
-    if path.partition(".")[0] == "output":
+    if not has_matrices(block, path, name):
         return WeightUse("readout", fan_in(block))
     n_matrices, fan_out = (
         int(shape[0]), int(shape[1])) if initialization == "heads" else (1, int(shape[0]))
