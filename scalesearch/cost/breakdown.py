@@ -34,6 +34,7 @@ from scalesearch.spaces.schema.cost_names import (
 )
 
 QUANTITIES = ("params", "macs", "flops")
+TABLE_INITIALIZATIONS = ("tokens", "table cores")  # of tables that tokens index
 FLOAT32_BYTES = 4  # memory is stated for float32
 # This path component is omitted: "encoder.layers.ffn" is shown as "encoder.ffn".
 COLLAPSED_MODULE = "layers"
@@ -139,7 +140,10 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
                          for name, shape in line.weights.items())
             leaf_costs.append(LeafCost(line.path, type(line.block).__name__, line.calls, params,
                                        _steps(line, protocol, protocol.work_weights)))
-    values: dict[str, int] = {}
+    values: dict[str, int] = {"params.tables": sum(
+        line.weight_copies[name] * weight_numel(shape, protocol)
+        for line in lines if line.path.startswith("embedding") for name, shape in line.weights.items()
+        if line.block.initialization(name) in TABLE_INITIALIZATIONS)}
     for quantity in ("params", "macs"):
         items = [(leaf.path, getattr(leaf, quantity)) for leaf in leaf_costs]
         values |= _by_section(quantity, items)

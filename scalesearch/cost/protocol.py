@@ -79,7 +79,7 @@ class Protocol:
     artifact: str | None = None
     latency_model_path: str | None = None
     max_source_length: int = MAX_SOURCE_TOKENS
-    training: TrainingRun = TrainingRun()
+    training: TrainingRun = field(default_factory=TrainingRun, repr=False)
 
     @cached_property
     def _extents(self) -> dict[tuple[Axis, ...], int]:
@@ -293,8 +293,8 @@ PROTOCOLS: dict[str, _Convention] = {
     "delight": _Convention(lambda s, t: _uncached_decoding(s, t, True), (20, 20, 34040),
                            {"mac": 1, "bias": 1}),
     # Forward and backward pass of one sentence pair in training.
-    "train": _Convention(_teacher_forced, work_weights={
-        work_type: PASSES_PER_PRODUCT for work_type in DEFAULT_WORK_WEIGHTS}),
+    "train": _Convention(_teacher_forced, work_weights=dict.fromkeys(DEFAULT_WORK_WEIGHTS,
+                                                                     PASSES_PER_PRODUCT)),
 }
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from scalesearch.cost import PROTOCOLS, evaluate_cost, find_protocol, load_protocol
 from scalesearch.cost.breakdown import module_costs
+from scalesearch.spaces import Space
 from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.spaces.schema.cost_names import COST_NAMES, COST_PARTS
 from scalesearch.testing import random_architecture
@@ -47,7 +48,8 @@ def test_costs_of_sections_add_up(name: str) -> None:
 
 def test_all_cost_names_are_costs(tmp_path) -> None:
     breakdown = evaluate_cost(assemble(transformer_config()).block,
-                              load_protocol({"artifact": "torch", "latency": fit_file(tmp_path)}))
+                              load_protocol({"artifact": "torch", "latency": fit_file(tmp_path),
+                                             "optimizer": "soap", "max_tokens": 90, "steps": 9}))
     assert set(COST_NAMES) == {*breakdown.values, *breakdown.load_balance, *breakdown.latency,
                                "refusals.ctranslate2"} - {"macs.once"}
     nested = breakdown.by_quantity
@@ -115,3 +117,15 @@ def test_arguments_override_the_protocol_of_the_file() -> None:
     assert (chosen.name, chosen.source, chosen.target, chosen.vocab) == ("decode", 4, 30, 99)
     assert str(
         find_protocol("edgeformer")) == "edgeformer (S=30, T=30, V=32768, +5 per norm element)"
+
+
+@pytest.mark.parametrize(("embedding", "tables"), [
+    ("plain: {}", 40 * 32), ("factorised: { rank: 5 }", 40 * 5),
+    ("adaptive: { cutoffs: [10, 20], factor: 2 }", 10 * 32 + 10 * 16 + 20 * 8)])
+def test_tables_exclude_other_units_of_the_embedding(embedding: str, tables: int) -> None:
+    space = Space.parse("width: 32\nencoder: { depth: 1, heads: 2, ffn: { relu: { hidden: 16 } } }\n"
+                        "decoder: { depth: 1, heads: 2, ffn: { relu: { hidden: 16 } } }\n"
+                        f"embedding: {{ {embedding}, tie: all }}\n")
+    costs = evaluate_cost(space.single_architecture().block, find_protocol("forward", 3, 3, 40))
+    assert costs["params.tables"] == tables
+    assert (costs["params.embedding"] > tables) == (embedding != "plain: {}")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.cost import PROTOCOLS, evaluate_cost, find_protocol
 from scalesearch.cost.population import UNBUILDABLE_COST, evaluate_population_costs
+from scalesearch.cost.training import TrainingRun
 from scalesearch.spaces.assembly.architecture import UnbuildableError, assemble
 from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.testing import random_architecture
@@ -54,7 +55,8 @@ def test_population_costs_equal_single_costs(name: str, tmp_path) -> None:
         config = population(rng)
         lengths = (rng.randint(1, 9), rng.randint(1, 9), rng.randint(8, 40))
         protocol = replace(find_protocol(name, *lengths), artifact="torch",
-                           latency_model_path=fit_file(tmp_path))
+                           latency_model_path=fit_file(tmp_path),
+                           training=TrainingRun(steps=9, max_tokens=30, optimizer="soap"))
         costs, is_buildable = evaluate_population_costs(config, ROWS, protocol, COST_NAMES)
         for i in range(ROWS):
             try:

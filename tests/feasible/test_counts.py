@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 
 from scalesearch.cost import Protocol, evaluate_cost, find_protocol
+from scalesearch.cost.training import TrainingRun
 from scalesearch.feasible.counter import FeasibleCounter
 from scalesearch.feasible.decomposition import Decomposition
 from scalesearch.feasible.enumeration import TooManyCandidatesError
@@ -416,7 +417,8 @@ def random_space(rng: random.Random, model: str) -> Space:
 @pytest.mark.parametrize("protocol_name", PROTOCOL_NAMES)
 def test_costs_of_random_spaces_equal_cost(protocol_name: str, model: str, seed: int) -> None:
     space = random_space(random.Random(f"{protocol_name} {model} {seed}"), model)
-    random_protocol = find_protocol(protocol_name, 5, 4, 30)
+    random_protocol = replace(find_protocol(protocol_name, 5, 4, 30), training=TrainingRun(
+        steps=9, max_tokens=30, optimizer="soap"))
     names = (*ADDITIVE_COSTS, "macs.once")
     count = FeasibleCounter(Decomposition(space, random_protocol, names), [])
     candidates = [count.candidate_at(cell, left, right)
