@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STUDY ?= studies/quick.yaml
 
-.PHONY: study test test-all test-blocks lint docs gpu setup clean
+.PHONY: study test test-all test-blocks lint docs docs-slow gpu setup clean
 
 study: $(VENV)/.installed
 	$(BIN)/scalesearch study run $(STUDY) --resume
@@ -37,6 +37,10 @@ lint: $(VENV)/.installed
 # The site, from docs/ to build/site; a warning is an error.
 docs: $(VENV)/.installed
 	$(BIN)/python -m sphinx -W --keep-going -q docs build/site
+
+# Commands of the pages at full length, with all training runs.
+docs-slow: $(VENV)/.installed
+	$(BIN)/python -m pytest -m slow tests/docs $(PYTEST)
 
 # What a GPU does: correctness, speed, a study; report.json and report.md in runs/gpu.
 gpu: $(VENV)/.installed

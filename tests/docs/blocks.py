@@ -15,17 +15,19 @@ A comment on the line above a block is its mark::
 import re
 import shlex
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 # Read in this order, in one folder: what an earlier page wrote, a later one uses.
-WALK = ("README.md", "docs/tutorials/first-search.md", "docs/questions.md",
-        "docs/guides/budgets.md", "docs/guides/inverse.md", "docs/guides/spaces.md",
-        "docs/guides/training.md", "docs/tutorials/own-data.md",
-        "docs/guides/distillation.md", "docs/guides/search.md", "docs/guides/rungs.md",
-        "docs/concepts/noise.md", "docs/tutorials/rows.md", "docs/guides/report.md",
-        "docs/concepts/durability.md", "docs/guides/cluster.md", "docs/guides/resume.md",
-        "docs/guides/databases.md", "docs/concepts/protocols.md", "docs/reference/study-file.md")
+WALK = ("README.md", "docs/start/installation.md", "docs/tutorials/first-search.md",
+        "docs/questions.md", "docs/guides/budgets.md", "docs/guides/inverse.md",
+        "docs/guides/spaces.md", "docs/reference/space-syntax.md", "docs/guides/training.md",
+        "docs/tutorials/own-data.md", "docs/guides/tasks.md", "docs/guides/distillation.md",
+        "docs/guides/search.md", "docs/guides/choose.md", "docs/guides/early-stopping.md",
+        "docs/guides/recipe-search.md", "docs/concepts/noise.md", "docs/guides/ablations.md",
+        "docs/guides/report.md", "docs/concepts/durability.md", "docs/guides/cluster.md",
+        "docs/guides/resume.md", "docs/concepts/protocols.md", "docs/reference/study-file.md")
 DOCUMENTS = (*WALK, *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")
                             if str(page.relative_to(ROOT)) not in WALK), "CONTRIBUTING.md")
 FENCE = re.compile(r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>[^\n]*)\n(?P<text>.*?)^```$",
@@ -94,7 +96,7 @@ def commands(line: str) -> list[list[str]]:
             pipe.append([])
         elif pipe[-1] or not re.fullmatch(r"\w+=.*", word):
             pipe[-1].append(word)
-    return [words[: words.index("<")] if "<" in words else words for words in pipe]
+    return [list(takewhile(lambda word: word not in ("<", ">"), words)) for words in pipe]
 
 
 def same(shown: list[str], printed: str) -> bool:

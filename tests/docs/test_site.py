@@ -8,7 +8,7 @@ import pytest
 from tests.docs.blocks import ROOT
 from tools.pages import stale
 
-WORDS = 1200
+WORDS = 950
 
 
 @pytest.mark.full
