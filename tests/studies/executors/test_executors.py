@@ -135,10 +135,13 @@ def test_pool_kills_workers_that_do_not_stop(tmp_path):
     runner = make_runner("pool", 1, Resources(), work)
     job = make_job(tmp_path, 1, "wait")
     runner.submit(job)
-    wait_until((job.folder / "waiting").exists)
-    pid = int((job.folder / "waiting").read_text())
-    os.kill(pid, signal.SIGSTOP)
-    runner.stop(grace=0.1)
+    waiting = job.folder / "waiting"
+    try:
+        wait_until(lambda: waiting.exists() and waiting.read_text())  # it is empty for a moment
+        pid = int(waiting.read_text())
+        os.kill(pid, signal.SIGSTOP)
+    finally:  # a worker that is left keeps the process of the tests from ending
+        runner.stop(grace=0.1)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
