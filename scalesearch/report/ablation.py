@@ -85,20 +85,22 @@ class Ablation:
             else:
                 half = MISSING_CELL if row.half_width is None else f"{row.half_width:.2f}"
                 difference = f"{row.difference:+.2f} ± {half}"
-            deviation = "" if row.sd is None else f" ± {row.sd:.2f}"
+            score = f"{row.score:.2f}"
+            if self.noise.is_known:
+                score += f" ± {self.noise.interval_half_width(self.confidence, row.n_seeds):.2f}"
             rows.append({"name": row.name, "params": f"{row.params:,}", "MACs": f"{row.macs:,}",
-                         self.metric: f"{row.score:.2f}{deviation}", "seeds": str(row.n_seeds),
+                         self.metric: score, "seeds": str(row.n_seeds),
                          f"difference to {base.name}": difference})
         return pd.DataFrame(rows)
 
     def notes(self) -> list[str]:
         """Sentences on the meaning of the numbers, and the rows that are not finished."""
-        noise = (f"Noise between seeds: standard deviation {self.noise.sd:.3g}, pooled over "
-                 f"{self.noise.n_candidates} rows, {self.noise.df} degrees of freedom. The ± of a "
-                 f"difference is half its {format_percent(self.confidence)} interval, without a "
+        noise = (f"± is the {format_percent(self.confidence)} interval of a mean or a difference, "
+                 f"by the noise between seeds (standard deviation {self.noise.sd:.3g}, pooled over "
+                 f"{self.noise.n_candidates} rows, {self.noise.df} degrees of freedom), without a "
                  "correction for multiple comparisons." if self.noise.is_known
-                 else "No row has a second seed, so no difference has an interval.")
-        return ["The ± of a score is the standard deviation between its seeds.", noise,
+                 else "No row has a second seed, so no score has an interval.")
+        return [noise,
                 *([f"Not finished: {', '.join(self.unfinished)}."] if self.unfinished else [])]
 
     def to_markdown(self) -> str:

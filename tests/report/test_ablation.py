@@ -54,11 +54,19 @@ def test_interval_equals_pooled_t_test():
     assert row.sd == pytest.approx(math.sqrt(0.5)) and (row.params, row.macs) == (1001, 9001)
 
 
+def test_interval_of_a_score_is_that_of_its_mean_by_pooled_noise():
+    cells = build_ablation(records([20.0, 21.0], [24.0]), "bleu").format_cells()["bleu"]
+    t_95_1 = 6.3138  # quantile of Student's distribution with one degree of freedom
+    half_widths = [t_95_1 * math.sqrt(0.5 / n) for n in (2, 1)]
+    assert cells.tolist() == [f"20.50 ± {half_widths[0]:.2f}", f"24.00 ± {half_widths[1]:.2f}"]
+
+
 def test_single_seeds_have_no_interval():
     ablation = build_ablation(records([20.0], [24.0]), "bleu")
     assert ablation.rows[1].half_width is None
     assert ablation.format_cells().iloc[1, -1] == "+4.00 ± –"
-    assert "no difference has an interval" in ablation.notes()[1]
+    assert ablation.format_cells()["bleu"].tolist() == ["20.00", "24.00"]
+    assert "no score has an interval" in ablation.notes()[0]
 
 
 def test_duplicate_has_scores_of_original():
@@ -83,8 +91,8 @@ def test_latex_is_escaped():
     rows = records([20.0, 21.0], [24.0])
     rows[-1]["label"] = r"no_gate & 50% {x}\#"
     text = build_ablation(rows, "bleu").to_latex()
-    assert r"no\_gate \& 50\% \{x\}\textbackslash \# & 1,001 & 9,001 & 24.00 & 1 & +3.50 " in text
-    assert text.startswith(r"\begin{tabular}{lrrrrr}") and "± of a score" in text.splitlines()[-2]
+    assert r"no\_gate \& 50\% \{x\}\textbackslash \# & 1,001 & 9,001 & 24.00 $\pm$ 4.46 & 1 & +3.50 " in text
+    assert text.startswith(r"\begin{tabular}{lrrrrr}") and "interval of a mean" in text.splitlines()[-1]
 
 
 def test_missing_base_and_unfinished_rows():

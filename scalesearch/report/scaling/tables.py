@@ -84,10 +84,11 @@ def _size_row(study: ScalingStudy, architecture: ScaledArchitecture) -> dict[str
     costs = {cost_name(cost): (f"{architecture.costs[cost]:,.0f}" if cost in architecture.costs
                                else MISSING_CELL)
              for cost in study.costs}
-    sd = f" ± {architecture.sd:.{decimals}f}" if architecture.sd is not None else ""
+    half_width = study.noise.interval_half_width(study.confidence, n_seeds)
+    interval = f" ± {half_width:.{decimals}f}" if study.noise.is_known else ""
     rules = ", ".join(study.rules_containing(architecture.label)) or "base"
     return {"label": architecture.label, "rules": rules, **costs,
-            study.metric: f"{architecture.mean_score:z.{decimals}f}{sd}", "seeds": str(n_seeds)}
+            study.metric: f"{architecture.mean_score:z.{decimals}f}{interval}", "seeds": str(n_seeds)}
 
 
 def _law_row(metric: str, curve: Curve) -> dict[str, str]:
@@ -151,8 +152,8 @@ def _definitions(study: ScalingStudy) -> list[str]:
     noise = study.noise
     confidence = format_percent(study.confidence)
     sentences = [
-        "The ± of a score is the standard deviation between its seeds. The ± of a score per "
-        f"million parameters is half its {confidence} interval, by the noise between seeds.",
+        f"± is the {confidence} interval of a mean, or of a score per million parameters, by the "
+        "noise between seeds.",
         (f"Noise between seeds: standard deviation {noise.sd:.2g}, pooled over "
          f"{noise.n_candidates} architectures, {noise.df} degrees of freedom." if noise.is_known
          else "No architecture has a second seed, so scores per million parameters have no "
