@@ -14,7 +14,7 @@ study: $(VENV)/.installed
 # a part of the folders, because one process would keep what all of them import.
 test: $(VENV)/.installed lint
 	$(MAKE) --no-print-directory --keep-going --output-sync=target --jobs=$(shell nproc) \
-	    $(foreach part,1 2 3 4 5 6 7,test-part-$(part))
+	    $(foreach part,1 2 3 4 5 6 7 8,test-part-$(part))
 
 # pytest exits with 5 if it selects no test.
 test-part-%: $(VENV)/.installed

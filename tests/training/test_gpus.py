@@ -1,5 +1,6 @@
 """GPUs that trials share: which fit together by their predicted memory."""
 
+import math
 import os
 import shutil
 import socket
@@ -25,7 +26,7 @@ from scalesearch.training.gpus import (
     predict_memory,
     split_cores,
 )
-from scalesearch.training.memory import PROCESS_BYTES, predict_training_bytes
+from scalesearch.training.memory import PROCESS_BYTES, SAFETY_FACTOR, predict_training_bytes
 from scalesearch.training.recipe import Recipe
 from tests.processes import wait_until
 from tests.training.conftest import recipe, tiny
@@ -89,8 +90,8 @@ def job_folder(folder: Path, how: Recipe, corpus: Corpus) -> Path:
 
 def test_memory_of_a_job_is_predicted_from_its_files(tmp_path: Path, corpus) -> None:
     folder = job_folder(tmp_path / "job", recipe(), corpus)
-    assert predict_memory(folder) == PROCESS_BYTES + predict_training_bytes(
-        tiny().block, corpus, recipe())
+    predicted = predict_training_bytes(tiny().block, corpus, recipe())
+    assert predict_memory(folder) == PROCESS_BYTES + math.ceil(SAFETY_FACTOR * predicted)
 
 
 @pytest.mark.parametrize(("device", "workers", "gpus_per_trial"), [("auto", 2, "auto"),
