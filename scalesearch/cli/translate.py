@@ -16,7 +16,7 @@ import click
 from scalesearch.cli.options import OutputPath, option, search_options
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
-from scalesearch.terminal import open_console, print_data, print_text
+from scalesearch.terminal import format_count, open_console, print_data, print_text
 
 if TYPE_CHECKING:
     from scalesearch.export.translator import Translator
@@ -97,11 +97,10 @@ def length_notes(translator: Translator, cropped: Sequence[int],
     from scalesearch.training.scoring.evaluate import max_source_tokens
 
     if cropped:
-        yield (f"{len(cropped)} sources have more than "
-               f"{max_source_tokens(translator.checkpoint)} tokens and were cropped: lines "
-               f"{_list_numbers(cropped)}")
+        yield (f"{format_count(len(cropped), 'source')} cropped to "
+               f"{max_source_tokens(translator.checkpoint)} tokens: lines {_list_numbers(cropped)}")
     if reached_limit:
-        yield (f"{len(reached_limit)} translations ended at the length limit "
+        yield (f"{format_count(len(reached_limit), 'translation')} ended at the length limit "
                f"({translator.decoding.length_limit} tokens): lines {_list_numbers(reached_limit)}. "
                "If they should be longer, raise --max-length-a or --max-length-b")
 
