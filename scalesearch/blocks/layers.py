@@ -204,8 +204,7 @@ class Layer(Block):
             context: the arguments of :meth:`forward` after ``x``.
             path: name of the path of the layer; empty if there is only one.
         """
-        token_mask, bias, carried_scores, memory, memory_bias, cache = context
-        scores = select_path(path, (carried_scores,))[0]
+        token_mask, bias, scores, memory, memory_bias, cache = context
         x = autocast_input(x)
         outputs = []
         for slot, name in step:
@@ -225,19 +224,20 @@ class Layer(Block):
     def _forward_paths(self, module: Any, x: Tensor, context: tuple[Any, ...]) -> Tensor:
         """Run parallel paths of the whole layer, and merge them."""
         states = dict.fromkeys(self.path_names, x)
+        contexts = {path: select_path(path, context) for path in states}
         first_norm = f"{self.steps[0][0][1]}_norm"
         # the paths of a pre-norm layer have a common first norm
         normalized = getattr(module, first_norm)(x) if self.norm == "pre" else x
         for index, step in enumerate(self.steps):
             for path, state in states.items():
                 if self.norm == "pre" and index == 0:
-                    y = self._run_step(module, step, normalized, context, path)
+                    y = self._run_step(module, step, normalized, contexts[path], path)
                     states[path] = _add_residual(module, state, y)
                     continue
                 norm = _path_module(module, f"{step[0][1]}_norm", path)
                 y = norm(state) if self.norm == "pre" else state
                 state = _add_residual(module, state,
-                                      self._run_step(module, step, y, context, path))
+                                      self._run_step(module, step, y, contexts[path], path))
                 states[path] = norm(state) if self.norm == "post" else state
         merged: Tensor = module.merge(x, list(states.values()))
         return merged
