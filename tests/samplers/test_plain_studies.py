@@ -208,6 +208,8 @@ def test_candidates_of_a_small_space_are_proposed_once_before_any_is_repeated(
     study.optimize(lambda trial: define_small(trial) or len(trial.params), n_trials=count)
     assert len({candidate_key(trial.params) for trial in study.trials}) == count
     if sampler is GridSampler:
+        if count == 1:  # Optuna does not ask samplers for single values
+            return
         with pytest.raises(SpaceExhaustedError):
             define_small(study.ask())
     else:

@@ -189,7 +189,7 @@ def test_environment_of_ray_worker(tmp_path):
         job = make_job(tmp_path, 50, "environment")
         assert run_jobs(runner, [job])[50] == JobDone(job)
         assert json.loads((job.folder / "environment").read_text()) == {
-            "threads": "1", "niceness": os.nice(0), "devices": "", "torch": None}
+            "threads": "1", "niceness": os.nice(0), "devices": "", "torch": False}
     finally:
         runner.stop()
 
