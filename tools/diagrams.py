@@ -1,7 +1,8 @@
 """Draw the diagrams of the site: ``python tools/diagrams.py [FOLDER]`` (default: docs/figures)."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +16,9 @@ from scalesearch.report.figures.style import (
     TEXT_COLOR,
     figure_style,
 )
+from tools.block_diagrams import BLOCKS, GREEN, draw_block
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
-GREEN = "#009E73"
 
 
 class Box(NamedTuple):
@@ -109,7 +110,9 @@ def search_loop() -> Figure:
     return figure
 
 
-DIAGRAMS = {"workflow": workflow, "search-loop": search_loop}
+DIAGRAMS: dict[str, Callable[[], Figure]] = {
+    "workflow": workflow, "search-loop": search_loop,
+    **{f"block-{name}": partial(draw_block, name) for name in BLOCKS}}
 
 
 def main() -> None:

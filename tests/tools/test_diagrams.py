@@ -13,7 +13,7 @@ def test_boxes_of_diagram_do_not_overlap_and_are_committed(name):
     with figure_style():
         axes = DIAGRAMS[name]().axes[0]
     bounds = [patch.get_bbox() for patch in axes.patches if hasattr(patch, "get_boxstyle")]
-    assert len(bounds) >= 5
+    assert len(bounds) >= 4
     for index, box in enumerate(bounds):
         assert not any(box.overlaps(other) for other in bounds[:index])
 
