@@ -26,7 +26,7 @@ WALK = ("README.md", "docs/start/installation.md", "docs/tutorials/first-search.
         "docs/tutorials/own-data.md", "docs/guides/tasks.md", "docs/guides/distillation.md",
         "docs/guides/search.md", "docs/guides/choose.md", "docs/guides/early-stopping.md",
         "docs/guides/recipe-search.md", "docs/concepts/noise.md", "docs/guides/ablations.md",
-        "docs/guides/report.md", "docs/concepts/durability.md", "docs/guides/cluster.md",
+        "docs/guides/report.md", "docs/guides/cluster.md",
         "docs/guides/resume.md", "docs/concepts/protocols.md", "docs/reference/study-file.md")
 DOCUMENTS = (*WALK, *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")
                             if str(page.relative_to(ROOT)) not in WALK), "CONTRIBUTING.md")
