@@ -4,10 +4,12 @@
 """
 
 import inspect
+import re
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +22,7 @@ from scalesearch.spaces import read_space
 
 ERRORS = Path(__file__).with_name("troubleshooting.toml")
 DOCS = Path(__file__).parents[1] / "docs"
+COMMON_OPTION_COMMANDS = 3  # an option with one meaning in as many commands is explained once
 COMMANDS = """# Command line
 
 Reference of all commands and their options. `python tools/pages.py` writes this page from `--help` of each command.
@@ -56,10 +59,23 @@ reported. All other numbers agree at the reported digits, or are rounded as else
 """
 
 
+class Row(NamedTuple):
+    """An option with its metavariable, and its meaning."""
+
+    option: str
+    meaning: str
+
+
 def command_line() -> str:
     """Text of the page of all commands."""
-    sections = [line for path, command in commands(app, ()) for line in section(path, command)]
-    return "\n".join([COMMANDS, *sections])
+    rows = {path: option_rows(path, command) for path, command in commands(app, ())}
+    counts = Counter(row for command_rows in rows.values() for row in command_rows)
+    common = sorted(row for row, count in counts.items() if count >= COMMON_OPTION_COMMANDS)
+    sections = [line for path, command in commands(app, ())
+                for line in section(path, command, rows[path], common)]
+    return "\n".join([COMMANDS, "## Common options", "",
+                      "Options that several commands have. Each command lists those that it takes.",
+                      *option_list(common), "", *sections])
 
 
 def commands(group: click.Group,
@@ -75,21 +91,36 @@ def commands(group: click.Group,
             yield (*path, name), command
 
 
-def section(path: tuple[str, ...], command: click.Command) -> list[str]:
+def option_rows(path: tuple[str, ...], command: click.Command) -> list[Row]:
+    """Options and arguments of a command that have a help text."""
+    context = click.Context(command, info_name=" ".join(("scalesearch", *path)))
+    records = [parameter.get_help_record(context) for parameter in command.params]
+    return [_row(*record) for record in records if record and record[1]]
+
+
+def section(path: tuple[str, ...], command: click.Command, rows: Sequence[Row],
+            common: Collection[Row]) -> list[str]:
     """Heading, usage, help and options of one command."""
     context = click.Context(command, info_name=" ".join(("scalesearch", *path)))
     usage = " ".join(command.collect_usage_pieces(context))
-    records = [parameter.get_help_record(context) for parameter in command.params]
-    rows = [_row(*record) for record in records if record]
-    table = ["", "| option | meaning |", "|---|---|", *rows] if rows else []
     name = " ".join(path)
+    shared = [row.option.split()[0] for row in rows if row in common]
+    names = ", ".join(f"`{option}`" for option in shared)
     return [f"## {name}", "", f"`scalesearch {name} {usage}`", "",
-            _plain(command.help or "").strip(), *table, ""]
+            _plain(command.help or "").strip(),
+            *option_list([row for row in rows if row not in common]),
+            *(["", f"Common options: {names}."] if shared else []), ""]
 
 
-def _row(option: str, meaning: str) -> str:
-    cells = (" ".join(cell.replace("|", "\\|").split()) for cell in (f"`{option}`", meaning))
-    return f"| {' | '.join(cells)} |"
+def option_list(rows: Sequence[Row]) -> list[str]:
+    """Lines of a list of options."""
+    return ["", *(f"- `{row.option}`: {row.meaning}" for row in rows)] if rows else []
+
+
+def _row(option: str, meaning: str) -> Row:
+    """Make a row; ranges of numbers are left out, because an error names them."""
+    meaning = re.sub(r"(?:; )?[\w.-]*(?:<=?|>=?)?x[<>]=?[\w.-]+", "", meaning).replace("[]", "")
+    return Row(*(" ".join(text.split()).replace(" RANGE", "") for text in (option, meaning)))
 
 
 def _plain(text: str) -> str:
