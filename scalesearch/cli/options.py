@@ -124,6 +124,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
                      "help": "A translation has at most A · source tokens + B tokens."},
     "max-length-b": {"type": click.IntRange(0, 100_000), "show_default": "the model's",
                      "help": "B of this limit."},
+    "allow-unk": {"is_flag": True, "help": "Allow unknown tokens in translations; each is printed "
+                  "as ⁇."},
     "batch": {"default": 6144, "type": COUNT, "help": "Source tokens per batch."},
     # studies
     "workers": {"type": COUNT, "help": "Number of parallel workers."},
@@ -187,7 +189,8 @@ protocol_options = grouped_options(
 search_options = grouped_options(
     "search", dict, beam=option("beam", show_default="the model's"),
     length_penalty=option("length-penalty"), max_length_a=option("max-length-a"),
-    max_length_b=option("max-length-b"), batch_tokens=option("batch", name="batch_tokens"))
+    max_length_b=option("max-length-b"), allow_unk=option("allow-unk"),
+    batch_tokens=option("batch", name="batch_tokens"))
 
 
 def parse_settings(settings: Sequence[str], option_name: str = "--set") -> dict[str, str]:

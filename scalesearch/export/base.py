@@ -79,7 +79,7 @@ class ArtifactDecoder(ABC):
 
     ``source_ids`` are the token ids of each sentence, with EOS at the end and without padding.
     ``max_lengths`` is the largest number of tokens of each translation. A translation contains
-    neither BOS nor EOS, and PAD and BOS are never generated.
+    neither BOS nor EOS. PAD, BOS and, unless ``allow_unk``, UNK are never generated.
 
     Attributes:
         accuracy_note: why translations are less accurate on this machine than on others, or empty.
@@ -91,7 +91,8 @@ class ArtifactDecoder(ABC):
     accuracy_note = version_note = compute_type = ""
 
     @abstractmethod
-    def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
+    def greedy(self, source_ids: list[list[int]], max_lengths: list[int],
+               allow_unk: bool = False) -> list[list[int]]:
         """Translate greedily, as :func:`scalesearch.nn.decode.greedy_search` does."""
 
     @abstractmethod
@@ -123,8 +124,11 @@ class ArtifactDecoder(ABC):
             source_ids = [row[row > 0].tolist() for row in batch.source]
             source = torch.from_numpy(batch.source)
             max_lengths = length_limits(model, source, search.max_lengths(source)).tolist()
-            ranked = ([[(ids, None)] for ids in self.greedy(source_ids, max_lengths)]
-                      if search.beam == 1 else self.beam_search(source_ids, max_lengths, search))
+            if search.beam == 1:
+                translations = self.greedy(source_ids, max_lengths, search.allow_unk)
+                ranked: list[RankedHypotheses] = [[(ids, None)] for ids in translations]
+            else:
+                ranked = self.beam_search(source_ids, max_lengths, search)
             hypotheses.append([[(ids, score, len(ids) >= limit) for ids, score in row]
                                for row, limit in zip(ranked, max_lengths)])
         return restore_order(batches.indices_by_batch, hypotheses)

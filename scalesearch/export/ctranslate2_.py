@@ -108,9 +108,10 @@ class CTranslate2Decoder(ArtifactDecoder):
             self.accuracy_note = "" if EXACT_INT8_INSTRUCTION_SETS.intersection(
                 facts["flags"].split()) else INEXACT_INT8_NOTE
 
-    def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
+    def greedy(self, source_ids: list[list[int]], max_lengths: list[int],
+               allow_unk: bool = False) -> list[list[int]]:
         # A greedy translation with a lower limit is a prefix of the longer one.
-        hypotheses = self._run(source_ids, max(max_lengths), 1, 1.0, 1)
+        hypotheses = self._run(source_ids, max(max_lengths), 1, 1.0, 1, allow_unk)
         return [ids[:limit] for [(ids, _)], limit in zip(hypotheses, max_lengths)]
 
     def beam_search(self, source_ids: list[list[int]], max_lengths: list[int],
@@ -119,22 +120,23 @@ class CTranslate2Decoder(ArtifactDecoder):
         for limit in sorted(set(max_lengths)):  # the runtime takes one limit per batch
             indices = [index for index, length in enumerate(max_lengths) if length == limit]
             batch = self._run([source_ids[index] for index in indices], limit, search.beam,
-                              search.length_penalty, search.n_best)
+                              search.length_penalty, search.n_best, search.allow_unk)
             hypotheses |= dict(zip(indices, batch))
         return [hypotheses[index] for index in range(len(source_ids))]
 
     def decode_fixed_length(self, source_ids: list[list[int]], length: int, beam: int) -> None:
-        self._run(source_ids, length, beam, 1.0, 1, length)
+        self._run(source_ids, length, beam, 1.0, 1, min_length=length)
 
     def _run(self, source_ids: list[list[int]], max_length: int, beam: int, penalty: float,
-             n_best: int, min_length: int = 0) -> list[RankedHypotheses]:
+             n_best: int, allow_unk: bool = False, min_length: int = 0) -> list[RankedHypotheses]:
         try:
             results = self.translator.translate_batch(
                 # The runtime adds EOS.
                 [[self.tokens[id] for id in ids[:-1]] for ids in source_ids],
                 beam_size=beam, length_penalty=penalty, num_hypotheses=n_best,
                 max_decoding_length=max_length, min_decoding_length=min_length, max_input_length=0,
-                return_scores=True, suppress_sequences=[[self.tokens[PAD]], [self.tokens[BOS]]])
+                return_scores=True, disable_unk=not allow_unk,
+                suppress_sequences=[[self.tokens[PAD]], [self.tokens[BOS]]])
         except RuntimeError as error:  # e.g. more tokens than the table of positions has rows
             raise UserError(f"CTranslate2: {error}; request fewer tokens",
                             code="too-long") from None

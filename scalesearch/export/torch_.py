@@ -50,13 +50,16 @@ class TorchDecoder(ArtifactDecoder):
     def __init__(self, model: object) -> None:
         self.model = model
 
-    def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
-        return greedy_search(self.model, _pad(source_ids), torch.tensor(max_lengths)).best_ids()
+    def greedy(self, source_ids: list[list[int]], max_lengths: list[int],
+               allow_unk: bool = False) -> list[list[int]]:
+        return greedy_search(self.model, _pad(source_ids), torch.tensor(max_lengths),
+                             allow_unk=allow_unk).best_ids()
 
     def beam_search(self, source_ids: list[list[int]], max_lengths: list[int],
                     search: DecodingOptions) -> list[RankedHypotheses]:
         hypotheses = beam_search(self.model, _pad(source_ids), search.beam, search.length_penalty,
-                                 torch.tensor(max_lengths), search.n_best)
+                                 torch.tensor(max_lengths), search.n_best,
+                                 allow_unk=search.allow_unk)
         return [[(ids, score) for ids, score in row] for row in hypotheses.ranked()]
 
     def decode_fixed_length(self, source_ids: list[list[int]], length: int, beam: int) -> None:

@@ -43,7 +43,8 @@ class Translator:
     def __init__(self, folder: Path | str | Sequence[str], beam: int | None = None,
                  length_penalty: float | None = None, batch_tokens: int = DECODE_BATCH_TOKENS,
                  n_best: int = 1, max_length_a: float | None = None,
-                 max_length_b: int | None = None, threads: int | None = None) -> None:
+                 max_length_b: int | None = None, threads: int | None = None,
+                 allow_unk: bool = False) -> None:
         folders = [Path(folder)] if isinstance(folder, Path | str) else list(map(Path, folder))
         self.folder = " + ".join(map(str, folders))
         self.notes: list[str] = []
@@ -69,7 +70,7 @@ class Translator:
                             "map a line to a line", code="other-task")
         self.decoding = self.resolve_decoding(
             beam=beam, length_penalty=length_penalty, batch_tokens=batch_tokens, n_best=n_best,
-            max_length_a=max_length_a, max_length_b=max_length_b)
+            max_length_a=max_length_a, max_length_b=max_length_b, allow_unk=allow_unk)
 
     def resolve_decoding(self, **options: Any) -> DecodingOptions:
         """Complete search options; see :func:`.evaluate.resolve_decoding`."""

@@ -27,7 +27,7 @@ from scalesearch.nn.model import SourceGroups
 @with_cached_weights
 def beam_search(model: Any, source: Tensor, beam: int = 5, length_penalty: float = 1.0,
                 max_length: int | Tensor | None = None, nbest: int = 1,
-                eos: int = EOS) -> Hypotheses:
+                eos: int = EOS, allow_unk: bool = False) -> Hypotheses:
     """Translate by beam search; a finished hypothesis keeps its beam.
 
     The score is log P(y | x) / \\|y\\|^α; \\|y\\| includes EOS, and α = ``length_penalty`` ≥ 0 (as
@@ -45,6 +45,7 @@ def beam_search(model: Any, source: Tensor, beam: int = 5, length_penalty: float
             default :func:`~scalesearch.nn.decode.default_max_lengths`.
         nbest: number of hypotheses to return, at most ``beam``.
         eos: id of the end-of-sentence token.
+        allow_unk: whether a translation may contain UNK.
     """
     if not (beam >= nbest >= 1 and length_penalty >= 0):
         raise ValueError(f"beam {beam}, nbest {nbest}, length penalty {length_penalty}: needs "
@@ -57,7 +58,7 @@ def beam_search(model: Any, source: Tensor, beam: int = 5, length_penalty: float
     rows = search.first()
     token = source.new_full((len(source),), BOS)
     for step in range(longest + 1):
-        logits, norm = next_logits(model, token, sources.memory, sources.cache)
+        logits, norm = next_logits(model, token, sources.memory, sources.cache, allow_unk)
         # no sentence reaches its limit before; the test waits for a GPU
         parent, token = search.update(logits, norm, rows, step >= shortest)
         parents, next_rows, token = search.survivors(rows, parent, token)

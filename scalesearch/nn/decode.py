@@ -20,6 +20,7 @@ from torch import Tensor
 from scalesearch.blocks.core import PAD
 from scalesearch.lowering import EXTRA_LENGTH, LENGTH_FACTOR
 
+UNK = 1
 BOS = 2
 EOS = 3
 NEG_INF = -torch.inf
@@ -76,7 +77,8 @@ def with_cached_weights(search: Callable[P, T]) -> Callable[P, T]:
 
 @with_cached_weights
 def greedy_search(model: Any, source: Tensor, max_length: int | Tensor | None = None,
-                  eos: int = EOS, compaction_interval: int | None = None) -> Hypotheses:
+                  eos: int = EOS, compaction_interval: int | None = None,
+                  allow_unk: bool = False) -> Hypotheses:
     """Translate with the most probable token at each step.
 
     Args:
@@ -87,6 +89,7 @@ def greedy_search(model: Any, source: Tensor, max_length: int | Tensor | None = 
         eos: id of the end-of-sentence token.
         compaction_interval: steps after which finished rows are removed; by default 1, and
             :data:`COMPACTION_INTERVAL` on a GPU.
+        allow_unk: whether a translation may contain UNK.
 
     Returns:
         One hypothesis per sentence; scores are log-probabilities per token, including EOS.
@@ -101,7 +104,7 @@ def greedy_search(model: Any, source: Tensor, max_length: int | Tensor | None = 
     tokens = source.new_zeros((len(source), int(limit.max()) + 1))
     total = torch.zeros(len(source), dtype=torch.float64, device=source.device)
     for step in range(tokens.shape[1]):
-        logits, norm = next_logits(model, token, memory, cache)
+        logits, norm = next_logits(model, token, memory, cache, allow_unk)
         before = token
         token = torch.where(step == limit[rows], eos, blockwise_topk(logits, 1)[1][:, 0])
         gain = (logits.gather(1, token[:, None]) - norm)[:, 0]
@@ -143,16 +146,19 @@ def length_limits(model: Any, source: Tensor, max_length: int | Tensor | None = 
     return limit if max_positions is None else limit.clamp(max=max(max_positions - 1, 1))
 
 
-def next_logits(model: Any, token: Tensor, memory: Any, cache: Any) -> tuple[Tensor, Tensor]:
+def next_logits(model: Any, token: Tensor, memory: Any, cache: Any, allow_unk: bool = False
+                ) -> tuple[Tensor, Tensor]:
     """Return logits (R, V) after ``token`` (R,) and their log-partition (R, 1).
 
-    They are in fp32 or fp64. PAD and BOS are included in the log-partition, but their logits
-    are set to minus infinity.
+    They are in fp32 or fp64. PAD, BOS and, unless ``allow_unk``, UNK are included in the
+    log-partition, but their logits are set to minus infinity.
     """
     logits = model.logits(model.decode(token[:, None], memory, cache))[:, -1]
     logits = logits if logits.dtype == torch.float64 else logits.float()
     norm = log_partition(logits)
     logits[:, PAD] = logits[:, BOS] = NEG_INF
+    if not allow_unk:
+        logits[:, UNK] = NEG_INF
     return logits, norm
 
 

@@ -121,8 +121,9 @@ class StaticBatch:
     """
 
     def __init__(self, model: Seq2SeqModel, state: BeamSearchState, token: Tensor,
-                 memory: EncoderMemory, cache: DecodingCache) -> None:
+                 memory: EncoderMemory, cache: DecodingCache, allow_unk: bool) -> None:
         self.model = model
+        self.allow_unk = allow_unk
         self.state = state
         self.token = token.flatten()
         self.rows = torch.arange(len(self.token), device=token.device)
@@ -153,7 +154,8 @@ class StaticBatch:
         # The cache of autocast would keep casts outside of the graph, which are freed before it.
         with torch.autocast(device_type, torch.get_autocast_dtype(device_type),
                             torch.is_autocast_enabled(device_type), cache_enabled=False):
-            logits, norm = next_logits(self.model, self.token, self.memory, self.cache)
+            logits, norm = next_logits(self.model, self.token, self.memory, self.cache,
+                                       self.allow_unk)
         parent, token = self.state.update(logits, norm, self.rows)
         self.token.copy_(token.flatten())
         size = self.state.size
@@ -171,7 +173,8 @@ class StaticSearch:
 
     def __init__(self, model: Seq2SeqModel, runner: GraphRunner, beam: int = 5,
                  length_penalty: float = 1.0, nbest: int = 1, eos: int = EOS,
-                 max_lengths: Callable[[Tensor], Tensor] = default_max_lengths) -> None:
+                 max_lengths: Callable[[Tensor], Tensor] = default_max_lengths,
+                 allow_unk: bool = False) -> None:
         self.model = model
         self.runner = runner
         self.beam = beam
@@ -179,6 +182,7 @@ class StaticSearch:
         self.nbest = nbest
         self.eos = eos
         self.max_lengths = max_lengths
+        self.allow_unk = allow_unk
         self.batches: dict[Hashable, StaticBatch] = {}
 
     @staticmethod
@@ -206,13 +210,14 @@ class StaticSearch:
                                 self.eos, room + 1)
         memory = model.encode(source)
         cache = model.new_cache()
-        logits, norm = next_logits(model, source.new_full((len(source),), BOS), memory, cache)
+        logits, norm = next_logits(model, source.new_full((len(source),), BOS), memory, cache,
+                                   self.allow_unk)
         _, token = state.update(logits, norm, state.first())
         shape = (*source.shape, room)
         if shape in self.batches:
             self.batches[shape].load(state, token, memory, cache)
         else:
-            self.batches[shape] = StaticBatch(model, state, token, memory, cache)
+            self.batches[shape] = StaticBatch(model, state, token, memory, cache, self.allow_unk)
         batch = self.batches[shape]
         steps = 1
         while steps <= longest:

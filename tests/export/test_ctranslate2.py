@@ -14,6 +14,7 @@ from scalesearch.cost.artifact import (
     json_piece_overhead_bytes,
     mean_piece_bytes,
 )
+from scalesearch.data.split import EOS, UNK
 from scalesearch.export.ctranslate2_ import CTranslate2Format
 from scalesearch.export.export import export_training
 from scalesearch.export.torch_ import TorchDecoder
@@ -220,6 +221,23 @@ def test_beam_search_returns_scores_within_limits(deep, tmp_path):
         sum(hypotheses[0][0] == other[0][0] for hypotheses, other in zip(decoded, expected_beams))
         > len(ROWS) // 4
     )
+
+
+def test_unknown_token_is_generated_only_if_allowed(tmp_path):
+    trained = untrained(architecture(**{"embedding.tie": "none"}))
+    with torch.no_grad():
+        for weight in trained.model.parameters():
+            if weight.shape[0] == VOCAB:
+                weight[UNK] = 2 * weight[EOS]  # more probable than EOS where EOS is likely
+    CTranslate2Format().write(trained, tmp_path, "none")
+    limits = most(trained, ROWS)
+    for decoder in (TorchDecoder(trained.model), CTranslate2Format().open_decoder(tmp_path, 1)):
+        assert any(UNK in ids for ids in decoder.greedy(ROWS, limits, allow_unk=True))
+        assert all(UNK not in ids for ids in decoder.greedy(ROWS, limits))
+        for allow_unk in (False, True):
+            hypotheses = decoder.beam_search(ROWS, limits,
+                                             DecodingOptions(3, n_best=3, allow_unk=allow_unk))
+            assert any(UNK in ids for row in hypotheses for ids, _ in row) == allow_unk
 
 
 @pytest.mark.parametrize(("quantize", "flags", "noted"),

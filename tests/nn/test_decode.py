@@ -1,6 +1,7 @@
 """Greedy and beam search: exhaustive search, batching and limits."""
 
 import itertools
+from functools import partial
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import (
     BOS,
     EOS,
+    UNK,
     Hypotheses,
     blockwise_topk,
     default_max_lengths,
@@ -54,15 +56,16 @@ def log_probability(network, source: torch.Tensor, tokens: list[int]) -> float:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
-def test_wide_beam_equals_exhaustive_search(seed: int, penalty: float) -> None:
+@pytest.mark.parametrize("allow_unk", [False, True])
+def test_wide_beam_equals_exhaustive_search(seed: int, penalty: float, allow_unk: bool) -> None:
     network = model(seed)
     source = sources(seed, 3)
     length = 3
-    words = [1, 4, 5]  # all but PAD, BOS, EOS
+    words = [UNK, 4, 5] if allow_unk else [4, 5]
     all_outputs = [list(tokens) for n in range(length + 1)
                    for tokens in itertools.product(words, repeat=n)]
     hypotheses = beam_search(network, source, beam=len(all_outputs), length_penalty=penalty,
-                             max_length=length, nbest=4)
+                             max_length=length, nbest=4, allow_unk=allow_unk)
     for row, sentence in enumerate(source):
         sentence = sentence[sentence != 0]
         scored = sorted(((log_probability(network, sentence, tokens)
@@ -119,7 +122,7 @@ def reference_beam_search(network, source: torch.Tensor, beam: int, penalty: flo
                 logits = network(source[None], torch.tensor([[BOS, *tokens]]))[0, -1]
                 log_probs = logits.log_softmax(-1)
             allowed = [EOS] if step == limit else [
-                token for token in range(len(log_probs)) if token not in (0, BOS)]
+                token for token in range(len(log_probs)) if token not in (0, UNK, BOS)]
             candidates += [(score + float(log_probs[token]), [*tokens, token]) for token in allowed]
         candidates = sorted(candidates, key=lambda c: -c[0])[: beam - len(finished)]
         finished += [(score / len(tokens) ** penalty, tokens[:-1])
@@ -150,7 +153,20 @@ def test_outputs_respect_max_length_and_contain_no_special_tokens() -> None:
                            beam_search(network, source, 3, max_length=2)):
             outputs = hypotheses.best_ids()
             assert all(len(ids) <= 2 for ids in outputs)
-            assert not {0, BOS, EOS} & {token for ids in outputs for token in ids}
+            assert not {0, UNK, BOS, EOS} & {token for ids in outputs for token in ids}
+
+
+def test_unknown_token_is_generated_only_if_allowed() -> None:
+    network = model(1, vocab=12)
+    logits = network.logits
+    bonus = torch.zeros(12, dtype=torch.float64)
+    bonus[UNK] = 50.0  # the most probable token of every step
+    network.logits = lambda states: logits(states) + bonus
+    source = sources(1, 5, vocab=12)
+    for search in (greedy_search, partial(beam_search, beam=3)):
+        assert all(UNK not in ids for ids in search(network, source).best_ids())
+        allowed = search(network, source, max_length=4, allow_unk=True)
+        assert allowed.best_ids() == [[UNK] * 4] * 5
 
 
 def test_finished_hypotheses_are_not_decoded() -> None:

@@ -14,7 +14,7 @@ from safetensors.torch import save
 
 from scalesearch.blocks.core import PAD, Block
 from scalesearch.cost import load_protocol
-from scalesearch.data import BOS, EOS
+from scalesearch.data import BOS, EOS, UNK
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
 from scalesearch.export.export import collect_provenance
 from scalesearch.export.huggingface.bundle import bundle_source
@@ -85,9 +85,10 @@ class HuggingFaceDecoder(ArtifactDecoder):
     def __init__(self, model: Any) -> None:
         self.model = model
 
-    def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
-        return [_strip_special_ids(ids)
-                for ids in self._generate(source_ids, max_lengths, num_beams=1).sequences.tolist()]
+    def greedy(self, source_ids: list[list[int]], max_lengths: list[int],
+               allow_unk: bool = False) -> list[list[int]]:
+        output = self._generate(source_ids, max_lengths, allow_unk, num_beams=1)
+        return [_strip_special_ids(ids) for ids in output.sequences.tolist()]
 
     def beam_search(self, source_ids: list[list[int]], max_lengths: list[int],
                     search: DecodingOptions) -> list[RankedHypotheses]:
@@ -95,7 +96,7 @@ class HuggingFaceDecoder(ArtifactDecoder):
         for start in range(0, len(source_ids), MAX_BATCH_SENTENCES):
             batch = slice(start, start + MAX_BATCH_SENTENCES)
             output = self._generate(
-                source_ids[batch], max_lengths[batch], num_beams=search.beam,
+                source_ids[batch], max_lengths[batch], search.allow_unk, num_beams=search.beam,
                 num_return_sequences=search.n_best, length_penalty=search.length_penalty,
                 early_stopping="never", output_scores=True)
             pairs = zip(output.sequences.tolist(), output.sequences_scores.tolist())
@@ -109,11 +110,12 @@ class HuggingFaceDecoder(ArtifactDecoder):
                        min_new_tokens=length, max_new_tokens=length)
 
     def _generate(self, source_ids: list[list[int]], max_lengths: list[int],
-                  **settings: Any) -> Any:
+                  allow_unk: bool = False, **settings: Any) -> Any:
         source = torch.nn.utils.rnn.pad_sequence(
             [torch.tensor(ids) for ids in source_ids], batch_first=True)
         return self.model.generate(source, attention_mask=source != PAD,
                                    token_limits=torch.tensor(max_lengths), do_sample=False,
+                                   suppress_tokens=[PAD, BOS] if allow_unk else [PAD, UNK, BOS],
                                    return_dict_in_generate=True, **settings)
 
 
@@ -154,7 +156,7 @@ def generation_config(trained: Checkpoint) -> dict[str, Any]:
         "bos_token_id": BOS,
         "eos_token_id": EOS,
         "decoder_start_token_id": BOS,
-        "suppress_tokens": [PAD, BOS],
+        "suppress_tokens": [PAD, UNK, BOS],
         "max_length": max_length + 2,  # with BOS and EOS
         **(beam if recipe.beam > 1 else {}),
     }

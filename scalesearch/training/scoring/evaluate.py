@@ -76,6 +76,7 @@ class DecodingOptions:
         n_best: number of translations per sentence.
         max_length_a, max_length_b: a translation has at most ``max_length_a`` · source tokens
             (with EOS) + ``max_length_b`` tokens.
+        allow_unk: whether a translation may contain UNK, which is printed as ⁇.
     """
 
     beam: int = 5
@@ -84,6 +85,7 @@ class DecodingOptions:
     n_best: int = 1
     max_length_a: float = LENGTH_FACTOR
     max_length_b: int = EXTRA_LENGTH
+    allow_unk: bool = False
 
     def max_lengths(self, source: Tensor) -> Tensor:
         """Return the length limits (B,) of translations of ``source`` (B, S)."""
@@ -100,13 +102,15 @@ class DecodingOptions:
         search = "greedy" if self.beam == 1 else (
             f"beam {self.beam}, log-probability / length^{self.length_penalty:g}")
         has_default_limit = (self.max_length_a, self.max_length_b) == (LENGTH_FACTOR, EXTRA_LENGTH)
-        return search if has_default_limit else f"{search}, {self.length_limit}"
+        return (search + ("" if has_default_limit else f", {self.length_limit}")
+                + ", with unknown tokens" * self.allow_unk)
 
 
 def resolve_decoding(recipe: Recipe, learned_max_length_a: float, beam: int | None = None,
                      length_penalty: float | None = None, batch_tokens: int = DECODE_BATCH_TOKENS,
                      n_best: int = 1, max_length_a: float | None = None,
-                     max_length_b: int | None = None) -> DecodingOptions:
+                     max_length_b: int | None = None,
+                     allow_unk: bool = False) -> DecodingOptions:
     """Complete search options from the recipe and the training text.
 
     Raises:
@@ -122,7 +126,7 @@ def resolve_decoding(recipe: Recipe, learned_max_length_a: float, beam: int | No
     decoding = DecodingOptions(
         recipe.beam if beam is None else beam, penalty, batch_tokens, n_best,
         learned_max_length_a if max_length_a is None else max_length_a,
-        recipe.max_length_b if max_length_b is None else max_length_b)
+        recipe.max_length_b if max_length_b is None else max_length_b, allow_unk)
     if n_best > max(decoding.beam, 1):  # `check_beam` refuses a beam of 0
         raise UserError(f"{option('nbest', n_best)}: a search with beam {decoding.beam} finds at "
                         f"most {decoding.beam}; set a larger {option('beam')}",
@@ -239,14 +243,16 @@ def open_search(model: Any, hardware: Hardware, decoding: DecodingOptions,
             runner = GraphRunner(hardware.device, "decoding steps", notes)
             with model.cached_weights():
                 yield StaticSearch(model, runner, *options, decoding.n_best,
-                                   max_lengths=decoding.max_lengths).search
+                                   max_lengths=decoding.max_lengths,
+                                   allow_unk=decoding.allow_unk).search
             return
 
         def search(source: Tensor, limit: int | None) -> Hypotheses:
             limits = decoding.max_lengths(source) if limit is None else limit
             if decoding.beam == 1:
-                return greedy_search(model, source, limits)
-            return beam_search(model, source, *options, limits, decoding.n_best)
+                return greedy_search(model, source, limits, allow_unk=decoding.allow_unk)
+            return beam_search(model, source, *options, limits, decoding.n_best,
+                               allow_unk=decoding.allow_unk)
 
         yield search
 

@@ -125,6 +125,26 @@ def test_greedy_search_is_equal_and_beam_search_no_worse(trained, tmp_path):
     assert len(same) >= 30 and torch.allclose(*torch.tensor(same).T, atol=1e-4)
 
 
+def test_unknown_token_is_generated_only_if_allowed(trained, tmp_path):
+    architecture = assemble(transformer_config(**{"embedding.tie": "none"}))
+    vocab = trained.tokenizer.vocab_size
+    model = build_model(architecture.block, vocab=vocab, seed=3).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight *= 3 if weight.dim() > 1 else 1
+            if weight.shape[0] == vocab:
+                weight[1] = 3 * weight[EOS]
+    candidate = replace(trained, model=model, architecture=architecture, folder=None)
+    decoder = HuggingFaceFormat().open_decoder(written(candidate, tmp_path), 1)
+    rows = sources(vocab, Random(2), 40)
+    limits = length_limits(model, padded(rows)).tolist()
+    for allow_unk in (False, True):
+        ids = decoder.greedy(rows, limits, allow_unk)
+        assert ids == greedy_search(model, padded(rows), allow_unk=allow_unk).best_ids()
+        assert any(1 in row for row in ids) == allow_unk
+    assert 1 not in decoder.model.generate(padded(rows))
+
+
 def test_model_can_be_saved_copied_and_trained(trained, folder, tmp_path):
     model = load(folder)
     assert model.config.dropout == 0.1 and not model.training
