@@ -21,7 +21,8 @@ EXTRA_OF_PACKAGE = {package: extra for extra, packages in {
     "verify": ("fvcore",),
     "tasks": ("rouge_score",),
     "export": ("ctranslate2", "onnx", "onnxruntime", "onnxscript"),
-    "huggingface": ("transformers",)}.items() for package in packages}
+    "huggingface": ("transformers",),
+    "zstd": ("backports.zstd",)}.items() for package in packages}
 
 
 def library_folder(category: str) -> Path:

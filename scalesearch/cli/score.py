@@ -22,10 +22,12 @@ MIN_BREVITY_PENALTY = 0.975  # costs one point at BLEU 40
 @click.command(name="score")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.option("--source", required=True, type=click.Path(path_type=Path), metavar="FILE",
-              help="Text to translate, one sentence per line; may be compressed (.gz or .xz).")
+              help="Text to translate, one sentence per line; may be compressed (.gz, .xz or .zst), or "
+              "a table (.tsv or .jsonl).")
 @click.option("--target", "targets", required=True, multiple=True, metavar="FILE",
               type=click.Path(path_type=Path),
-              help="Reference translations. Can be repeated for several references.")
+              help="Reference translations; may be the same table. Can be repeated for several "
+              "references.")
 @search_options
 @option("threads", help="Number of threads.")
 @click.option("--ensemble", is_flag=True,

@@ -1,4 +1,4 @@
-"""``scalesearch translate``: translate lines of standard input."""
+"""``scalesearch translate``: translate lines of standard input or of a file."""
 
 from __future__ import annotations
 
@@ -29,6 +29,13 @@ READ_BYTES = 1 << 16
 
 @click.command(name="translate")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.option("--input", "input_file", type=click.Path(path_type=Path), metavar="FILE",
+              help="Text to translate instead of standard input; may be compressed (.gz, .xz or "
+              ".zst), or a pipe such as <(command).")
+@click.option("--format", "input_format", type=click.Choice(("lines", "tsv", "jsonl")),
+              help="Format of the input (default: by the ending of --input, or lines). The source "
+              "is the column `source` of a TSV file, or the first without a header; or the key "
+              "`source` of JSON objects.")
 @search_options
 @option("threads", help="Number of threads.")
 @click.option("--nbest", default=1, show_default=True, type=click.IntRange(1),
@@ -36,8 +43,9 @@ READ_BYTES = 1 << 16
               "TRANSLATION separated by tabs.")
 @click.option("--output", type=OutputPath(), help="Output file, written atomically.")
 @option("json", help="Print one JSON object per line.")
-def command(models: tuple[str, ...], search: dict[str, Any], threads: int, nbest: int,
-            output: Path | None, as_json: bool) -> None:
+def command(models: tuple[str, ...], input_file: Path | None, input_format: str | None,
+            search: dict[str, Any], threads: int, nbest: int, output: Path | None,
+            as_json: bool) -> None:
     """Translate each line of standard input with the model in the folder MODEL.
 
     The model is trained or exported. Output lines are in the order of the input lines; the
@@ -49,8 +57,13 @@ def command(models: tuple[str, ...], search: dict[str, Any], threads: int, nbest
     \b
     Example: scalesearch translate runs/model < input.txt > output.txt
     """
+    from scalesearch.data.files import read_column, read_lines, table_format
     from scalesearch.export.translator import Translator
 
+    input_format = input_format or (table_format(input_file) if input_file else None)
+    lines: Iterable[str | None] = read_lines(input_file) if input_file else _standard_input_lines()
+    if input_format in ("tsv", "jsonl"):
+        lines = read_column(lines, input_format, "source", str(input_file or "standard input"))
     translator = Translator(models, **search, n_best=nbest, threads=threads)
     for note in translator.notes:
         print_text(f"note: {note}", open_console(stderr=True), style="dim")
@@ -59,7 +72,7 @@ def command(models: tuple[str, ...], search: dict[str, Any], threads: int, nbest
     reached_limit: list[int] = []
 
     def texts() -> Iterator[str]:
-        results = translate_with_progress(translator, _standard_input_lines())
+        results = translate_with_progress(translator, lines)
         for number, line in enumerate(results, 1):
             best = line.translations[0]
             if line.is_cropped:

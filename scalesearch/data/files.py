@@ -1,17 +1,26 @@
-"""Text files of a data spec: find, hash and read UTF-8 files, plain, .gz or .xz."""
+"""Text files of a data spec: find, hash and read UTF-8 files, plain or compressed.
+
+A table (``.tsv`` or ``.jsonl``) holds the sentences of a pair in columns.
+"""
 
 import difflib
 import gzip
 import hashlib
+import importlib
+import json
 import lzma
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 from scalesearch.errors import UserError
 from scalesearch.files import regular_size
+from scalesearch.library import missing_package_error
+
+Line = TypeVar("Line", str, str | None)  # None is a pause of the input
 
 # Removed from text; the codec utf-8-sig would be loaded from a file when it is first used.
 BYTE_ORDER_MARK = "\ufeff"
@@ -19,7 +28,9 @@ MAX_LINE_BYTES = 1 << 20  # characters; a longer line is not a sentence
 MAX_COMPRESSION_RATIO = 200  # unpacked to packed bytes; text has 3 to 30
 UNCHECKED_BYTES = 1 << 26  # up to this unpacked size the compression ratio is not checked
 MEMORY_BYTES_PER_TEXT_BYTE = 20  # upper bound while a corpus is prepared
-COMPRESSED_SUFFIXES = (".gz", ".xz")
+COMPRESSED_SUFFIXES = (".gz", ".xz", ".zst")
+TABLE_FORMATS = ("tsv", "jsonl")
+COLUMNS = {"source": 0, "target": 1, "text": 0}  # indices in a table without a header
 _CHUNK = 1 << 20
 _DESCRIPTOR_FOLDERS = (Path("/dev/fd"), Path("/proc/self/fd"))
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -46,7 +57,7 @@ def expand_path(path: str, where: str, base: Path | None = None) -> Path:
 
 
 def find_text_file(path: str, where: str) -> Path:
-    """Find the file at ``path``, or a compressed one (``path.gz`` or .xz) if only that exists.
+    """Find the file at ``path``, or a compressed one (``path.gz``, .xz or .zst) if only that exists.
 
     Raises:
         UserError: neither is a file; the message lists files with similar names.
@@ -58,6 +69,8 @@ def find_text_file(path: str, where: str) -> Path:
     folder = missing.parent
     if missing.is_dir():
         hint = "It is a folder; name the files in it."
+    elif missing.is_fifo():
+        hint = "It is a pipe, and training text is read more than once; write it to a file."
     elif not folder.is_dir():
         parent = next(parent for parent in folder.parents if parent.is_dir())
         hint = f"The folder {folder} does not exist either; its last existing parent is {parent}."
@@ -93,14 +106,14 @@ def hash_content(path: Path) -> str:
     Raises:
         UserError: the file cannot be read or unpacked.
     """
-    state = hashlib.blake2b(digest_size=16)
+    state = hashlib.blake2b(digest_size=16, person=(table_format(path) or "").encode())
     for chunk in _read_chunks(path):
         state.update(chunk)
     return state.hexdigest()
 
 
 def read_lines(path: Path) -> list[str]:
-    """Read the lines of a UTF-8 file, plain, .gz or .xz.
+    """Read the lines of a UTF-8 file, plain or compressed.
 
     Line ends (LF, CRLF) and the byte-order mark are removed.
 
@@ -136,7 +149,82 @@ def read_lines(path: Path) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
+def table_format(path: Path | str) -> str | None:
+    """Return ``tsv`` or ``jsonl`` if the name of a file ends so, maybe before .gz; or None."""
+    name = Path(path)
+    suffix = (name.with_suffix("") if name.suffix in COMPRESSED_SUFFIXES else name).suffix[1:]
+    return suffix if suffix in TABLE_FORMATS else None
+
+
+def select_column(lines: list[str], path: Path, column: str) -> list[str]:
+    """Return a column of the lines of a table, without a header, or the lines of other files."""
+    file_format = table_format(path)
+    return lines if file_format is None else list(
+        read_column(lines, file_format, column, str(path)))
+
+
+def read_column(lines: Iterable[Line], file_format: str, column: str, name: str) -> Iterator[Line]:
+    """Yield a column of a table; it is empty in blank lines.
+
+    The column has its name in the header, or in each JSON object. A TSV file without a header has
+    source and target, or the text, first. Line breaks within JSON strings become blanks. TSV has no
+    quotes.
+
+    Args:
+        column: source, target or text.
+        name: name of the table in error messages.
+
+    Raises:
+        UserError: a line does not have the column.
+    """
+    index: int | None = None
+    for number, line in enumerate(lines, 1):
+        if line is None or not line.strip():
+            yield line and ""
+            continue
+        if file_format == "jsonl":
+            try:
+                record = json.loads(line)
+                text = record[column]
+                text.encode()  # half of a surrogate pair is not text
+                yield text.replace("\r\n", " ").replace("\n", " ")
+            except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+                raise UserError(f"{name}:{number}: expected a JSON object with the string "
+                                f"{column!r}", code="bad-row") from None
+            continue
+        cells = line.split("\t")
+        if index is None:
+            names = [cell.strip().lower() for cell in cells]
+            has_header = not COLUMNS.keys().isdisjoint(names)
+            index = COLUMNS[column]
+            if has_header and column in names:
+                index = names.index(column)
+                continue
+            if has_header:
+                raise UserError(f"{name}:{number}: the header has no column {column}", code="bad-row")
+        if index >= len(cells):
+            raise UserError(f"{name}:{number}: expected at least {index + 1} columns, separated by "
+                            f"tabs, found {len(cells)}", code="bad-row")
+        yield cells[index]
+
+
+def _import_zstd() -> Any:
+    """Return the module ``zstd`` of Python 3.14, or that of the package backports.zstd."""
+    for package in ("compression", "backports"):
+        try:
+            return importlib.import_module(f"{package}.zstd")
+        except ImportError:
+            pass
+    raise missing_package_error("backports.zstd")
+
+
 def _read_chunks(path: Path) -> Iterator[bytes]:
+    unpackers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+    damage: tuple[type[Exception], ...] = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
+    if path.suffix == ".zst":
+        zstd = _import_zstd()
+        unpackers[".zst"] = zstd.open
+        damage += (zstd.ZstdError,)
     try:
         # a pipe of this process, such as that of `<(command)`, ends with its writer
         is_own_pipe = path.parent in _DESCRIPTOR_FOLDERS and path.is_fifo()
@@ -150,14 +238,13 @@ def _read_chunks(path: Path) -> Iterator[bytes]:
             remaining = unpacked
             reason = (f"it unpacks to more than {MAX_COMPRESSION_RATIO} times its size, which does "
                       "not happen with text")
-        unpackers = {".gz": gzip.open, ".xz": lzma.open}
         with unpackers.get(path.suffix, open)(path, "rb") as file:
             while chunk := file.read(_CHUNK):
                 remaining -= len(chunk)
                 if remaining < 0:
                     raise UserError(f"{path}: too large: {reason}", code="text-too-large")
                 yield chunk
-    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
+    except damage as error:
         raise UserError(f"{path}: incomplete or damaged {path.suffix} file: {error}",
                         code="damaged-gzip") from None
     except OSError as error:

@@ -9,7 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from scalesearch.data.files import find_text_file, hash_content, read_lines
+from scalesearch.data.files import (
+    find_text_file,
+    hash_content,
+    read_lines,
+    select_column,
+    table_format,
+)
 from scalesearch.data.spec import HASHED_SPLIT_NAMES, SPLIT_NAMES, DataSpec
 from scalesearch.data.split_files import SplitPart, is_m2
 from scalesearch.errors import UserError
@@ -103,7 +109,7 @@ def read_sentences(spec: DataSpec) -> dict[str, ParallelText]:
         file_lists = list(find_files(spec, split))
         for files in file_lists:
             if spec.file_format == "text":
-                lines = read_lines(files[0])
+                lines = select_column(read_lines(files[0]), files[0], "text")
                 kept = [line for line in lines if line.strip()]
                 part = ParallelText([], kept, {"read": len(lines), "empty": len(lines) - len(kept)})
             else:
@@ -128,7 +134,8 @@ def read_sentences(spec: DataSpec) -> dict[str, ParallelText]:
 def find_files(spec: DataSpec, split: str) -> list[tuple[Path, ...]]:
     """Find the files of each part of a split.
 
-    A part has files for source, target and further references, or a single file.
+    A part has files for source, target and further references, or a single file of M2 or text.
+    A table is listed for each of its columns.
 
     Raises:
         UserError: a file is missing.
@@ -138,6 +145,8 @@ def find_files(spec: DataSpec, split: str) -> list[tuple[Path, ...]]:
             return part.source, part.target, *part.references
         if spec.file_format == "text" or (spec.file_format == "corrections" and is_m2(part)):
             return (part,)
+        if table_format(part):
+            return part, part
         return f"{part}.{spec.suffixes[0]}", f"{part}.{spec.suffixes[1]}"
 
     return [tuple(find_text_file(path, split) for path in paths_of(part))
@@ -163,14 +172,17 @@ def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> ParallelText
         more_references: list[list[str]] = []
         columns = [source, target]
     else:
-        source, *sides = [read_lines(file) for file in files]
+        source_lines = read_lines(files[0])
+        source = select_column(source_lines, files[0], "source")
+        sides = [select_column(read_lines(file), file, "target") for file in files[1:]]
         for file, side in zip(files[1:], sides):
             if len(side) != len(source):
                 raise UserError(f"data: {split}: line i of one side translates line i of the "
                                 f"other, but {files[0]} has {len(source)} lines and {file} has "
                                 f"{len(side)}", key=f"data.{split}", code="unequal-lines")
         target = sides[0]
-        line_numbers = list(range(1, len(source) + 1))
+        first_line = 1 + len(source_lines) - len(source)  # 2 after a header
+        line_numbers = list(range(first_line, first_line + len(source)))
         for number, lines in zip(line_numbers, zip(source, *sides) if edits else ()):
             if max(len(line.split()) for line in lines) > MAX_EDITED_WORDS:
                 raise UserError(f"{files[0]}:{number}: a sentence that is scored by its edits has "

@@ -24,7 +24,7 @@ from scalesearch.data.split_files import (
     FilePair,
     Parts,
     SplitPart,
-    is_m2,
+    is_prefix,
     parts_to_json,
 )
 from scalesearch.data.tokenizer import Tokenizer
@@ -293,13 +293,11 @@ def _check_key_combination(spec: DataSpec) -> Iterator[Conflict]:
                                        "`validation` and `test` for text files")
         return
     parts = [part for split in SPLIT_NAMES for part in getattr(spec, split)]
-    needs_suffixes = task.file_format == "pairs" or any(
-        isinstance(part, str) and not is_m2(part) for part in parts)
+    needs_suffixes = not parts or any(map(is_prefix, parts))
     for key in TEXT_FILE_KEYS if task.file_format != "text" and needs_suffixes else SPLIT_NAMES:
         if key not in text_keys and key != "test":
             yield "", f"`{key}` is missing: {DataSpec.model_fields[key].description}", None
-    prefixes = [
-        part for part in (*parts, *spec.distilled) if isinstance(part, str) and not is_m2(part)]
+    prefixes = [part for part in (*parts, *spec.distilled) if is_prefix(part)]
     if task.file_format != "text" and prefixes and spec.source and spec.source == spec.target:
         yield ("target",
                f"the source has the same suffix, so {prefixes[0]}.{spec.target} would be both "

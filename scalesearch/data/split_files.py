@@ -9,10 +9,11 @@ from pydantic import BeforeValidator, PlainValidator
 
 from scalesearch.config.model import SettingError, SettingProblem
 from scalesearch.config.reader import file_value
+from scalesearch.data.files import COMPRESSED_SUFFIXES, table_format
 
-M2_ENDINGS = (".m2", ".m2.gz")
-PARTS_SYNTAX = ("a path (for pairs without the ending), `{source: FILE, target: FILE}`, or a list "
-                "of these")
+M2_ENDINGS = (".m2", *(f".m2{suffix}" for suffix in COMPRESSED_SUFFIXES))
+PARTS_SYNTAX = ("a path (for pairs without the ending), a table (.tsv or .jsonl), "
+                "`{source: FILE, target: FILE}`, or a list of these")
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ SplitPart = str | FilePair
 def is_m2(part: Any) -> bool:
     """Whether a part of a split is a file of gold edits."""
     return isinstance(part, str) and part.endswith(M2_ENDINGS)
+
+
+def is_prefix(part: Any) -> bool:
+    """Whether a part of a split of pairs names two files without their endings."""
+    return isinstance(part, str) and not is_m2(part) and table_format(part) is None
 
 
 def _read_part(value: Any) -> SplitPart:

@@ -280,6 +280,27 @@ def test_length_limit_can_be_set_and_is_reported(place: Path) -> None:
     assert "shorter" in shown and "--length-penalty" not in shown
 
 
+def test_tables_are_translated_and_scored(place: Path, tmp_path: Path) -> None:
+    sides = [(place / f"test.{side}").read_text().splitlines() for side in ("en", "de")]
+    rows = list(zip(*sides))
+    (tmp_path / "rows.tsv").write_text("target\tsource\n"
+                                       + "".join(f"{target}\t{source}\n" for source, target in rows))
+    (tmp_path / "rows.jsonl").write_text("".join(
+        json.dumps({"source": source, "target": target}) + "\n" for source, target in rows))
+    expected = run(translate_verb, place / "model1", text="\n".join(sides[0]))
+    assert expected.exit_code == 0
+    scores = run(score_verb, place / "model1", *text_of(place), "--samples", 10, "--json")
+    for name in ("rows.tsv", "rows.jsonl"):
+        file = tmp_path / name
+        piped = ["--format", file.suffix[1:]]
+        for options, text in (["--input", file], None), (piped, file.read_text()):
+            done = run(translate_verb, place / "model1", *options, text=text)
+            assert done.stdout == expected.stdout
+        done = run(score_verb, place / "model1", "--source", file, "--target", file,
+                   "--samples", 10, "--json")
+        assert json.loads(done.stdout)["models"] == json.loads(scores.stdout)["models"]
+
+
 def test_pause_of_the_input_ends_a_chunk() -> None:
     lines = ["a", None, None, "b", "c", None, "d"]
     assert list(translator.chunk_lines(lines)) == [["a"], ["b", "c"], ["d"]]

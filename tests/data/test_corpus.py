@@ -171,6 +171,28 @@ def test_parts_are_concatenated(spec: DataSpec, write: Write, cache: Path) -> No
     assert corpus.train.target_text[40:] == [*TARGET, *TARGET[:2]]
 
 
+@pytest.mark.parametrize("task", ["translation", "correction", "language-model"])
+def test_tables_give_the_corpus_of_their_columns(task: str, spec: DataSpec, write: Write,
+                                                 cache: Path) -> None:
+    folder = Path(spec.train[0]).parent
+    splits = {"train": "train", "validation": "val", "test": "test"}
+    key, side = ("text", "de") if task == "language-model" else ("source", "en")
+    for name in splits.values():
+        columns = [(folder / f"{name}.{suffix}").read_text().splitlines() for suffix in (side, "de")]
+        write(f"text/{name}.tsv", [f"{key}\ttarget", *map("\t".join, zip(*columns))])
+        write(f"text/{name}.jsonl.gz", [json.dumps({key: first, "target": second})
+                                        for first, second in zip(*columns)])
+    keys = {"task": task, "vocab": 60}
+    plain = {split: str(folder / name) + ".de" * (key == "text") for split, name in splits.items()}
+    languages = {} if key == "text" else {"source": "en", "target": "de"}
+    expected = load_corpus(DataSpec(**keys, **languages, **plain), cache)
+    for ending in (".tsv", ".jsonl"):  # no languages are needed
+        corpus = load_corpus(DataSpec(**keys, **{split: f"{folder / name}{ending}"
+                                                 for split, name in splits.items()}), cache)
+        assert corpus.content_hash == expected.content_hash
+        assert corpus.train.texts == expected.train.texts
+
+
 def test_tokenizer_file_is_used(spec: DataSpec, tmp_path: Path, cache: Path) -> None:
     tokenizer = Tokenizer.fit(SOURCE + TARGET, 48)
     (tmp_path / "m.model").write_bytes(tokenizer.model_bytes)
@@ -190,6 +212,9 @@ def test_tokenizer_file_is_used(spec: DataSpec, tmp_path: Path, cache: Path) -> 
       ("empty-lines", "test: 2", "/test.de:2", "/test.de:5")),
      ({"text/val.en": ["one", "", "three", "four", "five"]},
       ("empty-lines", "validation: 1", "/val.en:2")),
+     ({"text/val.tsv": ["source\ttarget", "one\teins", "two\t"]},
+      ("empty-lines", "validation: 1", "/val.tsv:3")),
+     ({"text/val.tsv": ["one\teins", "two"]}, ("bad-row", "/val.tsv:2")),
      ({"text/train.en": [], "text/train.de": []},
       ("no-sentences", "train:", "train.en", "train.de")),
      ({"text/train.en": [""] * 40}, ("no-sentences", "train:")),
@@ -198,7 +223,9 @@ def test_invalid_text_is_refused_with_position(spec: DataSpec, write: Write, cac
                                             files: dict[str, list[str] | bytes],
                                             error: tuple) -> None:
     for name, content in files.items():
-        write(name, content)
+        path = write(name, content)
+        if path.suffix == ".tsv":
+            spec = spec.replace(validation=str(path))
     with refuses(*error):
         load_corpus(spec, cache)
     assert not list(cache.glob("[!.]*"))

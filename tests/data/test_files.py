@@ -1,6 +1,7 @@
 """Text files: lines, encoding, compression, and errors."""
 
 import gzip
+import importlib
 import lzma
 import os
 import subprocess
@@ -19,6 +20,7 @@ from scalesearch.data.files import (
     find_text_file,
     hash_content,
     read_lines,
+    select_column,
 )
 from tests.data.conftest import Write
 from tests.errors import refuses
@@ -142,6 +144,8 @@ def test_devices_and_pipes_are_refused(tmp_path: Path) -> None:
             read_lines(path)
         with refuses("cannot-read", path, key="data.tokenizer"):
             Tokenizer.from_file(path)
+    with refuses("no-such-file", "pipe", "write it to a file"):
+        find_text_file(str(tmp_path / "pipe"), "train")
 
 
 def test_error_lists_similar_files(write: Write, tmp_path: Path) -> None:
@@ -162,3 +166,54 @@ def test_gzip_file_is_found_without_suffix(write: Write, tmp_path: Path) -> None
     assert find_text_file(str(tmp_path / "train.en"), "train") == packed
     plain = write("train.en", ["one"])
     assert find_text_file(str(tmp_path / "train.en"), "train") == plain
+
+
+TABLES = {
+    "named.tsv": ["ID\tTarget\tsource", "1\tein Hund\ta dog", "", "2\t\"x\" \ty"],
+    "plain.tsv": ["a dog\tein Hund\tmore", "", "y\t\"x\" "],
+    "objects.jsonl": ['{"target": "ein\\nHund", "id": 1, "source": "a dog"}', "",
+                      '{"source": "y", "target": "\\"x\\" "}'],
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_columns_of_tables(write: Write, name: str, suffix: str) -> None:
+    path = write(name + suffix, TABLES[name])
+    lines = read_lines(path)
+    assert select_column(lines, path, "source") == ["a dog", "", "y"]
+    assert select_column(lines, path, "target") == ["ein Hund", "", '"x" ']
+    assert select_column(lines, path.with_name("other.txt"), "source") == lines
+
+
+@pytest.mark.parametrize(("name", "lines", "line"), [
+    ("a.tsv", ["one\teins", "two"], 2), ("a.tsv", ["source\ttranslation", "one\teins"], 1),
+    ("a.jsonl", ['{"target": "a"}', '{"source": "a"}'], 2), ("a.jsonl", ["[1]"], 1),
+    ("a.jsonl", ['{"target": 1}'], 1), ("a.jsonl", ['{"target": "\\ud800"}'], 1),
+    ("a.jsonl", ["{"], 1), ("a.jsonl", ["[" * 100_000], 1)])
+def test_rows_without_the_column_are_refused(name: str, lines: list[str], line: int) -> None:
+    with refuses("bad-row", f"{name}:{line}:"):
+        select_column(lines, Path(name), "target")
+
+
+def test_tables_have_hashes_of_their_own(write: Write) -> None:
+    hashes = {hash_content(write(name, ["a\tb"])) for name in ("a.txt", "a.tsv", "a.tsv.gz")}
+    assert len(hashes) == 2
+
+
+def test_zstandard_files_are_read_or_name_the_extra(write: Write, tmp_path: Path) -> None:
+    try:
+        zstd = importlib.import_module("backports.zstd")
+    except ImportError:
+        with refuses("package-missing", "[zstd]"):
+            read_lines(write("t.zst", b""))
+        return
+    packed = tmp_path / "t.zst"
+    content = zstd.compress(b"eins\nzwei\n" * 1000)
+    packed.write_bytes(content)
+    assert read_lines(packed) == ["eins", "zwei"] * 1000
+    assert find_text_file(str(tmp_path / "t"), "train") == packed
+    for damaged in (b"not compressed", content[:-5]):
+        packed.write_bytes(damaged)
+        with refuses("damaged-gzip", packed.name):
+            read_lines(packed)

@@ -41,8 +41,9 @@ class Wrong(ArtifactDecoder):
         self.every = every
         self.seen = 0
 
-    def greedy(self, source_ids: list[list[int]], max_lengths: list[int]) -> list[list[int]]:
-        decoded = self.inner.greedy(source_ids, max_lengths)
+    def greedy(self, source_ids: list[list[int]], max_lengths: list[int],
+               allow_unk: bool = False) -> list[list[int]]:
+        decoded = self.inner.greedy(source_ids, max_lengths, allow_unk)
         self.seen += len(decoded)
         return [[9, 9] if (self.seen + index) % self.every == 0 else row
                 for index, row in enumerate(decoded)]

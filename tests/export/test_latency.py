@@ -52,7 +52,7 @@ class Recorder(ArtifactDecoder):
         self.name = name
         self.calls = calls
 
-    def greedy(self, source_ids, max_lengths):
+    def greedy(self, source_ids, max_lengths, allow_unk=False):
         raise NotImplementedError
 
     beam_search = greedy
@@ -109,7 +109,7 @@ def test_fixed_length_decoding_has_given_number_of_steps(
     decoder = CTranslate2Format().open_decoder(tmp_path, 1)
     events = []
     run = decoder._run
-    monkeypatch.setattr(decoder, "_run", lambda *args: events.extend(run(*args)))
+    monkeypatch.setattr(decoder, "_run", lambda *args, **options: events.extend(run(*args, **options)))
     decoder.decode_fixed_length(rows, 9, beam)
     assert [len(ids) for [(ids, _)] in events] == [9] * 3
 
