@@ -58,11 +58,12 @@ def plot_cost_plane(sample: pd.DataFrame, front: Sequence[tuple[float, float]],
                         for name, limit in limits.items() if name not in PLANE_AXES]
         reasons = ", ".join(["outside the box", *other_limits])
         infeasible = f"infeasible ({reasons}, or violates a constraint)"
-        for fits, color, label in ((False, DOMINATED_COLOR, infeasible),
-                                   (True, FRONT_COLOR, "feasible")):
-            rows = sample[sample["fits"] == fits]
-            axes.scatter(rows[x], rows[y], s=5, color=color, alpha=0.5, linewidths=0, label=label,
-                         zorder=2 + fits)
+        # Thousands of markers are pixels in an SVG, which would be large otherwise.
+        infeasible_rows, feasible_rows = sample[~sample["fits"]], sample[sample["fits"]]
+        axes.scatter(infeasible_rows[x], infeasible_rows[y], s=6, marker="x", linewidths=0.5,
+                     color=DOMINATED_COLOR, alpha=0.7, label=infeasible, rasterized=True, zorder=2)
+        axes.scatter(feasible_rows[x], feasible_rows[y], s=5, color=FRONT_COLOR, alpha=0.5,
+                     linewidths=0, label="feasible", rasterized=True, zorder=3)
         if front:
             x_name, y_name = (SHORT_LABELS.get(name.partition(".")[0], name) for name in (x, y))
             axes.plot(*zip(*sorted(front)), color=TEXT_COLOR, linewidth=1.1, zorder=5,
@@ -141,10 +142,10 @@ def plot_feasible_shares(values: pd.DataFrame, is_exact: bool) -> Figure:
                 _draw_shares(axes, name, rows, max_percent, last=axes is panel_axes[-1])
                 axes.axvline(mean_share, color=REFERENCE_COLOR, linewidth=0.9,
                              linestyle=DASHED_LINE)
-        selection = (f"; {len(panels)} of {len(all_panels)} parameters, those with the largest effect"
+        selection = (f"\n{len(panels)} of {len(all_panels)} parameters, those with the largest effect"
                      if len(panels) < len(all_panels) else "")
         population = "configurations" if is_exact else "sampled configurations"
-        figure.supxlabel(f"feasible share of {population} (%){selection}; dashed: mean", fontsize=9)
+        figure.supxlabel(f"feasible share of {population} (%); dashed: mean{selection}", fontsize=9)
     return figure
 
 
