@@ -15,5 +15,6 @@ myst_heading_anchors = 4  # as GitHub makes them of headings
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"scalesearch {release}"
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_extra_path = ["example-report.html"]
