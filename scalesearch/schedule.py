@@ -98,6 +98,19 @@ class Rungs:
         """Return the budget from the previous rung to ``rung``."""
         return self.shares[rung] - (self.shares[rung - 1] if rung else 0.0)
 
+    def expected_counts(self, full_runs: float) -> list[float]:
+        """Expected numbers of trials that reach each rung, and the end.
+
+        The first one is the number of trials that are started.
+
+        Args:
+            full_runs: compute of the search, in full-budget runs.
+        """
+        reached = [self.eta**-rung for rung in range(len(self.shares))]  # share of started trials
+        started = full_runs / sum(share * self.budget_to_rung(rung)
+                                  for rung, share in enumerate(reached))
+        return [started * share for share in reached]
+
 
 NO_RUNGS = Rungs()  # all trials are trained to the end
 

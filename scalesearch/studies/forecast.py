@@ -22,7 +22,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -115,6 +115,9 @@ class ExpectedGain:
         completed_trials: number of complete trials when the forecast was computed.
         full_runs: number of further full-budget runs that the forecast assumes.
         mean, low, high: expected growth and its 90 % interval.
+        new, paused: acquisition values of the best new candidate and of paused trials by number,
+            as in :class:`scalesearch.samplers.hypervolume_gp.AcquisitionValues`. None and empty
+            without rungs.
     """
 
     completed_trials: int
@@ -122,6 +125,8 @@ class ExpectedGain:
     mean: float
     low: float
     high: float
+    new: float | None = None
+    paused: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -219,8 +224,8 @@ class PlannedRuns:
         """
         full_runs = (min(spec.trials, spec.compute / cpu_seconds_per_run)
                      if spec.compute and cpu_seconds_per_run else spec.trials)
-        completed, processes = rung_transitions(spec.rungs, full_runs)
-        return cls(full_runs, completed, processes, references, spec.seeds.references,
+        counts = spec.rungs.expected_counts(full_runs)
+        return cls(full_runs, counts[-1], sum(counts), references, spec.seeds.references,
                    spec.seeds.max_front_seeds)
 
     @property
@@ -241,18 +246,6 @@ class PlannedRuns:
         seeds = [*(list(reference_seconds) * (self.reference_seeds - 1)),
                  *[candidate_seconds or max(reference_seconds, default=0.0)] * self.front_seeds]
         return makespan(search, workers) + makespan(seeds, workers)
-
-
-def rung_transitions(rungs: Rungs, trials: float) -> tuple[float, float]:
-    """Number of completed runs, and of training processes, of a search with rungs.
-
-    Args:
-        rungs: of the search.
-        trials: compute of the search, in full-budget runs.
-    """
-    reached = [rungs.eta**-rung for rung in range(len(rungs.shares))]  # share of started trials
-    started = trials / sum(share * rungs.budget_to_rung(rung) for rung, share in enumerate(reached))
-    return started * reached[-1], started * sum(reached)
 
 
 def total_effort(efforts: Mapping[str, Effort]) -> Effort:

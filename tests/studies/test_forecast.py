@@ -24,7 +24,6 @@ from scalesearch.studies.forecast import (
     load_or_make_forecast,
     makespan,
     read_forecast,
-    rung_transitions,
     study_progress,
     time_left,
     total_effort,
@@ -113,11 +112,12 @@ def test_forecast_of_references_and_replicates_uses_their_size():
 
 
 def test_rungs_start_many_and_complete_few_trials():
-    assert rung_transitions(NO_RUNGS, 5) == (5, 5)
-    ends, starts = rung_transitions(LADDER, 60.0)
+    assert NO_RUNGS.expected_counts(5) == [5]
+    counts = LADDER.expected_counts(60.0)
     trials, _ = simulated(60.0, LADDER)
-    assert sum(trial.state.name == "COMPLETE" for trial in trials) == pytest.approx(ends, rel=0.1)
-    assert sum(len(trial.user_attrs["rungs"]) for trial in trials) == pytest.approx(starts, rel=0.1)
+    assert sum(trial.state.name == "COMPLETE" for trial in trials) == pytest.approx(counts[-1], rel=0.1)
+    assert sum(len(trial.user_attrs["rungs"]) for trial in trials) == pytest.approx(
+        sum(counts), rel=0.1)
 
 
 def test_forecast_changes_only_with_number_of_trials(tmp_path):
@@ -132,7 +132,7 @@ def test_forecast_changes_only_with_number_of_trials(tmp_path):
     assert forecast == read_forecast(tmp_path)
     assert forecast.efforts["updates"].cpu_seconds == pytest.approx(60 * 9)
     assert forecast.efforts["scoring"].cpu_seconds == pytest.approx(
-        30 * rung_transitions(RUNGS, 9)[0])
+        30 * RUNGS.expected_counts(9)[-1])
     assert load_or_make_forecast(driver.study, longer.spec, longer.evaluator, None, 0.0) == forecast
     driver = make_driver(tmp_path, longer, work, kind="random", storage=False)
     before = forecast_status(forecast, driver.trials, RUNGS)

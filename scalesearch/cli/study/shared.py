@@ -106,6 +106,7 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     from scalesearch.files import flatten
     from scalesearch.report.labels import describe_costs
     from scalesearch.report.table import TIME_HEADINGS, TRAINING_COLUMNS
+    from scalesearch.studies.forecast import read_gain
     from scalesearch.studies.monitor.format import format_phases
     from scalesearch.studies.results.results import named_config
     from scalesearch.studies.trials.trial import State
@@ -120,10 +121,15 @@ def print_trial(results: Results, number: int, console: Console) -> None:
         costs = {name: direction for name, direction in results.objectives.items()
                  if name in trial.costs}
         pause = results.study.trials.describe_pause(trial, costs)
+        gain = read_gain(results.study.folder)
+        if gain and gain.new is not None and str(number) in gain.paused:
+            pause += (f"; expected hypervolume improvement per full-budget run "
+                      f"{gain.paused[str(number)]:.3g}, {gain.new:.3g} for the best new candidate")
     facts = {"state": trial.state, "origin": trial.origin, "label": trial.label,
              "replicate of trial": trial.original,
              "on the front": "yes" if number in set(results.front["trial"]) else "no",
-             "reason": trial.reason or pause, "architecture": trial.architecture, "seed": record.get("seed"),
+             "reason": trial.reason or pause, "architecture": trial.architecture,
+             "seed": record.get("seed"),
              "replicates": ", ".join(replicates),
              **{name: record.get(name) for name in ("device", "dtype", "tokens")},
              **{heading: record.get(TRAINING_COLUMNS[column])

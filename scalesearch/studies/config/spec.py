@@ -235,9 +235,14 @@ class StudySpec(StudyFile):
     @property
     def trials_text(self) -> str:
         """Limit of the training runs of a search, in words."""
+        text = format_count(self.trials, "candidate")
+        if self.rungs.n_pauses:
+            counts = self.rungs.expected_counts(self.trials)
+            text = (f"about {counts[0]:,.0f} candidates ({counts[-1]:,.0f} of them to the end, for "
+                    f"the compute of {format_count(self.trials, 'full-budget run')})")
         if self.compute is None:
-            return format_count(self.trials, "candidate")
-        return f"at most {format_count(self.trials, 'candidate')} in {timedelta(seconds=self.compute)} of CPU time"
+            return text
+        return f"at most {text.removeprefix('about ')} in {timedelta(seconds=self.compute)} of CPU time"
 
     @property
     def vocab(self) -> int | str:

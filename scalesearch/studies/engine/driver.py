@@ -189,8 +189,7 @@ class Driver(JobLoop):
                      else "")
             paused = self._count_charged(State.PAUSED)
             at_rungs = f", {paused} paused at rungs" if paused else ""
-            trained = format_count(self._count_charged(State.COMPLETE), "candidate")
-            return f"{trained} trained{at_rungs}{limit}"
+            return f"{self.trials.describe_complete(is_search=True)} trained{at_rungs}{limit}"
         labels = {reference.label for reference in self.spec.named_architectures}
         states = [self.trials.resolve_duplicate(trial).state
                   for trial in self.trials.with_origin(Origin.REFERENCE) if trial.label in labels]

@@ -25,7 +25,6 @@ from scalesearch.studies.executors.local import assign_devices
 from scalesearch.studies.forecast import (
     StudyForecast,
     make_forecast,
-    rung_transitions,
     training_measurer,
 )
 from scalesearch.studies.monitor.format import describe_forecast, format_number
@@ -157,11 +156,6 @@ class DryRun:
         if self.size is not None and self.size < spec.trials and not is_recipe_searched:
             yield (f"  the space has {format_count(self.size, 'configuration')}; the search ends "
                    "when all of them are trained")
-        if spec.rungs.n_pauses:
-            completed, _ = rung_transitions(spec.rungs, spec.trials)
-            started = completed * spec.rungs.eta**spec.rungs.n_pauses
-            yield (f"Rungs: about {started:.0f} candidates start and {completed:.0f} are trained "
-                   f"to the end, for the compute of {format_count(spec.trials, 'full-budget run')}")
         if spec.seeds.max_per_candidate > 1:
             yield (f"Then up to {spec.seeds.extra_runs} runs with further seeds, until the front "
                    f"has at most {spec.seeds.max_per_candidate} seeds each or its members are "

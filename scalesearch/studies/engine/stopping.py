@@ -18,6 +18,7 @@ from scalesearch.studies.config.sections import StopSpec
 from scalesearch.studies.config.values import ComputeAmount
 from scalesearch.studies.forecast import GAIN_FILE, ExpectedGain
 from scalesearch.studies.monitor.format import describe_gain
+from scalesearch.studies.optuna_sync.attributes import TRIAL_NUMBER_ATTR
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import State
 
@@ -44,14 +45,14 @@ class EarlyStopping:
         self.study = study
         self.stop_spec = stop_spec
         self.slots = slots
-        self.forecast = sampler.forecast_gain if isinstance(sampler, CandidateSampler) else None
+        self.sampler = sampler if isinstance(sampler, CandidateSampler) else None
         self._completed = -1
         self._reason = ""
 
     def reason(self, history: Sequence["FrozenTrial"]) -> str:
         """Return why the search stops now; empty if it continues."""
         completed = self.study.trials.with_state(State.COMPLETE)
-        if self.forecast is None or len(completed) == self._completed:
+        if self.sampler is None or len(completed) == self._completed:
             return self._reason
         self._completed = len(completed)
         self._reason = ""
@@ -60,11 +61,15 @@ class EarlyStopping:
         seconds = [trial.wall_seconds for trial in completed if trial.wall_seconds]
         if not n_runs and seconds:
             n_runs = max(1, int(horizon.seconds * self.slots / fmean(seconds)))
-        forecast = self.forecast(history, n_runs) if n_runs else None
+        forecast = self.sampler.forecast_gain(history, n_runs) if n_runs else None
         if forecast is None:
             return ""
+        values = (self.sampler.acquisition_values(history)
+                  if self.study.meta.rungs.n_pauses else None)
         gain = ExpectedGain(self._completed, forecast.n_runs, forecast.mean, forecast.low,
-                            forecast.high)
+                            forecast.high, values.new if values else None,
+                            {str(trial.user_attrs[TRIAL_NUMBER_ATTR]): values.paused[trial.number]
+                             for trial in history if values and trial.number in values.paused})
         write_json(self.study.folder / GAIN_FILE, msgspec.to_builtins(gain))
         if self.stop_spec is not None and forecast.mean < self.stop_spec.gain:
             self.study.update_meta(stopped_at_gain=self.stop_spec.gain)

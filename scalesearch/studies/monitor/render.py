@@ -240,7 +240,8 @@ def describe_counts(snapshot: StudySnapshot) -> list[str]:
         done, limit = progress.front_seeds
         parts.append(f"further seeds of the front {done} of at most {limit}")
     pending = "in training" if snapshot.owner.state == RUNNING else "interrupted"
-    states = [f"{snapshot.counts[state]:,} {pending if state == State.PENDING else state}"
+    states = [f"{snapshot.complete} complete" if state == State.COMPLETE else
+              f"{snapshot.counts[state]:,} {pending if state == State.PENDING else state}"
               for state in STATE_WORDS if snapshot.counts[state]]
     lines = [" · ".join(states)] if states else []
     return [*lines, *([" · ".join(parts)] if len(parts) > 1 else [])]

@@ -30,7 +30,7 @@ from scalesearch.studies.forecast import (
     time_left,
 )
 from scalesearch.studies.monitor.events import LogFollower, LoggedEvent
-from scalesearch.studies.monitor.heartbeat import RUNNING, Owner, read_owner
+from scalesearch.studies.monitor.heartbeat import FINISHED, RUNNING, Owner, read_owner
 from scalesearch.studies.monitor.running import RunningTeacher, running_teacher, running_trials
 from scalesearch.studies.replicates.summary import StudyView
 from scalesearch.studies.trials.study_dir import StudyDir
@@ -119,7 +119,8 @@ class StudySnapshot:
 
     Attributes:
         time: time of the snapshot, in seconds since the epoch.
-        counts: state to number of candidates, without further seeds.
+        counts: state to number of candidates and references, without further seeds.
+        complete: the complete ones in words, such as ``5 candidates and 1 reference``.
         events: the latest events in order of time.
         problem: why the log cannot be read further; empty if it can.
         forecast_status: comparison with the forecast; None without a forecast.
@@ -134,6 +135,7 @@ class StudySnapshot:
     progress: StudyProgress
     eta: Eta
     counts: dict[str, int]
+    complete: str
     running: tuple[RunningTrial, ...]
     teacher: RunningTeacher | None
     rungs: tuple[RungSummary, ...]
@@ -175,8 +177,9 @@ class SnapshotBuilder:
         counts = Counter(trial.state for trial in trials.candidates())
         return StudySnapshot(
             meta.name, str(study.folder), time.time(), owner, study_progress(progress), eta,
-            {str(state): counts[state] for state in State}, tuple(running), teacher,
-            rung_summaries(trials, meta), self._front, tuple(events)[-MAX_EVENTS_SHOWN:], problem,
+            {str(state): counts[state] for state in State},
+            trials.describe_complete(is_search=progress.planned.candidates > 0), tuple(running),
+            teacher, rung_summaries(trials, meta), self._front, tuple(events)[-MAX_EVENTS_SHOWN:], problem,
             status, read_gain(study.folder), trials.mean_phases())
 
 
@@ -209,13 +212,20 @@ class StudyWatcher:
 
 
 def planned_work(meta: StudyMeta, trials: Trials, owner: Owner) -> PlannedWork:
-    """Planned training of the study, of its last start if known."""
+    """Planned training of the study, of its last start if known.
+
+    A study that has finished plans no more than it has trained: its space may have no further
+    configurations, or the compute that is left may be too little for another run.
+    """
     candidates = owner.candidates
     references = owner.references
     if candidates is None or references is None:
         references = len(trials.with_origin(Origin.REFERENCE))
         candidates = max(0, meta.total_trials - references)
-    return PlannedWork(trials.full_runs_allowed(meta.rungs, candidates, meta.compute), references)
+    full_runs = trials.full_runs_allowed(meta.rungs, candidates, meta.compute)
+    if owner.state == FINISHED:
+        full_runs = min(full_runs, trials.full_runs_spent(meta.rungs))
+    return PlannedWork(full_runs, references)
 
 
 def front_snapshot(view: StudyView) -> FrontSnapshot:

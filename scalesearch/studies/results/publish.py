@@ -18,12 +18,15 @@ from scalesearch.report.text_tables import frame_to_table, to_csv
 from scalesearch.studies.results.results import Results
 from scalesearch.studies.trials.trial import State
 from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS
+from scalesearch.terminal import format_count
 
 
 def front_parts(results: Results) -> Iterator[Table | str]:
     """Yield the front as a table, its architectures, and notes on its numbers."""
-    title = (f"Front of {results.study.meta.name}: {len(results.front)} of "
-             f"{len(results.view.completed)} trained candidates")
+    meta = results.study.meta
+    title = (f"Front of {meta.name}: {format_count(len(results.front), 'member')}, of "
+             f"{results.study.trials.describe_complete(is_search=meta.architectures is None)} "
+             "trained to the end")
     front = format_trials(results.front, results.objectives)
     yield frame_to_table(front, title=title, has_box=True)
     yield from architecture_lines(results.front, results.params)

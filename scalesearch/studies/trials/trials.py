@@ -118,6 +118,22 @@ class Trials:
             return max_full_runs
         return min(max_full_runs, n_runs * compute / cpu_seconds)
 
+    def describe_complete(self, is_search: bool) -> str:
+        """Describe how many trials are complete: ``5 candidates and 1 reference``.
+
+        Args:
+            is_search: whether the study has candidates, or only named architectures.
+        """
+        complete = [trial for trial in self.candidates() if trial.state == State.COMPLETE]
+        n_references = sum(trial.origin == Origin.REFERENCE for trial in complete)
+        n_imported = sum(trial.origin == Origin.IMPORTED for trial in complete)
+        if not is_search:
+            return format_count(n_references, "architecture")
+        parts = [format_count(len(complete) - n_references - n_imported, "candidate")]
+        parts += [format_count(count, noun) for count, noun in (
+            (n_references, "reference"), (n_imported, "imported candidate")) if count]
+        return " and ".join(parts)
+
     def describe_pause(self, trial: Trial, costs: Mapping[str, str]) -> str:
         """Describe the rung at which ``trial`` is paused, and its rank there.
 

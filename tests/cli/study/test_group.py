@@ -41,7 +41,7 @@ def test_front_as_table_csv_and_json(folder):
     csv = call("front", folder, "--csv")
     rows = json.loads(call("front", folder, "--json"))
     assert (
-        "trained candidates" in table
+        "candidates trained to the end" in table
         and "Costs: protocol forward" in table
         and "synthetic" in table
     )
@@ -53,7 +53,7 @@ def test_front_as_table_csv_and_json(folder):
 
 def test_status_as_table_and_json(folder):
     output = call("status", folder)
-    assert "8 of 8 full-budget runs" in output and "8 complete" in output
+    assert "8 of 8 full-budget runs" in output and "8 candidates complete" in output
     assert "Front so far: " in output
     assert "Early measurements" in output
     report = json.loads(call("status", folder, "--json"))

@@ -19,6 +19,9 @@ from scalesearch.studies.config.sections import Seeds
 from scalesearch.studies.executors.base import JobCrashed, JobDone
 from scalesearch.studies.executors.local import InProcessRunner
 from scalesearch.studies.executors.worker import finish_job
+from scalesearch.studies.forecast import read_gain
+from scalesearch.studies.monitor.heartbeat import Heartbeat
+from scalesearch.studies.monitor.snapshot import StudyWatcher
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import EventType, State
 from scalesearch.studies.trials.trials import Trials
@@ -99,6 +102,25 @@ def test_reason_of_paused_trials(tmp_path):
         reason = driver.trials.describe_pause(trial, {"params.total": "min"})
         numbers = [int(number) for number in re.findall(r"\d+", reason)]
         assert numbers == [rung + 1, len(better) + 1, len(reached), len(smaller)]
+
+
+def test_values_of_paused_trials_and_counts_at_the_end(tmp_path):
+    reference = FixedArchitecture("outside",
+                                  architecture_of({"width": 16, "depth": 1, "kind": "plain"}))
+    driver = make_driver(tmp_path, make_plan(16, rungs=RUNGS, references=(reference,)), kind="bayes",
+                         work=work)
+    driver.study.update_meta(rungs=RUNGS)
+    ended = driver.run()
+    paused = driver.trials.with_state(State.PAUSED)
+    gain = read_gain(tmp_path)
+    assert gain.new >= 0 and set(gain.paused) == {str(trial.number) for trial in paused}
+    complete = driver.trials.with_state(State.COMPLETE)
+    counted = driver.trials.describe_complete(is_search=True)
+    assert counted == f"{len(complete) - 1} candidates and 1 reference" and counted in ended
+    Heartbeat(tmp_path, {"candidates": 16, "references": 1}).finish(ended)
+    snapshot = StudyWatcher(tmp_path).snapshot()
+    assert snapshot.complete == counted and snapshot.progress.share == 1
+    assert snapshot.progress.total == pytest.approx(driver.trials.full_runs_spent(RUNGS) + 1)
 
 
 def test_efforts_of_trials_add_up(tmp_path):
