@@ -1,8 +1,10 @@
 """Draw the figures of the results pages: ``python tools/result_figures.py [FOLDER]``.
 
-The numbers are those of the tables in ``benchmarks/RESULTS.md``, and of ``benchmarks/results.json``.
+The numbers are those of the tables in ``benchmarks/RESULTS.md``, and of ``benchmarks/results.json``
+and ``benchmarks/latency.json``.
 """
 
+import json
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -28,6 +30,7 @@ from tools.results import ROOT, load_results
 
 FIGURES = ROOT / "docs" / "figures"
 RAW_RESULTS = ROOT / "benchmarks" / "RESULTS.md"
+LATENCIES = ROOT / "benchmarks" / "latency.json"
 # Scaling study: standard deviation between seeds, its t quantile (16 degrees of freedom), seeds.
 SCALING_HALF_WIDTH = 1.746 * 0.69 / 2**0.5
 RULES = {"deeper": "o", "wider": "s", "heads": "^", "head_dim": "v", "hybrid": "D"}
@@ -161,9 +164,25 @@ def fairness() -> Figure:
     return figure
 
 
+def latency() -> Figure:
+    """Predicted against measured latency of models that the predictor has not seen."""
+    data = json.loads(LATENCIES.read_text("utf-8"))
+    measured = np.array(data["measured"])
+    predicted = np.array(data["predicted"])
+    with new_figure(3.9, 3.6) as (figure, (axes,)):
+        limits = (0.9 * min(measured.min(), predicted.min()),
+                  1.1 * max(measured.max(), predicted.max()))
+        axes.plot(limits, limits, color=TEXT_COLOR, linewidth=0.8, linestyle=DASHED_LINE)
+        axes.errorbar(measured, predicted, np.abs(np.array(data["intervals"]).T - predicted),
+                      fmt="o", markersize=3.5, color=FRONT_COLOR, elinewidth=0.6)
+        axes.set(xlim=limits, ylim=limits, xlabel=f"Measured {data['unit']}",
+                 ylabel=f"Predicted {data['unit']}", aspect="equal")
+    return figure
+
+
 DRAWINGS: dict[str, Callable[[], Figure]] = {
     "flagship-front": flagship_front, "scaling-multi30k": scaling, "papers-multi30k": papers,
-    "artifact-multi30k": artifacts, "fairness-multi30k": fairness}
+    "artifact-multi30k": artifacts, "fairness-multi30k": fairness, "latency-prediction": latency}
 
 
 def main() -> None:

@@ -32,6 +32,7 @@ WALKED = [block for block in PAGES if block.mark.startswith(("file:", "run"))]
 STUDY = {"space": "transformer", "data": "{builtin: grammar}", "recipe": "quick",
          "objectives": "{bleu: max}"}
 FIVE_MINUTES = 300.0
+HANG = 3600  # wall-clock seconds; a busy machine needs a quarter of an hour for the tour
 
 
 @dataclass
@@ -83,7 +84,7 @@ class Walk:
                  "XDG_CACHE_HOME": str(self.folder), "MPLCONFIGDIR": matplotlib.get_cachedir(),
                  "MPLBACKEND": "agg"}
         return subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=self.folder,
-                              env=os.environ | names, capture_output=True, text=True, timeout=900)
+                              env=os.environ | names, capture_output=True, text=True, timeout=HANG)
 
 
 def _steps(block: Block) -> list[tuple[str, list[str]]]:
