@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STUDY ?= studies/quick.yaml
 
+# With bytecode, every process of the tests starts about three seconds faster.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: study test test-all test-blocks lint docs docs-slow gpu setup clean
 
 study: $(VENV)/.installed
