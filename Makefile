@@ -13,15 +13,9 @@ unexport PYTHONDONTWRITEBYTECODE
 study: $(VENV)/.installed
 	$(BIN)/scalesearch study run $(STUDY) --resume
 
-# At most five minutes of CPU time; some instances of every test that is quick. Each process runs
-# a part of the folders, because one process would keep what all of them import.
+# At most five minutes of CPU time; some instances of every test that is quick.
 test: $(VENV)/.installed lint
-	$(MAKE) --no-print-directory --keep-going --output-sync=target --jobs=$(shell nproc) \
-	    $(foreach part,1 2 3 4 5 6 7 8,test-part-$(part))
-
-# pytest exits with 5 if it selects no test.
-test-part-%: $(VENV)/.installed
-	$(BIN)/python -m pytest --fast --part $* $(PYTEST) || test $$? -eq 5
+	$(BIN)/python -m tests.parts $(PYTEST)
 
 # All tests and instances, as in .ci/run.
 test-all: $(VENV)/.installed lint

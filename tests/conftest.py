@@ -6,6 +6,7 @@ and ``noisy`` scores with noise.
 """
 
 import ctypes
+import gc
 import hashlib
 import os
 from collections import defaultdict
@@ -18,6 +19,7 @@ import pytest
 
 from scalesearch.studies.executors.ray_environment import prepare_environment
 from tests.corpora import write_text
+from tests.parts import PARTS, part_of
 
 # before PyTorch is loaded, and for every process that tests start
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -35,11 +37,6 @@ hypothesis.settings.load_profile("tests")
 
 FAST_INSTANCES = 3  # of each parametrized test in `make test`
 FAST_EXAMPLES = 25  # of each hypothesis test in `make test`, at most
-# Folders and files of each process of `make test`, below tests. Those that load the same packages
-# are together; the aim is at most 700 MB per process. Other folders are in the last part.
-PARTS = (("export/huggingface", "nn"), ("export", "tools", "pareto", "tasks"),
-         ("benchmarks", "report", "studies/results", "spaces"), ("cli",), ("studies", "api"),
-         ("training", "data", "analysis"), ("export/test_onnx.py",), ())
 ONLY_IN_TEST_ALL = ("full", "ray", "browser")  # markers of tests that `make test` leaves out
 
 
@@ -52,13 +49,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                      help="which instances --fast runs")
     parser.addoption("--part", type=int, choices=range(1, len(PARTS) + 1), metavar="I",
                      help=f"run the tests of one of {len(PARTS)} parts of the folders")
-
-
-def part_of(path: str) -> int:
-    """Return the number of the part of a file below tests; the longest prefix decides."""
-    lengths = {len(prefix): number for number, prefixes in enumerate(PARTS, 1)
-               for prefix in prefixes if f"{path}/".startswith(f"{prefix}/")}
-    return lengths[max(lengths)] if lengths else len(PARTS)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -101,6 +91,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if settings is not None and settings.max_examples > FAST_EXAMPLES:
             test._hypothesis_internal_use_settings = hypothesis.settings(
                 settings, max_examples=FAST_EXAMPLES)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """With --fast, garbage collection skips what is imported: it stays until the end."""
+    if session.config.getoption("--fast"):
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
