@@ -1,27 +1,19 @@
-"""Forecasts of the time of a study, its progress and its remaining time.
+"""Forecast of the time of a study, before and during training.
 
 Work is counted in full-budget runs: training of one candidate to the end.
 
-- Before training, :func:`make_forecast` measures the speed of the smallest and the largest model on
-  this machine; between them, the time is interpolated linearly in ``macs.total``. It assumes that
-  the candidates of a search are distributed like random feasible candidates, that one in eta is
-  promoted per rung, and that all allowed further seeds of the front are used.
-- During training, :func:`time_left` assumes that a full run takes the mean time of the runs so far:
-  the seconds of all complete, paused and failed runs, divided by the number of full runs that they
-  correspond to. Failed runs therefore increase the estimate. Before any run has finished, the pace
-  of the current runs is used, without the time for scoring. A run with a further seed takes as long
-  as the first run of the same trial.
+:func:`make_forecast` measures the speed of the smallest and the largest model on this machine;
+between them, the time is interpolated linearly in ``macs.total``. It assumes that the candidates of
+a search are distributed like random feasible candidates, that one in eta is promoted per rung, and
+that all allowed further seeds of the front are used.
 
-Runs are assigned to the workers in order, each to the worker that is free first. Further seeds
-start after the search, so their time is added. The time for further seeds of the front is an upper
-bound, because replication stops when the order of the front is resolved.
+During training, :func:`forecast_status` compares the forecast with the time spent so far. The
+remaining time of the study is in ``eta.py``.
 """
 
-import heapq
 import math
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,12 +27,11 @@ from scalesearch.samplers.encoding import decode_params
 from scalesearch.schedule import Rungs
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.studies.config.spec import StudySpec
-from scalesearch.studies.replicates.summary import StudyView
+from scalesearch.studies.eta import RunningTrial, makespan
 from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.study_meta import StudyMeta
-from scalesearch.studies.trials.trial import Origin, State, Trial
-from scalesearch.studies.trials.trials import Trials, allocated_full_runs, completed_full_runs
+from scalesearch.studies.trials.trial import State, Trial
+from scalesearch.studies.trials.trials import Trials, completed_full_runs
 from scalesearch.training.effort import (
     OTHER,
     SCORING,
@@ -54,7 +45,6 @@ from scalesearch.training.effort import (
 FORECAST_FILE = "forecast.json"
 GAIN_FILE = "gain.json"
 RANDOM_CANDIDATES = 48
-MAX_PARTS = 10_000  # above this number, the makespan is the mean load of the workers
 # From an architecture and the seconds to measure it, to the effort of a full-budget run.
 Measure = Callable[[ModelSpec, float], Efforts]
 
@@ -130,68 +120,6 @@ class ExpectedGain:
 
 
 @dataclass(frozen=True)
-class RunningTrial:
-    """A trial that is in training or waits for a worker.
-
-    Attributes:
-        type: candidate, reference or replicate.
-        name: label, or number if it has none; for a replicate also the seed.
-        attempt: number of starts; resuming from a rung does not count.
-        status: ``starting``, ``training``, ``scoring``, ``waiting`` (for a worker) or ``silent``
-            (the worker has no recent heartbeat).
-        status_text: description of the status for users.
-        trained_share: trained share of the full budget, from 0 to 1.
-        rung: next rung, counted from 1; None if the trial is trained to the end without a pause.
-        pause_share: share of the full budget at the next pause, or 1.
-        seconds_left: seconds of training until the next pause or the end; None if unknown.
-        full_run_seconds: seconds of a full-budget run at the present pace, without scoring; None if
-            unknown.
-        elapsed: seconds since the worker started this attempt.
-        step, steps: number of updates so far and in total; ``steps`` is None if the recipe does not
-            set it.
-        validation_loss: latest validation loss, or None.
-        seconds, cpu_seconds: wall-clock and CPU time of the updates so far; None if unknown.
-    """
-
-    trial: int
-    type: str
-    name: str
-    architecture: str | None
-    params: float | None
-    macs: float | None
-    attempt: int
-    status: str
-    status_text: str
-    trained_share: float
-    rung: int | None
-    pause_share: float
-    seconds_left: float | None
-    full_run_seconds: float | None
-    elapsed: float | None
-    step: int | None
-    steps: int | None
-    loss: float | None
-    validation_loss: float | None
-    host: str | None
-    pid: int | None
-    seconds: float | None = None
-    cpu_seconds: float | None = None
-
-    def time_left(self, run_seconds: float) -> float:
-        """Seconds until the trial pauses or ends, if a full-budget run takes ``run_seconds``.
-
-        A trial that is being scored is assumed to end when ``run_seconds`` have elapsed.
-        """
-        if self.seconds_left:
-            return self.seconds_left
-        if self.seconds_left is None:
-            return run_seconds * max(0.0, self.pause_share - self.trained_share)
-        if self.elapsed is None or self.rung is not None:
-            return 0.0
-        return max(0.0, run_seconds - self.elapsed)
-
-
-@dataclass(frozen=True)
 class PlannedRuns:
     """Training runs that a study plans.
 
@@ -239,6 +167,12 @@ class PlannedRuns:
         return (self.completed_search_runs + self.references * self.reference_seeds
                 + self.front_seeds)
 
+    def search_efforts(self, per_run: Mapping[str, Effort], front_seeds: int) -> dict[str, Effort]:
+        """Effort of the search, and of further seeds for the front, from that of one run."""
+        counts = {SCORING: self.completed_search_runs, OTHER: self.search_processes}
+        return {part: per_run[part] * (counts.get(part, self.search_full_runs) + front_seeds)
+                for part in TRAINING_PARTS}
+
     def makespan(self, candidate_seconds: float, reference_seconds: Sequence[float],
                  workers: int) -> float:
         """Seconds of references and the search, then of further seeds."""
@@ -251,20 +185,6 @@ class PlannedRuns:
 def total_effort(efforts: Mapping[str, Effort]) -> Effort:
     """Sum the efforts of all parts."""
     return sum(efforts.values(), Effort())
-
-
-def makespan(seconds: Iterable[float], workers: int) -> float:
-    """Compute when the last of several runs ends.
-
-    The runs start in the given order, each on the worker that is free first (list scheduling).
-    """
-    runs = list(seconds)
-    free_at = [0.0] * max(1, workers)
-    if len(runs) > MAX_PARTS:
-        return sum(runs) / len(free_at)
-    for run in runs:
-        heapq.heapreplace(free_at, free_at[0] + run)
-    return max(free_at)
 
 
 def read_forecast(folder: Path) -> StudyForecast | None:
@@ -351,67 +271,72 @@ def forecast_from_trials(spec: StudySpec, references: int, trials: Trials) -> St
         f"{len(own)} training runs of this study, {n_complete} of them complete")
 
 
+@dataclass(frozen=True)
+class EffortInterpolation:
+    """Effort of a full-budget run, linear in the MACs between two measured models."""
+
+    low_macs: float
+    high_macs: float
+    low: Efforts
+    high: Efforts
+
+    def predict(self, macs: float) -> dict[str, Effort]:
+        """Predict the effort of each part; beyond the measured models, it is theirs."""
+        span = self.high_macs - self.low_macs
+        weight = min(1.0, max(0.0, (macs - self.low_macs) / span)) if span > 0 else 0.0
+        return {part: self.low[part] + (self.high[part] - self.low[part]) * weight
+                for part in TRAINING_PARTS}
+
+
 def forecast_by_measuring(spec: StudySpec, evaluator: Evaluator, architectures: Sequence[ModelSpec],
                           measure: Measure, seconds: float) -> StudyForecast:
     """Forecast a study by measuring its smallest and its largest model.
 
     See :func:`make_forecast`.
     """
-    region = evaluator.feasible_region
-    rng = random.Random(spec.sampler.seed)
     sampled: list[Trial] = []
     if spec.architectures is None:
-        candidates = [region.sample_feasible(rng) for _ in range(RANDOM_CANDIDATES)]
+        rng = random.Random(spec.sampler.seed)
+        candidates = [evaluator.feasible_region.sample_feasible(rng)
+                      for _ in range(RANDOM_CANDIDATES)]
         sampled = [evaluator.evaluate(decode_params(evaluator.joint_space, candidate.params).params)
                    for candidate in candidates if candidate]
     reference_macs = [evaluator.evaluate_architecture(architecture).costs["macs.total"]
                       for architecture in architectures]
     candidate_macs = [trial.costs["macs.total"] for trial in sampled]
-    models = [*zip(reference_macs, architectures),
-              *((trial.costs["macs.total"], architecture) for trial in sampled
-                if (architecture := evaluator.architecture(trial.params)) is not None)]
-    (low, smallest), (high, largest) = (choose(models, key=lambda model: model[0])
-                                        for choose in (min, max))
-    least_effort = measure(smallest, seconds / 2)
-    most_effort = measure(largest, seconds / 2)
-
-    def predict(macs: float) -> dict[str, Effort]:
-        """Predict the effort, by part, of a full-budget run of a model with these MACs."""
-        weight = min(1.0, max(0.0, (macs - low) / (high - low))) if high > low else 0.0
-        return {part: least_effort[part] + (most_effort[part] - least_effort[part]) * weight
-                for part in TRAINING_PARTS}
+    models = list(zip(reference_macs, architectures))
+    for trial in sampled:
+        architecture = evaluator.architecture(trial.params)
+        if architecture is not None:
+            models.append((trial.costs["macs.total"], architecture))
+    low_macs, smallest = min(models, key=lambda model: model[0])
+    high_macs, largest = max(models, key=lambda model: model[0])
+    run = EffortInterpolation(low_macs, high_macs, measure(smallest, seconds / 2),
+                              measure(largest, seconds / 2))
 
     mean = quarter = three_quarters = 0.0
     if candidate_macs:
         mean = float(np.mean(candidate_macs))
         quarter, three_quarters = map(float, np.quantile(candidate_macs, (0.25, 0.75)))
     plan = PlannedRuns.of(spec, len(architectures),
-                          total_effort(predict(mean)).cpu_seconds if candidate_macs else 0.0)
-
-    def search_effort(macs: float, front_seeds: int) -> dict[str, Effort]:
-        """Predict the effort of the search and the front's seeds, if all models have ``macs``."""
-        per_run = predict(macs)
-        counts = {SCORING: plan.completed_search_runs + front_seeds,
-                  OTHER: plan.search_processes + front_seeds}
-        return {part: per_run[part] * counts.get(part, plan.search_full_runs + front_seeds)
-                for part in TRAINING_PARTS}
-
-    reference_runs = [predict(macs) for macs in reference_macs]
-    reference_efforts = [{part: effort * plan.reference_seeds for part, effort in efforts.items()}
-                         for efforts in reference_runs]
-    efforts, least, most = (
-        sum_efforts(search_effort(macs, front_seeds), *reference_efforts) for macs, front_seeds in
-        ((mean, plan.front_seeds), (quarter, 0), (three_quarters, plan.front_seeds)))
+                          total_effort(run.predict(mean)).cpu_seconds if candidate_macs else 0.0)
+    reference_runs = [run.predict(macs) for macs in reference_macs]
+    references = [{part: effort * plan.reference_seeds for part, effort in efforts.items()}
+                  for efforts in reference_runs]
+    expected = sum_efforts(plan.search_efforts(run.predict(mean), plan.front_seeds), *references)
+    least = sum_efforts(plan.search_efforts(run.predict(quarter), 0), *references)
+    most = sum_efforts(plan.search_efforts(run.predict(three_quarters), plan.front_seeds),
+                       *references)
     candidate_seconds = 0.0
     if plan.search_full_runs:
-        candidate_seconds = total_effort(search_effort(mean, 0)).seconds / plan.search_full_runs
-    wall_seconds = plan.makespan(candidate_seconds,
-                                 [total_effort(run).seconds for run in reference_runs],
-                                 spec.workers)
+        search = total_effort(plan.search_efforts(run.predict(mean), 0))
+        candidate_seconds = search.seconds / plan.search_full_runs
+    reference_seconds = [total_effort(efforts).seconds for efforts in reference_runs]
     note = f", and {len(sampled)} random candidates that meet the limits" if sampled else ""
-    cpu_seconds = total_effort(efforts).cpu_seconds
+    cpu_seconds = total_effort(expected).cpu_seconds
     return StudyForecast(
-        efforts, wall_seconds, min(cpu_seconds, total_effort(least).cpu_seconds),
+        expected, plan.makespan(candidate_seconds, reference_seconds, spec.workers),
+        min(cpu_seconds, total_effort(least).cpu_seconds),
         max(cpu_seconds, total_effort(most).cpu_seconds), plan.full_runs, plan.completed_runs,
         f"the speed of the smallest and the largest model on this machine{note}")
 
@@ -467,166 +392,3 @@ def forecast_status(forecast: StudyForecast, trials: Trials, rungs: Rungs,
     wall_share = forecast.wall_seconds / predicted_seconds if predicted_seconds else 0.0
     return ForecastStatus(forecast, spent, expected, total_effort(spent).seconds * wall_share,
                           total_effort(expected).seconds * wall_share)
-
-
-@dataclass(frozen=True)
-class PlannedWork:
-    """Planned training of a study.
-
-    Attributes:
-        candidates: compute for candidates, in full-budget runs.
-        references: number of references.
-    """
-
-    candidates: float
-    references: int
-
-
-@dataclass(frozen=True)
-class StudyProgress:
-    """Progress of a study in full-budget runs.
-
-    Attributes:
-        done, total: candidates, references and the further seeds of references. Further seeds of
-            the front are not counted, because their number is unknown.
-        share: from 0 to 1; 0 if nothing is planned.
-        candidates, references, reference_seeds: (done, total) of each.
-        front_seeds: (started, maximum) runs with further seeds for the front.
-    """
-
-    done: float
-    total: float
-    share: float
-    candidates: tuple[float, float]
-    references: tuple[float, float]
-    reference_seeds: tuple[float, float]
-    front_seeds: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Eta:
-    """Estimated remaining time.
-
-    Attributes:
-        seconds: remaining time of the study; None if unknown.
-        front_seeds: part of ``seconds`` for further seeds of the front, an upper bound.
-        full_run_seconds: estimated seconds of a full-budget run; None if unknown.
-    """
-
-    seconds: float | None = None
-    front_seeds: float = 0.0
-    full_run_seconds: float | None = None
-
-
-@dataclass(frozen=True)
-class ProgressState:
-    """State of a study at one time; ``running`` are the trials in training."""
-
-    trials: Trials
-    planned: PlannedWork
-    meta: StudyMeta
-    running: Sequence[RunningTrial]
-
-    @property
-    def references(self) -> list[Trial]:
-        """The references that were started."""
-        return self.trials.with_origin(Origin.REFERENCE)
-
-    @property
-    def repeated_references(self) -> list[Trial]:
-        """The trials that train references and get further seeds, without failed ones."""
-        trained = {trial.number: trial
-                   for trial in map(self.trials.resolve_duplicate, self.references)}
-        return [trial for trial in trained.values()
-                if trial.state in (State.PENDING, State.COMPLETE)]
-
-    @property
-    def unstarted_references(self) -> int:
-        """Number of references that were not started."""
-        return max(0, self.planned.references - len(self.references))
-
-
-def study_progress(state: ProgressState) -> StudyProgress:
-    """Compute the progress of a study; running trials count with their trained share."""
-    trained_shares = {trial.trial: trial.trained_share for trial in state.running}
-    rungs = state.meta.rungs
-    seeds = state.meta.seeds
-
-    def completed_runs(trials: Iterable[Trial]) -> float:
-        return sum((trained_shares.get(trial.number, 0.0) if trial.state == State.PENDING else 1.0
-                    for trial in trials), 0.0)
-
-    searched = sum(trained_shares.get(trial.number, 0.0) if trial.state == State.PENDING
-                   else allocated_full_runs(trial, rungs)
-                   for trial in state.trials if trial.origin.charged)
-    replicates = state.trials.replicates()
-    references = {trial.number for trial in state.repeated_references}
-    reference_replicates = ([trial for trial in replicates if trial.original in references]
-                            if seeds.references > 1 else [])
-    planned_replicates = ((len(references) + state.unstarted_references)
-                          * (seeds.references - 1))
-    parts = ((searched, float(state.planned.candidates)),
-             (completed_runs(state.references), float(state.planned.references)),
-             (completed_runs(reference_replicates), float(planned_replicates)))
-    done = sum(min(part, planned) for part, planned in parts)
-    total = sum(planned for _, planned in parts)
-    return StudyProgress(done, total, min(1.0, done / total) if total else 0.0, *parts,
-                         (len(replicates) - len(reference_replicates), seeds.max_front_seeds))
-
-
-def time_left(state: ProgressState, workers: int) -> Eta:
-    """Estimate the remaining time with ``workers`` workers.
-
-    See the module for the method.
-    """
-    run_seconds = full_run_seconds(state)
-    if run_seconds is None:
-        return Eta()
-    trials = state.trials
-    rungs = state.meta.rungs
-    limits = state.meta.seeds
-    started_seeds = Counter(trial.original for trial in trials.replicates())
-    replicates = {trial.number for trial in trials.replicates()}
-    search = [trial.time_left(run_seconds)
-              for trial in state.running if trial.trial not in replicates]
-    seeds = [trial.time_left(run_seconds) for trial in state.running if trial.trial in replicates]
-    if not seeds:  # once further seeds are in training, the search starts no more trials
-        # runs of the search are assumed to end at the first rung
-        remaining = max(0.0, state.planned.candidates - trials.full_runs_spent(rungs))
-        count = int(remaining / rungs.shares[0] + 1e-9)
-        remainder = remaining - count * rungs.shares[0]
-        search += [run_seconds] * state.unstarted_references
-        search += [rungs.shares[0] * run_seconds] * count
-        search += [remainder * run_seconds] if remainder > 1e-9 else []
-    for trial in state.repeated_references:
-        missing = limits.references - 1 - started_seeds[trial.number]
-        seeds += [trial.wall_seconds or run_seconds] * missing
-    seeds += [run_seconds] * (state.unstarted_references * (limits.references - 1))
-    front_seeds: list[float] = []
-    if limits.max_per_candidate > 1:
-        view = StudyView(trials, state.meta)
-        started = sum(candidate.started_seeds - 1 for candidate in view.candidates)
-        front_seeds = [run_seconds] * max(0, view.seed_limits.extra_runs - started)
-    total = makespan(search, workers) + makespan([*seeds, *front_seeds], workers)
-    return Eta(total, total - makespan(search, workers) - makespan(seeds, workers), run_seconds)
-
-
-def full_run_seconds(state: ProgressState) -> float | None:
-    """Estimate the seconds of a full-budget run from the runs so far; None if unknown."""
-    total_seconds = 0.0
-    total_runs = 0.0
-    for trial in state.trials:
-        last = trial.rungs[-1] if trial.rungs else None
-        if trial.origin == Origin.IMPORTED:
-            continue
-        if trial.state in (State.COMPLETE, State.FAILED) and trial.wall_seconds is not None:
-            total_seconds += trial.wall_seconds
-            total_runs += trial.state == State.COMPLETE
-        elif last and last.share and last.seconds:
-            total_seconds += last.seconds
-            total_runs += last.share
-    if total_runs > 0 and total_seconds > 0:
-        return total_seconds / total_runs
-    paces = [trial.full_run_seconds
-             for trial in state.running if trial.full_run_seconds is not None]
-    return sum(paces) / len(paces) if paces else None

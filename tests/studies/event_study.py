@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from scalesearch.studies.forecast import ProgressState
+from scalesearch.studies.eta import ProgressState
 from scalesearch.studies.monitor import heartbeat
 from scalesearch.studies.monitor.events import LogFollower
 from scalesearch.studies.monitor.heartbeat import RUNNING

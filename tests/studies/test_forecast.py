@@ -14,18 +14,20 @@ from scalesearch.cost import evaluate_cost
 from scalesearch.files import write_json
 from scalesearch.schedule import NO_RUNGS, Rungs
 from scalesearch.studies.config.sections import SINGLE_SEED, Seeds
+from scalesearch.studies.eta import (
+    PlannedWork,
+    full_run_seconds,
+    makespan,
+    study_progress,
+    time_left,
+)
 from scalesearch.studies.executors.worker import finish_job
 from scalesearch.studies.forecast import (
     FORECAST_FILE,
-    PlannedWork,
     forecast_by_measuring,
     forecast_status,
-    full_run_seconds,
     load_or_make_forecast,
-    makespan,
     read_forecast,
-    study_progress,
-    time_left,
     total_effort,
 )
 from scalesearch.studies.monitor.format import describe_forecast, format_duration

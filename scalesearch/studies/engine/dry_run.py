@@ -22,11 +22,7 @@ from scalesearch.studies.engine import setup
 from scalesearch.studies.engine.distillation import Teacher, find_teacher
 from scalesearch.studies.engine.proposals import Proposals
 from scalesearch.studies.executors.local import assign_devices
-from scalesearch.studies.forecast import (
-    StudyForecast,
-    make_forecast,
-    training_measurer,
-)
+from scalesearch.studies.forecast import StudyForecast, make_forecast, training_measurer
 from scalesearch.studies.monitor.format import describe_forecast, format_number
 from scalesearch.studies.transfer.warm_start import WarmStart, choose_warm_start
 from scalesearch.studies.trials.evaluator import (

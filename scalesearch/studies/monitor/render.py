@@ -9,7 +9,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from scalesearch.studies.forecast import Eta, ForecastStatus
+from scalesearch.studies.eta import Eta
+from scalesearch.studies.forecast import ForecastStatus
 from scalesearch.studies.monitor.events import LoggedEvent
 from scalesearch.studies.monitor.format import (
     STATE_WORDS,

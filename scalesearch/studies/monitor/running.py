@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scalesearch.files import try_read_json
+from scalesearch.studies.eta import RunningTrial
 from scalesearch.studies.executors import lease
 from scalesearch.studies.executors.worker import ProgressFile, ProgressReport
-from scalesearch.studies.forecast import RunningTrial
 from scalesearch.studies.monitor.format import format_duration, format_percent
 from scalesearch.studies.trials.record import JobFile
 from scalesearch.studies.trials.study_dir import StudyDir

@@ -14,20 +14,22 @@ import numpy as np
 
 from scalesearch.pareto.front import pareto_front
 from scalesearch.report.intervals import spearman_rho
-from scalesearch.studies.forecast import (
+from scalesearch.studies.eta import (
     Eta,
-    ExpectedGain,
-    ForecastStatus,
     PlannedWork,
     ProgressState,
     RunningTrial,
-    StudyForecast,
     StudyProgress,
+    study_progress,
+    time_left,
+)
+from scalesearch.studies.forecast import (
+    ExpectedGain,
+    ForecastStatus,
+    StudyForecast,
     forecast_status,
     read_forecast,
     read_gain,
-    study_progress,
-    time_left,
 )
 from scalesearch.studies.monitor.events import LogFollower, LoggedEvent
 from scalesearch.studies.monitor.heartbeat import FINISHED, RUNNING, Owner, read_owner
