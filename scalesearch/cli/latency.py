@@ -79,40 +79,38 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
     from scalesearch.training.scoring.evaluate import check_beam
 
     times: dict[str, list[latency.WallAndCpuTime]] = {model: [] for model in models}
-    decoders = {}
-    vocab_sizes = {}
-    peaks = {}
-    formats = dict[str, str]()
-    versions = dict[str, str]()
+    folders = {model: Path(model) for model in models}
     with ExitStack() as stack:
-        folders = {}
         for model in models:
-            folders[model] = Path(model)
             if not (folders[model] / ARTIFACT_FILE).is_file():
                 format = get_format(format_name)
                 _, folders[model] = stack.enter_context(temporary_artifact(
-                    Path(model), format, resolve_quantization(format, quantize)))
+                    folders[model], format, resolve_quantization(format, quantize)))
+        artifacts = {model: read_json(folder / ARTIFACT_FILE, Artifact)
+                     for model, folder in folders.items()}
         with latency.pinned_threads(setup.threads) as cores:
+            decoders = {}
+            vocab_sizes = {}
             for model, folder in folders.items():
                 described, decoders[model] = open_artifact(folder, setup.threads)
                 latency.check_target_length(model, described.model, setup)
                 vocab_sizes[model] = described.tokenizer.vocab_size
                 check_beam(setup.beam, vocab_sizes[model])
-                artifact = read_json(folder / ARTIFACT_FILE, Artifact)
-                formats[model] = f"{artifact.format}-{artifact.quantization}"
-                versions |= get_format(artifact.format).package_versions()
             with progress_bars() as update_bar:
                 measured = latency.measure_rounds(decoders, vocab_sizes, setup, rounds)
                 for number, round_times in enumerate(measured, 1):
                     update_bar("rounds", number, rounds)
                     for model, model_times in round_times.items():
                         times[model].append(model_times)
-        if memory:
-            peaks = {model: latency.measure_peak_memory(folder, setup)
-                     for model, folder in folders.items()}
-    results = {model: {"format": formats[model], "computed": decoders[model].compute_type or None,
-                       **asdict(latency.LatencyStatistics.from_times(model_times)),
-                       **peaks.get(model, {})} for model, model_times in times.items()}
+        peaks = {model: latency.measure_peak_memory(folder, setup) if memory else {}
+                 for model, folder in folders.items()}
+    results = {model: {"format": f"{artifact.format}-{artifact.quantization}",
+                       "computed": decoders[model].compute_type or None,
+                       **asdict(latency.LatencyStatistics.from_times(times[model])),
+                       **peaks[model]} for model, artifact in artifacts.items()}
+    versions: dict[str, str] = {}
+    for artifact in artifacts.values():
+        versions |= get_format(artifact.format).package_versions()
     device = latency.describe_device(setup.threads) | {"pinned": cores, "versions": versions}
     if as_json:
         print_json({"setup": asdict(setup), "device": device, "measured": results})

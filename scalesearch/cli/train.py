@@ -54,12 +54,13 @@ def command(architecture: str | None, initial_folder: Path | None, data: str,
         architecture = str(initial_folder)
     recipe_settings = tuple(setting for setting in settings
                             if setting.partition("=")[0].strip().split(".")[0] == "recipe")
+    architecture_settings = tuple(setting for setting in settings
+                                  if setting not in recipe_settings)
     training_recipe = load_recipe(recipe, recipe_settings)
-    _, model_spec = load_architecture(
-        architecture, tuple(setting for setting in settings if setting not in recipe_settings))
+    _, model_spec = load_architecture(architecture, architecture_settings)
     _check_folder(out, resume)
     from scalesearch.export.base import artifact_decoder, check_decoder
-    from scalesearch.training import Result, checkpoint, train
+    from scalesearch.training import checkpoint, train
     from scalesearch.training.display import protocol_lines, score_table, training_bar
 
     if initial_folder is None:
@@ -69,14 +70,6 @@ def command(architecture: str | None, initial_folder: Path | None, data: str,
     initial_model = None if initial_folder is None else checkpoint.read_checkpoint(initial_folder)
     corpus = load_data(data, training_recipe, model_spec.vocab,
                        initial_folder and initial_folder / checkpoint.TOKENIZER_FILE)
-    earlier = Result.read(out) if resume else None
-    if resume and (earlier is None or earlier.state != "complete"):
-        state = checkpoint.load_state(out)
-        if state is not None:
-            identity = checkpoint.run_identity(
-                model_spec, corpus, training_recipe, seed,
-                initial_folder and checkpoint.hash_weights(initial_folder))
-            checkpoint.check_identity(state["identity"], identity, out)
     synthetic = " (synthetic: only for comparisons of architectures)" if corpus.is_synthetic else ""
     unit = "pairs" if corpus.train.window_overlap is None else "windows"
     print_text(f"architecture {model_spec.id} · {corpus.name}{synthetic}: {len(corpus.train):,} "

@@ -76,10 +76,16 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     _check_compatible(architecture, corpus, recipe, open_artifact)
     initial = _describe_initial_model(initial_model, architecture, corpus)
     identity = checkpoint.run_identity(architecture, corpus, recipe, seed, initial.get("weights"))
-    finished_result = _read_finished_result(folder, identity) if resume else None
-    if finished_result is not None:
-        return finished_result
-    state = checkpoint.load_state(folder) if resume else None
+    state = None
+    if resume:
+        earlier = Result.read(folder)
+        if earlier is not None and earlier.state == "complete":
+            stored = checkpoint.finished_run_identity(earlier, folder)
+            checkpoint.check_identity(stored, identity, folder)
+            return earlier
+        state = checkpoint.load_state(folder)
+        if state is not None:
+            checkpoint.check_identity(state["identity"], identity, folder)
     hardware = _choose_hardware(architecture.block, corpus, recipe)
     result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed,
                     recipe=recipe.model_dump(), corpus_hash=corpus.content_hash,
@@ -185,19 +191,6 @@ def _record_failures(result: Result) -> Iterator[None]:
         result.reason = f"out of memory on {result.device}: {message}"
 
 
-def _read_finished_result(folder: Path, identity: dict[str, Any]) -> Result | None:
-    """Return the complete result in ``folder``, if there is one.
-
-    Raises:
-        UserError: it belongs to another training run.
-    """
-    result = Result.read(folder)
-    if result is None or result.state != "complete":
-        return None
-    checkpoint.check_identity(checkpoint.finished_run_identity(result, folder), identity, folder)
-    return result
-
-
 def _choose_hardware(block: Any, corpus: Corpus, recipe: Recipe) -> Hardware:
     """Choose the hardware by the size of the updates and the length of the run."""
     update_flops = estimate_update_flops(block, corpus.tokenizer.vocab_size, recipe)
@@ -262,7 +255,6 @@ def _train_and_score(run: TrainingRun, state: dict[str, Any] | None, result: Res
     folder = run.directory
     peak_memory = PeakMemory(run.engine.hardware.device)
     if state is not None:
-        checkpoint.check_identity(state["identity"], run.identity, folder)
         run.restore(state)
     else:
         # of an earlier run

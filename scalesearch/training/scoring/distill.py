@@ -31,14 +31,12 @@ def write_distilled_data(
 
     Returns:
         The number of ``pairs``, of those ``left_out`` because their source is too long for a
-        teacher, and everything that determines them: hashes of ``teacher`` and
-        ``text``, ``decoding``,
-        ``dtype``.
+        teacher, and everything that determines them: hashes of ``teacher`` and ``text``,
+        ``decoding``, ``dtype``.
 
     Raises:
         UserError: a teacher is not a finished training run or has another vocabulary than the
-            first, ``out`` holds
-            other translations, or the data have no pairs.
+            first, ``out`` holds other translations, or the data have no pairs.
     """
     if data.file_format == "text":
         raise UserError(f"data: task: {data.task} has no pairs", key="data.task", code="no-pairs",
@@ -73,7 +71,7 @@ def write_distilled_data(
                   if len(ids) <= max_length]
     hardware = Hardware.from_recipe(Recipe(steps=1))
     teacher.model.to(hardware.device).set_attention(hardware.attention_kernel)
-    settings = {"teacher": hash_teachers(teachers), 
+    settings = {"teacher": hash_teachers(teachers),
                 "text": hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16],
                 "decoding": decoding.description, "dtype": hardware.dtype}
 
