@@ -215,19 +215,19 @@ class Study(Displayable):
         Raises:
             UserError: no finished trial meets the condition, or it uses test scores.
         """
-        from scalesearch.studies.results.results import select_trial
+        from scalesearch.studies.results.results import select_best
 
         results = self.results
-        number, reason = select_trial(results, objective, None, constraint)
+        number, reason = select_best(results, objective, constraint)
         return Model(results.study.trial_folder(results.study.trials[number]),
                      f"trial {number}, {reason}")
 
     def model(self, trial: int) -> Model:
         """Return the model of a finished trial, by its number."""
-        from scalesearch.studies.results.results import select_trial
+        from scalesearch.studies.results.results import select_by_number
 
         results = self.results
-        select_trial(results, None, trial)
+        select_by_number(results, trial)
         return Model(results.study.trial_folder(results.study.trials[trial]), f"trial {trial}")
 
     @python_error_messages()

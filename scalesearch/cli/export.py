@@ -57,13 +57,14 @@ def command(model: str, trial: int | None, best: str | None, constraint: str | N
     else:
         require_packages("optuna", "pandas")
         from scalesearch.cli.study.shared import load_study
-        from scalesearch.studies.results.results import select_trial
+        from scalesearch.studies.results.results import select_best, select_by_number
 
         if trial is not None and selection[1:] != (None, None):
             raise UserError("use only one of TRIAL, --best and --constraint",
                             code="options-conflict")
         results = load_study(model)
-        number, criterion = select_trial(results, best, trial, constraint)
+        number, criterion = (select_best(results, best, constraint) if trial is None
+                             else select_by_number(results, trial))
         source = results.study.trial_folder(results.study.trials[number])
         label = str(number)
         reason = f"trial {number}, {criterion}"

@@ -154,9 +154,9 @@ def best(results: Results, objective: str | None, constraint: str | None, as_jso
     \b
     Example: scalesearch study best runs/my-study --constraint 'params.total <= 1M'
     """
-    from scalesearch.studies.results.results import select_trial
+    from scalesearch.studies.results.results import select_best
 
-    number, criterion = select_trial(results, objective, None, constraint)
+    number, criterion = select_best(results, objective, constraint)
     if as_json:
         trial = get_trial(results, number)
         print_json({**msgspec.to_builtins(trial), "record": results.study.record(trial),

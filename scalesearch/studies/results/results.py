@@ -262,9 +262,24 @@ def make_results(study: StudyDir) -> Results:
     return Results(study, SeedAnalysis(study.trials, study.meta))
 
 
-def select_trial(results: Results, objective: str | None, trial: int | None,
-                 condition: str | None = None) -> tuple[int, str]:
-    """Select a trial to export.
+def select_by_number(results: Results, number: int) -> tuple[int, str]:
+    """Check that a trial is finished, and return its number and the reason of the selection.
+
+    Raises:
+        UserError: it is not a finished trial of this study.
+    """
+    trial = results.study.trials.get(number)
+    if trial is None or trial.state != State.COMPLETE:
+        raise UserError(f"trial {number} is not a finished candidate of this study",
+                        code="no-such-trial")
+    seed_words = (f"trial {trial.original} with seed {trial.seed}, "
+                  if trial.origin == Origin.REPLICATE else "")
+    return number, f"{seed_words}selected by number"
+
+
+def select_best(results: Results, objective: str | None = None,
+                condition: str | None = None) -> tuple[int, str]:
+    """Select the best trial.
 
     If a candidate has several seeds, its first run is selected: the run with the best score would
     be selected by chance (winner's curse). Other runs can be selected by number.
@@ -272,7 +287,6 @@ def select_trial(results: Results, objective: str | None, trial: int | None,
     Args:
         objective: metric or cost by which the best trial of the front is selected; the first
             objective if not given.
-        trial: number of the trial; overrides the other arguments.
         condition: condition such as ``params.decoder <= 1M and bleu >= 30``. The best of all
             eligible candidates that meet it is selected.
 
@@ -285,15 +299,6 @@ def select_trial(results: Results, objective: str | None, trial: int | None,
     from scalesearch.report.table import format_cell
     from scalesearch.report.trial_filter import filter_trials
 
-    trials = results.study.trials
-    if trial is not None:
-        chosen = trials.get(trial)
-        if chosen is None or chosen.state != State.COMPLETE:
-            raise UserError(f"trial {trial} is not a finished candidate of this study",
-                            code="no-such-trial")
-        seed_words = (f"trial {chosen.original} with seed {chosen.seed}, "
-                      if chosen.origin == Origin.REPLICATE else "")
-        return trial, f"{seed_words}selected by number"
     name = objective or next(iter(results.objectives))
     if name.startswith("test."):
         raise UserError(f"{option('best', name)}: a trial selected by its test score has no "
@@ -306,7 +311,7 @@ def select_trial(results: Results, objective: str | None, trial: int | None,
     rows = results.front
     if condition is not None:  # with all costs
         rows = results.eligible
-        costs = [trials[number].costs for number in rows["trial"]]
+        costs = [results.study.trials[number].costs for number in rows["trial"]]
         missing = sorted({name for trial_costs in costs for name in trial_costs} - {*rows.columns})
         rows = rows.assign(**{cost: [trial_costs.get(cost) for trial_costs in costs]
                               for cost in missing})

@@ -31,7 +31,7 @@ from scalesearch.studies.optuna_sync.search_study import SearchStudy
 from scalesearch.studies.replicates.allocation import NEIGHBORS
 from scalesearch.studies.replicates.summary import MIN_DF, SeedAnalysis
 from scalesearch.studies.results.publish import write_outputs
-from scalesearch.studies.results.results import load_results, select_trial
+from scalesearch.studies.results.results import load_results, select_best, select_by_number
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import Origin, State
 from tests.processes import ended, wait_until
@@ -402,11 +402,11 @@ def test_ties_follow_from_the_intervals(truth, sd, seed):
 
 def test_export_selects_the_first_seed_of_the_best_mean(folder):
     results = load_results(folder)
-    number, why = select_trial(results, "bleu", None)
+    number, why = select_best(results, "bleu")
     assert number == results.front.loc[results.front["bleu"].astype(float).idxmax(), "trial"]
     assert why.endswith("; the weights are those of seed 1)") and "±" in why
     again = results.study.trials.replicates()[0]
-    assert select_trial(results, None, again.number) == (
+    assert select_by_number(results, again.number) == (
         again.number, f"trial {again.original} with seed {again.seed}, selected by number")
 
 

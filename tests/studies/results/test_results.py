@@ -9,7 +9,7 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.objectives import parse_objective
 from scalesearch.studies.results.publish import write_outputs
-from scalesearch.studies.results.results import load_results, select_trial
+from scalesearch.studies.results.results import load_results, select_best, select_by_number
 from scalesearch.tasks import METRICS
 from tests.errors import refuses
 from tests.studies.fakes import architecture_of, make_driver, make_plan
@@ -95,28 +95,28 @@ def test_hypervolume_has_reference_point(folder):
     assert reference_point[1] > done["params.total"].max()
 
 
-def test_select_trial_without_finished_trials(event_study):
+def test_nothing_is_selected_without_finished_trials(event_study):
     with refuses("nothing-finished", event_study.study.folder):
-        select_trial(load_results(event_study.study.folder), None, None)
+        select_best(load_results(event_study.study.folder))
 
 
-def test_select_trial_by_objective_or_number(folder):
+def test_trial_is_selected_by_objective_or_number(folder):
     results = load_results(folder)
     rows = results.front.set_index("trial")
-    assert select_trial(results, "bleu", None)[0] == rows["bleu"].idxmax()
-    assert select_trial(results, "params.total", None) == (
+    assert select_best(results, "bleu")[0] == rows["bleu"].idxmax()
+    assert select_best(results, "params.total") == (
         rows["params.total"].idxmin(),
         f"best params.total of the front ({rows['params.total'].min():,})")
-    reason = select_trial(results, None, None)[1]
+    reason = select_best(results)[1]
     assert reason == f"best bleu of the front ({rows['bleu'].max():.2f})"
-    assert select_trial(results, None, int(rows.index[1])) == (rows.index[1], "selected by number")
+    assert select_by_number(results, int(rows.index[1])) == (rows.index[1], "selected by number")
     with refuses("unknown-objective", "blue"):
-        select_trial(results, "blue", None)
+        select_best(results, "blue")
     with refuses("no-such-trial", 999):
-        select_trial(results, None, 999)
+        select_by_number(results, 999)
     results.front["test.bleu"] = results.front["bleu"]
     with refuses("selection-on-test", "test.bleu", "by bleu"):
-        select_trial(results, "test.bleu", None)
+        select_best(results, "test.bleu")
 
 
 def test_results_of_started_study(tmp_path):
