@@ -121,8 +121,8 @@ def main() -> None:
     with figure_style():
         for name, draw in DIAGRAMS.items():
             figure = draw()
-            write_atomic(folder / f"{name}.svg", lambda file, figure=figure: figure.savefig(
-                file, format="svg", metadata={"Date": None, "Creator": "scalesearch"}))
+            write_atomic(folder / f"{name}.svg", partial(figure.savefig, format="svg", metadata={
+                "Date": None, "Creator": "scalesearch"}))
             if "--png" in sys.argv:
                 figure.savefig(folder / f"{name}.png", dpi=150)
 
