@@ -193,7 +193,7 @@ class Model(Displayable):
     @python_error_messages(to="format")
     def export(self, format: str, out: str | Path | None = None, *, quantize: str | None = None,
                data: ConfigSource | DataSpec | None = None, sentences: int = 1000,
-               threads: int = 1) -> Model:
+               threads: int = 1, opset: int | None = None) -> Model:
         """Export the model to another runtime and verify it; return the exported model.
 
         Args:
@@ -204,6 +204,7 @@ class Model(Displayable):
                 run.
             sentences: number of sentences to verify.
             threads: threads of the runtime.
+            opset: operator set of ONNX graphs, 18 to 22; by default 20.
 
         Raises:
             UserError: the folder exists, the format cannot hold the architecture, or a package is
@@ -214,7 +215,7 @@ class Model(Displayable):
         folder = Path(out or f"export-{self.folder.resolve().name}-{format}")
         spec = None if data is None else load_data_spec(data)
         export_training(self.folder, folder, format, quantize, spec, sentences, threads,
-                        self.selection_reason or str(self.folder))
+                        self.selection_reason or str(self.folder), opset)
         return Model(folder, self.selection_reason)
 
     @cached_property

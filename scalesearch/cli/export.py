@@ -24,6 +24,8 @@ from scalesearch.terminal import print_text
 @option("to", required=True, type=click.Choice(list(FORMAT_CLASSES)),
         help="Export format.")
 @option("quantize")
+@click.option("--opset", type=int, metavar="N", help="Operator set of ONNX graphs: 18 to 22 "
+              "(default: 20).")
 @option("out", help="Output folder (default: export-NAME-FORMAT).")
 @option("data", help="Data file, or `builtin`, to verify on (default: the data that the model was "
         "trained on).")
@@ -31,8 +33,8 @@ from scalesearch.terminal import print_text
 @option("threads", help="Number of threads for verification.")
 @option("json")
 def command(model: str, trial: int | None, best: str | None, constraint: str | None,
-            format_name: str, quantize: str | None, out: Path | None, data: str | None,
-            sentences: int, threads: int, as_json: bool) -> None:
+            format_name: str, quantize: str | None, opset: int | None, out: Path | None,
+            data: str | None, sentences: int, threads: int, as_json: bool) -> None:
     """Export the best trial of a study, its trial TRIAL, or a trained model.
 
     The export is verified before the folder appears: its greedy translations of validation
@@ -69,12 +71,12 @@ def command(model: str, trial: int | None, best: str | None, constraint: str | N
         label = str(number)
         reason = f"trial {number}, {criterion}"
     folder = out or Path(f"export-{label}-{format_name}")
-    if data is not None and not get_format(format_name).has_decoder:
+    if data is not None and not get_format(format_name, opset).has_decoder:
         raise UserError(f"--to {format_name} copies the files of the training, so nothing is "
                         "verified: remove --data", code="options-conflict")
     spec = None if data is None else load_data_spec(data)
     artifact = export_training(source, folder, format_name, quantize, spec, sentences, threads,
-                               reason)
+                               reason, opset)
     if as_json:
         print_json({**vars(artifact), "folder": str(folder)})
         return

@@ -39,6 +39,8 @@ class ExportFormat(ABC):
     Attributes:
         name: value of ``--to``.
         quantizations: values of ``--quantize``, the default first; ``none`` is float32.
+        opsets: ONNX operator sets that the format can write, the default first.
+        opset: the one that it writes.
         packages: packages that are needed to write and to open an artifact.
         runtime: the package that runs an artifact, or empty.
         install_extra: extra of this package that installs them.
@@ -48,6 +50,8 @@ class ExportFormat(ABC):
 
     name: str
     quantizations: tuple[str, ...] = ("none",)
+    opsets: tuple[int, ...] = ()
+    opset: int | None = None
     packages: tuple[str, ...] = ()
     runtime = ""
     install_extra = "export"
@@ -141,13 +145,22 @@ class ArtifactDecoder(ABC):
         return decode_rows(trained.tokenizer, self.decode(split, trained.model, search))
 
 
-def get_format(name: str) -> ExportFormat:
-    """Return the format ``name``. Raises UserError if it does not exist."""
+def get_format(name: str, opset: int | None = None) -> ExportFormat:
+    """Return the format ``name``, which writes ``opset`` or its default.
+
+    Raises UserError if the format does not exist, or cannot write the operator set.
+    """
     if name not in FORMAT_CLASSES:
         raise UserError(f"format {name} does not exist; available: "
                         f"{', '.join(FORMAT_CLASSES)}", code="unknown-format")
     module, _, class_name = FORMAT_CLASSES[name].partition(":")
     format: ExportFormat = getattr(importlib.import_module(module), class_name)()
+    if opset is not None:
+        if opset not in format.opsets:
+            supported = ", ".join(map(str, sorted(format.opsets))) or "none, as only onnx has opsets"
+            raise UserError(f"{option('opset', opset)}: {name} supports {supported}",
+                            code="unknown-opset")
+        format.opset = opset
     return format
 
 

@@ -175,7 +175,7 @@ def export_model(trained: Checkpoint, folder: Path, format: ExportFormat, quanti
 
 def export_training(source: Path, folder: Path, format_name: str, quantization: str | None = None,
                     data: DataSpec | None = None, sentences: int = 1000, threads: int = 1,
-                    selection_reason: str = "") -> Artifact:
+                    selection_reason: str = "", opset: int | None = None) -> Artifact:
     """Export the finished training in ``source`` to the new ``folder``, and verify it.
 
     Args:
@@ -183,13 +183,14 @@ def export_training(source: Path, folder: Path, format_name: str, quantization: 
         data: data for the verification, on the first ``sentences`` of its validation set; default:
             the data of the training.
         selection_reason: why the model was selected, for ``provenance``.
+        opset: see :func:`.base.get_format`.
 
     Raises:
         UserError: as :func:`export_model`; or ``source`` is not a finished training, or its data
             are not available.
     """
+    format = get_format(format_name, opset)
     trained = read_checkpoint(source)
-    format = get_format(format_name)
     sample = None
     if format.has_decoder:
         spec = data or DataSpec.from_mapping(

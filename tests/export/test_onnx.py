@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from scalesearch.cost import artifact, load_protocol
+from scalesearch.export.base import get_format
 from scalesearch.export.onnx_ import MAX_INLINE_BYTES, WEIGHTS_FILE, OnnxFormat, save_graphs
 from scalesearch.export.onnx_.graphs import OnnxGraph, build_graphs, trace_graph
 from scalesearch.export.onnx_.quantize import quantize_model
@@ -77,9 +78,10 @@ def lively(architecture: ModelSpec, seed: int = 1, vocab: int = V) -> Seq2SeqMod
     return model
 
 
-def exported(model: Seq2SeqModel, folder: Path, to: str = "none") -> TorchDecoder:
+def exported(model: Seq2SeqModel, folder: Path, to: str = "none",
+             opset: int | None = None) -> TorchDecoder:
     folder.mkdir()
-    format = OnnxFormat()
+    format = get_format("onnx", opset)
     format.write(SimpleNamespace(model=model), folder, to)
     return format.open_decoder(folder, 1)
 
@@ -119,7 +121,7 @@ def test_weights_are_stored_once_and_quantized(
     """A shared embedding is stored once and quantized completely; sizes are predicted."""
     size = {"width": 32, **both(depth=1, ffn__hidden=64, head_dim=16)}
     model = lively(assemble(transformer_config(**size)), vocab=300)
-    graphs = build_graphs(model)
+    graphs = build_graphs(model, 20)
     folders = [tmp_path / "none", tmp_path / "int8"]
     sizes = []
     for name in ("ONNX_GRAPH_BYTES", "ONNX_WEIGHT_ENTRY_BYTES", "ONNX_INTEGER_MATMUL_BYTES",
@@ -175,7 +177,7 @@ def test_constant_from_a_size_is_an_error() -> None:
     graph = OnnxGraph(lambda source: (source + len(source),),
                       {"source": (("batch", "source"), torch.long)}, ["sum"])
     with refuses("not-traceable"):
-        trace_graph(torch.nn.Identity(), graph)
+        trace_graph(torch.nn.Identity(), graph, 20)
 
 
 @pytest.mark.slow
@@ -199,6 +201,24 @@ def test_networks_of_all_spaces_decode_like_the_model(name: str, tmp_path: Path)
     # at these widths noise on weights makes logits of hundreds
     model = build_model(architecture.block, vocab=V).eval()
     check_decoder(exported(model, tmp_path / "out"), model)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("opset", "ir_version"), [(18, 8), (22, 10)])
+def test_opset_can_be_chosen(opset: int, ir_version: int, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    model = lively(assemble(transformer_config(**{"width": 8, **both(depth=1)})))
+    check_decoder(exported(model, tmp_path / "out", opset=opset), model)
+    for file in tmp_path.glob("out/*.onnx"):
+        graph = onnx.load(file, load_external_data=False)
+        assert ([item.version for item in graph.opset_import], graph.ir_version) == (
+            [opset], ir_version)
+
+
+@pytest.mark.parametrize(("name", "opset"), [("onnx", 17), ("torch", 20)])
+def test_unsupported_opset_is_refused(name: str, opset: int) -> None:
+    with refuses("unknown-opset", opset, place="--opset"):
+        get_format(name, opset)
 
 
 @pytest.mark.parametrize("quantization", ["none", pytest.param("int8", marks=pytest.mark.full)])

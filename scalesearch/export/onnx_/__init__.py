@@ -25,6 +25,8 @@ class OnnxFormat(ExportFormat):
 
     name = "onnx"
     quantizations = ("none", "int8")
+    opsets = (20, 18, 19, 21, 22)
+    opset = 20
     packages = ("onnx", "onnxscript", "onnxruntime")
     runtime = "onnxruntime"
 
@@ -35,7 +37,7 @@ class OnnxFormat(ExportFormat):
         from scalesearch.export.onnx_.graphs import build_graphs
         from scalesearch.export.onnx_.quantize import quantize_model
 
-        graphs = build_graphs(trained.model)
+        graphs = build_graphs(trained.model, self.opset)
         if quantization == "int8":
             for model in graphs.values():
                 quantize_model(model)

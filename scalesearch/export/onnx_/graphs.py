@@ -55,7 +55,7 @@ class OnnxGraph:
     outputs: list[str]
 
 
-def build_graphs(model: Seq2SeqModel) -> dict[str, Any]:
+def build_graphs(model: Seq2SeqModel, opset: int) -> dict[str, Any]:
     """Build ``encoder`` and ``decoder`` as models of onnx_ir."""
     model.requires_grad_(False)
     entries = cache_entries(model)
@@ -63,7 +63,7 @@ def build_graphs(model: Seq2SeqModel) -> dict[str, Any]:
         graphs = _decoder_only(model, entries)
     else:
         graphs = _encoder_decoder(model, entries)
-    return {name: trace_graph(model, graph) for name, graph in graphs.items()}
+    return {name: trace_graph(model, graph, opset) for name, graph in graphs.items()}
 
 
 @torch.no_grad()
@@ -172,8 +172,9 @@ class _TracedModule(nn.Module):
         return self.run(*inputs)
 
 
-def trace_graph(model: nn.Module, graph: OnnxGraph) -> Any:
+def trace_graph(model: nn.Module, graph: OnnxGraph, opset: int) -> Any:
     """Trace ``graph`` as a model of onnx_ir. Raises UserError if this fails."""
+    from onnx.helper import find_min_ir_version_for, make_opsetid
     from onnx_ir.passes import common
     from onnxscript.optimizer import fold_constants
 
@@ -192,8 +193,8 @@ def trace_graph(model: nn.Module, graph: OnnxGraph) -> Any:
             warnings.simplefilter("ignore")
             program = torch.export.export(_TracedModule(model, graph.function).eval(),
                                           tuple(examples), dynamic_shapes=(tuple(axes),))
-            onnx_model = torch.onnx.export(program, dynamo=True, optimize=False,
-                                           verbose=False).model
+            onnx_model = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False,
+                                           opset_version=opset).model
     except Exception as error:  # the exceptions have no other common base class
         raise UserError("PyTorch cannot trace this architecture: "
                         f"{' '.join(str(error).split())[:300]}",
@@ -202,6 +203,7 @@ def trace_graph(model: nn.Module, graph: OnnxGraph) -> Any:
                         code="not-traceable") from error
     finally:
         log.setLevel(level)
+    onnx_model.ir_version = find_min_ir_version_for([make_opsetid("", opset)])
     common.InlinePass()(onnx_model)
     # onnxruntime does all other rewriting.
     fold_constants(onnx_model, onnx_shape_inference=False, should_fold=_is_foldable)
