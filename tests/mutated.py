@@ -1,4 +1,8 @@
-"""Texts with a few random insertions, deletions and replacements, for tests of parsers."""
+"""Texts with a few random changes, and what may be at the place of a file, for tests of readers."""
+
+import os
+from pathlib import Path
+from random import Random
 
 from hypothesis import strategies as st
 
@@ -20,3 +24,15 @@ def mutated(draw, text):
         end = min(len(text), start + draw(st.sampled_from([0, 0, 1, 2, 5, 30])))
         text = text[:start] + draw(st.one_of(PIECES, st.just(""), st.text(max_size=3))) + text[end:]
     return text
+
+
+def place_something_else(file: Path, rng: Random) -> None:
+    """Replace a file by a folder, a pipe, or a link to a device, to nothing or to itself."""
+    file.unlink(missing_ok=True)
+    match rng.choice(("folder", "pipe", "/dev/zero", "/dev/null", "nowhere", file.name)):
+        case "folder":
+            file.mkdir()
+        case "pipe":
+            os.mkfifo(file)
+        case target:
+            file.symlink_to(target)

@@ -18,12 +18,14 @@ from tests.corpora import write_text
 from tests.training.conftest import recipe, tiny
 
 VERBS = ("train", "distill", "soften", "analyze", "study", "run")
-SIDES = [f"{split}.{side}" for split in ("train", "val", "test") for side in ("en", "de")]
+TABLES = ("tsv", "jsonl")
+SIDES = [f"{split}.{side}" for split in ("train", "val", "test") for side in ("en", "de", *TABLES)]
 ODD_LINES = ["", " ", "\t", "\u2028", "\x85", "\x0b\x0c", "\0", "a\0b", "\x1b[2J", "\u2581",
              "\u2581 \u2581", "\u202e", "\ufeff", "\ufffd", "\U0010ffff", "e" + "\u0301" * 500,
              "日本語のテキスト", "\r", "x" * 70_000, "word " * 3000, "S a b",
              "A 0 1|||R|||x|||REQUIRED|||-NONE-|||0", "A 9 1|||R|||x", "=1+1", "[/bold]", "⁇",
-             "<s> </s> <unk>"]
+             "<s> </s> <unk>", "a\tb", "source\ttext", "text\ttarget", '{"source": "a"}',
+             '{"source": "\\ud800", "target": "a"}', '{"source": "a\\nb", "target": "a\\u0000b"}']
 WHOLE = {  # contents of files that no line-wise strategy comes upon
     "empty": b"",
     "one end": b"\n",
@@ -59,6 +61,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("corpora")
     (folder / "text").mkdir()
     train(tiny(), load_data(str(write_text(folder / "text"))), recipe(), folder / "model")
+    for split in ("train", "val", "test"):
+        source, target = ((folder / "text" / f"{split}.{side}").read_text().splitlines()
+                          for side in ("en", "de"))
+        (folder / "text" / f"{split}.tsv").write_text(
+            "".join(f"{one}\t{other}\n" for one, other in zip(source, target)))
+        (folder / "text" / f"{split}.jsonl").write_text("".join(
+            json.dumps({"source": one, "target": other, "text": other}) + "\n"
+            for one, other in zip(source, target)))
     return folder
 
 
@@ -98,6 +108,9 @@ def data_files(draw: Any) -> dict[str, Any]:
     data: dict[str, Any] = {"task": task} | {
         split: path + ".de" * text for split, path in splits.items()}
     data |= {} if text else {"source": "en", "target": "de"}
+    if draw(st.integers(0, 3)) == 0:
+        ending = draw(st.sampled_from(TABLES))
+        data |= {split: f"{path}.{ending}" for split, path in splits.items()}
     if task == "correction" and draw(st.booleans()):
         data |= {"test": {"source": "text/test.en", "target": ["text/test.de", "text/val.de"]}}
     options = OPTIONS | (OF_TEXT if text else {})

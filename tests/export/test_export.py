@@ -6,6 +6,7 @@ import shutil
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -23,12 +24,14 @@ from scalesearch.tasks import TASKS
 from scalesearch.training import read_checkpoint, train
 from scalesearch.training.input_files import load_data
 from scalesearch.training.scoring.evaluate import DecodingOptions, translate_lines
+from tests.bounds import invoke_bounded
 from tests.cli.test_train import run
 from tests.corpora import write_text
 from tests.errors import refuses
 from tests.studies.fakes import make_driver, make_plan
 from tests.tasks.small import corpus_of, model_for, spec_of
 from tests.training.conftest import recipe, tiny
+from tests.training.test_damaged import damage_files
 
 LINES = "the red dog sees the house\n\none old cat runs\n"
 
@@ -289,6 +292,25 @@ def test_every_file_of_an_artifact_is_checked_when_it_is_opened(name, trained_fo
         (out / file).unlink()
         (out / file).write_bytes(content)
     assert len(Translator(out).best_translations(LINES.splitlines())) == 3
+
+
+@pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.full)])
+def test_damaged_artifacts_work_or_raise_user_errors(examples, trained_folder, tmp_path):
+    """As a disk, an editor or a copy may damage them."""
+    pytest.importorskip("ctranslate2")
+    trained = read_checkpoint(trained_folder)
+    for name in ("ctranslate2", "torch"):
+        export_model(trained, tmp_path / name, get_format(name), "none", None)
+    for seed in range(examples):
+        rng = Random(seed)
+        name = ("ctranslate2", "torch")[seed % 2]
+        folder = Path(shutil.copytree(tmp_path / name, tmp_path / str(seed)))
+        damage_files(folder, rng)
+        invoke_bounded("translate", folder, text=LINES)
+        invoke_bounded("cost", folder, "--json")
+        again = tmp_path / f"{seed}-again"
+        invoke_bounded("export", folder, "--to", "torch", "--out", again)
+        assert not again.exists() or not (again / "model.safetensors").is_fifo()
 
 
 def test_other_version_of_the_runtime_is_noted(trained_folder, tmp_path):

@@ -20,6 +20,7 @@ from scalesearch.training.updates.averaging import read_weights, write_weights
 from tests.bounds import bounded, invoke_bounded
 from tests.corpora import write_text
 from tests.errors import refuses
+from tests.mutated import place_something_else
 from tests.training.conftest import recipe, tiny
 from tests.training.test_run import stop_at
 
@@ -85,8 +86,7 @@ def replace(file: Path, rng: random.Random) -> None:
 def remove(file: Path, rng: random.Random) -> None:
     file.unlink()
     if rng.random() < 0.5:
-        file.mkdir() if rng.random() < 0.5 else file.symlink_to(
-            rng.choice(["/dev/zero", "nowhere", file.name]))
+        place_something_else(file, rng)
 
 
 def swap(file: Path, rng: random.Random) -> None:
@@ -98,19 +98,22 @@ def swap(file: Path, rng: random.Random) -> None:
 def write_strange_value(file: Path, rng: random.Random) -> None:
     """Replace or remove a value at any depth."""
     whole = table = json.loads(file.read_text())
-    while True:
+    if isinstance(whole, list):  # a vocabulary
+        whole[rng.randrange(len(whole))] = rng.choice(STRANGE)
+    while isinstance(table, dict):
         key = rng.choice(sorted(table))
         if not isinstance(table[key], dict) or not table[key] or rng.random() < 0.3:
             break
         table = table[key]
-    table.pop(key) if rng.random() < 0.2 else table.update({key: rng.choice(STRANGE)})
+    if isinstance(whole, dict):
+        table.pop(key) if rng.random() < 0.2 else table.update({key: rng.choice(STRANGE)})
     file.write_text(json.dumps(whole))
 
 
 def write_absurd_size(file: Path, rng: random.Random) -> None:
-    old, new = rng.choice(ABSURD)
-    assert old in file.read_text()
-    file.write_text(file.read_text().replace(old, new))
+    text = file.read_text()
+    old, new = rng.choice([change for change in ABSURD if change[0] in text])
+    file.write_text(text.replace(old, new))
 
 
 def write_invalid_numbers(file: Path, rng: random.Random) -> None:

@@ -20,13 +20,14 @@ from scalesearch.studies.trials.event_log import EventLog
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import State
 from tests.errors import refuses
+from tests.mutated import place_something_else
 from tests.studies.engine.test_promotion import RUNGS, work
 from tests.studies.event_study import EventStudy
 from tests.studies.fakes import make_driver, make_plan
 
 PLAN = make_plan(5, rungs=RUNGS, seeds=Seeds(max_per_candidate=2, extra_runs=2))
-READING = (["status"], ["status", "--json"], ["front"], ["front", "--csv", "--all"],
-           ["watch", "--once"])
+READING = (["status"], ["status", "--json"], ["front"], ["front", "--csv", "--all"], ["table"],
+           ["best"], ["watch", "--once"])
 STRANGE = (None, "word", -1, 1e308, [], {}, [[[]]], True, 10**30, "\ud800", "x" * 1000)
 
 
@@ -202,7 +203,7 @@ def spoil(folder, rng):
     named = {path.name: path for path in rng.sample(files, len(files))}
     file = named[rng.choice(sorted(named))]
     data = file.read_bytes()
-    match rng.randrange(7):
+    match rng.randrange(9):
         case 0:
             index = rng.randrange(len(data) or 1)
             file.write_bytes(data[:index] + bytes([rng.randrange(256)]) + data[index + 1 :])
@@ -219,6 +220,11 @@ def spoil(folder, rng):
             j = rng.randrange(len(lines))
             lines[i], lines[j] = lines[j], rng.choice([lines[i], lines[j], b""])
             file.write_bytes(b"".join(lines))
+        case 5:
+            place_something_else(file, rng)
+        case 6:
+            index = rng.randrange(len(data) + 1)
+            file.write_bytes(data[:index] + b"\xff" + data[index:])
         case _:
             replace_values(file, rng)
     return file
@@ -248,13 +254,17 @@ def hold(whole, folder, seed):
     spoiled = [spoil(folder, rng) for _ in range(rng.choice([1, 1, 1, 2, 4]))]
     for verb in READING:
         result = CliRunner().invoke(command, [*verb, str(folder)])
-        assert result.exit_code in (0, 1) and isinstance(
-            result.exception, UserError | None), (verb, spoiled)
+        # the command prints an OSError with the name of a file as a message
+        assert result.exit_code in (0, 1) and (isinstance(result.exception, UserError | None) or (
+            isinstance(result.exception, OSError) and result.exception.filename)), (verb, spoiled)
     again = folder.with_name("again")
     try:
         repair(folder, again)
     except UserError as error:  # study.json is damaged
         assert error.code in ("not-a-study", "no-study", "other-format"), error
+        return
+    except OSError as error:
+        assert Path(error.filename).name in ("study.json", "events.jsonl")
         return
     touched = {path.parent.name for path in spoiled}
     kept = finished(again)
