@@ -24,15 +24,16 @@ from ray.exceptions import (
     GetTimeoutError,
     LocalRayletDiedError,
     NodeDiedError,
+    OutOfMemoryError,
     RayError,
     RayTaskError,
+    WorkerCrashedError,
 )
 
 from scalesearch.errors import UserError, option
 from scalesearch.signals import restored_handlers
 from scalesearch.studies.config.sections import AUTO, Resources
 from scalesearch.studies.executors.base import (
-    CRASH_FAULT,
     CRASH_LOST,
     ORPHAN_SECONDS,
     JobCrashed,
@@ -45,6 +46,7 @@ from scalesearch.studies.executors.base import (
     describe_error,
     run_job,
 )
+from scalesearch.studies.executors.lease import read_holder
 from scalesearch.studies.executors.ray_cluster import (
     amounts_of,
     check_nodes,
@@ -56,6 +58,7 @@ from scalesearch.studies.executors.ray_environment import (
     check_cluster,
     first_line,
     is_listening,
+    last_error_line,
     no_cluster_error,
     private_folder,
 )
@@ -265,11 +268,25 @@ class RayRunner(Runner):
         except RayError as error:  # its process died, perhaps because its node or Ray died
             is_lost = (isinstance(error, LocalRayletDiedError | NodeDiedError | GetTimeoutError)
                        or self._health.silent_service())
-            return JobCrashed(job, first_line(error),
-                              cause=CRASH_LOST if is_lost else CRASH_FAULT)
+            if is_lost:
+                return JobCrashed(job, first_line(error), cause=CRASH_LOST)
+            return JobCrashed(job, self._describe_dead_worker(job, error))
         if isinstance(event, JobDone):
             self._restarts = 0
         return event
+
+    def _describe_dead_worker(self, job: TrainingJob, error: RayError) -> str:
+        """Return why the process of a job may have died, and its last error line."""
+        if isinstance(error, OutOfMemoryError):
+            return ("the worker was killed because the memory of its machine ran out; set fewer "
+                    "workers or smaller batches")
+        reason = first_line(error)
+        if isinstance(error, WorkerCrashedError):
+            reason = ("the worker was killed, as the system does if memory runs out, or crashed; if "
+                      "memory is short, set fewer workers or smaller batches")
+        holder = read_holder(job.folder)
+        last_line = last_error_line(holder.pid) if holder and self._is_on_this_machine else ""
+        return f"{reason}. Last error line: {last_line}" if last_line else reason
 
     def _report_lost(self, service: str) -> list[JobEvent]:
         """Restart Ray after a service died; return the events of all jobs, which are lost.

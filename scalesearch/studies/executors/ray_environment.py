@@ -37,10 +37,13 @@ PRIVATE_SETTINGS = {
     # With 0, Ray runs on one machine only and binds its ports to 127.0.0.1, on Linux as well.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
+MAX_LINE_LENGTH = 300
 COMMON_SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",  # default 15; `resources: {nice: …}` sets it
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the runner hides GPUs itself
+    # about 700 characters on the screen; the study reports the crash of the trial
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed while executing a task",
 }
 
 
@@ -114,6 +117,16 @@ def no_cluster_error(address: str, error: BaseException) -> UserError:
     return UserError(f"ray: no cluster responds at {address}: {first_line(error)}. The address is "
                      "HOST:PORT of the cluster's head, as `ray start --head` prints it, or `auto` "
                      "on a machine that belongs to it", key="ray", code="cluster-unreachable")
+
+
+def last_error_line(pid: int) -> str:
+    """Return the last line that a worker of the private Ray wrote to standard error, or ""."""
+    logs = Path(os.environ.get("RAY_TMPDIR", "/nowhere"), "ray", "session_latest", "logs")
+    text = "".join(file.read_text("utf-8", "replace") for file in logs.glob(f"worker-*-{pid}.err"))
+    # lines that begin so are Ray's own, such as `:job_id:01000000`
+    lines = [line.strip() for line in text.splitlines() if line.strip() and line[0] not in ":[*"]
+    fatal = [line for line in lines if line.startswith("Fatal Python error")]
+    return (fatal or lines or [""])[-1][:MAX_LINE_LENGTH]
 
 
 def first_line(error: BaseException) -> str:

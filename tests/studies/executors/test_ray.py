@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,13 @@ from scalesearch import files
 from scalesearch.errors import UserError
 from scalesearch.studies.config.sections import Resources
 from scalesearch.studies.executors import ray_environment
-from scalesearch.studies.executors.base import CRASH_LOST, JobCrashed, JobDone, TrainingJob
+from scalesearch.studies.executors.base import (
+    CRASH_FAULT,
+    CRASH_LOST,
+    JobCrashed,
+    JobDone,
+    TrainingJob,
+)
 from scalesearch.studies.executors.local import make_runner
 from tests.errors import refuses
 from tests.processes import HANG
@@ -215,6 +222,27 @@ def test_dead_services_are_restarted(tmp_path):
     finally:
         runner.stop()
     assert not children("raylet") and not children("gcs_server")
+
+
+def report_and_die(folder):
+    """Work whose process writes an error and is killed."""
+    (Path(folder) / "lease.json").write_text(json.dumps({"pid": os.getpid()}))
+    print("tensor is broken", file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.ray
+def test_killed_worker_is_reported_in_one_line(tmp_path, capfd):
+    runner = make_runner("ray", 1, Resources(cpus_per_trial=0.5), report_and_die)
+    try:
+        runner.submit(make_slow_job(tmp_path, 1, 0))
+        event = first_event(runner)
+        time.sleep(1)  # Ray prints messages later
+    finally:
+        runner.stop()
+    assert event.can_retry and event.cause == CRASH_FAULT
+    assert "killed" in event.reason and event.reason.endswith(": tensor is broken")
+    assert "Worker exit detail" not in "".join(capfd.readouterr())
 
 
 def runner_without_ray(monkeypatch, address):
