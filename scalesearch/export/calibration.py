@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,7 +33,7 @@ from scalesearch.export.latency import (
     measure_rounds,
     pinned_threads,
 )
-from scalesearch.files import try_read_json, write_json
+from scalesearch.files import read_regular, try_read_json, write_atomic, write_json
 from scalesearch.nn import build_model
 from scalesearch.pareto import euclidean_distances, farthest_points
 from scalesearch.spaces import Space
@@ -110,12 +111,16 @@ def calibrate_latency(space: Space, protocol: Protocol, format: ExportFormat,
                 _write_artifact(candidate, format, settings, folder)
             decoders[name] = format.open_decoder(folder, settings.decoding_setup.threads)
             progress("artifacts", index + 1, len(candidates))
-        # The rounds of an earlier run; a line that was cut off is removed.
+        # The rounds of an earlier run, up to a line that was cut off or damaged.
         file = work / "times.jsonl"
-        lines = file.read_text("utf-8").splitlines(True) if file.exists() else []
-        lines = [line for line in lines if line.endswith("\n")]
-        file.write_text("".join(lines), "utf-8")
-        times: list[dict[str, WallAndCpuTime]] = [json.loads(line) for line in lines]
+        times: list[dict[str, WallAndCpuTime]] = []
+        lines = read_regular(file).splitlines(True) if file.exists() else []
+        for line in lines:
+            try:
+                times.append(msgspec.json.decode(line, type=dict[str, WallAndCpuTime]))
+            except ValueError:
+                break
+        write_atomic(file, lambda handle: handle.write(b"".join(lines[: len(times)])))
         vocab_sizes = {name: candidate.vocab_size for name, candidate in candidates.items()}
         for round_times in measure_rounds(decoders, vocab_sizes, settings.decoding_setup,
                                           settings.n_rounds, len(times)):

@@ -180,8 +180,8 @@ def test_calibration_resumes_and_predicts_all_candidates(
     work = tmp_path / "fit.json.work"
     kept = (work / "times.jsonl").read_text()
     assert len(kept.splitlines()) == 2 and not out.exists()
-    with (work / "times.jsonl").open("a") as file:
-        file.write('{"cut off')
+    with (work / "times.jsonl").open("ab") as file:
+        file.write(b'{"damaged\xff": [1, 1]}\n{"cut off')
     with refuses("other-calibration", "seed"):
         calibrate_latency(space, protocol, CTranslate2Format(), replace(job, seed=1), out)
     with refuses("other-calibration", "hash"):  # of a space of the same name that has changed

@@ -1,6 +1,7 @@
 """Report page: valid HTML, completeness and escaping, for different studies."""
 
 import json
+import os
 import re
 from types import SimpleNamespace
 
@@ -329,6 +330,22 @@ def test_module_costs_agree_with_architecture_file(tmp_path):
     assert sum(row.macs for row in modules if row.level == 0) == costs["macs.total"]
     other = trial.replace(costs={**trial.costs, "macs.total": trial.costs["macs.total"] + 1})
     assert trial_module_costs(study, other) == ()
+
+
+def test_damaged_files_of_rungs_have_no_curve(tmp_path):
+    study = StudyDir(tmp_path)
+    study.create(META, "study: fake\n", "width: 8\n")
+    trial = Trial(0, State.PAUSED, architecture="a")
+    folder = study.trial_folder(trial)
+    folder.mkdir(parents=True)
+    facts = PageFacts(load_results(tmp_path))
+    curve = [{"step": 1, "validation_loss": 3.0}]
+    (folder / "rung-0.json").write_text(json.dumps({"curve": curve}))
+    for content in (b"[]", b'{"curve": 3}', b"\xff", b'{"curve": [3]}', None):
+        later = folder / "rung-1.json"
+        os.mkfifo(later) if content is None else later.write_bytes(content)
+        assert facts.validations(trial) == curve
+        later.unlink()
 
 
 def test_importance_of_decisive_parameter():

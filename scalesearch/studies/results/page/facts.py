@@ -1,19 +1,19 @@
 """Facts for the report page that results do not contain: links, curves, times."""
 
 import fnmatch
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import quote
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from scalesearch.files import try_read_json
 from scalesearch.report.ablation import Ablation, build_ablation
 from scalesearch.report.records import labeled_records, scores_over_seeds, validation_loss_name
 from scalesearch.studies.results.publish import records_of
@@ -27,6 +27,12 @@ TRIAL_FILES = ("architecture.yaml", "job.json", "record.json")
 STUDY_FILES = ("study.yaml", "command.json", "space.yaml", "study.json", "events.jsonl",
                "front.csv", "all.csv", "seeds.csv")
 MAX_CURVES = 400  # maximum number of curves in a figure
+
+
+class _RungFile(TypedDict, total=False):
+    """The field of a result at a rung that a page shows."""
+
+    curve: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -194,10 +200,9 @@ class PageFacts:
             return list(record["curve"])
         folder = self.results.study.trial_folder(trial)
         for name in reversed(fnmatch.filter(names_in(folder), RUNG_FILES)):
-            try:
-                return list(json.loads((folder / name).read_text("utf-8")).get("curve") or ())
-            except (OSError, ValueError):  # incomplete file
-                continue
+            rung = try_read_json(folder / name, _RungFile)  # None if it is incomplete
+            if rung is not None:
+                return rung.get("curve", [])
         return []
 
     def links(self, trial: Trial | None = None) -> dict[str, str]:
