@@ -65,10 +65,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         source, target = ((folder / "text" / f"{split}.{side}").read_text().splitlines()
                           for side in ("en", "de"))
         (folder / "text" / f"{split}.tsv").write_text(
-            "".join(f"{one}\t{other}\n" for one, other in zip(source, target)))
+            "".join(f"{line}\t{translation}\n" for line, translation in zip(source, target)))
         (folder / "text" / f"{split}.jsonl").write_text("".join(
-            json.dumps({"source": one, "target": other, "text": other}) + "\n"
-            for one, other in zip(source, target)))
+            json.dumps({"source": line, "target": translation, "text": translation}) + "\n"
+            for line, translation in zip(source, target)))
     return folder
 
 
