@@ -245,6 +245,11 @@ class Repeat(Block):
         """Return the layer at ``index``, from 0."""
         return self.distinct_layers[index] if self.distinct_layers else self.layer
 
+    @property
+    def layers_by_size(self) -> tuple[Block, ...]:
+        """All layers if their sizes differ, otherwise the layer that is repeated."""
+        return self.distinct_layers or (self.layer,)
+
 
 @dataclass(frozen=True)
 class CostLine:

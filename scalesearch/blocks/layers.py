@@ -253,7 +253,9 @@ class EncoderLayer(Layer):
 
     @property
     def sublayers(self) -> Mapping[str, tuple[str, Mixer | FFN]]:
-        return {"attention": (self.mixer.part_name, self.mixer), **super().sublayers}
+        mixer = {} if self.mixer.is_absent else {
+            "attention": (self.mixer.part_name, self.mixer)}
+        return {**mixer, **super().sublayers}
 
 
 @block
@@ -275,9 +277,10 @@ class DecoderLayer(Layer):
 
     @property
     def sublayers(self) -> Mapping[str, tuple[str, Mixer | FFN]]:
-        sublayers: dict[str, tuple[str, Mixer | FFN]] = {
-            "self": (f"self_{self.mixer.part_name}", self.mixer)}
-        if self.cross_attention is not None:
+        sublayers: dict[str, tuple[str, Mixer | FFN]] = {}
+        if not self.mixer.is_absent:
+            sublayers["self"] = (f"self_{self.mixer.part_name}", self.mixer)
+        if self.cross_attention is not None and not self.cross_attention.is_absent:
             sublayers["cross"] = ("cross_attention", self.cross_attention)
         return {**sublayers, **super().sublayers}
 

@@ -83,7 +83,9 @@ def _uses(node: Block, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:
         stack = use.block
         depth = require_single_value(stack.depth)
         ties = {tie.part: tie for tie in stack.ties}
-        for layer_part_name, first_part in stack.layer.parts().items():
+        first_parts = {name: part for layer in reversed(stack.layers_by_size)
+                       for name, part in layer.parts().items()}
+        for layer_part_name, first_part in first_parts.items():
             tie = ties.get(layer_part_name)
             if tie is None:
                 groups = [(part_path, layer, layer_part_name) for layer in range(depth)]
@@ -95,7 +97,9 @@ def _uses(node: Block, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:
                           for owner in tie.schedule.owners(depth)]
             sizes = None if stack.distinct_layers else _sizes(first_part, tie)
             for layer, group in enumerate(groups):
-                layer_part = stack.layer_at(layer).parts()[layer_part_name]
+                layer_part = stack.layer_at(layer).parts().get(layer_part_name)
+                if layer_part is None:  # absent in this layer
+                    continue
                 shared, own = sizes or _sizes(layer_part, tie)
                 uses = calls * use.calls * (layer_part.calls if isinstance(layer_part, Use) else 1)
                 yield group, shared, uses

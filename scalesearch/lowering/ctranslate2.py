@@ -217,7 +217,8 @@ class _StackLowering:
         plan: receives the variables.
         name: ``encoder`` or ``decoder``.
         stack: the stack.
-        layer: its layer; the layers of a stack have the same sub-layers.
+        layer: its first layer.
+        mixer, ffn: those of the first layer that has them.
         d: features of the stack.
         heads: heads of neutral attention.
         owners: owners of tied weights.
@@ -228,8 +229,13 @@ class _StackLowering:
         self.name = name
         self.stack = stack
         self.layer = stack.layer
+        layers: tuple[Any, ...] = stack.layers.layers_by_size
         self.d = self.layer.mixer.d
-        self.heads = self.layer.mixer.score_heads
+        self.mixer = next((layer.mixer for layer in layers if not layer.mixer.is_absent), None)
+        self.ffn = next((layer.ffn for layer in layers if not layer.ffn.is_absent), None)
+        attention = self.mixer or next(layer.cross_attention for layer in layers
+                                       if not layer.cross_attention.is_absent)
+        self.heads = attention.score_heads
         self.owners = WeightOwners(f"{name}.layers", stack.layers)
 
     def run(self) -> None:
@@ -237,7 +243,7 @@ class _StackLowering:
         post = self.layer.norm == "post"
         self.plan.scalars |= {
             f"{self.name}/num_heads": self.heads, f"{self.name}/pre_norm": not post,
-            f"{self.name}/activation": CT2_ACTIVATION_IDS.get(type(self.layer.ffn), 0)}
+            f"{self.name}/activation": CT2_ACTIVATION_IDS.get(type(self.ffn), 0)}
         sublayers = self._runtime_sublayers()
         last_part = sublayers[0]  # the last sub-layer that is not neutral
         for sub, following in zip_longest(sublayers, sublayers[1:]):
@@ -275,19 +281,19 @@ class _StackLowering:
         """
         types = RUNTIME_SUBLAYERS[self.name]
         words = list(types)
-        runtime_layers: list[dict[str, str]] = []  # parts by word
-        previous = len(words)
-        for step in self.layer.steps:
-            word, part = step[0]  # parallel sub-layers are not supported
-            index = words.index(word)
-            if index <= previous:
-                runtime_layers.append({})
-            runtime_layers[-1][word] = part
-            previous = index
-        depth = require_single_value(self.stack.layers.depth)
-        layers = [(layer, parts) for layer in range(depth) for parts in runtime_layers]
+        layers: list[tuple[int, dict[str, str]]] = []  # layer of the model, and parts by word
+        for number in range(require_single_value(self.stack.layers.depth)):
+            layer: Any = self.stack.layers.layer_at(number)
+            previous = len(words)
+            for step in layer.steps:
+                word, part = step[0]  # parallel sub-layers are not supported
+                index = words.index(word)
+                if index <= previous:
+                    layers.append((number, {}))
+                layers[-1][1][word] = part
+                previous = index
         # If the first layer has relative or rotary positions, the runtime omits absolute positions.
-        if is_set(self.layer.mixer.clip) or self.layer.mixer.rotary:
+        if self.mixer is not None and (is_set(self.mixer.clip) or self.mixer.rotary):
             layers.insert(0, (0, {}))
         return [_Sublayer(f"{self.name}/layer_{index}/{type}", type, layer, parts.get(word))
                 for index, (layer, parts) in enumerate(layers) for word, type in types.items()]

@@ -61,11 +61,19 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         yield f"{path}: the solver {stack.solver} calls a layer several times, and the runtime once"
     if stack.step_signals and layer.norm == "post" and layer.norm_kind == "rms":
         yield f"{path}: step signals would be biases of norms after, and rms norms have none"
+    layers: Any = stack.layers.layers_by_size
+    mixer = next((other.mixer for other in layers if not other.mixer.is_absent), None)
     if isinstance(layer, DecoderLayer):
-        if layer.cross_attention is None:
+        cross_attention = next((other.cross_attention for other in layers
+                                if other.cross_attention and not other.cross_attention.is_absent),
+                               None)
+        if cross_attention is None:
             yield f"{path}: the runtime's translator needs an encoder"
         else:
-            yield from _of_mixer(f"{path}.cross_attention", layer.cross_attention)
+            yield from _of_mixer(f"{path}.cross_attention", cross_attention)
+    if layer.norm == "post" and any(other.part_names.keys() != layer.part_names.keys()
+                                    for other in layers):
+        yield f"{path}: sub-layers that are absent in some layers, in a post-norm model"
     for word, part in layer.extra_sublayers:
         yield f"{path}.{word}: the runtime does not support {type(part).__name__}"
     if layer.multi_path is not None:
@@ -75,18 +83,20 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
     elif layer.norm == "post" and layer.steps[0][0][0] != layer.default_order[0][0]:
         yield (f"{path}: {layer.steps[0][0][0]} comes first, but in post-norm models the runtime "
                "needs attention first")
-    where = f"{path}.{layer.sublayers[layer.default_order[0][0]][0]}"
-    yield from _of_mixer(where, layer.mixer)
-    if isinstance(layer.mixer, Attention) and layer.norm == "post" and (
-            is_set(layer.mixer.clip) or layer.mixer.rotary):
-        yield (f"{where}: with relative or rotary positions in a post-norm model, the runtime "
-               "does not add absolute positions")
-    if not layer.ffn.is_absent and type(layer.ffn) not in CT2_ACTIVATION_IDS:
-        yield f"{path}.ffn: the runtime does not support {type(layer.ffn).__name__}"
-    elif layer.ffn.norm_type and not layer.ffn.is_absent:
+    if mixer is not None:
+        where = f"{path}.{'self_' if isinstance(layer, DecoderLayer) else ''}{mixer.part_name}"
+        yield from _of_mixer(where, mixer)
+        if isinstance(mixer, Attention) and layer.norm == "post" and (
+                is_set(mixer.clip) or mixer.rotary):
+            yield (f"{where}: with relative or rotary positions in a post-norm model, the runtime "
+                   "does not add absolute positions")
+    ffn = next((other.ffn for other in layers if not other.ffn.is_absent), layer.ffn)
+    if not ffn.is_absent and type(ffn) not in CT2_ACTIVATION_IDS:
+        yield f"{path}.ffn: the runtime does not support {type(ffn).__name__}"
+    elif ffn.norm_type and not ffn.is_absent:
         yield f"{path}.ffn: the runtime does not support a norm of hidden units"
-    elif type(layer.ffn) is not SelfGated:
-        yield from _no_maps(f"{path}.ffn", layer.ffn, layer.ffn.parts())
+    elif type(ffn) is not SelfGated:
+        yield from _no_maps(f"{path}.ffn", ffn, ffn.parts())
 
 
 def _of_mixer(path: str, mixer: Mixer) -> Iterator[str]:

@@ -76,6 +76,10 @@ CASES = {
                                                   ("head_dim", 3))},
     "sizes by layer": {"encoder.ffn.hidden": [5, 9], "decoder.ffn.hidden": [9, 4],
                        "decoder.head_dim": [3, 2]},
+    "sub-layers absent in some layers": {
+        "encoder.heads": [2, 0], "encoder.score_heads": [2, 0], "encoder.ffn.hidden": [0, 9],
+        "decoder.heads": [0, 2], "decoder.score_heads": [0, 2], "decoder.cross_heads": [2, 0],
+        "decoder.ffn.hidden": [9, 0]},
     "grouped keys": {f"{stack}.{key}": size for stack in BOTH
                      for key, size in (("heads", 4), ("score_heads", 4), ("key_value_heads", 2))},
     "identity": {"encoder.projections": "identity", "encoder.head_dim": 2},

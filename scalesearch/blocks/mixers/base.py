@@ -49,6 +49,7 @@ class Mixer(Block):
     part_name: ClassVar[str] = "mixing"  # name of the part in layers
     # whether it adds the bias to attention scores: two such mixers cannot be combined
     has_scores: ClassVar[bool] = False
+    is_absent: ClassVar[bool] = False  # whether a layer omits the mixer and its norm
     # linear maps with outputs that are summed: if their weights are zero, so is the output
     output_projections: ClassVar[tuple[str, ...]] = ()
     adaptable_parts: ClassVar[tuple[str, ...]] = ()  # maps that layer adaptation can be added to
@@ -104,6 +105,13 @@ class Mixer(Block):
             (batch, queries, d).
         """
         raise NotImplementedError
+
+
+@block
+class NoMixer(Mixer):
+    """An absent sub-layer: attention without heads."""
+
+    is_absent: ClassVar[bool] = True
 
 
 MIXERS: dict[str, type[Mixer]] = {}

@@ -304,7 +304,10 @@ def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
         raise UnbuildableError(
             key, f"{SECOND_FFN} repeats a feed-forward network, and the list has none before it")
     order = _present_sublayers(layer, order)
-    main_word = next(iter(layer.sublayers))
+    if not order:
+        raise UnbuildableError(f"{stack}.depth", "a layer has neither attention nor a "
+                               "feed-forward network: reduce the depth")
+    main_word = next(iter(layer.default_order))[0]
     has_parallel_mixer = any(len(step) > 1 and main_word in step for step in order)
     multi_path = None
     path_key = f"{stack}.paths"

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from scalesearch.blocks.core import Axis, Block, LinearFactory, Size
-from scalesearch.blocks.ffn import FFN, FFNS
+from scalesearch.blocks.ffn import FFN, FFNS, NoFFN
 from scalesearch.blocks.maps.dextra import DExTra
 from scalesearch.blocks.maps.linear_factories import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
 from scalesearch.blocks.maps.structured_matrices import MATRIX_STRUCTURES, GroupLinear
 from scalesearch.blocks.maps.tensor_chains import ChainLinearBase
 from scalesearch.blocks.mixers import MIXERS, Mixer
+from scalesearch.blocks.mixers.base import NoMixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.attention_extras import PartialFFN
 from scalesearch.blocks.mixers.composites import DExTraAttention, DualMixer
@@ -150,6 +151,8 @@ def _main(a: Config, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
     width = a["width"]
     if a.get(f"{stack}.mixer", "attention") != "attention":
         return _check_adaptable(a, stack, "mixer", _registered(a, stack, "mixer", axes[0], width))
+    if decide(a[f"{stack}.heads"] == 0):
+        return NoMixer(width, axes[0], stack == "decoder", DENSE)
     if a.get(f"{stack}.lift", "none") == "none":
         return build_attention(a, stack, axes)
     # attention on half of the features, which a DExTra unit computes
@@ -267,6 +270,15 @@ def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
 def build_cross_attention(a: Config, axes: tuple[Axis, Axis, Axis]) -> Mixer:
     """The decoder's cross-attention; ``axes`` as in :func:`build_mixer`."""
     if a.get("decoder.cross", "attention") == "attention":
+        heads = a.get("decoder.cross_heads", a["decoder.heads"])
+        if decide(heads == 0):
+            return NoMixer(a["width"], axes[0], True, DENSE)
+        if decide(heads != a["decoder.heads"]):
+            if decide(a["decoder.score_heads"] != a["decoder.heads"]):
+                raise UnbuildableError("decoder.cross_heads", "differs from decoder.heads, which "
+                                       "needs score_heads equal to heads")
+            changed = {"decoder.heads": heads, "decoder.score_heads": heads}
+            a = ChainMap(changed, a)  # type: ignore[arg-type]  # only read
         return build_attention(a, "decoder", axes, cross=True)
     sizes = (a[f"decoder.cross.{key}"] for key in ("head_dim", "clip"))
     cross_attention = GatedCrossAttention(a["width"], axes[0], True, linear_factory(a, "attention"),
@@ -305,6 +317,9 @@ def build_ffn(a: Config, stack: str, axis: Axis) -> FFN:
     key = f"{stack}.ffn"
     ffn_class = FFNS[a[key]]
     options = options_of(a, key, ffn_class)
+    if decide(options.get("hidden", 1) == 0):
+        ffn_class = NoFFN
+        options = {}
     if a.get(f"{key}_norm", False) and not ffn_class.is_absent:
         if not ffn_class.supports_norm:
             raise UnbuildableError(f"{key}_norm", f"{a[key]} has no hidden units to normalize")

@@ -49,8 +49,12 @@ def build_ties(a: Config, stack: str, layers: Repeat, encoder: Repeat | None) ->
     ``share.biases`` is ``own``) and adapters are excluded from the ties.
     """
     ties: list[Tie] = []
-    parts = layers.layer.parts()
-    part_names: Mapping[str, list[str]] = layers.layer.part_names  # type: ignore[attr-defined]
+    # A sub-layer may be absent in some layers.
+    parts: dict[str, Any] = {}
+    part_names: dict[str, list[str]] = {}
+    for layer in layers.layers_by_size:
+        parts = {**layer.parts(), **parts}
+        part_names = {**layer.part_names, **part_names}  # type: ignore[attr-defined]
     for slot, number, part in ((slot, *pair) for slot, names in part_names.items()
                                for pair in enumerate(names)):
         schedule = _sharing_schedule(a, f"share.{stack}.{slot}", layers, part, number, encoder)

@@ -200,6 +200,8 @@ def _cached_schema(*registered: object) -> SchemaGroup:
         "interleaved": flag_field("no", "short for sublayers: [self, ffn, cross, ffn_again] "
                                   "(EdgeFormer)"),
         "cross": cross_attention_schema(),
+        "cross_heads": size_field("= decoder.heads", "value heads in cross-attention; 0: no "
+                                  "cross-attention", low=0),
         "cross_gate": word_field(GATES, "none", "Anthe's gate in cross-attention")}
     tensor_chain: Fields = {
         "length": size_field("2", "cores in a chain", low=2, high=4),

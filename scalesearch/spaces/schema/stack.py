@@ -60,6 +60,10 @@ def sublayer_order_field(*words: str) -> SchemaField:
 def stack_schema(name: str, extra: Fields) -> SchemaGroup:
     """The keys of the encoder or decoder, with ``extra`` keys."""
     ffns = {word: schema_of_block(block) for word, block in FFNS.items()}
+    for word, ffn in ffns.items():
+        if "hidden" in ffn.fields:
+            hidden = replace(ffn.fields["hidden"], low=0)  # type: ignore[arg-type]
+            ffns[word] = replace(ffn, fields={**ffn.fields, "hidden": hidden})
     mixers = {word: schema_of_block(block) for word, block in MIXERS.items()}
     no_lift = SchemaGroup(doc="attention reads the layer's input")
     no_mask = SchemaGroup(doc="of padding and later positions alone")
@@ -71,9 +75,9 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
         "mixer": SchemaGroup({}, mixers, default_variant="attention",
                              doc="how positions of a sequence meet"),
         "local": _local(),
-        "heads": size_field("8", "value heads"),
-        "head_dim": size_field(f"= width // {name}.heads", "width of a head"),
-        "score_heads": size_field(f"= {name}.heads", "sets of attention scores"),
+        "heads": size_field("8", "value heads; 0: no attention", low=0),
+        "head_dim": size_field(f"= width // max(1, {name}.heads)", "width of a head"),
+        "score_heads": size_field(f"= {name}.heads", "sets of attention scores", low=0),
         "head_scaling": word_field(("none", "mlp"), "none", "score heads expanded to value heads"),
         "key_value_heads": optional_size_field("heads of keys and values, each serving several"),
         "relative_positions": flag_field("no", "relative keys in self-attention (Shaw et al. "

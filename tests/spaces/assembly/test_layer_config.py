@@ -1,10 +1,13 @@
 """Sizes per layer: meaning, ids and invalid values."""
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from scalesearch.cost import CostBreakdown, evaluate_cost, find_protocol
 from scalesearch.library import find_file
 from scalesearch.lowering.unsupported import find_unsupported_parts
+from scalesearch.nn import build_model
 from scalesearch.spaces import Space, UnbuildableError, read_space
 from scalesearch.spaces.syntax.diagnostics import ConfigError
 from tests.errors import refuses
@@ -96,9 +99,44 @@ def test_ctranslate2_requires_equal_heads() -> None:
     assert len(parts) == 1 and parts[0].startswith("encoder: ")
 
 
+ABSENT = {"encoder__heads": "[4, 0, 2]", "encoder__head_dim": "8", HIDDEN: "[16, 24, 0]",
+          "decoder__heads": "[0, 4]", "decoder__cross_heads": "[4, 0]", "decoder__head_dim": "8"}
+
+
+def test_sublayers_of_size_zero_are_absent() -> None:
+    assert space(**{HIDDEN: "0"}).single_architecture().id == space(
+        encoder__ffn="none").single_architecture().id
+    architecture = space(**ABSENT).single_architecture()
+    layers = architecture.block.encoder.layers  # type: ignore[attr-defined]
+    assert [set(layers.layer_at(index).parts()) for index in range(3)] == [
+        {"attention", "attention_norm", "ffn", "ffn_norm"}, {"ffn", "ffn_norm"},
+        {"attention", "attention_norm"}]
+
+
+def test_costs_of_absent_sublayers_are_those_of_the_module() -> None:
+    architecture = space(**ABSENT).single_architecture()
+    model = build_model(architecture.block, vocab=100)
+    costs = evaluate_cost(architecture.block, PROTOCOL)
+    assert costs["params.total"] == sum(weight.numel() for weight in model.parameters())
+    source = torch.randint(4, 100, (2, 7))
+    with FlopCounterMode(display=False) as counter:
+        model(source[:1], source[:1])
+    assert 2 * costs["macs.total"] == counter.get_total_flops()
+    memory = model.encode(source)
+    cache = model.new_cache()
+    steps = [model.decode(source[:, step : step + 1], memory, cache) for step in range(7)]
+    torch.testing.assert_close(torch.cat(steps, 1), model.decode(source, memory))
+
+
+def test_a_layer_needs_a_sublayer() -> None:
+    with refuses("unbuildable"):
+        space(encoder__heads="[4, 0, 4]", encoder__head_dim="8",
+              **{HIDDEN: "[24, 0, 24]"}).single_architecture()
+
+
 @pytest.mark.parametrize(("text", "place"),
                          [("[8, abc, 8]", "abc"), ("[8, = width, 8]", "= width"),
-                          ("ramp(8)", "ramp"), ("[8, 0..3, 8]", "0")])
+                          ("ramp(8)", "ramp"), ("[8, -1..3, 8]", "-1")])
 def test_invalid_sizes_are_shown(text: str, place: str) -> None:
     with pytest.raises(ConfigError) as caught:
         space(**{HIDDEN: text})

@@ -1,0 +1,273 @@
+"""Replacements of the blocks of a trained parent, and configurations of combinations of them.
+
+A *chain* is one kind of sub-layer of a stack, such as ``encoder.ffn``, from the first layer to the
+last. An *alternative* gives a size to one layer of a chain, or one set of weights to neighboring
+layers. A combination has at most one alternative per layer of a chain; the other layers keep their
+blocks. Layers that lose all sub-layers are removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from scalesearch.blocks.ffn import GatedFFN, TwoLayerFFN
+from scalesearch.blocks.layers import Layer
+from scalesearch.blocks.maps.linear_factories import DENSE
+from scalesearch.blocks.mixers.attention import Attention
+from scalesearch.blocks.seq2seq import EncoderDecoder
+from scalesearch.blocks.stacks import Stack
+from scalesearch.cost import Protocol, evaluate_cost
+from scalesearch.errors import UserError
+from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
+from scalesearch.spaces.syntax.diagnostics import suggest_match
+
+# key of the size in a configuration, name of the part in a layer, and map whose outputs are summed
+CHAINS = {"encoder.attention": ("encoder.heads", "attention", "out"),
+          "encoder.ffn": ("encoder.ffn.hidden", "ffn", "down"),
+          "decoder.self": ("decoder.heads", "self_attention", "out"),
+          "decoder.cross": ("decoder.cross_heads", "cross_attention", "out"),
+          "decoder.ffn": ("decoder.ffn.hidden", "ffn", "down")}
+DEFAULT_SHARES = {"heads": (0, 0.5), "hidden": (0, 0.25, 0.5, 0.75)}  # of the parent's sizes
+DEFAULT_RUN = 2  # neighboring layers that may share weights
+
+
+@dataclass(frozen=True, order=True)
+class Alternative:
+    """A replacement of a block, or one block for neighboring layers.
+
+    Attributes:
+        chain: a key of ``CHAINS``.
+        first, last: layers, counted from 0; they differ if the layers share their weights.
+        size: heads or hidden units; 0 if the sub-layer is removed.
+    """
+
+    chain: str
+    first: int
+    last: int
+    size: int
+
+    @property
+    def name(self) -> str:
+        """Its name, such as ``encoder.ffn[2] 128``; layers count from 1."""
+        layers = str(self.first + 1)
+        if self.last > self.first:
+            layers += f"-{self.last + 1}"
+        return f"{self.chain}[{layers}] {self.size}"
+
+    @property
+    def layers(self) -> range:
+        """The layers that it replaces."""
+        return range(self.first, self.last + 1)
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The architecture of a trained model whose blocks can be replaced.
+
+    Attributes:
+        architecture: its architecture.
+        sizes: heads or hidden units by layer, for each chain.
+    """
+
+    architecture: ModelSpec
+    sizes: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def from_architecture(cls, architecture: ModelSpec) -> Parent:
+        """Check that the blocks of an architecture can be replaced.
+
+        Raises:
+            UserError: they cannot; the message lists the reasons.
+        """
+        reasons = list(find_obstacles(architecture))
+        if reasons:
+            raise UserError(f"parent: its blocks cannot be replaced: {'; '.join(reasons)}",
+                            help="compression needs a plain encoder-decoder Transformer with dense "
+                            "matrices", key="parent", code="parent-unsupported")
+        block: Any = architecture.block
+        sizes = {}
+        for chain, (key, part, _) in CHAINS.items():
+            layers = getattr(block, chain.partition(".")[0]).layers
+            blocks = [layers.layer_at(index).parts().get(part) for index in range(layers.depth)]
+            sizes[chain] = tuple(
+                0 if use is None else use.block.hidden if part == "ffn" else use.block.heads
+                for use in blocks)
+        return cls(architecture, sizes)
+
+    def configuration(self, combination: Iterable[Alternative]) -> tuple[dict[str, Any],
+                                                                         dict[str, list[int]]]:
+        """Return the configuration of a combination, and the kept layers of each stack."""
+        sizes = {chain: list(values) for chain, values in self.sizes.items()}
+        groups = {chain: list(range(len(values))) for chain, values in self.sizes.items()}
+        for alternative in combination:
+            for layer in alternative.layers:
+                sizes[alternative.chain][layer] = alternative.size
+                groups[alternative.chain][layer] = alternative.first
+        config = dict(self.architecture.config)
+        kept = {}
+        for stack in ("encoder", "decoder"):
+            chains = [chain for chain in CHAINS if chain.startswith(f"{stack}.")]
+            depth = len(sizes[chains[0]])
+            kept[stack] = [layer for layer in range(depth)
+                           if any(sizes[chain][layer] for chain in chains)]
+            for key, value in config.items():
+                if (key.startswith(f"{stack}.") and isinstance(value, list) and len(value) == depth
+                        and not isinstance(value[0], str | list)):
+                    config[key] = _shortened([value[layer] for layer in kept[stack]])
+            config[f"{stack}.depth"] = len(kept[stack])
+            for chain in chains:
+                chosen = _shortened([sizes[chain][layer] for layer in kept[stack]])
+                config[CHAINS[chain][0]] = chosen
+                if CHAINS[chain][0] == f"{stack}.heads":
+                    config[f"{stack}.score_heads"] = chosen
+                owners = [kept[stack].index(groups[chain][layer]) for layer in kept[stack]]
+                if owners != list(range(len(owners))):
+                    config[f"share.{chain}"] = str(owners)
+        return config, kept
+
+    def assemble(self, combination: Iterable[Alternative]) -> ModelSpec:
+        """Return the architecture of a combination.
+
+        Raises:
+            UnbuildableError: a stack has no layers left.
+        """
+        config, _ = self.configuration(combination)
+        assembled = assemble(config)
+        return ModelSpec(assembled.config, assembled.block, assembled.id,
+                         self.architecture.protocol)
+
+
+def _shortened(values: list[Any]) -> Any:
+    """One value in place of equal ones."""
+    return values[0] if values and all(value == values[0] for value in values) else values
+
+
+def find_obstacles(architecture: ModelSpec) -> Iterator[str]:
+    """Yield the reasons why the blocks of an architecture cannot be replaced."""
+    block = architecture.block
+    if not isinstance(block, EncoderDecoder):
+        yield "it is a decoder-only model"
+        return
+    for name, stack in (("encoder", block.encoder), ("decoder", block.decoder)):
+        if not isinstance(stack, Stack):
+            yield f"{name}.middle_width is set"
+            continue
+        if stack.global_scores is not None or stack.step_signals or stack.solver != "euler":
+            yield f"{name} has global scores, step signals or a solver"
+        if stack.layers.ties:
+            yield f"share.{name}: its layers share weights already"
+        for layer in stack.layers.layers_by_size:
+            assert isinstance(layer, Layer)
+            if (layer.multi_path or layer.extra_sublayers
+                    or layer.effective_order != layer.default_order):
+                yield f"{name}.sublayers: not the usual order of sub-layers"
+            mixers = [layer.mixer, getattr(layer, "cross_attention", None)]
+            for mixer in mixers:
+                if mixer is not None and not mixer.is_absent and not _is_plain(mixer):
+                    yield f"{name}: attention with gates, adapters, shared heads or structured maps"
+            ffn = layer.ffn
+            if not ffn.is_absent and not (isinstance(ffn, TwoLayerFFN | GatedFFN)
+                                          and ffn.linear_factory == DENSE and not ffn.norm_type):
+                yield f"{name}.ffn: not a network with dense matrices"
+
+
+def _is_plain(mixer: Any) -> bool:
+    return (isinstance(mixer, Attention) and mixer.gate == "none" and mixer.head_ffn is None
+            and not mixer.expands_heads and not mixer.kv_heads and not mixer.adapters
+            and not mixer.prompt_length and not mixer.residual_scores and not mixer.mask_distance
+            and mixer.heads == mixer.score_heads
+            and mixer.linear_factory == DENSE and mixer.output_factory == DENSE)
+
+
+def default_alternatives(parent: Parent) -> dict[str, Any]:
+    """Return the value of ``replace`` if it is not set: smaller sizes, none, and shared weights."""
+    values: dict[str, Any] = {}
+    for chain, sizes in parent.sizes.items():
+        key = CHAINS[chain][0]
+        shares = DEFAULT_SHARES["hidden" if key.endswith("hidden") else "heads"]
+        values[key] = sorted({int(share * max(sizes)) for share in shares})
+        values[f"share.{chain}"] = DEFAULT_RUN
+    return values
+
+
+def list_alternatives(parent: Parent, replace: Mapping[str, Any]) -> list[Alternative]:
+    """List the alternatives of ``replace``, in the order of the layers.
+
+    Args:
+        parent: the parent.
+        replace: key to sizes, such as ``encoder.heads`` or ``encoder.ffn.hidden[2]`` (layer 2
+            only), or ``share.encoder.ffn`` to the number of neighboring layers that may share.
+
+    Raises:
+        UserError: a key is unknown, or a size is not smaller than the parent's.
+    """
+    known = [*(key for key, _, _ in CHAINS.values()), *(f"share.{chain}" for chain in CHAINS)]
+    for key in replace:
+        if key.partition("[")[0] not in known:
+            raise UserError(f"replace: {key} cannot be replaced; {suggest_match(key, known)}",
+                            help=f"keys are {', '.join(known)}", key="replace",
+                            code="unknown-key")
+    alternatives = []
+    for chain, sizes in parent.sizes.items():
+        key = CHAINS[chain][0]
+        longest = replace.get(f"share.{chain}", 1)
+        for layer, size in enumerate(sizes):
+            chosen = replace.get(f"{key}[{layer + 1}]", replace.get(key, ()))
+            for value in sorted(set(chosen)):
+                if value >= size and len(set(sizes)) == 1:
+                    raise UserError(f"replace: {key}: {value} is not smaller than the parent's "
+                                    f"{size}", key="replace", code="bad-value")
+                if value < size:
+                    alternatives.append(Alternative(chain, layer, layer, value))
+            for last in range(layer + 1, min(layer + longest, len(sizes))):
+                if size and set(sizes[layer : last + 1]) == {size}:
+                    alternatives.append(Alternative(chain, layer, last, size))
+    if not alternatives:
+        raise UserError("replace: there is no alternative for any block", key="replace",
+                        code="bad-value")
+    return alternatives
+
+
+@dataclass(frozen=True)
+class CostDeltas:
+    """Exact costs of a parent, and by how much each alternative changes them.
+
+    Attributes:
+        names: names of the costs.
+        parent: (costs,) costs of the parent.
+        deltas: change of each cost, for each alternative.
+    """
+
+    names: tuple[str, ...]
+    parent: tuple[float, ...]
+    deltas: Mapping[Alternative, tuple[float, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Column of each cost."""
+        return {name: column for column, name in enumerate(self.names)}
+
+
+def cost_deltas(parent: Parent, alternatives: Sequence[Alternative], names: Sequence[str],
+                protocol: Protocol) -> CostDeltas:
+    """Evaluate the costs of the parent with each alternative alone."""
+
+    def costs(combination: Sequence[Alternative]) -> tuple[float, ...]:
+        return evaluate_combination(parent, combination, names, protocol)
+
+    own = costs(())
+    deltas = {alternative: tuple(cost - base for cost, base in zip(costs([alternative]), own))
+              for alternative in alternatives}
+    return CostDeltas(tuple(names), own, deltas)
+
+
+def evaluate_combination(parent: Parent, combination: Iterable[Alternative],
+                         names: Sequence[str], protocol: Protocol) -> tuple[float, ...]:
+    """Evaluate the costs of a combination exactly."""
+    architecture = parent.assemble(combination)
+    breakdown = evaluate_cost(architecture.block,
+                              protocol.for_candidates(architecture.config))
+    return tuple(breakdown[name] for name in names)

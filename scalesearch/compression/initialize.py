@@ -1,0 +1,217 @@
+"""Weights of replacements, from the parent's weights and activations.
+
+Notation: X (n, f) are the inputs of the last map of a block (hidden units, or the outputs of all
+heads) at n calibration tokens, with a column of ones for the bias; W (f, d) is that map, and
+Y = X W the output of the block. Units are groups of columns: a hidden unit, or the features of a
+head.
+
+Units are removed one after the other. Each time, the unit B is removed whose removal raises the
+squared error of the outputs least if all other weights of the last map are refitted (block version
+of the optimal brain surgeon, Hassibi & Stork 1993). With P = (XᵀX)⁻¹ this rise is
+tr(W_Bᵀ P_BB⁻¹ W_B), and the refitted map is W - P_:B P_BB⁻¹ W_B. One pass gives all sizes.
+Afterwards, all weights of the block are trained to the outputs of the parent's block.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+RIDGE = 1e-4  # relative to the mean square of a feature
+
+
+@dataclass(frozen=True)
+class BlockCall:
+    """Activations of one call of a block of the parent.
+
+    Attributes:
+        arguments: arguments of the call, the input (batch, positions, d) first.
+        output: (batch, positions, d).
+        features: (batch, positions, f) input of its last map.
+        is_token: (batch, positions) False for padding.
+    """
+
+    arguments: tuple[Any, ...]
+    output: Tensor
+    features: Tensor
+    is_token: Tensor
+
+
+@contextmanager
+def recorded_calls(modules: dict[str, Any], last_maps: dict[str, str]) -> Iterator[dict[str, list[Any]]]:
+    """Context in which the calls of modules are recorded.
+
+    Args:
+        modules: modules by name.
+        last_maps: name of the last map of each.
+
+    Yields:
+        For each name, the list of (arguments, output, features), which grows with every call.
+    """
+    calls: dict[str, list[Any]] = {name: [] for name in modules}
+    features: dict[str, Tensor] = {}
+    handles = []
+    for name, module in modules.items():
+        def keep_features(_: Any, arguments: Any, name: str = name) -> None:
+            features[name] = arguments[0]
+
+        def keep_call(_: Any, arguments: Any, output: Tensor, name: str = name) -> None:
+            calls[name].append((arguments, output, features[name]))
+
+        last = module.get_submodule(last_maps[name])
+        handles.append(last.register_forward_pre_hook(keep_features))
+        handles.append(module.register_forward_hook(keep_call))
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@dataclass(frozen=True)
+class RemovalOrder:
+    """Result of removing all units one after the other.
+
+    Attributes:
+        removed: units in the order of their removal.
+        maps: for each wanted number of units, the refitted map (f, d), with zeros for the rows of
+            removed units; the last row is the bias.
+    """
+
+    removed: tuple[int, ...]
+    maps: dict[int, Tensor]
+
+    def kept(self, size: int, n_units: int) -> list[int]:
+        """Return the ``size`` units that are kept, sorted."""
+        return sorted(set(range(n_units)) - set(self.removed[: n_units - size]))
+
+
+def remove_units(gram: Tensor, last_map: Tensor, n_units: int, sizes: Sequence[int]) -> RemovalOrder:
+    """Remove units one after the other, with the least rise of the squared error.
+
+    Args:
+        gram: (f, f) XᵀX, with the column of ones last.
+        last_map: (f, d) W, with the bias last.
+        n_units: number of units; each has (f - 1) / n_units consecutive columns.
+        sizes: numbers of units whose maps are kept.
+    """
+    width = (len(gram) - 1) // n_units
+    gram = gram.double()
+    scale = gram.diagonal()[:-1].mean()
+    inverse = torch.linalg.inv(gram + RIDGE * scale * torch.eye(len(gram), dtype=gram.dtype))
+    weights = last_map.double().clone()
+    left = list(range(n_units))
+    removed: list[int] = []
+    maps: dict[int, Tensor] = {}
+    while left:
+        if len(left) in sizes:
+            maps[len(left)] = weights.to(last_map.dtype)
+        columns = (torch.tensor(left)[:, None] * width + torch.arange(width)).reshape(-1)
+        unit_weights = weights[columns].reshape(len(left), width, -1)  # (units, width, d)
+        rows = columns.reshape(len(left), width)
+        blocks = inverse[rows[:, :, None], rows[:, None, :]]  # (units, width, width)
+        solved = torch.linalg.solve(blocks, unit_weights)
+        rises = (unit_weights * solved).sum((1, 2))
+        position = int(rises.argmin())
+        unit_columns = rows[position]
+        gain = inverse[:, unit_columns]  # (f, width)
+        weights -= gain @ solved[position]
+        inverse -= gain @ torch.linalg.solve(blocks[position], gain.T)
+        weights[unit_columns] = 0
+        inverse[unit_columns] = 0
+        inverse[:, unit_columns] = 0
+        removed.append(left.pop(position))
+    return RemovalOrder(tuple(removed), maps)
+
+
+def gram_matrix(calls: Sequence[BlockCall]) -> Tensor:
+    """Compute XᵀX (f, f) of the features of all tokens, with a column of ones last."""
+    total: Tensor | None = None
+    for call in calls:
+        rows = call.features[call.is_token].float()
+        rows = torch.cat([rows, rows.new_ones(len(rows), 1)], 1)
+        product = (rows.T @ rows).double()
+        total = product if total is None else total + product
+    assert total is not None, "there are calibration batches"
+    return total
+
+
+def keep_units(module: Any, parent_module: Any, order: RemovalOrder, last: str, size: int,
+               n_units: int) -> None:
+    """Copy the weights of the kept units of a block.
+
+    The maps before the last one lose the rows of the other units; the last map is the refitted one.
+    Maps are the linear maps of FFNs and of attention.
+    """
+    kept = torch.tensor(order.kept(size, n_units))
+    with torch.no_grad():
+        for name, part in module.named_children():
+            if not hasattr(part, "weight") or name == last:
+                continue
+            source = getattr(parent_module, name)
+            width = len(source.weight) // n_units
+            rows = (kept[:, None] * width + torch.arange(width)).reshape(-1)
+            part.weight.copy_(source.weight[rows])
+            if part.block.bias:
+                part.bias.copy_(source.bias[rows])
+        refitted = order.maps[size]
+        width = (len(refitted) - 1) // n_units
+        rows = (kept[:, None] * width + torch.arange(width)).reshape(-1)
+        last_map = getattr(module, last)
+        last_map.weight.copy_(refitted[rows].T)
+        last_map.bias.copy_(refitted[-1])
+
+
+def output_error(module: Any, calls: Sequence[BlockCall]) -> float:
+    """Squared error of the outputs of a block, relative to their mean square."""
+    error = 0.0
+    total = 0.0
+    with torch.no_grad():
+        for call in calls:
+            error += float(_squared_error(module, call))
+            total += float(call.output[call.is_token].square().sum())
+    return error / total
+
+
+def fit_outputs(modules: Sequence[Any], calls: Sequence[Sequence[BlockCall]], steps: int, lr: float,
+                check: Callable[[], None] = lambda: None) -> None:
+    """Train the weights of a block to the outputs of the blocks that it replaces.
+
+    Args:
+        modules: the block in each of the layers that share its weights.
+        calls: calls of the parent's block in each layer.
+        steps: updates of AdamW without weight decay; the learning rate falls linearly to zero.
+        lr: peak learning rate.
+        check: called before every update; raises to interrupt.
+    """
+    if not steps:
+        return
+    parameters = list(dict.fromkeys(parameter for module in modules
+                                    for parameter in module.parameters()))
+    optimizer = torch.optim.AdamW(parameters, lr, betas=(0.9, 0.95), weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+    powers = [sum(float(call.output[call.is_token].square().sum()) for call in layer_calls)
+              / sum(int(call.is_token.sum()) for call in layer_calls) for layer_calls in calls]
+    order = itertools.cycle(range(len(calls[0])))
+    for _ in range(steps):
+        check()
+        batch = next(order)
+        loss = torch.zeros(())
+        for module, layer_calls, power in zip(modules, calls, powers):
+            call = layer_calls[batch]
+            loss = loss + _squared_error(module, call) / (power * call.is_token.sum())
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+
+
+def _squared_error(module: Any, call: BlockCall) -> Tensor:
+    difference = module(*call.arguments) - call.output
+    return difference.square().sum(-1)[call.is_token].sum()

@@ -1,0 +1,133 @@
+"""Exact Pareto fronts over combinations of alternatives, without enumeration.
+
+Notation: a combination c has the predicted loss L(c) = L(parent) + Σ rise(a) and the costs
+C_k(c) = C_k(parent) + Σ delta_k(a), with sums over its alternatives a. Layers are added one after
+the other. Of the combinations of the layers so far, only those stay that no other one dominates
+in L and all C_k: what follows adds the same vectors to all of them, so a dominated combination
+cannot become part of the front (multiple-choice knapsack by dominance, Nemhauser & Ullmann 1969).
+The result is exact. Its only condition on combinations is that a stack keeps at least one
+sub-layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import moocore
+import numpy as np
+from numpy.typing import NDArray
+
+from scalesearch.compression.alternatives import CHAINS, Alternative
+from scalesearch.errors import UserError
+
+KEPT = -1  # in place of an alternative: the layer keeps its block
+MAX_ROWS = 5_000_000  # of combinations that are compared at once
+
+
+@dataclass(frozen=True)
+class PredictedFront:
+    """Non-dominated combinations.
+
+    Attributes:
+        alternatives: those that combinations consist of.
+        loss: (n,) predicted rises of the loss.
+        costs: (n, costs) changes of the costs.
+        choices: (n, layers) for each layer of each chain, the index of its alternative, or -1.
+    """
+
+    alternatives: tuple[Alternative, ...]
+    loss: NDArray[np.float64]
+    costs: NDArray[np.float64]
+    choices: NDArray[np.int16]
+
+    def __len__(self) -> int:
+        return len(self.loss)
+
+    def combination(self, row: int) -> list[Alternative]:
+        """Return the alternatives of a combination."""
+        chosen = sorted({int(index) for index in self.choices[row]} - {KEPT})
+        return [self.alternatives[index] for index in chosen]
+
+    def best(self, limits: Mapping[int, float]) -> int | None:
+        """Return the combination with the lowest predicted loss within limits.
+
+        Args:
+            limits: largest change of a cost, by its column.
+        """
+        fits = np.ones(len(self), bool)
+        for column, limit in limits.items():
+            fits &= self.costs[:, column] <= limit
+        rows = np.flatnonzero(fits)
+        return int(rows[np.argmin(self.loss[rows])]) if len(rows) else None
+
+
+@dataclass(frozen=True)
+class _Partial:
+    """Combinations of the layers so far: values (n, 1 + costs) and choices (n, layers)."""
+
+    values: NDArray[np.float64]
+    choices: NDArray[np.int16]
+
+    def with_choice(self, columns: slice, index: int, value: NDArray[np.float64]) -> _Partial:
+        choices = self.choices.copy()
+        choices[:, columns] = index
+        return _Partial(self.values + value, choices)
+
+
+def solve(sizes: Mapping[str, Sequence[int]], alternatives: Sequence[Alternative],
+          rises: Mapping[Alternative, float],
+          deltas: Mapping[Alternative, Sequence[float]]) -> PredictedFront:
+    """Compute the exact front of all combinations.
+
+    Args:
+        sizes: the parent's size of each layer, for each chain.
+        alternatives: all alternatives.
+        rises: rise of the loss of each.
+        deltas: change of every cost of each.
+
+    Raises:
+        UserError: the front has too many combinations.
+    """
+    n_costs = len(next(iter(deltas.values())))
+    n_layers = sum(map(len, sizes.values()))
+    start = _Partial(np.zeros((1, 1 + n_costs)), np.full((1, n_layers), KEPT, np.int16))
+    offset = 0
+    for stack in ("encoder", "decoder"):
+        # whether all sub-layers of the stack so far are removed
+        fronts = {True: start}
+        for chain in (chain for chain in CHAINS if chain.startswith(f"{stack}.")):
+            depth = len(sizes[chain])
+            by_end: list[dict[bool, _Partial]] = [fronts]
+            for end in range(1, depth + 1):
+                options: dict[bool, list[_Partial]] = {}
+
+                def add(first: int, index: int, value: NDArray[np.float64], removed: bool) -> None:
+                    columns = slice(offset + first, offset + end)
+                    for was_removed, partial in by_end[first].items():
+                        options.setdefault(was_removed and removed, []).append(
+                            partial.with_choice(columns, index, value))
+
+                add(end - 1, KEPT, np.zeros(1 + n_costs), not sizes[chain][end - 1])
+                for index, alternative in enumerate(alternatives):
+                    if alternative.chain == chain and alternative.last == end - 1:
+                        value = np.array([rises[alternative], *deltas[alternative]], float)
+                        add(alternative.first, index, value, not alternative.size)
+                by_end.append({removed: _nondominated(parts)
+                               for removed, parts in options.items()})
+            fronts = by_end[depth]
+            offset += depth
+        start = fronts[False]
+    return PredictedFront(tuple(alternatives), start.values[:, 0], start.values[:, 1:],
+                          start.choices)
+
+
+def _nondominated(parts: Sequence[_Partial]) -> _Partial:
+    """The non-dominated combinations; of equal ones, the first."""
+    values = np.concatenate([part.values for part in parts])
+    if len(values) > MAX_ROWS:
+        raise UserError(f"the predicted front has more than {MAX_ROWS:,} combinations",
+                        help="use fewer costs, or fewer sizes in `replace`",
+                        code="front-too-large")
+    keep = moocore.is_nondominated(values, keep_weakly=False)
+    return _Partial(values[keep], np.concatenate([part.choices for part in parts])[keep])

@@ -1,0 +1,77 @@
+"""Exact fronts over combinations, against enumeration."""
+
+import itertools
+from collections.abc import Iterator
+from random import Random
+
+import numpy as np
+import pytest
+
+from scalesearch.compression.alternatives import CHAINS, Alternative
+from scalesearch.compression.solver import solve
+from scalesearch.pareto.front import pareto_front
+
+STACKS = ("encoder", "decoder")
+
+
+def random_problem(rng: Random) -> tuple[dict[str, tuple[int, ...]], list[Alternative],
+                                         dict[Alternative, float], dict[Alternative, list[int]]]:
+    """Chains with random sizes, alternatives, rises and changes of two costs."""
+    depth = {stack: rng.randint(1, 2) for stack in STACKS}
+    sizes = {chain: (4,) * depth[chain.partition(".")[0]] for chain in CHAINS}
+    alternatives = []
+    for chain, values in sizes.items():
+        for layer in range(len(values)):
+            alternatives += [Alternative(chain, layer, layer, size)
+                             for size in rng.sample([0, 1, 2], rng.randint(0, 1))]
+            if layer and rng.random() < 0.5:
+                alternatives.append(Alternative(chain, layer - 1, layer, 4))
+    alternatives = alternatives or [Alternative("encoder.ffn", 0, 0, 1)]
+    rises = {alternative: rng.uniform(-0.1, 1) for alternative in alternatives}
+    deltas = {alternative: [-rng.randint(0, 5), -rng.randint(0, 5)] for alternative in alternatives}
+    return sizes, alternatives, rises, deltas
+
+
+def combinations(sizes: dict[str, tuple[int, ...]],
+                 alternatives: list[Alternative]) -> Iterator[list[Alternative]]:
+    """All combinations without overlaps that leave a sub-layer in each stack."""
+    for count in range(len(alternatives) + 1):
+        for chosen in itertools.combinations(alternatives, count):
+            covered = [(item.chain, layer) for item in chosen for layer in item.layers]
+            if len(set(covered)) < len(covered):
+                continue
+            removed = {(item.chain, item.first) for item in chosen if not item.size}
+            left = {chain.partition(".")[0] for chain, values in sizes.items()
+                    for layer in range(len(values)) if (chain, layer) not in removed}
+            if len(left) == len(STACKS):
+                yield list(chosen)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_front_equals_enumeration(seed: int) -> None:
+    sizes, alternatives, rises, deltas = random_problem(Random(seed))
+    front = solve(sizes, alternatives, rises, deltas)
+    everything = np.array([[sum(rises[item] for item in chosen),
+                            *(sum(deltas[item][cost] for item in chosen) for cost in (0, 1))]
+                           for chosen in combinations(sizes, alternatives)])
+    expected = np.unique(everything[pareto_front(everything, ["min"] * 3)].round(9), axis=0)
+    found = np.column_stack([front.loss, front.costs])
+    assert np.unique(found.round(9), axis=0).tolist() == expected.tolist()
+    for row in range(len(front)):  # values belong to their combinations
+        chosen = front.combination(row)
+        assert sum(rises[item] for item in chosen) == pytest.approx(front.loss[row])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_best_within_limits_equals_enumeration(seed: int) -> None:
+    rng = Random(seed)
+    sizes, alternatives, rises, deltas = random_problem(rng)
+    front = solve(sizes, alternatives, rises, deltas)
+    limits = {0: -rng.randint(0, 12), 1: -rng.randint(0, 12)}
+    losses = [sum(rises[item] for item in chosen) for chosen in combinations(sizes, alternatives)
+              if all(sum(deltas[item][cost] for item in chosen) <= limit
+                     for cost, limit in limits.items())]
+    best = front.best(limits)
+    assert (best is None) == (not losses)
+    if best is not None:
+        assert front.loss[best] == pytest.approx(min(losses))
