@@ -42,9 +42,24 @@ from scalesearch.compression.initialize import (
 from scalesearch.data import Corpus
 from scalesearch.data.batching import Batch, eval_batches, make_batch
 from scalesearch.errors import UserError
-from scalesearch.files import file_checksum, read_json, try_read_json, write_atomic, write_json
+from scalesearch.files import (
+    file_checksum,
+    read_json,
+    read_regular,
+    try_read_json,
+    write_atomic,
+    write_json,
+    write_text,
+)
 from scalesearch.nn import build_model
 from scalesearch.nn.model import EncoderMemory, Seq2SeqModel
+from scalesearch.training.checkpoint import (
+    ARCHITECTURE_FILE,
+    DATA_FILE,
+    RECIPE_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+)
 
 BATCH_TOKENS = 4096
 CALIBRATION_SEED = 0
@@ -342,3 +357,19 @@ def _fit(parent: Parent, model: Seq2SeqModel, fitted: Seq2SeqModel, alternative:
     weights = {name: value.detach().clone() for name, value in fitted.state_dict().items()
                if name.startswith(prefix)}
     return weights, sum(errors) / len(errors)
+
+
+def write_combination(parent: Parent, parent_folder: Path, parent_weights: Mapping[str, Tensor],
+                      combination: Sequence[Alternative], library: Path, folder: Path,
+                      vocab: int) -> None:
+    """Write the model of a combination as the folder of a training run; an existing one is kept."""
+    if (folder / WEIGHTS_FILE).exists():
+        return
+    model = combine_weights(parent, parent_weights, combination, library, vocab)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (TOKENIZER_FILE, RECIPE_FILE, DATA_FILE):
+        copied = read_regular(parent_folder / name)
+        write_atomic(folder / name, lambda handle, copied=copied: handle.write(copied))
+    write_text(folder / ARCHITECTURE_FILE, parent.assemble(combination).to_yaml())
+    content = save(dict(model.state_dict()))
+    write_atomic(folder / WEIGHTS_FILE, lambda handle: handle.write(content))

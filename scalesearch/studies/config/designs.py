@@ -26,6 +26,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
+from typing import Any
 
 from scalesearch.config.model import schema_of
 from scalesearch.config.reader import ConfigReader, is_none
@@ -38,6 +39,7 @@ from scalesearch.spaces.syntax.nodes import MappingNode, Node, ScalarNode, Seque
 from scalesearch.spaces.syntax.parser import parse_value
 from scalesearch.studies.config.fixed_architectures import (
     ABLATION,
+    COMPRESS,
     GRID,
     SCALING,
     SEARCH,
@@ -49,9 +51,12 @@ from scalesearch.studies.config.spec import StudyFile
 from scalesearch.studies.config.values import node_text
 
 KEYS_BY_STUDY_TYPE = {"base": (GRID, ABLATION, SCALING), "architectures": (GRID,),
-                      "changes": (ABLATION,), "rules": (SCALING,), "held_out": (SCALING,)}
-SEARCH_ONLY_KEYS = ("sampler", "trials", "compute", "rungs", "stop", "warm_start", "reference")
-REQUIRED_KEYS = {ABLATION: ("changes", "- share: none"),
+                      "changes": (ABLATION,), "rules": (SCALING,), "held_out": (SCALING,),
+                      **dict.fromkeys(("parent", "replace", "fit"), (COMPRESS,)),
+                      **dict.fromkeys(("space", "teacher"), (SEARCH, GRID, ABLATION, SCALING)),
+                      "trials": (SEARCH, COMPRESS)}
+SEARCH_ONLY_KEYS = ("sampler", "compute", "rungs", "stop", "warm_start", "reference")
+REQUIRED_KEYS = {COMPRESS: ("parent", "runs/large"), ABLATION: ("changes", "- share: none"),
                  SCALING: ("rules", "{deeper: 2 | 4 | 6 | 8}")}
 CHANGE_EXAMPLE = "such as `share: none`, or `{name: alone, set: {…}}`"
 BASE_KEY = "base"
@@ -82,13 +87,35 @@ def check_keys_of_type(study_type: str, table: MappingNode, reader: ConfigReader
             reader.report_problem(key,
                                   f"`{name}` belongs to a search, and a study of type {study_type} "
                                   "trains fixed architectures",
-                                  "set `seeds` instead" if name == "trials" else "remove it",
+                                  "remove it",
                                   code="key-of-other-study-type")
     required, example = REQUIRED_KEYS.get(study_type, ("", ""))
     if required and not any(node.text.partition(".")[0] == required for node in set_keys):
         reader.report_problem(table.position,
                               f"a study of type {study_type} needs the key `{required}`",
                               f"such as `{required}: {example}`", code="missing-key")
+
+
+def read_replacements(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Read the values of ``replace``: sizes by key, and numbers of layers that may share.
+
+    The variant may be in a key: ``encoder.ffn.relu.hidden`` is ``encoder.ffn.hidden``.
+
+    Raises:
+        UserError: a value is not a whole number.
+    """
+    replacements: dict[str, Any] = {}
+    for key, text in texts.items():
+        words = key.split(".")
+        if len(words) == 4 and words[1] == "ffn":
+            del words[2]
+        try:
+            values = tuple(int(value) for value in list_values(parse_value(text)))
+        except ValueError:  # also of its syntax
+            raise UserError(f"replace: {key}: expected whole numbers such as `0 | 64 | 128`, not "
+                            f"`{text}`", key="replace", code="bad-value") from None
+        replacements[".".join(words)] = values[0] if words[0] == "share" else values
+    return replacements
 
 
 def space_key(study_type: str, positions: Mapping[str, SourcePosition]) -> str:
@@ -108,6 +135,8 @@ def read_architectures(spec: StudyFile, space: Space | None, open_space: OpenSpa
         open_space: reads a space's file by its name.
         reader: of the file, which takes all problems.
     """
+    if spec.type == COMPRESS:  # its architectures follow from the scores of replacements
+        return ArchitectureSet(COMPRESS, (), "", space) if space else None
     if spec.type == GRID and "architectures" not in reader.positions:
         return ArchitectureSet(GRID, (), "", space) if space else None
     if spec.type == SEARCH or (spec.type != GRID and space is None):

@@ -17,7 +17,8 @@ SEARCH = "search"
 GRID = "grid"
 ABLATION = "ablation"
 SCALING = "scaling"
-STUDY_TYPES = (SEARCH, GRID, ABLATION, SCALING)
+COMPRESS = "compress"
+STUDY_TYPES = (SEARCH, GRID, ABLATION, SCALING, COMPRESS)
 HOLD_OUT_LARGEST = "largest"
 NONE_WORD = "none"
 MAX_ARCHITECTURES = 10_000  # rows: each is a training
@@ -73,6 +74,8 @@ class ArchitectureSet:
         Raises:
             UserError: nothing is left.
         """
+        if self.type == COMPRESS:
+            return self  # its rows are found later
         if not self.architectures:
             assert self.space is not None, "every combination of a space"
             fitting = enumerate_architectures(

@@ -22,7 +22,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
+from scalesearch.compression.alternatives import (
+    Parent,
+    default_alternatives,
+    list_alternatives,
+)
 from scalesearch.config.model import REQUIRED, Config, Text, schema_of, setting
 from scalesearch.config.reader import ConfigReader, apply_override, read_config
 from scalesearch.config.reader import with_position as with_position_of_key
@@ -59,8 +65,14 @@ from scalesearch.spaces.syntax.nodes import (
     unfold_dotted_keys,
 )
 from scalesearch.spaces.syntax.yaml_reader import parse_yaml, read_text
-from scalesearch.studies.config.designs import check_keys_of_type, read_architectures, space_key
+from scalesearch.studies.config.designs import (
+    check_keys_of_type,
+    read_architectures,
+    read_replacements,
+    space_key,
+)
 from scalesearch.studies.config.fixed_architectures import (
+    COMPRESS,
     NONE_WORD,
     SEARCH,
     FixedArchitecture,
@@ -77,6 +89,7 @@ from scalesearch.studies.config.sections import (
     CORPUS_WORD,
     ReferenceSpec,
     Resources,
+    expand_path,
     read_seeds,
     warm_start_problems,
 )
@@ -101,6 +114,7 @@ from scalesearch.training.recipe_space import (
     extract_parameters,
 )
 
+ARCHITECTURE_FILE = "architecture.yaml"  # in the folder of a training run
 BUILTIN_DATA_WORDS = ("builtin", "grammar", "none")
 # both may hold the address of a cluster
 RESOURCES_SYNONYMS = (("ray", "resources"), ("resources", "ray"))
@@ -313,7 +327,7 @@ class _StudyReader:
         architectures = read_architectures(file, space, partial(open_space, self.path), self.reader)
         space = space or (architectures.space if architectures else None)
         self.check_combinations(space, objectives)
-        trials = file.trials if is_search else 0
+        trials = file.trials if is_search or file.type == COMPRESS else 0
         if is_search and file.compute is not None and "trials" not in self.positions:
             trials = DEFAULT_MAX_TRIALS
         seeds = read_seeds(file.seeds, self.table.get("seeds"), min(trials, file.trials),
@@ -343,6 +357,12 @@ class _StudyReader:
             with self.reporting("reference"):
                 references = tuple(self.read_reference(reference, space, recipe_space)
                                    for reference in file.references)
+        replacements: Mapping[str, Any] = {}
+        with self.reporting("replace"):
+            replacements = read_replacements(file.replacements)
+            if file.type == COMPRESS and space is not None and not self.reader.problems:
+                parent = Parent.from_architecture(space.single_architecture("parent: it"))
+                list_alternatives(parent, replacements or default_alternatives(parent))
         if self.reader.problems or space is None or self.data is None or recipe_space is None:
             return None
         sampler = replace(file.sampler,
@@ -359,7 +379,7 @@ class _StudyReader:
         values = dict(file) | {
             "name": name, "data": self.data, "out": folder, "space": space,
             "objectives": objectives, "references": references, "architectures": architectures,
-            "trials": trials,
+            "trials": trials, "replacements": replacements, "teacher": file.parent or file.teacher,
             "seeds": seeds, "recipe": recipe_space.base_recipe, "budget": budget,
             "protocol": protocol, "sampler": sampler, "rungs": file.rungs or NO_RUNGS,
             "backend": backend, "workers": resolve_workers(file.workers, backend, resources),
@@ -370,6 +390,10 @@ class _StudyReader:
 
     def read_space(self) -> Space | None:
         """The space or the base; None if it is invalid, or if each row is a file."""
+        if self.file.type == COMPRESS:
+            with self.reporting("parent"):
+                return self.read_parent()
+            return None
         key = space_key(self.file.type, self.positions)
         node = self.file.base if key == "base" else self.file.space
         if node is None:
@@ -389,6 +413,24 @@ class _StudyReader:
                 space = Space.bind(node, architecture_schema(), [])
             return space.with_overrides(self.space_overrides) if self.space_overrides else space
         return None
+
+    def read_parent(self) -> Space | None:
+        """The architecture of the parent of a compression, as a space."""
+        parent = self.file.parent
+        if parent is None:
+            return None
+        if parent.folders:
+            folder = expand_path(parent.folders[0])
+            if len(parent.folders) > 1 or not (folder / ARCHITECTURE_FILE).is_file():
+                raise UserError(f"parent: {', '.join(parent.folders)} is not the folder of one "
+                                "finished training run", help="give a folder that `scalesearch "
+                                "train --out` has written", key="parent", code="no-teacher")
+            return read_space(folder / ARCHITECTURE_FILE)
+        if parent.file is None:
+            raise UserError("parent: give `folder`, or the `file` of a model to train first",
+                            key="parent", code="missing-key")
+        space = open_space(self.path, parent.file)
+        return space.with_overrides(parent.set) if parent.set else space
 
     def read_reference(self, reference: ReferenceSpec, space: Space,
                        recipe_space: RecipeSpace) -> FixedArchitecture:

@@ -254,6 +254,16 @@ class TeacherSpec(Config):
                    "give `folder`, or `file` or `set` or both")
 
 
+class FitConfig(Config):
+    """How replacements of blocks are initialized."""
+
+    pairs: Size = setting(1000, "training pairs on which outputs of the parent are recorded",
+                          unit="pairs")
+    steps: Count = setting(200, "updates of each replacement to the outputs of the parent's block; "
+                           "0: least squares only", unit="updates")
+    lr: NonNegative = setting(2e-3, "peak learning rate of these updates")
+
+
 @dataclass(frozen=True)
 class WarmStartSpec:
     """Other studies to begin with; see :class:`WarmStartConfig`."""

@@ -41,6 +41,7 @@ from scalesearch.studies.config.sections import (
     AUTO,
     CORPUS_WORD,
     ArchitectureSpec,
+    FitConfig,
     ProtocolConfig,
     RayConfig,
     ReferenceSpec,
@@ -59,6 +60,7 @@ from scalesearch.studies.config.values import (
     Duration,
     FolderPath,
     Loggers,
+    Params,
     StorageUrl,
 )
 from scalesearch.terminal import format_count
@@ -154,6 +156,15 @@ class StudyFile(Config):
     teacher: TeacherSpec | None = setting(
         None, "from whose translations every candidate learns",
         synonyms=("distillation", "distill"))
+    parent: TeacherSpec | None = setting(
+        None, "of a compression: the trained model whose blocks are replaced, or one to train "
+        "first; the candidates learn from its translations")
+    replacements: Params = setting(
+        {}, "of a compression: smaller sizes by key of the space language, 0 for none, and "
+        "`share.KEY` for the number of neighboring layers that may share weights", name="replace",
+        default_text="no sub-layer, half the heads, 1/4 to 3/4 of the hidden units, two layers that "
+        "share", expected="a mapping such as `{encoder.ffn.hidden: 0 | 128, share.encoder.ffn: 2}`")
+    fit: FitConfig = setting(FitConfig(), "of a compression: how replacements are initialized")
     warm_start: Annotated[
         WarmStartSpec | None, MadeFrom(WarmStartConfig, True)] = setting(
         None, "other studies to begin with",
@@ -206,6 +217,8 @@ class StudySpec(StudyFile):
         positions: the position of the value of each key of the file, by dotted path.
         overrides: changes by options, in the form of ``--set``.
         recipe_space: the parameters of the recipe; ``recipe`` has their defaults.
+        initial_models: folders of the models whose weights fixed architectures start from, by
+            label.
     """
 
     name: str
@@ -222,6 +235,7 @@ class StudySpec(StudyFile):
     positions: Mapping[str, SourcePosition]
     overrides: tuple[str, ...] = ()
     recipe_space: RecipeSpace = EMPTY_RECIPE_SPACE
+    initial_models: Mapping[str, str] = {}
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with other values, which are not validated."""

@@ -181,6 +181,9 @@ class Proposals:
             "seed": trial.seed or spec.seed, "threads": spec.resources.threads_per_trial,
             "nice": spec.resources.nice, "processes": Result.processes, "proxies": spec.proxies}
         rung = len(trial.rungs)
+        first_run = trial if trial.original is None else self.study.trials[trial.original]
+        if first_run.label in spec.initial_models:
+            job["initial_model"] = spec.initial_models[first_run.label]
         if trial.origin == Origin.REPLICATE:
             return {**job, "origin": "replicate", "original": trial.original}
         if trial.origin == Origin.REFERENCE or rung >= spec.rungs.n_pauses:

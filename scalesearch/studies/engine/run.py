@@ -6,8 +6,10 @@ from functools import partial
 
 from rich.console import Console
 
+from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine import setup
+from scalesearch.studies.engine.compression import compress_parent, parent_folder_of
 from scalesearch.studies.engine.distillation import find_teacher, learn_from_teacher
 from scalesearch.studies.engine.driver import Driver
 from scalesearch.studies.executors.base import Runner, machine_fingerprint
@@ -69,6 +71,8 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         # 3. Teacher, and trials of other studies
         if teacher is not None:
             spec, corpora = learn_from_teacher(teacher, spec, study, runner, console)
+        if spec.type == COMPRESS:
+            spec = compress_parent(spec, study, evaluator, parent_folder_of(spec), runner, console)
         max_enqueued = getattr(sampler, "n_startup_trials", 10)
         enqueued = apply_warm_start(study, spec, evaluator, max_enqueued, report)
 

@@ -46,7 +46,7 @@ def train_job(folder: str, keeps_corpora: bool = False) -> None:
     """Train the trial in ``folder``, or resume it. A finished trial is not changed.
 
     A job with ``teachers`` translates the training text instead or, with ``top_k``, computes soft
-    targets.
+    targets. A job with ``blocks`` makes replacements of the blocks of a trained model.
 
     Args:
         keeps_corpora: whether corpora are kept for later jobs of this process.
@@ -65,6 +65,8 @@ def train_job(folder: str, keeps_corpora: bool = False) -> None:
         torch.set_num_threads(job["threads"])
         if "teachers" in job:
             return _distill(place, job)
+        if "blocks" in job:
+            return _replace_blocks(place, job)
         return _train(place, job, start, keeps_corpora)
 
     finish_job(Path(folder), run)
@@ -82,7 +84,7 @@ def _train(folder: Path, job: JobFile, start: float, keeps_corpora: bool) -> Map
     from scalesearch.data import DataSpec, load_corpus
     from scalesearch.export.base import artifact_decoder, check_decoder
     from scalesearch.spaces import read_space
-    from scalesearch.training import Recipe, train
+    from scalesearch.training import Recipe, read_checkpoint, train
 
     architecture = read_space(folder / "architecture.yaml").single_architecture()
     load = _load_kept_corpus if keeps_corpora else load_corpus
@@ -90,7 +92,9 @@ def _train(folder: Path, job: JobFile, start: float, keeps_corpora: bool) -> Map
                   Path(job["cache"]))
     recipe = Recipe.from_mapping(job["recipe"])
     check_decoder(recipe, architecture.block)
+    initial_model = read_checkpoint(job["initial_model"]) if "initial_model" in job else None
     result = train(architecture, corpus, recipe, folder, seed=job["seed"],
+                   initial_model=initial_model,
                    report=ProgressFile(folder), resume=True,
                    until_share=job.get("until_share", 1.0),
                    with_proxies=job.get("proxies", False), open_artifact=artifact_decoder,
@@ -129,6 +133,33 @@ def _distill(folder: Path, job: JobFile) -> Mapping[str, object]:
         else:
             facts = write_distilled_data(teachers, data, out, job["decoding"], report)
     return {"state": "complete", **facts, **cpu_time()}
+
+
+def _replace_blocks(folder: Path, job: JobFile) -> Mapping[str, object]:
+    """Make and score the replacements of the blocks of one layer; finished ones are kept."""
+    import msgspec
+
+    from scalesearch.compression.alternatives import Alternative, Parent
+    from scalesearch.compression.library import FitSettings, build_layer
+    from scalesearch.data import DataSpec, load_corpus
+    from scalesearch.training import read_checkpoint
+
+    blocks = job["blocks"]
+    trained = read_checkpoint(blocks["parent"])
+    corpus = load_corpus(DataSpec.from_mapping(job["data"]).with_vocab(trained.architecture.vocab),
+                         Path(job["cache"]))
+    progress = ProgressFile(folder)
+    with deferred_signals() as stop:
+        def report(done: int, total: int) -> None:
+            progress({"type": "blocks", "done": done, "total": total})
+            stop.raise_if_requested()
+
+        result = build_layer(
+            Parent.from_architecture(trained.architecture), trained.model, corpus,
+            blocks["stack"], blocks["layer"],
+            msgspec.convert(blocks["alternatives"], list[Alternative]), folder.parent,
+            msgspec.convert(blocks["fit"], FitSettings), report)
+    return asdict(result)
 
 
 def finish_job(folder: Path, run: RunJob, timing: HeartbeatTiming = HEARTBEAT_TIMING) -> None:

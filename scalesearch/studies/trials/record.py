@@ -19,7 +19,8 @@ class JobFile(TypedDict, total=False):
     """Content of ``job.json``.
 
     A job is a training run, or a distillation run of teachers: with ``top_k``, soft targets,
-    otherwise translations. A trial with rungs has ``rung`` and ``until_share``, a share of a
+    otherwise translations. With ``blocks``, it makes replacements of blocks. A training run with
+    ``initial_model`` starts from the weights in this folder. A trial with rungs has ``rung`` and ``until_share``, a share of a
     full-budget run. A replicate has ``origin`` and ``original``.
     """
 
@@ -41,6 +42,8 @@ class JobFile(TypedDict, total=False):
     prefix: str
     decoding: Params
     top_k: int
+    blocks: Params
+    initial_model: str
 
 
 class Translations(TypedDict):
