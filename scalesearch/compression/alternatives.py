@@ -89,7 +89,7 @@ class Parent:
                             "matrices", key="parent", code="parent-unsupported")
         block: Any = architecture.block
         sizes = {}
-        for chain, (key, part, _) in CHAINS.items():
+        for chain, (_, part, _) in CHAINS.items():
             layers = getattr(block, chain.partition(".")[0]).layers
             blocks = [layers.layer_at(index).parts().get(part) for index in range(layers.depth)]
             sizes[chain] = tuple(
@@ -222,9 +222,9 @@ def list_alternatives(parent: Parent, replace: Mapping[str, Any]) -> list[Altern
                                     f"{size}", key="replace", code="bad-value")
                 if value < size:
                     alternatives.append(Alternative(chain, layer, layer, value))
-            for last in range(layer + 1, min(layer + longest, len(sizes))):
-                if size and set(sizes[layer : last + 1]) == {size}:
-                    alternatives.append(Alternative(chain, layer, last, size))
+            alternatives += [Alternative(chain, layer, last, size)
+                             for last in range(layer + 1, min(layer + longest, len(sizes)))
+                             if size and set(sizes[layer : last + 1]) == {size}]
     if not alternatives:
         raise UserError("replace: there is no alternative for any block", key="replace",
                         code="bad-value")

@@ -1,10 +1,10 @@
-"""Library of replacements: their weights on disk, with scores and checksums.
+"""Library of replacements: their weights on disk, with scores.
 
 ::
 
     blocks/encoder.1/                          replacements of blocks of encoder layer 1
     blocks/encoder.1/encoder.ffn.1-1.128.safetensors      weights of one
-    blocks/encoder.1/encoder.ffn.1-1.128.json             its score and checksum
+    blocks/encoder.1/encoder.ffn.1-1.128.json             its score
     blocks/encoder.1/result.json               all scores of the layer, when it is complete
 
 The score of a replacement is the rise of the validation loss, in nats per character, with this
@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -41,10 +40,7 @@ from scalesearch.compression.initialize import (
 )
 from scalesearch.data import Corpus
 from scalesearch.data.batching import Batch, eval_batches, make_batch
-from scalesearch.errors import UserError
 from scalesearch.files import (
-    file_checksum,
-    read_json,
     read_regular,
     try_read_json,
     write_atomic,
@@ -60,6 +56,7 @@ from scalesearch.training.checkpoint import (
     TOKENIZER_FILE,
     WEIGHTS_FILE,
 )
+from scalesearch.training.updates.averaging import read_weights, write_weights
 
 BATCH_TOKENS = 4096
 CALIBRATION_SEED = 0
@@ -90,7 +87,6 @@ class BlockScore:
         standard_error: of the rise.
         output_error: squared error of its outputs relative to their mean square, on the calibration
             pairs; 1 if the block is removed.
-        checksum: of its weights; empty if the block is removed.
         cpu_seconds: CPU time of initialization and score.
     """
 
@@ -98,7 +94,6 @@ class BlockScore:
     rise: float
     standard_error: float
     output_error: float
-    checksum: str
     cpu_seconds: float
 
 
@@ -124,13 +119,6 @@ def weights_file(library: Path, alternative: Alternative) -> Path:
     return layer_folder(library, alternative.chain.partition(".")[0], alternative.first) / name
 
 
-def read_scores(library: Path) -> tuple[float, dict[Alternative, BlockScore]]:
-    """Read the loss of the parent, and the scores of all replacements."""
-    results = [read_json(file, LayerResult) for file in sorted(library.glob("*/result.json"))]
-    return results[0].parent_loss, {score.alternative: score
-                                    for result in results for score in result.scores}
-
-
 # -- weights of combinations
 
 
@@ -140,26 +128,14 @@ def combine_weights(parent: Parent, parent_weights: Mapping[str, Tensor],
     """Build the model of a combination, with the weights of the parent and of the library.
 
     Raises:
-        UserError: a file of the library was changed or is missing.
+        UserError: a file of the library was changed or is missing. If its folder is deleted, the
+            resumed study makes it again.
     """
     replaced: dict[str, Tensor] = {}
     for alternative in combination:
         if alternative.size:
             replaced |= read_weights(weights_file(library, alternative))
     return load_combination(parent, parent_weights, combination, replaced, vocab)
-
-
-def read_weights(file: Path) -> dict[str, Tensor]:
-    """Read the weights of a replacement.
-
-    Raises:
-        UserError: the file was changed or is missing.
-    """
-    score = try_read_json(file.with_suffix(".json"), BlockScore)
-    if score is None or not file.is_file() or file_checksum(file) != score.checksum:
-        raise UserError(f"{file}: missing or changed. Delete the folder {file.parent} and resume "
-                        "the study: its blocks are then made again", code="file-damaged")
-    return load_file(file)
 
 
 def load_combination(parent: Parent, parent_weights: Mapping[str, Tensor],
@@ -275,13 +251,11 @@ def build_layer(parent: Parent, model: Seq2SeqModel, corpus: Corpus, stack: str,
                                        orders.get(alternative.chain),
                                        lambda number=number: report(number, len(own)))
                 file.parent.mkdir(parents=True, exist_ok=True)
-                content = save(replaced)
-                write_atomic(file, lambda handle, content=content: handle.write(content))
+                write_weights(file, replaced)
             candidate = load_combination(parent, parent_weights, [alternative], replaced, vocab)
             losses = sentence_losses(candidate, batches, memories)
             rise, standard_error = rise_of_loss(losses, parent_losses, characters)
             score = BlockScore(alternative, rise, standard_error, error,
-                               file_checksum(file) if replaced else "",
                                time.process_time() - began)
             write_json(file.with_suffix(".json"), asdict(score))
         scores.append(score)
@@ -371,5 +345,4 @@ def write_combination(parent: Parent, parent_folder: Path, parent_weights: Mappi
         copied = read_regular(parent_folder / name)
         write_atomic(folder / name, lambda handle, copied=copied: handle.write(copied))
     write_text(folder / ARCHITECTURE_FILE, parent.assemble(combination).to_yaml())
-    content = save(dict(model.state_dict()))
-    write_atomic(folder / WEIGHTS_FILE, lambda handle: handle.write(content))
+    write_weights(folder / WEIGHTS_FILE, model.state_dict())

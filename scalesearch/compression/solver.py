@@ -100,21 +100,21 @@ def solve(sizes: Mapping[str, Sequence[int]], alternatives: Sequence[Alternative
             depth = len(sizes[chain])
             by_end: list[dict[bool, _Partial]] = [fronts]
             for end in range(1, depth + 1):
-                options: dict[bool, list[_Partial]] = {}
-
-                def add(first: int, index: int, value: NDArray[np.float64], removed: bool) -> None:
+                # first layer, index, change of loss and costs, and whether nothing is left
+                choices = [(end - 1, KEPT, np.zeros(1 + n_costs), not sizes[chain][end - 1])]
+                choices += [(alternative.first, index,
+                             np.array([rises[alternative], *deltas[alternative]], float),
+                             not alternative.size)
+                            for index, alternative in enumerate(alternatives)
+                            if alternative.chain == chain and alternative.last == end - 1]
+                extended: dict[bool, list[_Partial]] = {}
+                for first, index, value, removed in choices:
                     columns = slice(offset + first, offset + end)
                     for was_removed, partial in by_end[first].items():
-                        options.setdefault(was_removed and removed, []).append(
+                        extended.setdefault(was_removed and removed, []).append(
                             partial.with_choice(columns, index, value))
-
-                add(end - 1, KEPT, np.zeros(1 + n_costs), not sizes[chain][end - 1])
-                for index, alternative in enumerate(alternatives):
-                    if alternative.chain == chain and alternative.last == end - 1:
-                        value = np.array([rises[alternative], *deltas[alternative]], float)
-                        add(alternative.first, index, value, not alternative.size)
                 by_end.append({removed: _nondominated(parts)
-                               for removed, parts in options.items()})
+                               for removed, parts in extended.items()})
             fronts = by_end[depth]
             offset += depth
         start = fronts[False]

@@ -4,7 +4,8 @@
 
     runs/small/teacher/            the parent, unless the user names a finished training run
     runs/small/blocks/encoder.1/   replacements of blocks, one job per layer
-    runs/small/blocks/front.json   the predicted front, and the combinations that become trials
+    runs/small/blocks/scores.json  the parent's loss, and its rise with each replacement
+    runs/small/blocks/members.json the combinations that become trials
     runs/small/blocks/models/ID/   combinations with the weights of the library, as training runs
 
 The jobs are those of the study's runner: they run on the same machines, resume after an
@@ -19,30 +20,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 from scalesearch.compression.alternatives import (
     Alternative,
-    CostDeltas,
     Parent,
-    cost_deltas,
     default_alternatives,
-    evaluate_combination,
     list_alternatives,
 )
-from scalesearch.compression.library import (
-    LayerResult,
-    layer_folder,
-    read_scores,
-    write_combination,
+from scalesearch.compression.front import (
+    BLOCKS_FOLDER,
+    SCORES_FILE,
+    Prediction,
+    ScoredLibrary,
+    geometric_rows,
 )
-from scalesearch.compression.solver import PredictedFront, solve
+from scalesearch.compression.library import LayerResult, layer_folder, write_combination
 from scalesearch.data import default_cache
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, write_json
 from scalesearch.spaces.schema.cost_names import COST_NAMES, OWN_VOCABULARY
-from scalesearch.studies.config.fixed_architectures import ArchitectureSet, FixedArchitecture
+from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine.jobs import JobLoop, reading_result
 from scalesearch.studies.executors.base import Runner, TrainingJob
@@ -50,24 +48,20 @@ from scalesearch.studies.monitor.running import TEACHER_FOLDER
 from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.record import JobFile
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.terminal import print_text
+from scalesearch.terminal import format_count, print_text
 from scalesearch.training.checkpoint import read_checkpoint
 from scalesearch.training.result import RESULT_FILE
 
-BLOCKS_FOLDER = "blocks"
 MODELS_FOLDER = "models"
-FRONT_FILE = "front.json"
-
-
-def list_jobs(parent: Parent) -> list[tuple[str, int]]:
-    """Stack and layer of every job."""
-    return [(stack, layer) for stack in ("encoder", "decoder")
-            for layer in range(len(parent.sizes[f"{stack}.ffn"]))]
+MEMBERS_FILE = "members.json"
 
 
 def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, parent_folder: Path,
                     runner: Runner, console: Console) -> StudySpec:
     """Make the library of replacements, solve for the front, and return the study with its trials.
+
+    The first trial has the lowest predicted loss within the limits; the others cost less, in
+    geometric steps of the first cost.
 
     Raises:
         UserError: a job failed, or no combination meets the limits.
@@ -76,48 +70,44 @@ def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, pare
     report = partial(print_text, console=console)
     parent = Parent.from_architecture(spec.space.single_architecture("parent: it"))
     alternatives = list_alternatives(parent, spec.replacements or default_alternatives(parent))
-    library = spec.out / BLOCKS_FOLDER
+    folder = spec.out / BLOCKS_FOLDER
     report(f"Parent {parent.architecture.id}: {len(alternatives)} replacements of its blocks")
-    _run_jobs(spec, parent, alternatives, library, parent_folder, runner)
-    parent_loss, scores = read_scores(library)
-    scores = {alternative: scores[alternative] for alternative in alternatives}
-    names = cost_names(spec)
-    costs = cost_deltas(parent, alternatives, names, evaluator.protocol)
-    front = solve(parent.sizes, alternatives,
-                  {alternative: score.rise for alternative, score in scores.items()}, costs.deltas)
-    chosen = choose_members(front, costs, spec, evaluator, parent)
+    library = _make_library(spec, parent, alternatives, folder, parent_folder, runner)
+    prediction = Prediction.of(parent, library, cost_names(spec), evaluator.protocol)
+
+    def fits(row: int) -> bool:
+        architecture = parent.assemble(prediction.front.combination(row))
+        return not evaluator.evaluate_architecture(architecture).reason
+
+    rows = [row for row in range(len(prediction.front)) if fits(row)]
+    if not rows:
+        raise UserError("budget: no combination of replacements meets it",
+                        help="raise the budget, or add smaller sizes to `replace`", key="budget",
+                        code="budget-unmet")
     checkpoint = read_checkpoint(parent_folder)
-    rows = []
+    vocab = checkpoint.tokenizer.vocab_size
+    architectures = []
     initial_models = {}
-    members = []
+    chosen = geometric_rows(prediction, rows, spec.trials)
     for row in chosen:
-        combination = front.combination(row)
+        combination = prediction.front.combination(row)
         architecture = parent.assemble(combination)
-        protocol = {**architecture.protocol, "vocab": OWN_VOCABULARY if architecture.vocab
-                    else checkpoint.tokenizer.vocab_size}
-        architecture = replace(architecture, protocol=protocol)
-        folder = library / MODELS_FOLDER / architecture.id
+        protocol = {**architecture.protocol,
+                    "vocab": OWN_VOCABULARY if architecture.vocab else vocab}
+        model_folder = folder / MODELS_FOLDER / architecture.id
         write_combination(parent, parent_folder, checkpoint.model.state_dict(), combination,
-                          library, folder, checkpoint.tokenizer.vocab_size)
+                          folder, model_folder, vocab)
         label = f"inherited {architecture.id}"
-        rows.append(FixedArchitecture(label, architecture))
-        initial_models[label] = str(folder.absolute())
-        members.append({"id": architecture.id, "predicted_loss": parent_loss + front.loss[row],
-                        **dict(zip(names, evaluate_combination(parent, combination, names,
-                                                               evaluator.protocol))),
-                        "replacements": [alternative.name for alternative in combination]})
-    write_json(library / FRONT_FILE, {
-        "parent": parent.architecture.id, "parent_loss": parent_loss, "costs": list(names),
-        "parent_costs": list(costs.parent), "size": len(front), "members": members,
-        "alternatives": [{**asdict(score), "name": alternative.name,
-                          "deltas": list(costs.deltas[alternative])}
-                         for alternative, score in scores.items()]})
-    report(f"Predicted front of {len(front):,} combinations; {len(rows)} of them are fine-tuned")
-    study.update_meta(architectures=tuple(row.label for row in rows), total_trials=len(rows))
-    assert spec.architectures is not None
-    return spec.replace(
-        architectures=replace(spec.architectures, architectures=tuple(rows), base=rows[0].label),
-        initial_models=initial_models)
+        architectures.append(FixedArchitecture(label, replace(architecture, protocol=protocol)))
+        initial_models[label] = str(model_folder.absolute())
+    write_json(folder / MEMBERS_FILE, [prediction.to_dict(row) for row in chosen])
+    report(f"Predicted front of {len(prediction.front):,} combinations, {len(rows):,} within the "
+           f"limits; {format_count(len(chosen), 'combination')} fine-tuned, from "
+           f"{library.cpu_seconds / 60:.1f} CPU-minutes of replacements")
+    study.update_meta(architectures=tuple(initial_models), total_trials=len(chosen))
+    assert spec.architectures is not None, "a study of this type has fixed architectures"
+    return spec.replace(trials=0, initial_models=initial_models, architectures=replace(
+        spec.architectures, architectures=tuple(architectures), base=architectures[0].label))
 
 
 def cost_names(spec: StudySpec) -> tuple[str, ...]:
@@ -125,37 +115,6 @@ def cost_names(spec: StudySpec) -> tuple[str, ...]:
     names = [objective.name for objective in spec.objectives if objective.name in COST_NAMES]
     names += spec.budget.costs if spec.budget else ()
     return tuple(dict.fromkeys(names))
-
-
-def choose_members(front: PredictedFront, costs: CostDeltas, spec: StudySpec,
-                   evaluator: Evaluator, parent: Parent) -> list[int]:
-    """Choose the combinations that are fine-tuned.
-
-    The first has the lowest predicted loss within the limits. The others have the lowest one below
-    the geometric steps from its first cost to the smallest cost of the front.
-
-    Raises:
-        UserError: no combination meets the limits.
-    """
-
-    def fits(row: int) -> bool:
-        architecture = parent.assemble(front.combination(row))
-        return not evaluator.evaluate_architecture(architecture).reason
-
-    order = np.argsort(front.loss, kind="stable")
-    first = next((int(row) for row in order if fits(int(row))), None)
-    if first is None:
-        raise UserError("budget: no combination of replacements meets it",
-                        help="raise the budget, or add smaller sizes to `replace`", key="budget",
-                        code="budget-unmet")
-    totals = costs.parent[0] + front.costs[:, 0]
-    chosen = [first]
-    for limit in np.geomspace(totals[first], totals.min(), max(spec.trials, 1))[1:]:
-        row = next((int(row) for row in order if totals[row] <= limit + 1e-9 * limit
-                    and int(row) not in chosen and fits(int(row))), None)
-        if row is not None:
-            chosen.append(row)
-    return chosen
 
 
 class LibraryJobs(JobLoop):
@@ -184,22 +143,34 @@ class LibraryJobs(JobLoop):
                         code="replacements-failed")
 
 
-def _run_jobs(spec: StudySpec, parent: Parent, alternatives: Sequence[Alternative], library: Path,
-              parent_folder: Path, runner: Runner) -> None:
+def _make_library(spec: StudySpec, parent: Parent, alternatives: Sequence[Alternative],
+                  library: Path, parent_folder: Path, runner: Runner) -> ScoredLibrary:
+    """Make all replacements in jobs of the runner, and write their scores to one file."""
     folders = []
     common: JobFile = {"threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
                        "data": spec.data.replace(distilled=None, soft_targets=None)
                        .with_absolute_paths().model_dump(), "cache": str(default_cache())}
-    for stack, layer in list_jobs(parent):
-        folder = layer_folder(library, stack, layer).absolute()
-        folders.append(folder)
-        settings: Mapping[str, Any] = {
-            "parent": str(parent_folder.absolute()), "stack": stack, "layer": layer,
-            "alternatives": [asdict(alternative) for alternative in alternatives],
-            "fit": spec.fit.model_dump()}
-        if not (folder / RESULT_FILE).exists():
-            write_json(folder / "job.json", {**common, "blocks": settings})
+    for stack in ("encoder", "decoder"):
+        for layer in range(len(parent.sizes[f"{stack}.ffn"])):
+            folder = layer_folder(library, stack, layer).absolute()
+            folders.append(folder)
+            settings: Mapping[str, Any] = {
+                "parent": str(parent_folder.absolute()), "stack": stack, "layer": layer,
+                "alternatives": [asdict(alternative) for alternative in alternatives],
+                "fit": spec.fit.model_dump()}
+            if not (folder / RESULT_FILE).exists():
+                write_json(folder / "job.json", {**common, "blocks": settings})
     LibraryJobs(folders, runner, spec.attempts).run_jobs()
+    results = [read_json(folder / RESULT_FILE, LayerResult) for folder in folders]
+    scores = {score.alternative: score for result in results for score in result.scores}
+    own_scores = [scores[alternative] for alternative in alternatives]
+    scored = ScoredLibrary(
+        dict(parent.architecture.config), results[0].parent_loss, tuple(alternatives),
+        tuple(score.rise for score in own_scores),
+        tuple(score.standard_error for score in own_scores),
+        sum(result.cpu_seconds for result in results))
+    write_json(library / SCORES_FILE, asdict(scored))
+    return scored
 
 
 def parent_folder_of(spec: StudySpec) -> Path:

@@ -20,8 +20,8 @@ class JobFile(TypedDict, total=False):
 
     A job is a training run, or a distillation run of teachers: with ``top_k``, soft targets,
     otherwise translations. With ``blocks``, it makes replacements of blocks. A training run with
-    ``initial_model`` starts from the weights in this folder. A trial with rungs has ``rung`` and ``until_share``, a share of a
-    full-budget run. A replicate has ``origin`` and ``original``.
+    ``initial_model`` starts from the weights in this folder. A trial with rungs has ``rung`` and
+    ``until_share``, a share of a full-budget run. A replicate has ``origin`` and ``original``.
     """
 
     trial: int

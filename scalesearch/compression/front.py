@@ -1,0 +1,138 @@
+"""Predicted fronts of a compression study, for any costs and budgets, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scalesearch.compression.alternatives import Alternative, CostDeltas, Parent, cost_deltas
+from scalesearch.compression.solver import PredictedFront, solve
+from scalesearch.cost import Protocol
+from scalesearch.errors import UserError
+from scalesearch.files import read_json
+from scalesearch.spaces import Constraint
+from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
+
+BLOCKS_FOLDER = "blocks"  # of a study
+SCORES_FILE = "scores.json"
+
+
+@dataclass(frozen=True)
+class ScoredLibrary:
+    """Content of ``scores.json``: the parent, and the rise of the loss with each replacement.
+
+    Attributes:
+        config: configuration of the parent.
+        parent_loss: its validation loss, in nats per character.
+        alternatives: all replacements.
+        rises: rise of the loss with each of them.
+        standard_errors: of the rises.
+        cpu_seconds: CPU time of the library.
+    """
+
+    config: dict[str, Any]
+    parent_loss: float
+    alternatives: tuple[Alternative, ...]
+    rises: tuple[float, ...]
+    standard_errors: tuple[float, ...]
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predicted front of a parent.
+
+    Attributes:
+        parent: the parent.
+        parent_loss: its validation loss.
+        costs: its costs, and how much each alternative changes them.
+        front: the non-dominated combinations, in the order of their predicted losses.
+    """
+
+    parent: Parent
+    parent_loss: float
+    costs: CostDeltas
+    front: PredictedFront
+
+    @classmethod
+    def of(cls, parent: Parent, library: ScoredLibrary, names: Sequence[str],
+           protocol: Protocol) -> Prediction:
+        """Compute the front over the predicted loss and the costs ``names``.
+
+        Raises:
+            UserError: the front has too many combinations, or the protocol lacks a key.
+        """
+        costs = cost_deltas(parent, library.alternatives, names, protocol)
+        rises = dict(zip(library.alternatives, library.rises))
+        front = solve(parent.sizes, library.alternatives, rises, costs.deltas)
+        order = np.argsort(front.loss, kind="stable")
+        return cls(parent, library.parent_loss, costs,
+                   PredictedFront(front.alternatives, front.loss[order], front.costs[order],
+                                  front.choices[order]))
+
+    def loss_of(self, row: int) -> float:
+        """Predicted loss of a combination, in nats per character."""
+        return self.parent_loss + float(self.front.loss[row])
+
+    def costs_of(self, row: int) -> dict[str, float]:
+        """Costs of a combination."""
+        return {name: base + float(change) for name, base, change in zip(
+            self.costs.names, self.costs.parent, self.front.costs[row])}
+
+    def rows_within(self, limits: Sequence[Constraint]) -> Iterator[int]:
+        """Yield the combinations that meet limits, the lowest predicted loss first."""
+        for row in range(len(self.front)):
+            costs: Mapping[str, Any] = self.costs_of(row)
+
+            def lookup(name: str, costs: Mapping[str, Any] = costs, row: int = row) -> Any:
+                if name in costs:
+                    return costs[name]
+                return self.parent.configuration(self.front.combination(row))[0][name]
+
+            if all(limit.violation(lookup) <= 0 for limit in limits):
+                yield row
+
+    def to_dict(self, row: int) -> dict[str, Any]:
+        """A combination as JSON values."""
+        combination = self.front.combination(row)
+        return {"architecture": self.parent.assemble(combination).id,
+                "predicted_loss": self.loss_of(row), **self.costs_of(row),
+                "replacements": [alternative.name for alternative in combination]}
+
+
+def read_library(study: Path) -> tuple[Parent, ScoredLibrary]:
+    """Read the scores of a compression study.
+
+    Raises:
+        UserError: the study has none.
+    """
+    file = study / BLOCKS_FOLDER / SCORES_FILE
+    if not file.is_file():
+        raise UserError(f"{study}: no scores of replacements ({BLOCKS_FOLDER}/{SCORES_FILE})",
+                        help="a study of type compress writes them before its first trial",
+                        code="no-predictions")
+    library = read_json(file, ScoredLibrary)
+    assembled: ModelSpec = assemble(library.config)
+    return Parent.from_architecture(assembled), library
+
+
+def geometric_rows(prediction: Prediction, rows: Sequence[int], count: int) -> list[int]:
+    """Choose combinations at geometric steps of the first cost, from the first of ``rows`` on.
+
+    At each step it is the one with the lowest predicted loss that costs no more.
+
+    Args:
+        rows: combinations in the order of their predicted losses.
+        count: number of steps.
+    """
+    totals = {row: prediction.costs_of(row)[prediction.costs.names[0]] for row in rows}
+    chosen: list[int] = []
+    for limit in np.geomspace(totals[rows[0]], min(totals.values()), count):
+        row = next((row for row in rows if totals[row] <= limit * (1 + 1e-9)), None)
+        if row is not None and row not in chosen:
+            chosen.append(row)
+    return chosen
