@@ -15,16 +15,17 @@ if TYPE_CHECKING:
     from scalesearch import samplers
     from scalesearch.api.model import load, train
     from scalesearch.api.space import space
-    from scalesearch.api.study import study
+    from scalesearch.api.study import compress, study
     from scalesearch.errors import UserError
     from scalesearch.spaces.python_api import Computed, OneOf, Range, Variants, When
     from scalesearch.studies.trials.trial import Callback
 
 __version__ = "0.2.0"
 __all__ = ["Callback", "Computed", "OneOf", "Range", "UserError", "Variants", "When", "__version__",
-           "load", "samplers", "space", "study", "train"]
+           "compress", "load", "samplers", "space", "study", "train"]
 
 _MODULE_OF = {"Callback": "studies.trials.trial", "UserError": "errors", "load": "api.model",
+              "compress": "api.study",
               "space": "api.space", "study": "api.study", "train": "api.model",
               **dict.fromkeys(("Computed", "OneOf", "Range", "Variants", "When"),
                               "spaces.python_api")}

@@ -18,6 +18,7 @@ from scalesearch.api.model import Model
 from scalesearch.api.space import SearchSpace, flatten_values
 from scalesearch.config.reader import file_value
 from scalesearch.errors import UserError
+from scalesearch.files import read_json
 from scalesearch.library import find_file, require_packages
 from scalesearch.spaces import Space
 
@@ -64,6 +65,40 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
         spec = read_study(find_file(str(source), "studies"), overrides, folder)
     spec = limit_to_one_worker(spec, changes, lambda text: None)
     return Study(Path(spec.out or ""), spec)
+
+
+@python_error_messages()
+def compress(model: Model | str | Path, recipe: str | Path | Mapping[str, Any], *,
+             replace: Mapping[str, Any] | None = None, budget: str | None = None,
+             trials: int = 4, objectives: Mapping[str, str] | None = None,
+             out: str | Path | None = None, **settings: Any) -> Study:
+    """Read a study that compresses a trained model, without running it.
+
+    Single blocks are replaced and scored; combinations within the budget are fine-tuned.
+
+    Args:
+        model: the parent, a finished training run.
+        recipe: recipe of the fine-tuning.
+        replace: smaller sizes by key, such as ``{"encoder.ffn.hidden": "0 | 128"}``.
+        budget: limits on costs, such as ``"params.total <= 1M"``.
+        trials: combinations that are fine-tuned.
+        objectives: metrics and costs; by default BLEU and params.
+        out: folder of the study; by default ``runs/compress-NAME``.
+        settings: other keys of a study file, such as ``workers=2``.
+
+    Raises:
+        UserError: the parent's blocks cannot be replaced, or a setting is invalid.
+    """
+    folder = Path(model.folder if isinstance(model, Model) else model)
+    data = read_json(folder / "data.json", dict[str, Any])["spec"]
+    keys = {"study": f"compress-{folder.resolve().name}", "type": "compress",
+            "parent": str(folder), "data": {key: value for key, value in data.items()
+                                            if value is not None},
+            "recipe": recipe, "trials": trials,
+            "objectives": objectives or {"bleu": "max", "params.total": "min"},
+            **({"replace": dict(replace)} if replace else {}),
+            **({"budget": budget} if budget else {}), **settings}
+    return study(keys, out=out)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -157,6 +192,22 @@ class Study(Displayable):
         frame.attrs = table.attrs
         frame._shown = [*front_parts(results)]
         return frame
+
+    @python_error_messages()
+    def predicted_front(self, budget: str | None = None) -> pd.DataFrame:
+        """Return the predicted front of a compression, without training.
+
+        Args:
+            budget: limits on any costs.
+
+        Returns:
+            A row per combination, the lowest predicted loss first.
+
+        Raises:
+            UserError: the replacements are not scored yet, or no combination meets the budget.
+        """
+        prediction, rows = self.results.predict([budget] if budget else [])
+        return pd.DataFrame([prediction.to_dict(row) for row in rows])
 
     def trials(self) -> pd.DataFrame:
         """Return one row per trial, with its state.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from random import Random
 from typing import Any
 
 from scalesearch.blocks.ffn import GatedFFN, TwoLayerFFN
@@ -128,6 +129,18 @@ class Parent:
                     config[f"share.{chain}"] = str(owners)
         return config, kept
 
+    def describe(self, combination: Iterable[Alternative]) -> str:
+        """The keys that a combination changes, such as ``encoder.heads [4, 2]``."""
+        config, kept = self.configuration(combination)
+        own = self.architecture.config
+        changed = [f"{stack}.depth {len(kept[stack])}" for stack in kept
+                   if len(kept[stack]) < own[f"{stack}.depth"]]
+        changed += [f"{key} {config[key]}" for key, _, _ in CHAINS.values()
+                    if config[key] != own.get(key, config["decoder.heads"])]
+        changed += [f"share.{chain} {config[f'share.{chain}']}" for chain in CHAINS
+                    if config.get(f"share.{chain}") != own.get(f"share.{chain}")]
+        return ", ".join(changed) or "none"
+
     def assemble(self, combination: Iterable[Alternative]) -> ModelSpec:
         """Return the architecture of a combination.
 
@@ -229,6 +242,40 @@ def list_alternatives(parent: Parent, replace: Mapping[str, Any]) -> list[Altern
         raise UserError("replace: there is no alternative for any block", key="replace",
                         code="bad-value")
     return alternatives
+
+
+@dataclass(frozen=True)
+class MeasuredCombination:
+    """Measured rise of the loss of a combination, in nats per character, before fine-tuning."""
+
+    alternatives: tuple[Alternative, ...]
+    rise: float
+    standard_error: float
+
+
+def random_combinations(parent: Parent, alternatives: Sequence[Alternative], count: int,
+                        seed: int) -> list[list[Alternative]]:
+    """Draw combinations of all sizes, each of which can be built.
+
+    The share of replaced blocks is uniform between 0.1 and 0.9.
+    """
+    rng = Random(seed)
+    combinations = []
+    for _ in range(100 * count):
+        if len(combinations) == count:
+            break
+        share = rng.uniform(0.1, 0.9)
+        replaced: set[tuple[str, int]] = set()
+        combination = []
+        for alternative in rng.sample(alternatives, len(alternatives)):
+            blocks = {(alternative.chain, layer) for layer in alternative.layers}
+            if rng.random() < share and not blocks & replaced:
+                combination.append(alternative)
+                replaced |= blocks
+        _, kept = parent.configuration(combination)
+        if combination and all(kept.values()):
+            combinations.append(combination)
+    return combinations
 
 
 @dataclass(frozen=True)

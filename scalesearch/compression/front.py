@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from scalesearch.compression.alternatives import Alternative, CostDeltas, Parent, cost_deltas
+from scalesearch.compression.alternatives import (
+    Alternative,
+    CostDeltas,
+    MeasuredCombination,
+    Parent,
+    cost_deltas,
+)
 from scalesearch.compression.solver import PredictedFront, solve
 from scalesearch.cost import Protocol
 from scalesearch.errors import UserError
@@ -31,7 +37,8 @@ class ScoredLibrary:
         alternatives: all replacements.
         rises: rise of the loss with each of them.
         standard_errors: of the rises.
-        cpu_seconds: CPU time of the library.
+        cpu_seconds: CPU time of the library and of the measured combinations.
+        measured: measured combinations, before fine-tuning.
     """
 
     config: dict[str, Any]
@@ -40,6 +47,7 @@ class ScoredLibrary:
     rises: tuple[float, ...]
     standard_errors: tuple[float, ...]
     cpu_seconds: float
+    measured: tuple[MeasuredCombination, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,10 +86,12 @@ class Prediction:
         """Predicted loss of a combination, in nats per character."""
         return self.parent_loss + float(self.front.loss[row])
 
-    def costs_of(self, row: int) -> dict[str, float]:
+    def costs_of(self, row: int) -> dict[str, int | float]:
         """Costs of a combination."""
-        return {name: base + float(change) for name, base, change in zip(
-            self.costs.names, self.costs.parent, self.front.costs[row])}
+        totals = (base + float(change)
+                  for base, change in zip(self.costs.parent, self.front.costs[row]))
+        return {name: int(total) if total.is_integer() else total
+                for name, total in zip(self.costs.names, totals)}
 
     def rows_within(self, limits: Sequence[Constraint]) -> Iterator[int]:
         """Yield the combinations that meet limits, the lowest predicted loss first."""
@@ -101,6 +111,7 @@ class Prediction:
         combination = self.front.combination(row)
         return {"architecture": self.parent.assemble(combination).id,
                 "predicted_loss": self.loss_of(row), **self.costs_of(row),
+                "changes": self.parent.describe(combination),
                 "replacements": [alternative.name for alternative in combination]}
 
 

@@ -28,7 +28,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from scalesearch.blocks.core import PAD
-from scalesearch.compression.alternatives import CHAINS, Alternative, Parent
+from scalesearch.compression.alternatives import (
+    CHAINS,
+    Alternative,
+    MeasuredCombination,
+    Parent,
+)
 from scalesearch.compression.initialize import (
     BlockCall,
     fit_outputs,
@@ -70,11 +75,13 @@ class FitSettings:
         pairs: training pairs whose activations are recorded.
         steps: updates of each replacement; 0 for least squares only.
         lr: peak learning rate of these updates.
+        checks: combinations whose loss is measured.
     """
 
     pairs: int = 1000
     steps: int = 200
     lr: float = 2e-3
+    checks: int = 30
 
 
 @dataclass(frozen=True)
@@ -160,6 +167,36 @@ def load_combination(parent: Parent, parent_weights: Mapping[str, Tensor],
             weights[name] = value
     model.load_state_dict(weights)
     return model.eval()
+
+
+# -- checks of additivity
+
+
+@dataclass(frozen=True)
+class MeasuredResult:
+    """Result of a job that measures combinations."""
+
+    combinations: tuple[MeasuredCombination, ...]
+    state: str = "complete"
+    cpu_seconds: float = 0.0
+
+
+def measure_combinations(parent: Parent, model: Seq2SeqModel, corpus: Corpus,
+                         combinations: Sequence[Sequence[Alternative]], library: Path,
+                         report: Callable[[int, int], None]) -> MeasuredResult:
+    """Measure the losses of combinations with the weights of the library."""
+    start = time.process_time()
+    batches = list(eval_batches(corpus.validation, BATCH_TOKENS))
+    parent_losses = sentence_losses(model, batches)
+    characters = count_characters(corpus)
+    measured = []
+    for number, combination in enumerate(combinations):
+        report(number, len(combinations))
+        combined = combine_weights(parent, model.state_dict(), combination, library,
+                                   corpus.tokenizer.vocab_size)
+        rise = rise_of_loss(sentence_losses(combined, batches), parent_losses, characters)
+        measured.append(MeasuredCombination(tuple(combination), *rise))
+    return MeasuredResult(tuple(measured), cpu_seconds=time.process_time() - start)
 
 
 # -- losses

@@ -33,7 +33,7 @@ replace:
   encoder.ffn.relu.hidden: 0 | 8
   decoder.cross_heads: 1
   share.decoder.ffn: 2
-fit: {{ pairs: 40, steps: 5 }}
+fit: {{ pairs: 40, steps: 5, checks: 4 }}
 recipe: {{ steps: 6, max_tokens: 256, beam: 1, average: none, validate_every: 0 }}
 objectives: {{ loss: min, params.total: min, macs.total: min }}
 protocol: {{ name: forward, source: 12, target: 12, vocab: corpus }}

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from scalesearch.studies.results.results import Results
 
 
+MAX_PREDICTED_ROWS = 12  # of the printed table
+
+
 class StudyGroup(click.Group):
     """Lists commands with full summaries, and checks that the packages are installed."""
 
@@ -92,13 +95,23 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
 @click.option("--all", "all_trials", is_flag=True,
               help="Print all trials with their states.")
 @click.option("--latex", "as_latex", is_flag=True, help="Print a LaTeX table (booktabs).")
+@click.option("--predicted", is_flag=True, help="Print the predicted front of a compression study, "
+              "which needs no training.")
+@option("budget", help="With --predicted: print combinations within these limits on costs.")
 @option("json")
-def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, as_json: bool) -> None:
+def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, predicted: bool,
+          budgets: tuple[str, ...], as_json: bool) -> None:
     """Print the Pareto front.
 
     \b
     Example: scalesearch study front runs/my-study
     """
+    if predicted:
+        _print_predicted_front(results, budgets, as_json)
+        return
+    if budgets:
+        raise UserError("--budget needs --predicted; for trained models use `scalesearch study "
+                        "best --constraint`", code="options-conflict")
     from scalesearch.report.table import drop_empty_columns, format_trials
     from scalesearch.report.text_tables import frame_to_table, to_csv, to_latex
 
@@ -122,6 +135,30 @@ def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, as_j
         print_text(frame_to_table(format_trials(rows, results.objectives, "state"), has_box=True))
     else:
         print_front(results, open_console())
+
+
+def _print_predicted_front(results: Results, budgets: tuple[str, ...], as_json: bool) -> None:
+    """Print combinations of replacements at geometric steps of the first cost."""
+    from rich.table import Table
+
+    from scalesearch.compression.front import geometric_rows
+
+    prediction, rows = results.predict(budgets)
+    if as_json:
+        print_json({"parent_loss": prediction.parent_loss,
+                    "parent_costs": dict(zip(prediction.costs.names, prediction.costs.parent)),
+                    "combinations": [prediction.to_dict(row) for row in rows]})
+        return
+    table = Table(title=f"{len(rows):,} combinations on the predicted front")
+    for name in ("loss_per_char", *prediction.costs.names, "changes"):
+        is_text = name == "changes"
+        table.add_column(name, justify="left" if is_text else "right",
+                         min_width=34 if is_text else None)
+    for row in geometric_rows(prediction, rows, MAX_PREDICTED_ROWS):
+        costs = prediction.costs_of(row).values()
+        table.add_row(f"{prediction.loss_of(row):.4f}", *(f"{cost:,.0f}" for cost in costs),
+                      prediction.parent.describe(prediction.front.combination(row)))
+    open_console().print(table)
 
 
 @command.command()

@@ -14,9 +14,9 @@ from scalesearch.blocks.maps.linear_factories import DENSE, IDENTITY, PER_HEAD, 
 from scalesearch.blocks.maps.structured_matrices import MATRIX_STRUCTURES, GroupLinear
 from scalesearch.blocks.maps.tensor_chains import ChainLinearBase
 from scalesearch.blocks.mixers import MIXERS, Mixer
-from scalesearch.blocks.mixers.base import NoMixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.attention_extras import PartialFFN
+from scalesearch.blocks.mixers.base import NoMixer
 from scalesearch.blocks.mixers.composites import DExTraAttention, DualMixer
 from scalesearch.blocks.mixers.mega import GatedCrossAttention
 from scalesearch.blocks.options import option_fields

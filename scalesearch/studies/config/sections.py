@@ -262,6 +262,8 @@ class FitConfig(Config):
     steps: Count = setting(200, "updates of each replacement to the outputs of the parent's block; "
                            "0: least squares only", unit="updates")
     lr: NonNegative = setting(2e-3, "peak learning rate of these updates")
+    checks: Count = setting(30, "random combinations whose loss is measured, to check that the rises "
+                            "of single replacements add up", unit="combinations")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
 
     runs/small/teacher/            the parent, unless the user names a finished training run
     runs/small/blocks/encoder.1/   replacements of blocks, one job per layer
+    runs/small/blocks/checks/      losses of random combinations, to check additivity
     runs/small/blocks/scores.json  the parent's loss, and its rise with each replacement
     runs/small/blocks/members.json the combinations that become trials
     runs/small/blocks/models/ID/   combinations with the weights of the library, as training runs
@@ -18,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 
@@ -27,6 +28,7 @@ from scalesearch.compression.alternatives import (
     Parent,
     default_alternatives,
     list_alternatives,
+    random_combinations,
 )
 from scalesearch.compression.front import (
     BLOCKS_FOLDER,
@@ -35,7 +37,12 @@ from scalesearch.compression.front import (
     ScoredLibrary,
     geometric_rows,
 )
-from scalesearch.compression.library import LayerResult, layer_folder, write_combination
+from scalesearch.compression.library import (
+    LayerResult,
+    MeasuredResult,
+    layer_folder,
+    write_combination,
+)
 from scalesearch.data import default_cache
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, write_json
@@ -52,6 +59,8 @@ from scalesearch.terminal import format_count, print_text
 from scalesearch.training.checkpoint import read_checkpoint
 from scalesearch.training.result import RESULT_FILE
 
+T = TypeVar("T")
+CHECKS_FOLDER = "checks"
 MODELS_FOLDER = "models"
 MEMBERS_FILE = "members.json"
 
@@ -118,14 +127,16 @@ def cost_names(spec: StudySpec) -> tuple[str, ...]:
 
 
 class LibraryJobs(JobLoop):
-    """Runs one job per layer of the parent."""
+    """Runs one job per folder: of a layer of the parent, or of combinations."""
 
-    def __init__(self, folders: Sequence[Path], runner: Runner, max_attempts: int) -> None:
+    def __init__(self, folders: Sequence[Path], runner: Runner, max_attempts: int,
+                 result_type: type) -> None:
         super().__init__(runner, max_attempts)
         self.folders = folders
+        self.result_type = result_type
 
     def next_job(self) -> TrainingJob | None:
-        """Return a layer without a result that is not running."""
+        """Return a job without a result that is not running."""
         for index, folder in enumerate(self.folders):
             number = -2 - index  # not the number of a trial, or of a teacher's job
             if number not in self.running and not (folder / RESULT_FILE).exists():
@@ -135,7 +146,7 @@ class LibraryJobs(JobLoop):
     def collect(self, job: TrainingJob) -> None:
         """Check that the result can be read."""
         with reading_result(job.folder / RESULT_FILE):
-            read_json(job.folder / RESULT_FILE, LayerResult)
+            read_json(job.folder / RESULT_FILE, self.result_type)
 
     def fail(self, job: TrainingJob, reason: str) -> None:
         """Stop the study, which needs all replacements."""
@@ -145,30 +156,39 @@ class LibraryJobs(JobLoop):
 
 def _make_library(spec: StudySpec, parent: Parent, alternatives: Sequence[Alternative],
                   library: Path, parent_folder: Path, runner: Runner) -> ScoredLibrary:
-    """Make all replacements in jobs of the runner, and write their scores to one file."""
-    folders = []
+    """Make all replacements in jobs of the runner, and write their scores to one file.
+
+    Random combinations are measured, too.
+    """
     common: JobFile = {"threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
                        "data": spec.data.replace(distilled=None, soft_targets=None)
                        .with_absolute_paths().model_dump(), "cache": str(default_cache())}
-    for stack in ("encoder", "decoder"):
-        for layer in range(len(parent.sizes[f"{stack}.ffn"])):
-            folder = layer_folder(library, stack, layer).absolute()
-            folders.append(folder)
-            settings: Mapping[str, Any] = {
-                "parent": str(parent_folder.absolute()), "stack": stack, "layer": layer,
-                "alternatives": [asdict(alternative) for alternative in alternatives],
-                "fit": spec.fit.model_dump()}
+
+    def run(jobs: Mapping[Path, Mapping[str, Any]], result_type: type[T]) -> list[T]:
+        for folder, settings in jobs.items():
             if not (folder / RESULT_FILE).exists():
-                write_json(folder / "job.json", {**common, "blocks": settings})
-    LibraryJobs(folders, runner, spec.attempts).run_jobs()
-    results = [read_json(folder / RESULT_FILE, LayerResult) for folder in folders]
+                blocks = {"parent": str(parent_folder.absolute()), **settings}
+                write_json(folder / "job.json", {**common, "blocks": blocks})
+        LibraryJobs(list(jobs), runner, spec.attempts, result_type).run_jobs()
+        return [read_json(folder / RESULT_FILE, result_type) for folder in jobs]
+
+    results = run({
+        layer_folder(library, stack, layer).absolute(): {
+            "stack": stack, "layer": layer, "fit": spec.fit.model_dump(),
+            "alternatives": [asdict(alternative) for alternative in alternatives]}
+        for stack in ("encoder", "decoder") for layer in range(len(parent.sizes[f"{stack}.ffn"]))},
+        LayerResult)
+    combinations = random_combinations(parent, alternatives, spec.fit.checks, spec.seed)
+    measured = run({(library / CHECKS_FOLDER).absolute(): {
+        "combinations": [[asdict(alternative) for alternative in combination]
+                         for combination in combinations]}}, MeasuredResult)[0]
     scores = {score.alternative: score for result in results for score in result.scores}
     own_scores = [scores[alternative] for alternative in alternatives]
     scored = ScoredLibrary(
         dict(parent.architecture.config), results[0].parent_loss, tuple(alternatives),
         tuple(score.rise for score in own_scores),
         tuple(score.standard_error for score in own_scores),
-        sum(result.cpu_seconds for result in results))
+        sum(result.cpu_seconds for result in (*results, measured)), measured.combinations)
     write_json(library / SCORES_FILE, asdict(scored))
     return scored
 

@@ -136,11 +136,15 @@ def _distill(folder: Path, job: JobFile) -> Mapping[str, object]:
 
 
 def _replace_blocks(folder: Path, job: JobFile) -> Mapping[str, object]:
-    """Make and score the replacements of the blocks of one layer; finished ones are kept."""
+    """Make and score the replacements of the blocks of one layer, or measure combinations."""
     import msgspec
 
     from scalesearch.compression.alternatives import Alternative, Parent
-    from scalesearch.compression.library import FitSettings, build_layer
+    from scalesearch.compression.library import (
+        FitSettings,
+        build_layer,
+        measure_combinations,
+    )
     from scalesearch.data import DataSpec, load_corpus
     from scalesearch.training import read_checkpoint
 
@@ -154,12 +158,15 @@ def _replace_blocks(folder: Path, job: JobFile) -> Mapping[str, object]:
             progress({"type": "blocks", "done": done, "total": total})
             stop.raise_if_requested()
 
-        result = build_layer(
-            Parent.from_architecture(trained.architecture), trained.model, corpus,
-            blocks["stack"], blocks["layer"],
+        parent = Parent.from_architecture(trained.architecture)
+        if "combinations" in blocks:
+            combinations = msgspec.convert(blocks["combinations"], list[list[Alternative]])
+            return asdict(measure_combinations(parent, trained.model, corpus, combinations,
+                                               folder.parent, report))
+        return asdict(build_layer(
+            parent, trained.model, corpus, blocks["stack"], blocks["layer"],
             msgspec.convert(blocks["alternatives"], list[Alternative]), folder.parent,
-            msgspec.convert(blocks["fit"], FitSettings), report)
-    return asdict(result)
+            msgspec.convert(blocks["fit"], FitSettings), report))
 
 
 def finish_job(folder: Path, run: RunJob, timing: HeartbeatTiming = HEARTBEAT_TIMING) -> None:

@@ -26,6 +26,7 @@ from scalesearch.tasks import METRICS
 if TYPE_CHECKING:
     import pandas as pd
 
+    from scalesearch.compression.front import Prediction
     from scalesearch.report.figures.plot import FigureContext
     from scalesearch.report.proxies import ProxyCorrelations
 
@@ -205,6 +206,32 @@ class Results:
         from scalesearch.report.proxies import compute_proxy_correlations
 
         return compute_proxy_correlations(self.table, self.main_metric)
+
+    def predict(self, budgets: Iterable[str]) -> tuple[Prediction, list[int]]:
+        """Predict the front of a compression; return it, and its rows within ``budgets``.
+
+        Raises:
+            UserError: replacements are not scored yet, or no combination meets the budgets.
+        """
+        from scalesearch.compression.front import Prediction, read_library
+        from scalesearch.cost import load_protocol
+        from scalesearch.feasible.limits import read_budgets
+        from scalesearch.spaces import read_space
+        from scalesearch.spaces.schema.cost_names import COST_NAMES
+
+        folder = self.study.folder
+        parent, library = read_library(folder)
+        limits = read_budgets(read_space(folder / "space.yaml"), tuple(budgets))
+        names = [name for name in self.objectives if name in COST_NAMES]
+        names += [name for limit in limits for name in limit.costs]
+        prediction = Prediction.of(parent, library, list(dict.fromkeys(names)) or ["params.total"],
+                                   load_protocol(self.study.meta.protocol))
+        rows = list(prediction.rows_within(limits))
+        if not rows:
+            raise UserError("budget: no combination of replacements meets it",
+                            help="raise the budget, or add smaller sizes to `replace`",
+                            key="budget", code="budget-unmet")
+        return prediction, rows
 
     def hypervolume(self) -> tuple[float, list[float]] | None:
         """Hypervolume of the front, and its reference point (see :class:`.StudyView`).

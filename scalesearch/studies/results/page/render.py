@@ -12,7 +12,7 @@ from scalesearch.errors import UserError, option
 from scalesearch.files import write_text
 from scalesearch.report.labels import better_direction, column_heading
 from scalesearch.report.table import summarize_trial
-from scalesearch.studies.config.fixed_architectures import SCALING
+from scalesearch.studies.config.fixed_architectures import COMPRESS, SCALING
 from scalesearch.studies.monitor.format import STATE_WORDS
 from scalesearch.studies.results.page import front, hyperparameters, tables
 from scalesearch.studies.results.page.elements import PageSection, Part, picture
@@ -83,10 +83,12 @@ def _best_member_lines(facts: PageFacts) -> list[str]:
 
 
 def study_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
-    """Title, figure and caption of the figures of a scaling study.
+    """Title, figure and caption of the figures of a scaling study or a compression.
 
     Empty for other studies and without finished trials.
     """
+    if results.study.meta.type == COMPRESS:
+        return _compression_figures(results)
     if results.study.meta.type != SCALING:
         return ()
     # Imported here because other studies do not need them.
@@ -107,6 +109,28 @@ def study_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
                 for cost in study.costs]
     return tuple((title, figure, caption)
                  for title, figure, caption in figures if figure is not None)
+
+
+def _compression_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
+    # Imported here because other studies do not need them.
+    from scalesearch.compression.front import read_library
+    from scalesearch.report.figures.compression import (
+        describe_additivity,
+        plot_additivity,
+        plot_scores,
+    )
+
+    try:
+        _, library = read_library(results.study.folder)
+    except UserError:  # not scored yet
+        return ()
+    figures = [("Scores of replacements", plot_scores(library),
+                f"Rise of the validation loss with one block replaced; the parent has "
+                f"{library.parent_loss:.4f} nats per character.")]
+    additivity = plot_additivity(library)
+    if additivity is not None:
+        figures.append(("Do the rises add up?", additivity, describe_additivity(library)))
+    return tuple(figures)
 
 
 def write_page(results: Results, to: Path, alone: bool = False) -> Path:

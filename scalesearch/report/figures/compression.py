@@ -1,0 +1,82 @@
+"""Figures of compression studies: scores of replacements, and whether they add up."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from scalesearch.compression.alternatives import CHAINS
+from scalesearch.compression.front import ScoredLibrary
+from scalesearch.pareto.noise import CONFIDENCE
+from scalesearch.report.figures.style import new_figure
+from scalesearch.report.intervals import kendall_tau_interval
+
+MIN_RISE = 1e-4  # smaller rises have the color of this one
+
+
+def plot_scores(library: ScoredLibrary) -> Figure:
+    """Plot a heat map of the rise of the loss: a row per layer and chain, a column per size."""
+    rises = dict(zip(library.alternatives, library.rises))
+    rows = sorted({(list(CHAINS).index(alternative.chain), alternative.first)
+                   for alternative in rises})
+    columns = {"none": 0}
+    for alternative in sorted(rises, key=lambda item: item.size):
+        is_shared = alternative.last > alternative.first
+        columns.setdefault("shared" if is_shared else _size_label(alternative.size),
+                           len(columns))
+    values = np.full((len(rows), len(columns)), np.nan)
+    for alternative, rise in rises.items():
+        row = rows.index((list(CHAINS).index(alternative.chain), alternative.first))
+        name = "shared" if alternative.last > alternative.first else _size_label(alternative.size)
+        values[row, columns[name]] = rise
+    with new_figure(2.4 + 0.62 * len(columns), 1.1 + 0.26 * len(rows)) as (figure, (axes,)):
+        shown = np.log10(np.clip(values, MIN_RISE, None))
+        image = axes.imshow(shown, aspect="auto", cmap="viridis_r")
+        axes.set_xticks(range(len(columns)), list(columns))
+        axes.set_yticks(range(len(rows)), [f"{list(CHAINS)[chain]} {layer + 1}"
+                                           for chain, layer in rows])
+        for (row, column), value in np.ndenumerate(values):
+            if not math.isnan(value):
+                is_dark = shown[row, column] > np.nanmean(shown)
+                axes.text(column, row, f"{value:.4f}", ha="center", va="center", fontsize=6,
+                          color="white" if is_dark else "black")
+        axes.grid(False)
+        axes.tick_params(length=0)
+        axes.set_xlabel("Heads or hidden units; shared: one set of weights with the next layer")
+        figure.colorbar(image, label="log10 of the rise of the loss\n(nats per character)")
+    return figure
+
+
+def _size_label(size: int) -> str:
+    return str(size) if size else "none"
+
+
+def plot_additivity(library: ScoredLibrary) -> Figure | None:
+    """Plot measured against predicted rises of random combinations; None without any."""
+    if not library.measured:
+        return None
+    rises = dict(zip(library.alternatives, library.rises))
+    predicted = np.array([sum(rises[alternative] for alternative in combination.alternatives)
+                          for combination in library.measured])
+    measured = np.array([combination.rise for combination in library.measured])
+    errors = np.array([combination.standard_error for combination in library.measured])
+    with new_figure(3.6, 3.4) as (figure, (axes,)):
+        axes.errorbar(predicted, measured, yerr=errors, fmt="o", markersize=3, linewidth=0.8)
+        limits = np.array([0, max(predicted.max(), measured.max()) * 1.05])
+        axes.plot(limits, limits, linewidth=0.8, color="0.5")
+        axes.set(xlabel="Predicted rise of the loss (sum of single rises)",
+                 ylabel="Measured rise (nats per character)")
+    return figure
+
+
+def describe_additivity(library: ScoredLibrary) -> str:
+    """Describe in a sentence how well rises add up."""
+    rises = dict(zip(library.alternatives, library.rises))
+    predicted = [sum(rises[alternative] for alternative in combination.alternatives)
+                 for combination in library.measured]
+    measured = [combination.rise for combination in library.measured]
+    tau = kendall_tau_interval(np.column_stack([predicted, measured]), CONFIDENCE)
+    return (f"{len(measured)} random combinations before fine-tuning; the line is equality, bars "
+            f"are standard errors. Kendall's tau {tau}.")
