@@ -27,7 +27,7 @@ test-blocks: $(VENV)/.installed
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
-	$(BIN)/mypy scalesearch/blocks scalesearch/spaces scalesearch/cost scalesearch/training scalesearch/config scalesearch/studies
+	$(BIN)/mypy scalesearch/compression scalesearch/blocks scalesearch/spaces scalesearch/cost scalesearch/training scalesearch/config scalesearch/studies
 	$(BIN)/lint-imports
 	$(BIN)/python tools/language.py
 

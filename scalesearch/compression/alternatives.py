@@ -180,7 +180,7 @@ def find_obstacles(architecture: ModelSpec) -> Iterator[str]:
             mixers = [layer.mixer, getattr(layer, "cross_attention", None)]
             for mixer in mixers:
                 if mixer is not None and not mixer.is_absent and not _is_plain(mixer):
-                    yield f"{name}: attention with gates, adapters, shared heads or structured maps"
+                    yield f"{name}: attention without biases, or with gates, adapters, shared heads or structured maps"
             ffn = layer.ffn
             if not ffn.is_absent and not (isinstance(ffn, TwoLayerFFN | GatedFFN)
                                           and ffn.linear_factory == DENSE and not ffn.norm_type):
@@ -191,7 +191,7 @@ def _is_plain(mixer: Any) -> bool:
     return (isinstance(mixer, Attention) and mixer.gate == "none" and mixer.head_ffn is None
             and not mixer.expands_heads and not mixer.kv_heads and not mixer.adapters
             and not mixer.prompt_length and not mixer.residual_scores and not mixer.mask_distance
-            and mixer.heads == mixer.score_heads
+            and mixer.heads == mixer.score_heads and mixer.bias
             and mixer.linear_factory == DENSE and mixer.output_factory == DENSE)
 
 
@@ -217,11 +217,11 @@ def list_alternatives(parent: Parent, replace: Mapping[str, Any]) -> list[Altern
     Raises:
         UserError: a key is unknown, or a size is not smaller than the parent's.
     """
-    known = [*(key for key, _, _ in CHAINS.values()), *(f"share.{chain}" for chain in CHAINS)]
+    keys = [*(key for key, _, _ in CHAINS.values()), *(f"share.{chain}" for chain in CHAINS)]
     for key in replace:
-        if key.partition("[")[0] not in known:
-            raise UserError(f"replace: {key} cannot be replaced; {suggest_match(key, known)}",
-                            help=f"keys are {', '.join(known)}", key="replace",
+        if key.partition("[")[0] not in keys:
+            raise UserError(f"replace: {key} cannot be replaced; {suggest_match(key, keys)}",
+                            help=f"keys are {', '.join(keys)}", key="replace",
                             code="unknown-key")
     alternatives = []
     for chain, sizes in parent.sizes.items():
@@ -239,7 +239,7 @@ def list_alternatives(parent: Parent, replace: Mapping[str, Any]) -> list[Altern
                              for last in range(layer + 1, min(layer + longest, len(sizes)))
                              if size and set(sizes[layer : last + 1]) == {size}]
     if not alternatives:
-        raise UserError("replace: there is no alternative for any block", key="replace",
+        raise UserError("replace: no block has an alternative", key="replace",
                         code="bad-value")
     return alternatives
 
@@ -260,7 +260,7 @@ def random_combinations(parent: Parent, alternatives: Sequence[Alternative], cou
     The share of replaced blocks is uniform between 0.1 and 0.9.
     """
     rng = Random(seed)
-    combinations = []
+    combinations: list[list[Alternative]] = []
     for _ in range(100 * count):
         if len(combinations) == count:
             break

@@ -207,11 +207,11 @@ def fit_outputs(modules: Sequence[Any], calls: Sequence[Sequence[BlockCall]], st
             call = layer_calls[batch]
             loss = loss + _squared_error(module, call) / (power * call.is_token.sum())
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
 
 
 def _squared_error(module: Any, call: BlockCall) -> Tensor:
-    difference = module(*call.arguments) - call.output
+    difference: Tensor = module(*call.arguments) - call.output
     return difference.square().sum(-1)[call.is_token].sum()

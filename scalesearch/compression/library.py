@@ -18,6 +18,8 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -157,10 +159,10 @@ def load_combination(parent: Parent, parent_weights: Mapping[str, Tensor],
     model = build_model(parent.assemble(combination).block, vocab=vocab)
     weights = model.state_dict()
     for name in weights:
-        stack, _, rest = name.partition(".layers.")
+        stack, _, path_in_layers = name.partition(".layers.")
         source = name
-        if rest:
-            layer, _, path = rest.partition(".")
+        if path_in_layers:
+            layer, _, path = path_in_layers.partition(".")
             source = f"{stack}.layers.{kept[stack][int(layer)]}.{path}"
         value = replaced.get(source, parent_weights.get(source))
         if value is not None and value.shape == weights[name].shape:
@@ -286,7 +288,7 @@ def build_layer(parent: Parent, model: Seq2SeqModel, corpus: Corpus, stack: str,
                 fitted = load_combination(parent, parent_weights, [alternative], {}, vocab)
                 replaced, error = _fit(parent, model, fitted, alternative, calls, settings,
                                        orders.get(alternative.chain),
-                                       lambda number=number: report(number, len(own)))
+                                       partial(report, number, len(own)))
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write_weights(file, replaced)
             candidate = load_combination(parent, parent_weights, [alternative], replaced, vocab)
@@ -332,7 +334,8 @@ def record_blocks(model: Seq2SeqModel, corpus: Corpus, stack: str, layers: Itera
             is_token = (source if stack == "encoder" else target) != PAD
             model.decode(target, model.encode(source))
             for calls in recorded.values():
-                calls[-1] = BlockCall(*calls[-1], is_token)
+                arguments, output, features = calls[-1]
+                calls[-1] = BlockCall(arguments, output, features, is_token)
     return recorded
 
 
@@ -342,7 +345,7 @@ def _removal_order(parent: Parent, model: Seq2SeqModel, alternative: Alternative
     _, part, last = CHAINS[alternative.chain]
     stack = alternative.chain.partition(".")[0]
     path = f"{stack}.layers.{alternative.first}.{part}"
-    last_map = model.get_submodule(f"{path}.{last}")
+    last_map: Any = model.get_submodule(f"{path}.{last}")
     augmented = torch.cat([last_map.weight.detach().T, last_map.bias.detach()[None]])
     sizes = [other.size for other in alternatives
              if other.chain == alternative.chain and other.first == other.last]
@@ -379,7 +382,7 @@ def write_combination(parent: Parent, parent_folder: Path, parent_weights: Mappi
     model = combine_weights(parent, parent_weights, combination, library, vocab)
     folder.mkdir(parents=True, exist_ok=True)
     for name in (TOKENIZER_FILE, RECIPE_FILE, DATA_FILE):
-        copied = read_regular(parent_folder / name)
-        write_atomic(folder / name, lambda handle, copied=copied: handle.write(copied))
+        content = read_regular(parent_folder / name)
+        write_atomic(folder / name, methodcaller("write", content))
     write_text(folder / ARCHITECTURE_FILE, parent.assemble(combination).to_yaml())
     write_weights(folder / WEIGHTS_FILE, model.state_dict())

@@ -2,8 +2,8 @@
 
 Notation: a combination c has the predicted loss L(c) = L(parent) + Σ rise(a) and the costs
 C_k(c) = C_k(parent) + Σ delta_k(a), with sums over its alternatives a. Layers are added one after
-the other. Of the combinations of the layers so far, only those stay that no other one dominates
-in L and all C_k: what follows adds the same vectors to all of them, so a dominated combination
+the other. Only those combinations of the layers so far stay that no other one dominates in L and
+all C_k: what follows adds the same vectors to all of them, so a dominated combination
 cannot become part of the front (multiple-choice knapsack by dominance, Nemhauser & Ullmann 1969).
 The result is exact. Its only condition on combinations is that a stack keeps at least one
 sub-layer.

@@ -55,8 +55,8 @@ def test_front_equals_enumeration(seed: int) -> None:
                             *(sum(deltas[item][cost] for item in chosen) for cost in (0, 1))]
                            for chosen in combinations(sizes, alternatives)])
     expected = np.unique(everything[pareto_front(everything, ["min"] * 3)].round(9), axis=0)
-    found = np.column_stack([front.loss, front.costs])
-    assert np.unique(found.round(9), axis=0).tolist() == expected.tolist()
+    solved = np.column_stack([front.loss, front.costs])
+    assert np.unique(solved.round(9), axis=0).tolist() == expected.tolist()
     for row in range(len(front)):  # values belong to their combinations
         chosen = front.combination(row)
         assert sum(rises[item] for item in chosen) == pytest.approx(front.loss[row])

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 
@@ -53,7 +53,7 @@ from scalesearch.studies.engine.jobs import JobLoop, reading_result
 from scalesearch.studies.executors.base import Runner, TrainingJob
 from scalesearch.studies.monitor.running import TEACHER_FOLDER
 from scalesearch.studies.trials.evaluator import Evaluator
-from scalesearch.studies.trials.record import JobFile
+from scalesearch.studies.trials.record import BlocksJob, JobFile
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.terminal import format_count, print_text
 from scalesearch.training.checkpoint import read_checkpoint
@@ -164,11 +164,11 @@ def _make_library(spec: StudySpec, parent: Parent, alternatives: Sequence[Altern
                        "data": spec.data.replace(distilled=None, soft_targets=None)
                        .with_absolute_paths().model_dump(), "cache": str(default_cache())}
 
-    def run(jobs: Mapping[Path, Mapping[str, Any]], result_type: type[T]) -> list[T]:
-        for folder, settings in jobs.items():
+    def run(jobs: Mapping[Path, BlocksJob], result_type: type[T]) -> list[T]:
+        for folder, blocks in jobs.items():
             if not (folder / RESULT_FILE).exists():
-                blocks = {"parent": str(parent_folder.absolute()), **settings}
-                write_json(folder / "job.json", {**common, "blocks": blocks})
+                write_json(folder / "job.json", {
+                    **common, "blocks": {**blocks, "parent": str(parent_folder.absolute())}})
         LibraryJobs(list(jobs), runner, spec.attempts, result_type).run_jobs()
         return [read_json(folder / RESULT_FILE, result_type) for folder in jobs]
 
@@ -188,7 +188,8 @@ def _make_library(spec: StudySpec, parent: Parent, alternatives: Sequence[Altern
         dict(parent.architecture.config), results[0].parent_loss, tuple(alternatives),
         tuple(score.rise for score in own_scores),
         tuple(score.standard_error for score in own_scores),
-        sum(result.cpu_seconds for result in (*results, measured)), measured.combinations)
+        sum(result.cpu_seconds for result in results) + measured.cpu_seconds,
+        measured.combinations)
     write_json(library / SCORES_FILE, asdict(scored))
     return scored
 

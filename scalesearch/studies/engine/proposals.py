@@ -182,7 +182,7 @@ class Proposals:
             "nice": spec.resources.nice, "processes": Result.processes, "proxies": spec.proxies}
         rung = len(trial.rungs)
         first_run = trial if trial.original is None else self.study.trials[trial.original]
-        if first_run.label in spec.initial_models:
+        if first_run.label and first_run.label in spec.initial_models:
             job["initial_model"] = spec.initial_models[first_run.label]
         if trial.origin == Origin.REPLICATE:
             return {**job, "origin": "replicate", "original": trial.original}

@@ -15,6 +15,17 @@ from scalesearch.training.result import Result, package_versions
 SEARCH_PACKAGES = ("optuna", "ray")
 
 
+class BlocksJob(TypedDict, total=False):
+    """Replacements of the blocks of one layer, or combinations of them to measure."""
+
+    parent: str
+    stack: str
+    layer: int
+    alternatives: list[Params]
+    fit: Params
+    combinations: list[list[Params]]
+
+
 class JobFile(TypedDict, total=False):
     """Content of ``job.json``.
 
@@ -42,7 +53,7 @@ class JobFile(TypedDict, total=False):
     prefix: str
     decoding: Params
     top_k: int
-    blocks: Params
+    blocks: BlocksJob
     initial_model: str
 
 
