@@ -41,7 +41,7 @@ def command(teachers: tuple[str, ...], data: str, out: Path, targets: str, top_k
     Example: scalesearch distill runs/teacher --data data.yaml --out kd/train
     """
     decoding_options = [f"--{name.replace('_', '-')}" for name, value in search.items()
-                        if value is not None and name != "batch_tokens"]
+                        if value not in (None, False) and name != "batch_tokens"]
     if targets == "soft" and decoding_options:
         raise UserError("--targets soft does not decode",
                         help=f"remove {' and '.join(decoding_options)}", code="options-conflict")
