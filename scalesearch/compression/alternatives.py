@@ -119,7 +119,7 @@ class Parent:
                         and not isinstance(value[0], str | list)):
                     config[key] = _shortened([value[layer] for layer in kept[stack]])
             config[f"{stack}.depth"] = len(kept[stack])
-            for chain in chains:
+            for chain in (chain for chain in chains if any(self.sizes[chain])):
                 chosen = _shortened([sizes[chain][layer] for layer in kept[stack]])
                 config[CHAINS[chain][0]] = chosen
                 if CHAINS[chain][0] == f"{stack}.heads":
@@ -199,6 +199,8 @@ def default_alternatives(parent: Parent) -> dict[str, Any]:
     """Return the value of ``replace`` if it is not set: smaller sizes, none, and shared weights."""
     values: dict[str, Any] = {}
     for chain, sizes in parent.sizes.items():
+        if not any(sizes):
+            continue
         key = CHAINS[chain][0]
         shares = DEFAULT_SHARES["hidden" if key.endswith("hidden") else "heads"]
         values[key] = sorted({int(share * max(sizes)) for share in shares})

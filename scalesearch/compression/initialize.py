@@ -111,7 +111,7 @@ def remove_units(gram: Tensor, last_map: Tensor, n_units: int, sizes: Sequence[i
     maps: dict[int, Tensor] = {}
     while left:
         if len(left) in sizes:
-            maps[len(left)] = weights.to(last_map.dtype)
+            maps[len(left)] = weights.to(last_map.dtype, copy=True)
         columns = (torch.tensor(left)[:, None] * width + torch.arange(width)).reshape(-1)
         unit_weights = weights[columns].reshape(len(left), width, -1)  # (units, width, d)
         rows = columns.reshape(len(left), width)
