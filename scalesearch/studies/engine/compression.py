@@ -60,6 +60,9 @@ from scalesearch.training.checkpoint import read_checkpoint
 from scalesearch.training.result import RESULT_FILE
 
 T = TypeVar("T")
+# Combinations with a higher predicted loss, relative to the parent's, are not fine-tuned unless
+# the limits leave no other.
+MAX_LOSS_RATIO = 1.25
 CHECKS_FOLDER = "checks"
 MODELS_FOLDER = "models"
 MEMBERS_FILE = "members.json"
@@ -70,7 +73,8 @@ def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, pare
     """Make the library of replacements, solve for the front, and return the study with its trials.
 
     The first trial has the lowest predicted loss within the limits; the others cost less, in
-    geometric steps of the first cost.
+    geometric steps of the first cost, with a predicted loss of at most ``MAX_LOSS_RATIO`` times
+    that of the parent.
 
     Raises:
         UserError: a job failed, or no combination meets the limits.
@@ -97,7 +101,9 @@ def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, pare
     vocab = checkpoint.tokenizer.vocab_size
     architectures = []
     initial_models = {}
-    chosen = geometric_rows(prediction, rows, spec.trials)
+    useful = [row for row in rows
+              if prediction.loss_of(row) <= MAX_LOSS_RATIO * prediction.parent_loss]
+    chosen = geometric_rows(prediction, useful or rows[:1], spec.trials)
     for row in chosen:
         combination = prediction.front.combination(row)
         architecture = parent.assemble(combination)
