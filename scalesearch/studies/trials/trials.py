@@ -132,7 +132,7 @@ class Trials:
         parts = [format_count(len(complete) - n_references - n_imported, "candidate")]
         parts += [format_count(count, noun) for count, noun in (
             (n_references, "reference"), (n_imported, "imported candidate")) if count]
-        return " and ".join(parts)
+        return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
     def describe_pause(self, trial: Trial, costs: Mapping[str, str]) -> str:
         """Describe the rung at which ``trial`` is paused, and its rank there.

@@ -83,8 +83,8 @@ def folder(tmp_path_factory):
     write_text(where)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(where)
-        assert "1 candidate trained" in run(("trials=1",))
-        assert "2 candidates trained" in run(("trials=2",), resume=True)
+        assert "1 candidate and 1 reference trained" in run(("trials=1",))
+        assert "2 candidates and 1 reference trained" in run(("trials=2",), resume=True)
         yield where
 
 

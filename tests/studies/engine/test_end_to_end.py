@@ -63,7 +63,7 @@ def test_snapshot_has_reason_of_stop_and_end(folder):
     snapshot = json.loads(command(folder, "study", "watch", "found", "--json"))
     assert (snapshot["owner"]["state"], snapshot["owner"]["reason"]) == (
         "finished",
-        "2 candidates trained",
+        "2 candidates and 1 reference trained",
     )
     assert (
         snapshot["progress"]["share"],
@@ -74,7 +74,7 @@ def test_snapshot_has_reason_of_stop_and_end(folder):
 
 def test_resumed_study_trains_all_and_writes_files(folder):
     output = (folder / "second.txt").read_text()
-    assert "2 candidates trained" in output and "protocol forward, 12 source" in output
+    assert "2 candidates and 1 reference trained" in output and "protocol forward, 12 source" in output
     assert "sacrebleu" in output.lower() or "BLEU: nrefs:1" in output
     folder_found = folder / "found"
     table = pd.read_csv(folder_found / "all.csv")
@@ -131,7 +131,7 @@ def test_added_seeds_are_trained_and_reported(folder, tmp_path):
     assert len(records) == 3 + len(again) and 1 <= len(again) <= 2 and {
         record["seed"] for record in again} == {2}
     assert (
-        f"2 candidates trained, then {len(again)} with further seeds" in output
+        f"2 candidates and 1 reference trained, then {len(again)} with further seeds" in output
         and "interval of a mean" in output
     )
     table = pd.read_csv(out / "all.csv").set_index("trial")
@@ -168,7 +168,8 @@ def test_warm_start_from_this_study(folder):
     assert not (folder / "next").exists()
     output = command(folder, "study", "run", "next.yaml", *same)
     assert (
-        "Warm start: 3 finished candidates imported" in output and "1 candidate trained" in output
+        "Warm start: 3 finished candidates imported" in output
+        and "1 candidate and 3 imported candidates trained" in output
     )
     old, new = (pd.read_csv(folder / name / "all.csv") for name in ("found", "next"))
     assert list(new["bleu"][:3]) == list(old.loc[old["state"] == "complete", "bleu"])

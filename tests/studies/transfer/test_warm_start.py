@@ -71,7 +71,7 @@ def test_comparable_trials_are_imported(old, tmp_path):
         "Warm start: 12 finished candidates imported, 0 architectures of other fronts "
         "to be trained here first."
     ]
-    assert driver.run() == "4 candidates trained"
+    assert driver.run() == "4 candidates and 12 imported candidates trained"
     trials = driver.trials
     mine = [trial for trial in trials.with_state(State.COMPLETE) if trial.origin == Origin.IMPORTED]
     assert [(t.architecture, t.values) for t in mine] == [
