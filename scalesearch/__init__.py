@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scalesearch import samplers
     from scalesearch.api.model import load, train
-    from scalesearch.api.space import space
+    from scalesearch.api.space import from_huggingface, space
     from scalesearch.api.study import compress, study
     from scalesearch.errors import UserError
     from scalesearch.spaces.python_api import Computed, OneOf, Range, Variants, When
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = ["Callback", "Computed", "OneOf", "Range", "UserError", "Variants", "When", "__version__",
-           "compress", "load", "samplers", "space", "study", "train"]
+           "compress", "from_huggingface", "load", "samplers", "space", "study", "train"]
 
 _MODULE_OF = {"Callback": "studies.trials.trial", "UserError": "errors", "load": "api.model",
-              "compress": "api.study",
+              "compress": "api.study", "from_huggingface": "api.space",
               "space": "api.space", "study": "api.study", "train": "api.model",
               **dict.fromkeys(("Computed", "OneOf", "Range", "Variants", "When"),
                               "spaces.python_api")}

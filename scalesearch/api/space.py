@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import flatten
 from scalesearch.library import find_file
 from scalesearch.spaces import Space, read_space
+from scalesearch.spaces.huggingface import Difference, config_name, require_config
 from scalesearch.spaces.parameters.count import (
     UncountableSpaceError,
     format_space_size,
@@ -24,6 +26,7 @@ from scalesearch.spaces.python_api import format_value
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
+    from transformers import PreTrainedConfig
 
     from scalesearch.cost import Protocol
     from scalesearch.feasible.report import FeasibilityReport
@@ -58,6 +61,32 @@ def space(source: str | Path | Mapping[str, Any] | Space | SearchSpace) -> Searc
     return SearchSpace(read_space(find_file(str(source), "spaces")))
 
 
+@python_error_messages()
+def from_huggingface(config: str | Path | Mapping[str, Any] | PreTrainedConfig) -> SearchSpace:
+    """Read the architecture of a Hugging Face model from its configuration.
+
+    Weights, network access and the transformers package are not needed. Differences that the space
+    language cannot express are in ``not_expressed``.
+
+    Args:
+        config: a ``config.json``, its folder, its content, or a ``PreTrainedConfig``.
+
+    Raises:
+        UserError: the model type is not known, or the configuration is not complete.
+
+    Example:
+        >>> space = from_huggingface({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768,
+        ...                           "n_layer": 12, "n_head": 12, "n_positions": 1024})
+        >>> space.architecture().cost()["params.total"]
+        124439808
+    """
+    if isinstance(config, (str, PathLike)):
+        path = Path(config)
+        return SearchSpace(Space.from_huggingface(require_config(path), config_name(path)))
+    values = config if isinstance(config, Mapping) else config.to_dict()
+    return SearchSpace(Space.from_huggingface(values))
+
+
 @dataclass(frozen=True, repr=False)
 class SearchSpace(Displayable):
     """A search space: the architectures that may be proposed.
@@ -72,6 +101,11 @@ class SearchSpace(Displayable):
     def name(self) -> str:
         """Name of the space."""
         return self.definition.name
+
+    @property
+    def not_expressed(self) -> tuple[Difference, ...]:
+        """Differences to the Hugging Face model from which the space was read, if any."""
+        return self.definition.not_expressed
 
     @property
     def size(self) -> int | None:

@@ -137,6 +137,8 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
         if result.latency:
             low, high = latency_interval(result.block, protocol)
             record["interval"] = {"low": low, "high": high}
+        if space.not_expressed:
+            record["not_expressed"] = [vars(difference) for difference in space.not_expressed]
         if selected:
             record["picked"] = selected
         if verify:

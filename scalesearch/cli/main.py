@@ -22,6 +22,7 @@ COMMANDS = {
               "meet each constraint."),
     "cost": ("cost",
              "Compute the exact params, MACs, FLOPs and memory of an architecture."),
+    "import": ("import_", "Convert the config.json of a Hugging Face model to a space file."),
     "feasible": ("feasible", "Count the candidates that fit a budget; print the "
                  "limiting constraints and the cost front."),
     "reference": ("reference", "Recompute the sizes reported in papers, under their own protocol "

@@ -18,7 +18,7 @@ import click
 from scalesearch.config import MAX_BEAM, MAX_SEED
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
-from scalesearch.terminal import CONTROL_CHARACTERS, open_console, print_data
+from scalesearch.terminal import CONTROL_CHARACTERS, open_console, print_data, print_text
 
 if TYPE_CHECKING:
     from scalesearch.cost import CostBreakdown, Protocol
@@ -209,6 +209,8 @@ def load_space(file: str, settings: Sequence[str] = ()) -> Space:
     from scalesearch.spaces import read_space
 
     space = read_space(find_file(file, "spaces"))
+    for difference in space.not_expressed:
+        print_text(f"warning: {file}: not expressed: {difference}", open_console(stderr=True))
     overrides = parse_settings(settings)
     return space.with_overrides(overrides) if overrides else space
 

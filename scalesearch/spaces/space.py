@@ -14,6 +14,7 @@ from scalesearch.errors import UserError, option
 from scalesearch.spaces.binding.bind import BoundSpace, SpaceBinder
 from scalesearch.spaces.binding.overrides import OverrideBinder
 from scalesearch.spaces.binding.unknown_keys import check_file_type
+from scalesearch.spaces.huggingface import config_name, load_config, read_config
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.parameters.count import count_configurations
 from scalesearch.spaces.parameters.param_values import (
@@ -75,6 +76,17 @@ class Space(BoundSpace):
         from scalesearch.spaces.python_api import to_yaml
 
         return cls.parse(to_yaml(values), "<python>", schema)
+
+    @classmethod
+    def from_huggingface(cls, config: Mapping[str, Any], name: str = "") -> "Space":
+        """Read the configuration of a Hugging Face model, as in its ``config.json``.
+
+        Raises:
+            UserError: the model type is not known, or the configuration is not complete.
+        """
+        architecture = read_config(config)
+        space = cls.parse(architecture.to_yaml(name or architecture.model_type), "<config.json>")
+        return replace(space, not_expressed=tuple(architecture.differences))
 
     def with_overrides(self, overrides: Mapping[str, str], option_name: str = "set") -> "Space":
         """This space with some keys replaced, as by the option ``option_name``.
@@ -293,12 +305,16 @@ def _differences(tree: Mapping[str, Any], default: Mapping[str, Any]) -> dict[st
 
 
 def read_space(path: Path | str, schema: SchemaGroup | None = None) -> Space:
-    """Read a space file; ``schema`` defaults to the built-in keys.
+    """Read a space file, or the configuration of a Hugging Face model (a file or its folder).
+
+    ``schema`` defaults to the built-in keys.
 
     Raises:
         ConfigError: all problems of the file, each with file, line, column, the text underlined and
             a suggestion.
     """
+    if (config := load_config(Path(path))) is not None:
+        return Space.from_huggingface(config, config_name(Path(path)))
     document, problems = parse_yaml(SourceText(str(path), read_text(Path(path))))
     check_file_type(document, "space")
     return Space.bind(document, schema or architecture_schema(), problems)

@@ -12,6 +12,7 @@ from scalesearch.spaces.binding.static_checks import (
     replace_invalid,
     warn_of_absent_keys,
 )
+from scalesearch.spaces.huggingface import Difference
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.parameters.param_values import ParameterSpace
 from scalesearch.spaces.schema.bound_tree import GroupNode, build_index
@@ -56,6 +57,7 @@ class BoundSpace:
         protocol: settings of the costs, ``name`` and those that the file sets.
         document: the nodes of the file.
         schema: its keys.
+        not_expressed: differences to the Hugging Face model from which it was read, if any.
     """
 
     name: str
@@ -67,6 +69,7 @@ class BoundSpace:
     protocol: Mapping[str, str | int]
     document: MappingNode
     schema: SchemaGroup
+    not_expressed: tuple[Difference, ...] = ()
 
 
 def check_space(root: GroupNode, constraints: tuple[Constraint, ...],

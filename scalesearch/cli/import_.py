@@ -1,0 +1,40 @@
+"""``scalesearch import``: Hugging Face configurations as files of the space language."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from scalesearch.cli.options import OutputPath, write_errors_named
+
+
+@click.command(name="import")
+@click.argument("config", metavar="CONFIG.json|FOLDER")
+@click.option("--to", "output", type=OutputPath(), metavar="FILE.yaml",
+              help="Write the file. By default, it is printed.")
+def command(config: str, output: Path | None) -> None:
+    """Convert the config.json of a Hugging Face model to a file of the space language.
+
+    Only the configuration is read: weights, network access and the transformers package are not
+    needed. Comments list everything that the model has and the space language cannot express.
+
+    \b
+    Example: scalesearch import models/opus-mt-en-de/config.json --to model.yaml
+    """
+    from scalesearch.files import write_text
+    from scalesearch.spaces import Space
+    from scalesearch.spaces.huggingface import config_name, read_config, require_config
+    from scalesearch.terminal import open_console, print_data, print_text
+
+    path = Path(config)
+    architecture = read_config(require_config(path))
+    text = architecture.to_yaml(config_name(path))
+    Space.parse(text).single_architecture(config)  # raises an error if it cannot be built
+    if output is None:
+        print_data(text.removesuffix("\n"))
+        return
+    with write_errors_named("--to", output):
+        write_text(output, text)
+    for difference in architecture.differences:
+        print_text(f"warning: {config}: not expressed: {difference}", open_console(stderr=True))

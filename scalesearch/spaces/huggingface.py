@@ -1,0 +1,548 @@
+"""Read the ``config.json`` of a Hugging Face model as a file of the space language.
+
+Only the configuration is read: neither weights nor the transformers package are needed. Each model
+type has one function in ``MODEL_TYPES``. It sets keys of the space language, and lists every
+difference between the model and the architecture that these keys describe.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scalesearch.errors import UserError
+
+CONFIG_FILE = "config.json"
+# FFNs by the names of activations in transformers: of two matrices, and with a gate.
+FFN_TYPES = {"relu": ("relu", "geglu"), "silu": ("swish", "swiglu"), "swish": ("swish", "swiglu"),
+             **dict.fromkeys(("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh"),
+                             ("gelu", "geglu"))}
+ROTARY_BASE = 10_000  # of this package
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference between a Hugging Face model and the architecture that was read.
+
+    Attributes:
+        text: what the model has and the space language cannot express.
+        params: params of the model minus params of the architecture, because of it.
+    """
+
+    text: str
+    params: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.params:+,} params)" if self.params else self.text
+
+
+@dataclass
+class HuggingFaceArchitecture:
+    """The keys of a space that a configuration sets, in the order of the file.
+
+    Attributes:
+        config: the configuration.
+        keys: value and name in the configuration (empty if it is another one) of each key.
+        differences: everything that the keys do not express.
+    """
+
+    config: Mapping[str, Any]
+    keys: dict[str, tuple[str, str]] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def model_type(self) -> str:
+        """Model type in transformers, such as ``llama``."""
+        return str(self.config.get("model_type"))
+
+    def get(self, *names: str, default: Any = None) -> Any:
+        """Return the first of these entries that is not null."""
+        return next((self.config[name] for name in names if self.config.get(name) is not None),
+                    default)
+
+    def size(self, *names: str, default: int | None = None) -> int:
+        """Return a size of the configuration.
+
+        Raises:
+            UserError: it is missing or is not a positive whole number.
+        """
+        value = self.get(*names, default=default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise UserError(f"{names[0]}: expected a whole number of at least 1 in the "
+                            f"configuration of a {self.model_type} model, found {value!r}",
+                            code="bad-value")
+        return value
+
+    def set(self, key: str, value: object, source: str = "") -> None:
+        """Set a key of the space; ``source`` is the entry of the configuration."""
+        text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+        self.keys[key] = (text, source)
+
+    def copy(self, key: str, *names: str, default: int | None = None) -> int:
+        """Set a size of the space to that of the configuration, and return it."""
+        size = self.size(*names, default=default)
+        self.set(key, size, next((name for name in names if self.get(name) is not None), ""))
+        return size
+
+    def add_difference(self, text: str, params: int = 0) -> None:
+        """List something that the keys do not express."""
+        self.differences.append(Difference(text, params))
+
+    def set_ffn(self, stack: str, activation: str, source: str, width: int, hidden: int,
+                depth: int, is_gated: bool = False, has_biases: bool = True) -> None:
+        """Set the feed-forward networks of a stack with ``depth`` layers.
+
+        ``source`` names the entries of the configuration with activation and hidden units.
+
+        Raises:
+            UserError: the activation is not known.
+        """
+        if activation not in FFN_TYPES:
+            raise UserError(f"{source}: the space language has no feed-forward network with the "
+                            f"activation {activation!r}; it has {', '.join(FFN_TYPES)}",
+                            code="activation-unsupported")
+        ffn = FFN_TYPES[activation][is_gated]
+        self.set(f"{stack}.ffn", f"{{ {ffn}: {{ hidden: {hidden} }} }}", source)
+        if is_gated and activation == "relu":
+            self.add_difference(f"{stack}: the gate is a ReLU, not a GELU")
+        elif activation.startswith("gelu_"):
+            self.add_difference(f"{stack}: GELU is approximated ({activation})")
+        if not has_biases:
+            self.add_difference(f"{stack}: no biases in feed-forward networks",
+                                -depth * ((1 + is_gated) * hidden + width))
+
+    def to_yaml(self, name: str) -> str:
+        """Return the text of a space file with the name ``name``."""
+        lines = [f"# Read from the {CONFIG_FILE} of a Hugging Face model of type "
+                 f"{self.model_type}."]
+        if self.differences:
+            lines.append("# Not expressed by this file:")
+            lines += [f"# - {difference}" for difference in self.differences]
+        lines.append(f"space: {json.dumps(name)}")
+        open_group = ""
+        for key, (value, source) in self.keys.items():
+            group, _, last = key.rpartition(".")
+            if group != open_group and group:
+                lines.append(f"{group}:")
+            open_group = group
+            text = f"{'  ' * bool(group)}{last}: {value}"
+            lines.append(f"{text:<40}# {source}" if source else text)
+        return "\n".join(lines) + "\n"
+
+
+ReadFunction = Callable[[HuggingFaceArchitecture], None]
+MODEL_TYPES: dict[str, ReadFunction] = {}
+
+
+def _register(*model_types: str) -> Callable[[ReadFunction], ReadFunction]:
+    def register(function: ReadFunction) -> ReadFunction:
+        MODEL_TYPES.update(dict.fromkeys(model_types, function))
+        return function
+
+    return register
+
+
+def load_config(path: Path) -> dict[str, Any] | None:
+    """Return the Hugging Face configuration in a file, or in ``config.json`` of a folder.
+
+    None if the path is not a configuration.
+    """
+    file = path / CONFIG_FILE if path.is_dir() else path
+    if file.suffix != ".json" or not file.is_file():
+        return None
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    return config if isinstance(config, dict) and "model_type" in config else None
+
+
+def require_config(path: Path) -> dict[str, Any]:
+    """Return the Hugging Face configuration in a file or folder.
+
+    Raises:
+        UserError: the path is not a configuration.
+    """
+    config = load_config(path)
+    if config is None:
+        raise UserError(f"{path}: expected the configuration of a Hugging Face model, a JSON file "
+                        f"with model_type, or a folder with such a {CONFIG_FILE}",
+                        code="not-huggingface-config")
+    return config
+
+
+def config_name(path: Path) -> str:
+    """Return the name of the space that is read from the configuration ``path``."""
+    path = path.resolve()
+    is_file_in_model_folder = path.name == CONFIG_FILE
+    return path.parent.name if is_file_in_model_folder else path.stem
+
+
+def read_config(config: Mapping[str, Any]) -> HuggingFaceArchitecture:
+    """Read the configuration of a Hugging Face model.
+
+    Raises:
+        UserError: the model type or an activation is not known, or a size is missing.
+    """
+    model_type = config.get("model_type")
+    if model_type == "gemma3" and isinstance(config.get("text_config"), Mapping):
+        architecture = read_config({"model_type": "gemma3_text", **config["text_config"]})
+        architecture.add_difference("the vision encoder and its projection; only the language "
+                                    "model was read")
+        return architecture
+    if model_type not in MODEL_TYPES:
+        raise UserError(f"model_type: {model_type!r} is not a known type of Hugging Face models; "
+                        f"the known types are {', '.join(sorted([*MODEL_TYPES, 'gemma3']))}",
+                        code="unknown-model-type")
+    architecture = HuggingFaceArchitecture(config)
+    MODEL_TYPES[model_type](architecture)
+    return architecture
+
+
+# -- encoder-decoder models
+
+
+def _read_bart_family(a: HuggingFaceArchitecture, norm: str, positions: str = "sinusoidal",
+                      has_embedding_norm: bool = False) -> None:
+    """Read a configuration with the names of BART."""
+    width = a.copy("width", "d_model")
+    vocab = a.copy("vocab", "vocab_size")
+    a.set("norm", norm)
+    is_tied = a.get("tie_word_embeddings", default=True)
+    shares_sides = a.get("share_encoder_decoder_embeddings", default=True)
+    tie = "none" if not is_tied else "all" if shares_sides else "decoder"
+    a.set("embedding.tie", tie, "tie_word_embeddings")
+    a.set("embedding.output_bias", False)
+    a.set("embedding.positions", positions)
+    if positions == "learned":  # the first two rows are not used
+        max_length = a.size("max_position_embeddings")
+        a.set("embedding.max_length", max_length + 2, "max_position_embeddings + 2")
+    for stack in ("encoder", "decoder"):
+        depth = a.copy(f"{stack}.depth", f"{stack}_layers")
+        a.copy(f"{stack}.heads", f"{stack}_attention_heads")
+        hidden = a.size(f"{stack}_ffn_dim")
+        a.set_ffn(stack, a.get("activation_function", default="gelu"),
+                  f"activation_function, {stack}_ffn_dim", width, hidden, depth)
+        if has_embedding_norm:
+            a.add_difference(f"{stack}: a norm of the embeddings", 2 * width)
+    if not is_tied and shares_sides:
+        a.add_difference("a fourth table, which is not used", vocab * width)
+    if not a.get("scale_embedding", default=False):
+        a.add_difference("embeddings are not multiplied by √width")
+    target_vocab = a.size("decoder_vocab_size", default=vocab)
+    if target_vocab != vocab:
+        tables = 1 if tie == "decoder" else 2 if tie == "none" else 0
+        a.add_difference(f"a target vocabulary of {target_vocab:,} tokens",
+                         tables * (target_vocab - vocab) * width)
+
+
+@_register("marian")
+def _read_marian(a: HuggingFaceArchitecture) -> None:
+    _read_bart_family(a, "post")
+
+
+@_register("m2m_100", "pegasus")
+def _read_pegasus(a: HuggingFaceArchitecture) -> None:
+    _read_bart_family(a, "pre")
+
+
+@_register("bart")
+def _read_bart(a: HuggingFaceArchitecture) -> None:
+    _read_bart_family(a, "post", "learned", has_embedding_norm=True)
+
+
+@_register("mbart")
+def _read_mbart(a: HuggingFaceArchitecture) -> None:
+    _read_bart_family(a, "pre", "learned", has_embedding_norm=True)
+
+
+@_register("t5", "mt5")
+def _read_t5(a: HuggingFaceArchitecture) -> None:
+    width = a.copy("width", "d_model")
+    a.copy("vocab", "vocab_size")
+    a.set("norm", "pre")
+    a.set("norm_kind", "rms")
+    # Without tying, one table serves both inputs and the output has its own.
+    is_tied = a.get("tie_word_embeddings", default=True)
+    a.set("embedding.tie", "all" if is_tied else "decoder", "tie_word_embeddings")
+    a.set("embedding.positions", "none")
+    buckets = a.size("relative_attention_num_buckets", default=32)
+    hidden = a.size("d_ff")
+    activation = a.get("feed_forward_proj", default="relu")
+    for stack, depth in (("encoder", "num_layers"), ("decoder", "num_decoder_layers")):
+        layers = a.copy(f"{stack}.depth", depth, "num_layers")
+        heads = a.copy(f"{stack}.heads", "num_heads")
+        a.copy(f"{stack}.head_dim", "d_kv")
+        a.set(f"{stack}.projection_bias", False)
+        a.set_ffn(stack, activation.removeprefix("gated-"), "feed_forward_proj, d_ff", width,
+                  hidden, layers, activation.startswith("gated-"), has_biases=False)
+        a.add_difference(f"{stack}: biases of attention scores by distance in {buckets} buckets",
+                         buckets * heads)
+    if not is_tied:
+        a.add_difference("source and target share a table, and the output has its own; here "
+                         "target and output share one")
+    a.add_difference("embeddings are not multiplied by √width, attention scores are not divided "
+                     "by √head_dim")
+
+
+# -- decoder-only models with layer norms
+
+
+def _start_decoder(a: HuggingFaceArchitecture, tie_default: bool, norm_kind: str = "layer",
+                   norm: str = "pre") -> int:
+    """Set the keys of a decoder-only model that are not in its stack, and return the width."""
+    a.set("model", "decoder-only")
+    width = a.copy("width", "hidden_size", "n_embd", "n_embed")
+    a.copy("vocab", "vocab_size")
+    a.set("norm", norm)
+    if norm_kind != "layer":
+        a.set("norm_kind", norm_kind)
+    is_tied = a.get("tie_word_embeddings", default=tie_default)
+    a.set("embedding.tie", "all" if is_tied else "none", "tie_word_embeddings")
+    a.set("embedding.output_bias", False)
+    return width
+
+
+def _set_learned_positions(a: HuggingFaceArchitecture, length: int, source: str) -> None:
+    a.set("embedding.positions", "learned")
+    a.set("embedding.max_length", length, source)
+    a.add_difference("embeddings are not multiplied by √width")
+
+
+def _set_rotary(a: HuggingFaceArchitecture) -> None:
+    """Set rotary positions, and list their differences."""
+    a.set("decoder.rotary", True)
+    given = a.get("rope_parameters", "rope_scaling", default={})
+    if not any(isinstance(value, Mapping) for value in given.values()):
+        given = {"": given}
+    for layers, values in given.items():
+        where = f" in layers of type {layers}" if layers else ""
+        base = values.get("rope_theta", a.get("rope_theta", "rotary_emb_base",
+                                              default=ROTARY_BASE))
+        kind = values.get("rope_type", values.get("type", "default"))
+        if base != ROTARY_BASE:
+            a.add_difference(f"rotary positions with base {base:,.0f}{where}, not {ROTARY_BASE:,}")
+        if kind != "default":
+            a.add_difference(f"rotary positions with scaling of type {kind}{where}")
+        share = values.get("partial_rotary_factor", a.get("partial_rotary_factor", "rotary_pct",
+                                                          default=1))
+        if share != 1:
+            a.add_difference(f"rotary positions for {share:.0%} of the features of a head{where}")
+
+
+@_register("gpt2")
+def _read_gpt2(a: HuggingFaceArchitecture) -> None:
+    width = _start_decoder(a, True)
+    _set_learned_positions(a, a.size("n_positions"), "n_positions")
+    depth = a.copy("decoder.depth", "n_layer")
+    a.copy("decoder.heads", "n_head")
+    a.set_ffn("decoder", a.get("activation_function", default="gelu_new"),
+              "activation_function, n_inner", width, a.size("n_inner", default=4 * width), depth)
+    if a.get("add_cross_attention"):
+        a.add_difference("cross-attention", depth * (4 * width + 6) * width)
+
+
+@_register("opt")
+def _read_opt(a: HuggingFaceArchitecture) -> None:
+    is_pre_norm = a.get("do_layer_norm_before", default=True)
+    width = _start_decoder(a, True, norm="pre" if is_pre_norm else "post")
+    if is_pre_norm and a.get("_remove_final_layer_norm"):
+        a.set("last_norm", False, "_remove_final_layer_norm")
+    rank = a.size("word_embed_proj_dim", default=width)
+    if rank != width:
+        a.set("embedding.factorised", f"{{ rank: {rank} }}", "word_embed_proj_dim")
+        a.add_difference("the map before the output is not the one after the table", rank * width)
+        a.add_difference("positions are added before the map to the width")
+    _set_learned_positions(a, a.size("max_position_embeddings") + 2,
+                           "max_position_embeddings + 2")
+    depth = a.copy("decoder.depth", "num_hidden_layers")
+    a.copy("decoder.heads", "num_attention_heads")
+    has_biases = a.get("enable_bias", default=True)
+    a.set("decoder.projection_bias", has_biases, "enable_bias")
+    a.set_ffn("decoder", a.get("activation_function", default="relu"),
+              "activation_function, ffn_dim", width, a.size("ffn_dim"), depth,
+              has_biases=has_biases)
+    if not a.get("layer_norm_elementwise_affine", default=True):
+        norms = 2 * depth + (is_pre_norm and not a.get("_remove_final_layer_norm", default=False))
+        a.add_difference("norms without gains and biases", -2 * width * norms)
+
+
+@_register("gpt_neox")
+def _read_gpt_neox(a: HuggingFaceArchitecture) -> None:
+    width = _start_decoder(a, False)
+    a.set("embedding.positions", "none")
+    depth = a.copy("decoder.depth", "num_hidden_layers")
+    a.copy("decoder.heads", "num_attention_heads")
+    a.set("decoder.projection_bias", a.get("attention_bias", default=True), "attention_bias")
+    _set_rotary(a)
+    if a.get("use_parallel_residual", default=True):
+        a.set("decoder.sublayers", "[[self, ffn]]", "use_parallel_residual")
+        a.add_difference("a norm for each of two parallel sub-layers", 2 * width * depth)
+    a.set_ffn("decoder", a.get("hidden_act", default="gelu"), "hidden_act, intermediate_size",
+              width, a.size("intermediate_size"), depth)
+    a.add_difference("embeddings are not multiplied by √width")
+
+
+@_register("falcon")
+def _read_falcon(a: HuggingFaceArchitecture) -> None:
+    width = _start_decoder(a, True)
+    a.set("embedding.positions", "none")
+    depth = a.copy("decoder.depth", "num_hidden_layers", "n_layer")
+    heads = a.copy("decoder.heads", "num_attention_heads", "n_head")
+    is_new = a.get("new_decoder_architecture", default=False)
+    if is_new:
+        a.copy("decoder.key_value_heads", "num_kv_heads", default=heads)
+    elif a.get("multi_query", default=True):
+        a.set("decoder.key_value_heads", 1, "multi_query")
+    has_biases = a.get("bias", default=False)
+    a.set("decoder.projection_bias", has_biases, "bias")
+    if a.get("alibi", default=False):
+        a.add_difference("biases of attention scores that are linear in the distance (ALiBi)")
+    else:
+        _set_rotary(a)
+    if is_new or a.get("parallel_attn", default=True):
+        a.set("decoder.sublayers", "[[self, ffn]]", "parallel_attn")
+        if is_new and a.get("num_ln_in_parallel_attn", default=2) == 2:
+            a.add_difference("a norm for each of two parallel sub-layers", 2 * width * depth)
+    a.set_ffn("decoder", a.get("activation", default="gelu"), "activation, ffn_hidden_size",
+              width, a.size("ffn_hidden_size", default=4 * width), depth, has_biases=has_biases)
+    a.add_difference("embeddings are not multiplied by √width")
+
+
+@_register("bloom")
+def _read_bloom(a: HuggingFaceArchitecture) -> None:
+    width = _start_decoder(a, True)
+    a.set("embedding.positions", "none")
+    depth = a.copy("decoder.depth", "n_layer", "num_hidden_layers")
+    a.copy("decoder.heads", "n_head", "num_attention_heads")
+    a.set_ffn("decoder", "gelu_new", "4 * hidden_size", width, 4 * width, depth)
+    a.add_difference("a norm of the embeddings", 2 * width)
+    a.add_difference("biases of attention scores that are linear in the distance (ALiBi)")
+    a.add_difference("embeddings are not multiplied by √width")
+    if a.get("apply_residual_connection_post_layernorm"):
+        a.add_difference("residual connections start after the norms")
+
+
+# -- decoder-only models with RMS norms, rotary positions and gated feed-forward networks
+
+
+def _read_llama_family(a: HuggingFaceArchitecture, tie_default: bool = False,
+                       activation: str = "silu", qkv_bias: bool = False,
+                       mlp_bias: bool = False, active_experts: int = 1,
+                       default_heads: int | None = None, default_kv_heads: int | None = None,
+                       default_head_dim: int | None = None) -> tuple[int, int, int, int, int]:
+    """Read a configuration with the names of Llama.
+
+    ``activation`` and the arguments that begin with ``default`` replace missing entries.
+
+    Returns:
+        Width, depth, heads, heads of keys and values, and features of a head.
+    """
+    width = _start_decoder(a, tie_default, "rms")
+    a.set("embedding.positions", "none")
+    depth = a.copy("decoder.depth", "num_hidden_layers")
+    heads = a.copy("decoder.heads", "num_attention_heads", default=default_heads)
+    head_dim = a.copy("decoder.head_dim", "head_dim", default=default_head_dim or width // heads)
+    kv_heads = a.size("num_key_value_heads", default=default_kv_heads or heads)
+    if kv_heads != heads:
+        a.set("decoder.key_value_heads", kv_heads, "num_key_value_heads")
+    has_biases = qkv_bias or a.get("attention_bias", default=False)
+    a.set("decoder.projection_bias", has_biases, "attention_bias")
+    if qkv_bias:
+        a.add_difference("no bias in the output map of attention", -width * depth)
+    _set_rotary(a)
+    a.set_ffn("decoder", a.get("hidden_activation", "hidden_act", default=activation),
+              "hidden_act, intermediate_size", width,
+              a.size("intermediate_size") * active_experts, depth, True, has_biases=mlp_bias)
+    return width, depth, heads, kv_heads, head_dim
+
+
+def _list_windows(a: HuggingFaceArchitecture, n_layers: int) -> None:
+    """List a sliding window in ``n_layers`` layers, or those of the configuration."""
+    window = a.get("sliding_window")
+    if (types := a.get("layer_types")) is not None:
+        n_layers = sum(layer == "sliding_attention" for layer in types)
+    if window and n_layers:
+        a.add_difference(f"attention to the last {window:,} tokens in {n_layers} layers: with "
+                         "longer texts, memory.cache and the MACs of attention are too large")
+
+
+def _list_soft_caps(a: HuggingFaceArchitecture, head_dim: int) -> None:
+    """List soft caps and scales of attention in the models of Gemma."""
+    for entry, what in (("attn_logit_softcapping", "attention scores"),
+                        ("final_logit_softcapping", "outputs")):
+        if cap := a.get(entry):
+            a.add_difference(f"{what} are limited to ±{cap:g} by tanh")
+    if (scale := a.get("query_pre_attn_scalar", default=head_dim)) != head_dim:
+        a.add_difference(f"attention scores are divided by √{scale}, not √{head_dim}")
+
+
+@_register("llama", "mistral", "phi3")
+def _read_llama(a: HuggingFaceArchitecture) -> None:
+    kv_heads = 8 if a.model_type == "mistral" else None
+    _, depth, *_ = _read_llama_family(a, mlp_bias=a.get("mlp_bias", default=False),
+                                      default_kv_heads=kv_heads)
+    _list_windows(a, depth)
+    a.add_difference("embeddings are not multiplied by √width")
+
+
+@_register("qwen2")
+def _read_qwen2(a: HuggingFaceArchitecture) -> None:
+    _, depth, *_ = _read_llama_family(a, qkv_bias=True)
+    if a.get("use_sliding_window"):
+        _list_windows(a, depth - a.size("max_window_layers", default=depth))
+    a.add_difference("embeddings are not multiplied by √width")
+
+
+@_register("qwen3")
+def _read_qwen3(a: HuggingFaceArchitecture) -> None:
+    _, depth, *_, head_dim = _read_llama_family(a, default_head_dim=128)
+    a.add_difference("norms of the queries and keys of each head", 2 * head_dim * depth)
+    if a.get("use_sliding_window"):
+        _list_windows(a, depth - a.size("max_window_layers", default=depth))
+    a.add_difference("embeddings are not multiplied by √width")
+
+
+@_register("olmo2")
+def _read_olmo2(a: HuggingFaceArchitecture) -> None:
+    _, depth, heads, kv_heads, head_dim = _read_llama_family(a)
+    a.add_difference("norms of queries and keys", (heads + kv_heads) * head_dim * depth)
+    a.add_difference("norms after sub-layers and before the residual sum, not before sub-layers")
+    a.add_difference("embeddings are not multiplied by √width")
+
+
+@_register("mixtral")
+def _read_mixtral(a: HuggingFaceArchitecture) -> None:
+    active = a.size("num_experts_per_tok", default=2)
+    experts = a.size("num_local_experts", default=8)
+    hidden = a.size("intermediate_size")
+    width, depth, *_ = _read_llama_family(a, active_experts=active, default_kv_heads=8)
+    a.add_difference(f"{experts} experts and a router, of which a token uses {active}; here all "
+                     f"tokens use one network of {active} times the hidden units",
+                     depth * width * (3 * hidden * (experts - active) + experts))
+    _list_windows(a, depth)
+    a.add_difference("embeddings are not multiplied by √width")
+
+
+@_register("gemma")
+def _read_gemma(a: HuggingFaceArchitecture) -> None:
+    _read_llama_family(a, True, "gelu_pytorch_tanh", default_head_dim=256)
+
+
+@_register("gemma2", "gemma3_text")
+def _read_gemma2(a: HuggingFaceArchitecture) -> None:
+    is_gemma3 = a.model_type == "gemma3_text"
+    if is_gemma3 and a.get("vocab_size") is None:
+        a.config = {"vocab_size": 262_208, **a.config}  # left out in released configurations
+    width, depth, *_, head_dim = _read_llama_family(
+        a, True, "gelu_pytorch_tanh", default_heads=8, default_kv_heads=4, default_head_dim=256)
+    a.add_difference("norms after sub-layers, in addition to those before", 2 * width * depth)
+    if is_gemma3:
+        a.add_difference("norms of the queries and keys of each head", 2 * head_dim * depth)
+    period = a.size("sliding_window_pattern", "_sliding_window_pattern",
+                    default=6 if is_gemma3 else 2)
+    _list_windows(a, depth - depth // period)
+    _list_soft_caps(a, head_dim)

@@ -1,0 +1,172 @@
+"""Hugging Face configurations as spaces: keys, differences, and costs of the real modules."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import scalesearch as ss
+from scalesearch.cli.cost import command as cost
+from scalesearch.cli.import_ import command as import_
+from scalesearch.cost import evaluate_cost, load_protocol
+from scalesearch.spaces import Space, read_space
+from scalesearch.spaces.huggingface import MODEL_TYPES
+from tests.errors import refuses
+
+BART = {"vocab_size": 160, "max_position_embeddings": 40, "d_model": 32, "encoder_layers": 2,
+        "decoder_layers": 3, "encoder_attention_heads": 4, "decoder_attention_heads": 2,
+        "encoder_ffn_dim": 64, "decoder_ffn_dim": 48, "scale_embedding": True}
+T5 = {"vocab_size": 160, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2,
+      "num_decoder_layers": 3, "num_heads": 4}
+FALCON = {"vocab_size": 160, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
+          "max_position_embeddings": 40}
+LLAMA = {**FALCON, "intermediate_size": 80, "num_key_value_heads": 2, "head_dim": 16}
+OPT = {**FALCON, "ffn_dim": 64, "word_embed_proj_dim": 32}
+NEOX = {**FALCON, "intermediate_size": 64}
+GPT2 = {"vocab_size": 160, "n_positions": 40, "n_embd": 32, "n_layer": 3, "n_head": 4}
+V1_1 = {"tie_word_embeddings": False, "feed_forward_proj": "gated-gelu"}
+SEPARATE = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 120}
+NEW_FALCON = {"new_decoder_architecture": True, "num_kv_heads": 2}
+# Model type and sizes; the first of a type is also compared by MACs.
+MODELS: list[tuple[str, dict[str, Any]]] = [
+    *((name, BART) for name in ("marian", "m2m_100", "bart", "mbart", "pegasus")),
+    *((name, {**BART, "tie_word_embeddings": False}) for name in ("marian", "bart", "m2m_100")),
+    ("marian", {**BART, **SEPARATE}),
+    ("marian", {**BART, **SEPARATE, "tie_word_embeddings": False}),
+    ("t5", T5), ("t5", {**T5, **V1_1}), ("mt5", {**T5, **V1_1}),
+    ("gpt2", GPT2), ("gpt2", {**GPT2, "n_inner": 48, "add_cross_attention": True}),
+    ("opt", OPT), ("opt", {**OPT, "enable_bias": False}),
+    ("opt", {**OPT, "layer_norm_elementwise_affine": False}),
+    ("opt", {**OPT, "word_embed_proj_dim": 16, "do_layer_norm_before": False}),
+    *((name, LLAMA) for name in ("llama", "mistral", "qwen3", "gemma", "gemma2", "gemma3_text",
+                                 "mixtral")),
+    *((name, {**LLAMA, "head_dim": 8}) for name in ("qwen2", "phi3", "olmo2")),
+    *((name, {**LLAMA, "head_dim": 8, "tie_word_embeddings": True})
+      for name in ("llama", "qwen2", "phi3", "olmo2", "mixtral")),
+    ("llama", {**LLAMA, "attention_bias": True, "mlp_bias": True}),
+    ("gemma3_text", {**LLAMA, "tie_word_embeddings": False}),
+    ("gpt_neox", NEOX),
+    ("gpt_neox", {**NEOX, "use_parallel_residual": False, "attention_bias": False}),
+    ("falcon", FALCON), ("falcon", {**FALCON, "bias": True}), ("falcon", FALCON | NEW_FALCON),
+    ("falcon", FALCON | NEW_FALCON | {"num_ln_in_parallel_attn": 1}),
+    ("falcon", {**FALCON, "parallel_attn": False, "alibi": True, "multi_query": False}),
+    ("bloom", {"vocab_size": 160, "hidden_size": 32, "n_layer": 3, "n_head": 4})]
+NUMBERED = [pytest.param(name, sizes, id=f"{name}-{number}")
+            for number, (name, sizes) in enumerate(MODELS)]
+FIRST = dict(reversed(MODELS))
+SOURCE, TARGET = 7, 5
+# MACs of the model minus MACs of the space: of routers, at 12 positions.
+MACS_DIFFERENCES = {"mixtral": 3 * 12 * 32 * 8}
+
+
+def params_of(space: Space) -> int:
+    """Params of a Hugging Face model, computed from the space and the listed differences."""
+    total = evaluate_cost(space.single_architecture().block, load_protocol({}))["params.total"]
+    return int(total) + sum(difference.params for difference in space.not_expressed)
+
+
+@pytest.mark.parametrize(("name", "sizes"), NUMBERED)
+def test_params_equal_those_of_the_module(name: str, sizes: dict[str, Any]) -> None:
+    transformers = pytest.importorskip("transformers", "5")
+    import torch
+
+    config = transformers.AutoConfig.for_model(name, **sizes, pad_token_id=0)
+    kind = (transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder
+            else transformers.AutoModelForCausalLM)
+    with torch.device("meta"):
+        module = kind.from_config(config)
+    assert params_of(ss.from_huggingface(config).definition) == sum(
+        parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+
+
+@pytest.mark.parametrize("name", MODEL_TYPES)
+def test_macs_equal_those_of_the_module(name: str) -> None:
+    transformers = pytest.importorskip("transformers", "5")
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    config = transformers.AutoConfig.for_model(name, **FIRST[name], pad_token_id=0)
+    eager = {"attn_implementation": "eager"}
+    tokens = torch.ones(1, SOURCE + TARGET, dtype=torch.long)
+    if config.is_encoder_decoder:
+        module = transformers.AutoModelForSeq2SeqLM.from_config(config, **eager)
+        inputs = {"input_ids": tokens[:, :SOURCE], "decoder_input_ids": tokens[:, :TARGET]}
+    else:
+        config._experts_implementation = "eager"
+        module = transformers.AutoModelForCausalLM.from_config(config, **eager)
+        inputs = {"input_ids": tokens, "logits_to_keep": TARGET}
+        if name in ("gpt2", "bloom", "falcon", "opt"):
+            inputs["attention_mask"] = torch.ones_like(tokens)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        module.eval()(**inputs, use_cache=False)
+    costs = ss.from_huggingface(config).architecture().cost(source=SOURCE, target=TARGET)
+    assert counter.get_total_flops() / 2 == costs["macs.total"] + MACS_DIFFERENCES.get(name, 0)
+
+
+@pytest.mark.parametrize("name", MODEL_TYPES)
+def test_file_describes_the_same_architecture(name: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": name, **FIRST[name]}))
+    output = tmp_path / "model.yaml"
+    result = CliRunner().invoke(import_, [str(tmp_path), "--to", str(output)])
+    assert result.exit_code == 0, result.output
+    space = read_space(tmp_path)
+    assert read_space(output) == space
+    for difference in space.not_expressed:
+        assert f"# - {difference}\n" in output.read_text("utf-8")
+        assert str(difference) in result.stderr
+
+
+def test_published_sizes() -> None:
+    """Params of released models, from their configurations."""
+    gpt2 = {"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 768,
+            "n_layer": 12, "n_head": 12}
+    assert params_of(Space.from_huggingface(gpt2)) == 124_439_808
+    qwen3 = {"model_type": "qwen3", "vocab_size": 151_936, "hidden_size": 1024,
+             "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
+             "num_key_value_heads": 8, "head_dim": 128, "tie_word_embeddings": True}
+    assert params_of(Space.from_huggingface(qwen3)) == 596_049_920
+    mixtral = {"model_type": "mixtral", "vocab_size": 32_000, "hidden_size": 4096,
+               "intermediate_size": 14_336, "num_hidden_layers": 32, "num_attention_heads": 32,
+               "num_key_value_heads": 8, "num_local_experts": 8, "num_experts_per_tok": 2}
+    assert params_of(Space.from_huggingface(mixtral)) == 46_702_792_704
+
+
+def test_cost_lists_differences(tmp_path: Path) -> None:
+    file = tmp_path / "llama.json"
+    file.write_text(json.dumps({"model_type": "llama", **LLAMA, "rope_theta": 500_000}))
+    result = CliRunner().invoke(cost, [str(file), "--json", "--set", "decoder.depth=2"])
+    record = json.loads(result.stdout)
+    assert {"text": "rotary positions with base 500,000, not 10,000",
+            "params": 0} in record["not_expressed"]
+    assert result.stderr.count("warning:") == len(record["not_expressed"])
+
+
+def test_windows_and_text_models() -> None:
+    text = {"model_type": "gemma3_text", "hidden_size": 32, "intermediate_size": 80,
+            "num_hidden_layers": 7, "sliding_window": 512}
+    space = ss.from_huggingface({"model_type": "gemma3", "text_config": text})
+    texts = " ".join(difference.text for difference in space.not_expressed)
+    assert "512 tokens in 6 layers" in texts
+    assert "vision encoder" in texts
+    assert space.architecture().config["decoder.heads"] == 8
+
+
+@pytest.mark.parametrize(("config", "code", "part"), [
+    ({"model_type": "bert"}, "unknown-model-type", "gpt_neox"),
+    ({}, "unknown-model-type", "None"),
+    ({"model_type": "gpt2"}, "bad-value", "hidden_size"),
+    ({"model_type": "gpt2", **GPT2, "n_layer": "3"}, "bad-value", "n_layer"),
+    ({"model_type": "gpt2", **GPT2, "activation_function": "tanh"}, "activation-unsupported",
+     "tanh")])
+def test_invalid_configurations_are_refused(config: dict[str, Any], code: str, part: str) -> None:
+    with refuses(code, part):
+        ss.from_huggingface(config)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"width": 64}')
+    for path in (tmp_path, tmp_path / "missing.json", tmp_path / "config.json"):
+        with refuses("not-huggingface-config", path):
+            ss.from_huggingface(path)
