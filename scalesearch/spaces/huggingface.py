@@ -315,10 +315,10 @@ def _set_learned_positions(a: HuggingFaceArchitecture, length: int, source: str)
 def _set_rotary(a: HuggingFaceArchitecture) -> None:
     """Set rotary positions, and list their differences."""
     a.set("decoder.rotary", True)
-    given = a.get("rope_parameters", "rope_scaling", default={})
-    if not any(isinstance(value, Mapping) for value in given.values()):
-        given = {"": given}
-    for layers, values in given.items():
+    rope = a.get("rope_parameters", "rope_scaling", default={})
+    if not any(isinstance(value, Mapping) for value in rope.values()):
+        rope = {"": rope}
+    for layers, values in rope.items():
         where = f" in layers of type {layers}" if layers else ""
         base = values.get("rope_theta", a.get("rope_theta", "rotary_emb_base",
                                               default=ROTARY_BASE))

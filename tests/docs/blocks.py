@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[2]
 # Read in this order, in one folder: what an earlier page wrote, a later one uses.
 WALK = ("README.md", "docs/start/installation.md", "docs/tutorials/first-search.md",
         "docs/questions.md", "docs/guides/budgets.md", "docs/guides/inverse.md",
-        "docs/guides/spaces.md", "docs/reference/space-syntax.md", "docs/guides/training.md",
+        "docs/guides/huggingface.md", "docs/guides/spaces.md", "docs/reference/space-syntax.md",
+        "docs/guides/training.md",
         "docs/tutorials/own-data.md", "docs/guides/tasks.md", "docs/guides/distillation.md",
         "docs/guides/search.md", "docs/guides/choose.md", "docs/guides/early-stopping.md",
         "docs/guides/recipe-search.md", "docs/concepts/noise.md", "docs/guides/ablations.md",
