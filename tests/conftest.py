@@ -35,8 +35,8 @@ hypothesis.settings.register_profile("tests", deadline=None,
 hypothesis.settings.load_profile("tests")
 
 
-FAST_INSTANCES = 3  # of each parametrized test in `make test`
-FAST_EXAMPLES = 25  # of each hypothesis test in `make test`, at most
+FAST_INSTANCES = 2  # of each parametrized test in `make test`
+FAST_EXAMPLES = 15  # of each hypothesis test in `make test`, at most
 ONLY_IN_TEST_ALL = ("full", "ray", "browser")  # markers of tests that `make test` leaves out
 
 

@@ -80,6 +80,7 @@ def test_ranking_is_undecided_for_equal_rules(rng):
         result) and " use " not in sentences(result)
 
 
+@pytest.mark.full
 def test_ranking_has_nominal_error_rate():
     """At 90 %, 3 of 30 studies are decided on average; more than 8 occur in 1 of 500 runs."""
     equal = (study({"wider": 0.4, "deeper": 0.4}, rng=rng, held_out="none") for rng in range(30))

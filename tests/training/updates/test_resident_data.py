@@ -114,15 +114,14 @@ def test_updates_with_text_on_the_device_do_not_wait_for_it(corpus: Corpus) -> N
 @pytest.mark.parametrize("dropout", [0.05, 0.9])
 def test_text_of_each_epoch_replaces_that_of_the_last(corpus: Corpus, dropout: float) -> None:
     """With a high rate the text grows beyond the room for it, and graphs are discarded."""
-    how = recipe(max_tokens=2000)
+    how = recipe(max_tokens=600)
     engines: list[Engine] = []
     for engine_class in (CapturedEngine, ResidentEngine):
         engine, _ = trained(engine_class, corpus, how, tiny(width=8).block, 2)
         buckets = Buckets.for_split(corpus.train, how.max_tokens, corpus.spec.max_length)
         stream = BatchStream(corpus.train, how.max_tokens, 1,
                              lambda epoch: retokenize(corpus, dropout, 1, epoch), buckets)
-        for _ in range(20):
+        while stream.epoch < 2:
             engine.update(stream.take(1), 1e-2)
-        assert stream.epoch > 1
         engines.append(engine)
     assert torch.equal(weights(engines[0]), weights(engines[1]))
