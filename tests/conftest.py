@@ -108,6 +108,23 @@ def return_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scalesearch.training.hardware._keep_freed_memory", lambda: None)
 
 
+checked_models: set[tuple[str, int]] = set()  # blocks and vocabulary sizes
+
+
+@pytest.fixture(autouse=True)
+def check_causality_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check the causality of an architecture once per process, not before every training run."""
+    from scalesearch.nn.causality import check_causality
+
+    def check_new(model: Any, vocab: int) -> None:
+        key = repr(model.block), vocab
+        if key not in checked_models:
+            check_causality(model, vocab)
+            checked_models.add(key)
+
+    monkeypatch.setattr("scalesearch.training.run.check_causality", check_new)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def trim_heap() -> Iterator[None]:
     """Return memory that the tests of a file have freed to the system, with glibc."""

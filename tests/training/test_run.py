@@ -18,6 +18,7 @@ from scalesearch.training.checkpoint import check_identity, load_state, run_iden
 from scalesearch.training.recipe import check_compatible
 from scalesearch.training.updates import engine as engines
 from scalesearch.training.updates.averaging import read_weights
+from tests import conftest
 from tests.errors import refuses
 from tests.training.conftest import recipe, tiny
 
@@ -285,6 +286,7 @@ def test_model_that_is_not_causal_is_not_trained(corpus, out, monkeypatch) -> No
     from scalesearch.blocks import seq2seq
 
     original = seq2seq.mask_bias
+    monkeypatch.setattr(conftest, "checked_models", set())
     monkeypatch.setattr(seq2seq, "mask_bias",
                         lambda hidden, dtype: original(torch.zeros_like(hidden), dtype))
     result = train(tiny(), corpus, recipe(), out)
