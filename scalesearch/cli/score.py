@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,9 +12,6 @@ from scalesearch.cli.options import option, print_json, search_options
 from scalesearch.cli.translate import length_notes, translate_with_progress
 from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, print_text
-
-if TYPE_CHECKING:
-    from scalesearch.export.translator import Translator
 
 MIN_BREVITY_PENALTY = 0.975  # costs one point at BLEU 40
 
@@ -55,7 +52,14 @@ def command(models: tuple[str, ...], source: Path, targets: tuple[Path, ...],
     if ensemble and len(models) > 1:
         translators.append(Translator(models, **search, threads=threads))
     first = translators[0]
-    _check_same_task(translators)
+    for translator in translators[1:]:
+        for name in ("task", "lowercase", "tokenized", "tokenize"):
+            value = getattr(translator.checkpoint.spec, name)
+            first_value = getattr(first.checkpoint.spec, name)
+            if value != first_value:
+                raise UserError(f"{translator.folder} has {name} {value}, but {first.folder} has "
+                                f"{name} {first_value}: their scores are not comparable. Score "
+                                "each model separately", code="models-incompatible")
     texts = first.read_texts(source, targets)
     text_notes = list(first.task.check_texts(texts, first.checkpoint.spec))
     n_lines = len(texts.source)
@@ -128,19 +132,6 @@ def distinct_names(folders: Sequence[str]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return [f"{name} ({number})" for number, name in enumerate(names, 1)]
-
-
-def _check_same_task(translators: list[Translator]) -> None:
-    """Check that models can be scored on the same references. Raises UserError if not."""
-    first = translators[0]
-    for translator in translators[1:]:
-        for name in ("task", "lowercase", "tokenized", "tokenize"):
-            value = getattr(translator.checkpoint.spec, name)
-            first_value = getattr(first.checkpoint.spec, name)
-            if value != first_value:
-                raise UserError(f"{translator.folder} has {name} {value}, but {first.folder} has "
-                                f"{name} {first_value}: their scores are not comparable. Score "
-                                "each model separately", code="models-incompatible")
 
 
 def _format_score(value: dict[str, Any]) -> str:

@@ -215,24 +215,23 @@ class BatchStream:
 
     def take(self, count: int) -> list[Batch]:
         """Take the next ``count`` batches."""
-        return [self._next() for _ in range(count)]
+        batches: list[Batch] = []
+        while len(batches) < count:
+            if self._batches is None:
+                split = self.make_epoch_split(self.epoch) if self.make_epoch_split else self.split
+                self._batches = training_batches(split, self.max_tokens, self.seed, self.epoch,
+                                                 self.buckets)
+            batches.append(self._batches[self.index])
+            self.index += 1
+            if self.index == len(self._batches):
+                self.seek(self.epoch + 1, 0)
+        return batches
 
     def seek(self, epoch: int, index: int) -> None:
         """Move to batch ``index`` of ``epoch``."""
         self.epoch = epoch
         self.index = index
         self._batches = None
-
-    def _next(self) -> Batch:
-        if self._batches is None:
-            split = self.make_epoch_split(self.epoch) if self.make_epoch_split else self.split
-            self._batches = training_batches(split, self.max_tokens, self.seed, self.epoch,
-                                             self.buckets)
-        batch = self._batches[self.index]
-        self.index += 1
-        if self.index == len(self._batches):
-            self.seek(self.epoch + 1, 0)
-        return batch
 
 
 def training_batches(

@@ -183,17 +183,15 @@ class NetworksByGroup:
         for times in np.unique(often):
             chosen = starts[often == times]
             occurs = groups[chosen[:, None] + np.arange(times)]
-            self._add(occurs, costs[chosen])
-
-    def _add(self, occurs: IntArray, costs: IntArray) -> None:
-        """Add networks; each occurs in the groups of its row of ``occurs`` (n, times)."""
-        patterns, which = np.unique(occurs, axis=0, return_inverse=True)
-        order = np.argsort(which.reshape(-1), kind="stable")
-        edges = np.searchsorted(which.reshape(-1)[order], np.arange(len(patterns) + 1))
-        for number, pattern in enumerate(patterns.tolist()):
-            for group in pattern:
-                self.of_group[group].append(len(self.costs))
-            self.costs.append(costs[order[edges[number] : edges[number + 1]]])
+            # Networks that occur in the same groups form a set.
+            patterns, which = np.unique(occurs, axis=0, return_inverse=True)
+            order = np.argsort(which.reshape(-1), kind="stable")
+            edges = np.searchsorted(which.reshape(-1)[order], np.arange(len(patterns) + 1))
+            for number, pattern in enumerate(patterns.tolist()):
+                for group in pattern:
+                    self.of_group[group].append(len(self.costs))
+                rows = chosen[order[edges[number] : edges[number + 1]]]
+                self.costs.append(costs[rows])
 
     def group_index(self, number: int) -> DominanceIndex:
         """Dominance index of the networks of one set."""

@@ -123,7 +123,17 @@ def join_parts(left: SectionCandidates, right: SectionCandidates,
     Raises:
         TooManyCandidatesError: there are more than ``max_rows`` joined rows.
     """
-    left_rows, right_rows = _equal_pairs(*number_shared_values(left, right), max_rows)
+    left_numbers, right_numbers = number_shared_values(left, right)
+    order = np.argsort(right_numbers, kind="stable")
+    starts = np.searchsorted(right_numbers[order], left_numbers, "left")
+    ends = np.searchsorted(right_numbers[order], left_numbers, "right")
+    n_partners = ends - starts
+    if n_partners.sum() > max_rows:
+        raise TooManyCandidatesError(f"more than {max_rows:,} combinations of parameters depend on "
+                                     "each other")
+    left_rows = np.repeat(np.arange(len(left)), n_partners)
+    offsets = np.arange(len(left_rows)) - np.repeat(np.cumsum(n_partners) - n_partners, n_partners)
+    right_rows = order[np.repeat(starts, n_partners) + offsets]
     new_columns = [column
                    for column, parameter in enumerate(right.parameters)
                    if parameter not in left.parameters]
@@ -136,21 +146,6 @@ def join_parts(left: SectionCandidates, right: SectionCandidates,
     costs = left.costs[left_rows] + right.costs[right_rows]
     return SectionCandidates(indices, parameters, costs, is_valid,
                              np.where(is_valid, networks, -1))
-
-
-def _equal_pairs(
-        left: NDArray[np.int64], right: NDArray[np.int64], max_rows: int) -> tuple[Any, Any]:
-    """Indices into ``left`` and ``right`` of all pairs of equal numbers."""
-    order = np.argsort(right, kind="stable")
-    starts = np.searchsorted(right[order], left, "left")
-    ends = np.searchsorted(right[order], left, "right")
-    n_partners = ends - starts
-    if n_partners.sum() > max_rows:
-        raise TooManyCandidatesError(f"more than {max_rows:,} combinations of parameters depend on "
-                                     "each other")
-    left_rows = np.repeat(np.arange(len(left)), n_partners)
-    offsets = np.arange(len(left_rows)) - np.repeat(np.cumsum(n_partners) - n_partners, n_partners)
-    return left_rows, order[np.repeat(starts, n_partners) + offsets]
 
 
 # -- keys that pieces read

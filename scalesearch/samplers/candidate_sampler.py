@@ -175,16 +175,13 @@ class CandidateSampler(BaseSampler):
             candidate = self.repair(state, candidate.params) or candidate
         if state.is_new(candidate):
             return candidate
-        return self._find_new(state) or candidate
-
-    def _find_new(self, state: SamplerState) -> Candidate | None:
-        """A new feasible candidate: a random one, or the first one of a small space."""
+        # Propose another one that is new and feasible: a random one, or the first of a small space.
         samples = (self.sample_random(state) for _ in range(MAX_NEW_SAMPLES))
-        for candidates in (samples, self.enumerate_space(state.define) or ()):
-            for candidate in candidates:
-                if state.is_new(candidate) and state.facts(candidate.params).is_feasible:
-                    return candidate
-        return None
+        for others in (samples, self.enumerate_space(state.define) or ()):
+            for other in others:
+                if state.is_new(other) and state.facts(other.params).is_feasible:
+                    return other
+        return candidate
 
     def enumerate_space(self, define: DefineByRun | None) -> list[Candidate] | None:
         """All candidates of a space.
