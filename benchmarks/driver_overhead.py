@@ -179,6 +179,8 @@ def row(runner: Simulated, options: argparse.Namespace) -> str:
     first = runner.marks[options.workers]
     last = runner.marks[-1]
     span = last[0] - first[0]
+    if not span:
+        return "too few starts after the first end of a run; use more --trials"
     starts = len(runner.marks) - options.workers
     idle = last[1] - first[1]
     thought = last[2] - first[2]

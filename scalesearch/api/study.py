@@ -21,6 +21,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import read_json
 from scalesearch.library import find_file, require_packages
 from scalesearch.spaces import Space
+from scalesearch.terminal import format_count
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -302,7 +303,7 @@ class Study(Displayable):
                                        for objective in self.spec.objectives)
                 size = self.spec.trials_text
                 if self.spec.architectures is not None:
-                    size = f"{len(self.spec.architectures.architectures)} rows"
+                    size = f"{format_count(len(self.spec.architectures.architectures), 'row')}"
                 yield f"{objectives}; {size}"
                 yield f"recipe: {self.spec.recipe.describe()}"
             return

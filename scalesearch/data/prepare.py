@@ -14,6 +14,7 @@ from scalesearch.data.tokenizer import Tokenizer
 from scalesearch.errors import UserError
 from scalesearch.tasks import Texts
 from scalesearch.tasks.edits import lowercase_edits
+from scalesearch.terminal import format_count
 
 SplitCounts = dict[str, dict[str, int]]
 _CHUNK = 1 << 16
@@ -92,7 +93,7 @@ def _encode(spec: DataSpec, split: str, pairs: ParallelText, tokenizer: Tokenize
         dropped = {"no_token": int(is_empty.sum()), "too_long": int(is_long.sum()),
                    "uneven": int(is_uneven.sum())}
         if not len(kept):
-            raise UserError(f"data: train: all {len(source)} pairs are dropped: "
+            raise UserError(f"data: train: all {len(source):,} pairs are dropped: "
                             f"{dropped['too_long']} are longer than max_length {spec.max_length} "
                             f"tokens, {dropped['uneven']} exceed max_ratio {spec.max_ratio}",
                             key="data.train", code="no-pairs-left")
@@ -222,15 +223,15 @@ _REASONS = {"empty": "a side is empty", "beyond_limit": "beyond max_pairs",
 
 def _describe_text(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
     yield (f"windows of {spec.window} tokens, validation and test every {spec.stride} tokens; "
-           + ", ".join(f"{split} {counts[split]['target_tokens']:,} tokens"
+           + ", ".join(f"{split} {format_count(counts[split]['target_tokens'], 'token')}"
                        for split in SPLIT_NAMES))
     for split in SPLIT_NAMES:
         split_counts = counts[split]
         if split_counts.get("empty"):
-            yield (f"{split}: {split_counts['empty']} of {split_counts['read']} lines left out: "
+            yield (f"{split}: {split_counts['empty']} of {format_count(split_counts['read'], 'line')} left out: "
                    "empty")
         if split_counts["target_unknown"] and split != "train":
-            yield (f"{split}: {split_counts['target_unknown']} tokens hold characters that are not "
+            yield (f"{split}: {format_count(split_counts['target_unknown'], 'token')} with characters that are not "
                    "in the vocabulary; each counts as one unknown token")
         if shared := counts["overlap"].get(f"{split}_lines"):
             yield (f"warning: {shared} of {split_counts['lines']} {split} lines are also in the "

@@ -20,6 +20,7 @@ from scalesearch.data.spec import HASHED_SPLIT_NAMES, SPLIT_NAMES, DataSpec
 from scalesearch.data.split_files import SplitPart, is_m2
 from scalesearch.errors import UserError
 from scalesearch.tasks.edits import Edits, apply_edits, extract_edits, parse_m2
+from scalesearch.terminal import format_count
 
 GRAMMAR_FILE = Path(__file__).with_name("grammar.tsv.xz")
 GRAMMAR_SHA256 = "6f782d5a91f7736d47fec2246c4556c718d53b4c827ab973579f1e8f3ce13fd4"
@@ -178,7 +179,7 @@ def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> ParallelText
         for file, side in zip(files[1:], sides):
             if len(side) != len(source):
                 raise UserError(f"data: {split}: line i of one side translates line i of the "
-                                f"other, but {files[0]} has {len(source)} lines and {file} has "
+                                f"other, but {files[0]} has {format_count(len(source), 'line')} and {file} has "
                                 f"{len(side)}", key=f"data.{split}", code="unequal-lines")
         target = sides[0]
         first_line = 1 + len(source_lines) - len(source)  # 2 after a header

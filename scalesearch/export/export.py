@@ -38,6 +38,7 @@ from scalesearch.files import (
     write_json,
 )
 from scalesearch.tasks import TASKS, Texts
+from scalesearch.terminal import format_count
 from scalesearch.training.checkpoint import (
     ARTIFACT_FILE,
     DATA_FILE,
@@ -81,7 +82,7 @@ class Artifact:
     def summary_lines(self) -> list[str]:
         """Describe what was written and verified, line by line."""
         lines = [f"{self.format}, {self.quantization}: {sum(self.bytes.values()):,} bytes in "
-                 f"{len(self.bytes)} files; {self.folder_bytes:,} bytes with tokenizer and "
+                 f"{format_count(len(self.bytes), 'file')}; {self.folder_bytes:,} bytes with tokenizer and "
                  "description"]
         checked = self.verification
         for name in [name for name in ("model", "float", "quantized") if name in checked]:

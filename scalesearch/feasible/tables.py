@@ -13,7 +13,7 @@ from scalesearch.feasible.report import (
     select_spread_points,
 )
 from scalesearch.spaces.syntax.parameters import format_constant
-from scalesearch.terminal import format_share, make_table
+from scalesearch.terminal import format_count, format_share, make_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,9 +123,10 @@ def _counts(report: FeasibilityReport) -> Iterator[str]:
                f"and meet the space's constraints. Distinct networks: {report.n_distinct:,}.")
         valid_share = (report.n_feasible or 0) / max(1, report.n_valid)
         share = (report.n_distinct_feasible or 0) / max(1, report.n_distinct)
-        yield (f"Within budget: {report.n_feasible:,} configurations ({format_share(report.share)} of "
-               f"all, {format_share(valid_share)} of those that are valid), {report.n_distinct_feasible:,} "
-               f"distinct networks ({format_share(share)}).")
+        networks = format_count(report.n_distinct_feasible or 0, "distinct network")
+        yield (f"Within budget: {format_count(report.n_feasible or 0, 'configuration')} "
+               f"({format_share(report.share)} of all, {format_share(valid_share)} of those that are "
+               f"valid), {networks} ({format_share(share)}).")
         return
     size = (f"Configurations: {report.n_candidates:,} (exact)" if report.n_candidates is not None
             else "Configurations not counted")

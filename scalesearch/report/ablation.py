@@ -21,6 +21,7 @@ from scalesearch.report.records import (
     training_trial,
 )
 from scalesearch.report.text_tables import one_line, to_latex, to_markdown
+from scalesearch.terminal import format_count
 
 MISSING_CELL = "–"
 
@@ -97,7 +98,7 @@ class Ablation:
         """Sentences on the meaning of the numbers, and the rows that are not finished."""
         noise = (f"± is the {format_percent(self.confidence)} interval of a mean or a difference, "
                  f"by the noise between seeds (standard deviation {self.noise.sd:.3g}, pooled over "
-                 f"{self.noise.n_candidates} rows, {self.noise.df} degrees of freedom), without a "
+                 f"{format_count(self.noise.n_candidates, 'row')}, {self.noise.df} degrees of freedom), without a "
                  "correction for multiple comparisons." if self.noise.is_known
                  else "No row has a second seed, so no score has an interval.")
         return [noise,

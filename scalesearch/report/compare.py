@@ -29,6 +29,7 @@ from scalesearch.report import labels
 from scalesearch.report.figures import style
 from scalesearch.report.figures.plot import draw_front_steps
 from scalesearch.report.intervals import N_RESAMPLES
+from scalesearch.terminal import format_count
 
 STUDY_MARKERS = ("o", "s")
 AXIS_MARGIN = 0.06  # of the range, around what is drawn
@@ -142,7 +143,7 @@ class StudyComparison(msgspec.Struct, frozen=True, rename={
                        "within each study. It does not cover the variance between repeated "
                        "searches: for that, run both studies with several seeds."]
         return [*(f"{study.name}: hypervolume {study.hypervolume:.4f}, front of {study.front_size} "
-                  f"among {study.n_trials} trials" for study in self.studies),
+                  f"among {format_count(study.n_trials, 'trial')}" for study in self.studies),
                 "Hypervolumes are shares of the box between the reference point "
                 f"({reference_point}) and the ideal point ({ideal_point}). Both studies use the "
                 "same two points.", *verdict, self.cost_notes, *self.other_differences]

@@ -22,6 +22,7 @@ from scalesearch.report.intervals import (
     mean_interval,
     welch_interval,
 )
+from scalesearch.terminal import format_count
 
 RecipeOption = tuple[str, float]  # rule for learning rates, and multiple of the study's rate
 
@@ -162,7 +163,7 @@ class Fairness:
                           else "")
             fairest = [f"Fairest recipe for all: {describe_option(best.option)}, mean regret "
                        f"{best.mean_regret}{comparison}."]
-        return [f"Mean regret of the study's recipe over {len(losses)} architectures: "
+        return [f"Mean regret of the study's recipe over {format_count(len(losses), 'architecture')}: "
                 f"{np.mean(losses):.3g} in validation loss (nats per character){in_score}; at most "
                 f"{losses[0]:.3g} ({self.regrets[0].architecture}).", agreement,
                 *([at_edge] if n_at_edge else []),

@@ -38,6 +38,7 @@ from scalesearch.spaces.syntax.nodes import MappingNode
 from scalesearch.spaces.syntax.parameters import Parameter
 from scalesearch.spaces.syntax.parser import parse_schedule
 from scalesearch.spaces.syntax.yaml_reader import parse_yaml, read_text
+from scalesearch.terminal import format_count
 
 if TYPE_CHECKING:
     from scalesearch.spaces.assembly.architecture import ModelSpec
@@ -288,7 +289,7 @@ class Space(BoundSpace):
         return hash(self.hash)
 
     def __repr__(self) -> str:
-        return f"<Space {self.name or 'without a name'}, {len(self.parameters())} parameters>"
+        return f"<Space {self.name or 'without a name'}, {format_count(len(self.parameters()), 'parameter')}>"
 
 
 def _differences(tree: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:

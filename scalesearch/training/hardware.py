@@ -15,6 +15,7 @@ from torch import Tensor
 
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.errors import UserError
+from scalesearch.terminal import format_bytes
 from scalesearch.training.recipe import Recipe
 
 # From this time on, a run compiles its layers and measures its precision. On an H100, compiled
@@ -177,8 +178,9 @@ def check_memory(block: Any, vocab: int) -> int:
     needed = costs["memory.weights"] + costs["memory.activations"]
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > available:
-        raise TrainingFailedError(f"out of memory: the model alone needs {needed / 2**30:,.0f} "
-                                  f"GiB, and this machine has {available / 2**30:,.0f}")
+        raise TrainingFailedError(f"out of memory: the model alone needs "
+                                  f"{format_bytes(needed)}, and this machine has "
+                                  f"{format_bytes(available)}")
     return int(costs["params.total"])
 
 

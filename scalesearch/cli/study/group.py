@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from scalesearch.cli.options import OutputPath, RenamedOption, option, print_json
-from scalesearch.cli.study import audit, run, tables, watch
+from scalesearch.cli.study import audit, further, run, tables, watch
 from scalesearch.cli.study.shared import (
     add_lost_column,
     find_study_folder,
@@ -53,7 +53,8 @@ def command() -> None:
     """Run searches, ablations and scaling studies; inspect their results."""
 
 
-for _command in (run.run, audit.audit, tables.compare, tables.table, tables.scaling, watch.watch):
+for _command in (run.run, audit.audit, further.confirm, further.train, tables.compare, tables.table,
+                 tables.scaling, watch.watch):
     command.add_command(_command)
 
 

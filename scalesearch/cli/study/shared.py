@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from scalesearch.errors import UserError
-from scalesearch.terminal import make_table, open_console, print_text, wide_console
+from scalesearch.terminal import format_count, make_table, open_console, print_text, wide_console
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,7 +166,7 @@ def get_trial(results: Results, number: int) -> Trial:
     trial = results.study.trials.get(number)
     if trial is None:
         raise UserError(f"{results.study.folder}: trial {number} does not exist; the study has "
-                        f"{len(results.study.trials)} trials, counted from 0",
+                        f"{format_count(len(results.study.trials), 'trial')}, counted from 0",
                         code="no-such-trial")
     return trial
 
@@ -185,7 +185,7 @@ def print_ablation(results: Results, table: Ablation, console: Console | None = 
     from scalesearch.report.text_tables import frame_to_table
 
     meta = results.study.meta
-    subject = "References" if meta.architectures is None else "Architectures"
+    subject = "References and front" if meta.architectures is None else "Architectures"
     print_text(frame_to_table(table.format_cells(), title=f"{subject} of {meta.name}"), console)
     for line in table.notes():
         print_text(line, console)

@@ -27,6 +27,7 @@ from scalesearch.report.scaling.formatting import (
 from scalesearch.report.scaling.laws import N_RESAMPLES, HoldoutCheck, LawFit
 from scalesearch.report.scaling.study import Curve, ScalingStudy
 from scalesearch.report.text_tables import to_markdown as markdown_table
+from scalesearch.terminal import format_count
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def _definitions(study: ScalingStudy) -> list[str]:
         f"± is the {confidence} interval of a mean, or of a score per million parameters, by the "
         "noise between seeds.",
         (f"Noise between seeds: standard deviation {noise.sd:.2g}, pooled over "
-         f"{noise.n_candidates} architectures, {noise.df} degrees of freedom." if noise.is_known
+         f"{format_count(noise.n_candidates, 'architecture')}, {noise.df} degrees of freedom." if noise.is_known
          else "No architecture has a second seed, so scores per million parameters have no "
               "interval.")]
     if not any(curve.fit for curve in study.curves):

@@ -19,6 +19,9 @@ MAX_LISTED_KEYS = 12  # legal keys that are listed next to a suggestion, at most
 MIN_SIMILARITY = 0.66  # ratio of difflib that a suggested key of another group needs
 STUDY_KEYS = ("study", "data", "recipe", "objectives", "architectures", "sampler", "trials")
 SPACE_KEYS = ("width", "encoder", "decoder")
+# Keys of the top level of a space that a study file may contain by mistake, and the reverse.
+MISPLACED_IN_STUDY = (*SPACE_KEYS, "norm", "embedding", "share")
+MISPLACED_IN_SPACE = (*STUDY_KEYS, "objective", "rungs", "seeds", "workers", "compute")
 
 
 def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], index: SchemaIndex,
@@ -34,6 +37,12 @@ def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], 
         return f"it belongs to {format_alternatives(owners)}: write `{owners[0]}: {{ {name}: … }}`"
     if name in group.unsupported:
         return group.unsupported[name]
+    if not path and "space" in legal and name in MISPLACED_IN_STUDY:
+        return f"`{name}` is a key of a space: write it under `space`"
+    if not path and "encoder" in legal and name == "budget":
+        return "write `cost: { budgets: { NAME: … } }`, or use --budget; a study has `budget`"
+    if not path and "encoder" in legal and name in MISPLACED_IN_SPACE:
+        return f"`{name}` is a key of a study file, which contains the space under `space`"
     synonym = index.describe_synonym(name, path)
     if synonym:
         return synonym

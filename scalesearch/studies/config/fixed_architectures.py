@@ -12,6 +12,7 @@ from typing import Any
 from scalesearch.errors import UserError
 from scalesearch.spaces import Space
 from scalesearch.spaces.assembly.architecture import ModelSpec
+from scalesearch.terminal import format_count
 
 SEARCH = "search"
 GRID = "grid"
@@ -85,7 +86,7 @@ class ArchitectureSet:
         rows = tuple(row for row in self.architectures if not reasons[row.label])
         if not rows:
             first, reason = next(iter(reasons.items()))
-            raise UserError(f"budget: none of the {len(self.architectures)} rows meets it; "
+            raise UserError(f"budget: none of the {format_count(len(self.architectures), 'row')} meets it; "
                             f"{first}: {reason}", key="budget", code="budget-unmet")
         if self.type != GRID and reasons[self.base]:
             raise UserError(f"budget: the base misses it: {reasons[self.base]}; every row is "

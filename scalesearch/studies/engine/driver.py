@@ -193,7 +193,7 @@ class Driver(JobLoop):
         labels = {reference.label for reference in self.spec.named_architectures}
         states = [self.trials.resolve_duplicate(trial).state
                   for trial in self.trials.with_origin(Origin.REFERENCE) if trial.label in labels]
-        return f"{states.count(State.COMPLETE)} of {len(states)} architectures trained"
+        return f"{states.count(State.COMPLETE)} of {format_count(len(states), 'architecture')} trained"
 
     def _describe_exhaustion(self) -> str:
         """Describe why nothing new is proposed."""

@@ -41,7 +41,7 @@ from scalesearch.studies.trials.trial import (
     parse_event,
 )
 from scalesearch.studies.trials.trials import Trials
-from scalesearch.terminal import format_count, make_table, print_text
+from scalesearch.terminal import format_count, format_share, make_table, print_text
 
 MAX_ROWS_PRINTED = 8
 # feasible candidates drawn, after which their share is known to a twentieth of itself
@@ -130,7 +130,7 @@ class DryRun:
         if spec.architectures is not None:
             yield f"Study {spec.name}, kind {spec.architectures.type}: {objectives}"
             yield from self._describe_settings()
-            yield (f"Would train {len(self.trials_to_train)} of {len(self.trials)} rows, seeds "
+            yield (f"Would train {len(self.trials_to_train)} of {format_count(len(self.trials), 'row')}, seeds "
                    f"each: {spec.seeds.references}, {self.planned_runs} runs in all, {workers}")
             return
         odds = self.feasibility
@@ -138,16 +138,18 @@ class DryRun:
         size = ("without end (it holds a continuous range)" if self.size is None
                 else f"{self.size:,}")
         yield f"Study {spec.name}: {objectives}"
-        yield f"Space: {len(spec.space.parameters())} parameters, size {size}"
-        yield f"Feasible: {odds.feasible / odds.samples:.1%} of {odds.samples} random candidates"
+        yield f"Space: {format_count(len(spec.space.parameters()), 'parameter')}, size {size}"
+        yield (f"Feasible: {format_share(odds.feasible / odds.samples)} of {odds.samples} random "
+               "candidates")
         for name, missed in odds.violations.items():
             if missed:
-                yield f"  {missed / odds.samples:.1%} miss {name}"
+                yield f"  {format_share(missed / odds.samples)} miss {name}"
         yield from self._describe_settings()
         if self.warm_start:
             yield self.warm_start.describe()
-        references = format_count(len(spec.references), "reference")
-        yield f"Would train {spec.trials_text} and {references}, {workers}"
+        references = (f" and {format_count(len(spec.references), 'reference')}"
+                      if spec.references else "")
+        yield f"Would train {spec.trials_text}{references}, {workers}"
         is_recipe_searched = bool(spec.recipe_space.distribution_texts)
         if self.size is not None and self.size < spec.trials and not is_recipe_searched:
             yield (f"  the space has {format_count(self.size, 'configuration')}; the search ends "

@@ -24,7 +24,7 @@ from scalesearch.studies.optuna_sync.export import open_export
 from scalesearch.studies.transfer.warm_start import apply_warm_start
 from scalesearch.studies.trials.study_dir import StudyDir, resumable
 from scalesearch.studies.trials.trial import Callback, Callbacks
-from scalesearch.terminal import print_text
+from scalesearch.terminal import format_count, print_text
 
 
 def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: float = 0.0,
@@ -101,7 +101,7 @@ def describe_start(spec: StudySpec, runner: Runner) -> list[str]:
     if spec.architectures is None:
         lines = [f"{spec.trials_text}, {runner.describe()}"]
     else:
-        lines = [f"{len(spec.architectures.architectures)} architectures, {spec.seeds.references} "
+        lines = [f"{format_count(len(spec.architectures.architectures), 'architecture')}, {spec.seeds.references} "
                  f"seeds each, {runner.describe()}",
                  *(f"not trained: {name} ({reason})"
                    for name, reason in spec.architectures.excluded.items())]

@@ -21,6 +21,7 @@ from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import StudyMeta
 from scalesearch.studies.trials.trial import Origin, State, Trial
 from scalesearch.studies.trials.trials import Trials
+from scalesearch.terminal import format_count
 
 MIN_DF = 5  # degrees of freedom of the noise below which a warning is printed
 
@@ -215,8 +216,9 @@ class SeedAnalysis:
         failed = [f"Trial {trial.original} failed with seed {trial.seed} ({trial.reason}); its "
                   "mean does not include this seed."
                   for trial in self.replicates if trial.state == State.FAILED]
-        return [f"Training seed {seed}; {first.n_candidates} candidates have further seeds, and "
-                f"their scores are means. Standard deviation between seeds: {deviations} (pooled, "
+        have = "has" if first.n_candidates == 1 else "have"
+        return [f"Training seed {seed}; {format_count(first.n_candidates, 'candidate')} {have} "
+                f"further seeds, and their scores are means. Standard deviation between seeds: {deviations} (pooled, "
                 f"{first.df} degrees of freedom). ± is the {format_percent(self.confidence)} "
                 "interval of a mean, followed by its number of seeds.", *failed]
 

@@ -154,7 +154,7 @@ class AuditPlan:
             sizes = lr["reference_sizes"]
             changes |= {"rule": rule,
                         "reference_sizes": sizes if sizes["width"] else self.reference_sizes}
-        return Recipe.from_mapping(shorten_recipe({**member.recipe, "lr": {**lr, **changes}},
+        return Recipe.from_mapping(scale_recipe({**member.recipe, "lr": {**lr, **changes}},
                                                   self.settings.budget_share))
 
     def run_folder(self, folder: Path, member: AuditedArchitecture, option: RecipeOption) -> Path:
@@ -184,18 +184,18 @@ class AuditPlan:
                     yield run, True
 
 
-def shorten_recipe(recipe: Mapping[str, Any], share: float) -> dict[str, Any]:
+def scale_recipe(recipe: Mapping[str, Any], share: float) -> dict[str, Any]:
     """Multiply the budget of a recipe, and all other numbers of updates, by ``share``."""
-    shortened = dict(recipe)
+    scaled = dict(recipe)
     for key, field in schema_of(Recipe).fields.items():
         value = recipe.get(key)
         if key in BUDGET_KEYS and isinstance(value, int | float):
-            shortened[key] = (max(1, round(value * share)) if isinstance(value, int)
-                              else value * share)
+            scaled[key] = (max(1, round(value * share)) if isinstance(value, int)
+                           else value * share)
         elif getattr(field, "unit", "") == STEPS_OR_SHARE_UNIT and isinstance(
                 value, int | float) and value >= 1:
-            shortened[key] = max(1.0, value * share)
-    return shortened
+            scaled[key] = max(1.0, value * share)
+    return scaled
 
 
 def make_plan(results: Results, settings: AuditSettings) -> AuditPlan:

@@ -11,6 +11,7 @@ from scalesearch.files import write_json, write_text
 from scalesearch.pareto.noise import CONFIDENCE
 from scalesearch.report.ablation import Ablation, build_ablation
 from scalesearch.report.labels import DEFAULT_COSTS, better_direction
+from scalesearch.report.records import labeled_records
 from scalesearch.report.scaling.study import ScalingStudy, analyze_scaling
 from scalesearch.report.scaling.tables import scaling_frame, scaling_to_json, to_markdown
 from scalesearch.report.table import architecture_lines, drop_empty_columns, format_trials
@@ -86,7 +87,7 @@ def plotted_costs(results: Results) -> list[str]:
 
 def table_of(results: Results, metric: str, base: str | None = None,
              confidence: float = CONFIDENCE) -> Ablation:
-    """Compare the named architectures of a study with a base.
+    """Compare the named architectures of a study, and the front of a search, with a base.
 
     Args:
         metric: score to compare.
@@ -97,7 +98,14 @@ def table_of(results: Results, metric: str, base: str | None = None,
         UserError: the study has no named architectures, or the base is unknown or has no complete
             run.
     """
-    return build_ablation(records_of(results), metric, base or results.study.meta.base, confidence)
+    records = records_of(results)
+    base = base or results.study.meta.base
+    if results.study.meta.architectures is None and (named := labeled_records(records)):
+        base = base or next(iter(named))
+        members = {member.number for member in results.view.members}
+        records = [{**record, "label": record["label"] or f"trial {record['trial']}"}
+                   if record["trial"] in members else record for record in records]
+    return build_ablation(records, metric, base, confidence)
 
 
 def records_of(results: Results) -> list[dict[str, Any]]:

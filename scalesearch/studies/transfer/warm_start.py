@@ -27,6 +27,7 @@ from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.record import Record, data_of
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import Origin, Params, State, Trial
+from scalesearch.terminal import format_count
 from scalesearch.training.recipe import RESUME_FREE_KEYS, fill_defaults
 from scalesearch.training.recipe_space import override_keys
 from scalesearch.training.result import Result
@@ -61,7 +62,7 @@ class WarmStart(msgspec.Struct, frozen=True):
         skipped = ", ".join(f"{count} that {reason}" for reason, count in self.skipped.items())
         note = f"; skipped: {skipped}" if skipped else ""
         return (f"Warm start: {len(self.imported)} finished candidates imported, "
-                f"{len(self.enqueued)} architectures of other fronts to be trained here "
+                f"{format_count(len(self.enqueued), 'architecture')} of other fronts to be trained here "
                 f"first{why}{note}.")
 
 

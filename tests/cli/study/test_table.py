@@ -24,10 +24,12 @@ def test_table_of_references(tmp_path):
         return result.output
 
     output = call()
-    assert "References of fake" in output and "No row has a second seed" in output
+    assert "References and front of fake" in output and "No row has a second seed" in output
     assert (tmp_path / "one" / "table.tex").exists()
     table = json.loads(call("--base", "large", "--json", "--to", str(tmp_path)))
-    assert [row["name"] for row in table["rows"]] == [
-        "large", "small"] and table["rows"][1]["difference"] < 0
+    names = [row["name"] for row in table["rows"]]
+    assert names[:2] == ["large", "small"] and table["rows"][1]["difference"] < 0
+    front = json.loads(call("--json"))["rows"][2:]
+    assert front and all(row["name"].startswith("trial ") for row in front)
     assert pd.read_csv(tmp_path / "table.csv")["params"].tolist() == [
         row["params"] for row in table["rows"]]

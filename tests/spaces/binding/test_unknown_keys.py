@@ -42,6 +42,22 @@ def test_space_read_as_study_is_one_error(file: Path) -> None:
         read_study(file)
 
 
+@pytest.mark.parametrize(("read", "line", "named"), [
+    (read_space, "budget: params.total <= 1M", "--budget"),
+    (read_space, "objectives: { bleu: max }", "study file"),
+    (read_study, "encoder: { depth: 3 }", "`space`"),
+    (read_study, "width: 64", "`space`"),
+])
+def test_help_names_the_file_of_a_key(tmp_path: Path, read, line: str, named: str) -> None:
+    file = tmp_path / "file.yaml"
+    text = "width: 16\n" if read is read_space else Path("studies/quick.yaml").read_text()
+    file.write_text(f"{text}{line}\n")
+    with pytest.raises(ConfigError) as caught:
+        read(file)
+    problem = next(problem for problem in caught.value.problems if problem.code == "unknown-key")
+    assert named in (problem.help or "")
+
+
 def test_misplaced_key_is_reported_as_unknown(tmp_path: Path) -> None:
     file = tmp_path / "space.yaml"
     file.write_text("width: 64\ndata: builtin\ntrials: 3\n")

@@ -21,7 +21,7 @@ from scalesearch.studies.results.audit import (
     architecture_groups,
     audit_findings,
     select_diverse,
-    shorten_recipe,
+    scale_recipe,
 )
 from scalesearch.studies.results.results import load_results
 from scalesearch.studies.trials.trial import State, Trial
@@ -291,6 +291,6 @@ def test_worse_rates_stop_and_study_rate_continues():
 
 def test_shortened_recipe_keeps_proportions():
     recipe = Recipe(steps=1000, epochs=3.0, warmup=400.0, validate_every=0.1, average_every=1000.0)
-    short = Recipe.from_mapping(shorten_recipe(recipe.model_dump(), 0.25))
+    short = Recipe.from_mapping(scale_recipe(recipe.model_dump(), 0.25))
     assert (short.steps, short.epochs, short.warmup, short.validate_every, short.average_every) == \
         (250, 0.75, 100.0, 0.1, 250.0)

@@ -51,7 +51,7 @@ def test_signal_saves_both_workers_and_the_study_resumes(
     assert all((place / "checkpoint.pt").exists() and not (place / "result.json").exists()
                for place in stopped)
     output = call(folder, "study", "run", "tiny.yaml", "--resume", *workers, *MORE)
-    assert "1 candidates trained" in output
+    assert "1 candidate and 1 reference trained" in output
     again = StudyDir(folder / "found").load()
     assert len(again.trials.with_state(State.COMPLETE)) == 2  # the reference, and the candidate
     for place in stopped:

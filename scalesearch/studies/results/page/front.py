@@ -22,6 +22,7 @@ from scalesearch.studies.results.page.elements import PageSection, Part, PlotMar
 from scalesearch.studies.results.page.facts import FinishedRun, PageFacts, name_of
 from scalesearch.studies.trials.trial import State, Trial
 from scalesearch.tasks import EFFICIENCY_METRICS
+from scalesearch.terminal import format_count
 
 MAX_MARKS = 600  # maximum number of points with a text, to limit the size of the file
 LOSS_LABELS = {"validation_loss": "Validation loss (nats per token)",
@@ -68,7 +69,7 @@ def front_section(facts: PageFacts) -> PageSection:
     goals = ", ".join(f"{name} ({direction})"
                       for name, direction in facts.results.objectives.items())
     head = (f"{len(facts.front_members)} of {n_finished} finished trials are on the front of "
-            f"{goals}." if facts.has_front else f"{n_finished} architectures of the study file.")
+            f"{goals}." if facts.has_front else f"{format_count(n_finished, 'architecture')} of the study file.")
     choices = []
     for name in (*first, *others):  # without unit and protocol
         words = labels.one_line_label(name).removesuffix(" per sentence pair")
@@ -116,7 +117,7 @@ def tradeoff_picture(facts: PageFacts, x: str, y: str) -> Part:
     front = front.dropna(subset=[x, y]) if len(front) else front
     members = "; ".join(summarize_trial(row, {y: y, x: x}) for _, row in front.iterrows())
     alt = (f"Scatter plot of {names[y]} against {labels.one_line_label(x, facts.meta.protocol)} "
-           f"for {len(facts.finished_rows)} trials. On the front: {members or 'none'}.")
+           f"for {format_count(len(facts.finished_rows), 'trial')}. On the front: {members or 'none'}.")
     key = f"front-{x}-{y}".replace(".", "-").replace("_", "-")
     return elements.picture(figure, key, alt, "", marks, cost=x)
 
@@ -175,7 +176,7 @@ def hypervolume_section(facts: PageFacts) -> PageSection | None:
                "the number above uses means over seeds.")
     gain = read_gain(facts.results.study.folder)
     forecast = f" {describe_gain(gain).capitalize()}." if gain else ""
-    head = (f"{labels.format_scientific(now)} after {len(facts.finished_runs)} trials, "
+    head = (f"{labels.format_scientific(now)} after {format_count(len(facts.finished_runs), 'trial')}, "
             f"{last.hours:.2f} hours since the start of the study and {last.training_hours:.2f} "
             f"worker-hours.{forecast}")
     return PageSection("hypervolume", "Hypervolume", [
@@ -191,7 +192,7 @@ def curves_section(facts: PageFacts) -> PageSection:
     rungs = "; crosses: losses at the rungs" if any(trial.rungs for trial in trials) else ""
     colors = "; blue: on the front; orange: references" if facts.has_front else ""
     title = LOSS_LABELS[facts.loss]
-    caption = f"{title} of {len(trials)} trials, each with its first seed{colors}{rungs}."
+    caption = f"{title} of {format_count(len(trials), 'trial')}, each with its first seed{colors}{rungs}."
     parts = [curves_picture(facts, facts.loss, title, caption) if trials
              else text("No validation has been recorded yet.")]
     if any(trial.number in facts.curves["train_loss"] for trial in trials):
@@ -235,7 +236,7 @@ def curves_picture(facts: PageFacts, key: str, title: str, caption: str) -> Part
         axes.set(xlabel="Updates", ylabel=title)
     ends = "; ".join(f"{name_of(trial)} {points[-1][1]:.3f}"
                      for trial, points in curves if trial.number in facts.front_members)
-    alt = (f"{title} over updates of {len(trials)} trials. Last losses of the front: "
+    alt = (f"{title} over updates of {format_count(len(trials), 'trial')}. Last losses of the front: "
            f"{ends or 'none'}.")
     marks = [PlotMark(trial.number, name_of(trial), axes, points) for trial, points in curves]
     return elements.picture(figure, key.replace("_", "-"), alt, caption, marks)

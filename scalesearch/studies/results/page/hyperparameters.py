@@ -29,6 +29,7 @@ from scalesearch.report.labels import better_direction, format_value, one_line_l
 from scalesearch.report.table import HALF_WIDTH_SUFFIX, summarize_trial
 from scalesearch.studies.results.page.elements import PageSection, Part, PlotMark, picture, text
 from scalesearch.studies.results.page.facts import PageFacts, shown_params
+from scalesearch.terminal import format_count
 
 MAX_AXES = 12  # maximum number of axes that stay readable
 ROW_HEIGHT = 0.42  # inches of an axis with its labels
@@ -134,7 +135,7 @@ def parallel_picture(facts: PageFacts, rows: pd.DataFrame, all_axes: list[Parall
     caption = (f"{len(rows)} finished trials, each a line from top to bottom, colored by "
                f"{one_line_label(main)}. Thick: on the front. Left of an axis: not "
                "set." + (f" Not shown: {', '.join(hidden)}." if hidden else ""))
-    alt = (f"Parallel coordinates of {len(rows)} trials over "
+    alt = (f"Parallel coordinates of {format_count(len(rows), 'trial')} over "
            f"{', '.join(axis.name for axis in shown)}; the best, trial {best.number}: {params}.")
     return picture(figure, "parallel", alt, caption, marks)
 

@@ -51,6 +51,7 @@ from scalesearch.studies.results.page.elements import (
 from scalesearch.studies.results.page.facts import PageFacts, name_of
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import State, Trial
+from scalesearch.terminal import format_bytes, format_count
 
 MAX_PARAMS = 12  # maximum number of columns of hyperparameters
 SECTION_COLORS = {"embedding": "#0072B2", "encoder": "#E69F00", "decoder": "#009E73",
@@ -113,7 +114,7 @@ def trials_section(facts: PageFacts) -> PageSection:
                            "data-state": trial.state, "class": "front" if on_front else None})
     headings = [column_heading(name) if name in metrics else name.removeprefix(PARAM_PREFIX)
                 for name in cells[0]]
-    caption = (f"{len(rows)} trials; costs under {format_protocol(facts.meta.protocol)}. Click a "
+    caption = (f"{format_count(len(rows), 'trial')}; costs under {format_protocol(facts.meta.protocol)}. Click a "
                "heading to sort. The time is that of the updates, for the first seed.")
     states = [*[("front", "on the front")] * facts.has_front,
               *((state, state) for state in sorted(set(rows["state"])))]
@@ -158,9 +159,9 @@ def cost_section(facts: PageFacts) -> PageSection:
     for name, trial in zip(names, trials):
         sizes = [trial.costs.get(f"memory.{part}") for part in MEMORY_LABELS]
         rows.append([name, *(MISSING_CELL if size is None
-                             else TableCell(f"{size / 2**20:,.2f}", size) for size in sizes)])
+                             else TableCell(format_bytes(size), size) for size in sizes)])
     target = protocol["target"] or "the protocol's"
-    caption = (f"memory: MiB in float32; the key-value cache after {target} target tokens; "
+    caption = (f"memory in float32; the key-value cache after {target} target tokens; "
                "activations: estimated memory of one sentence pair for the backward pass.")
     content = "The front, from the lowest cost" if facts.is_search else "All finished trials"
     return PageSection("costs", title, [
