@@ -47,7 +47,7 @@ eval "$(_SCALESEARCH_COMPLETE=bash_source scalesearch)"
 DISCREPANCIES = """# Discrepancies with published numbers
 
 Use this page when a recomputed size differs from the one in a paper. Each row is a reported number that
-differs from the recomputed one under the protocol of its paper, with the likely reason if one is known. A discrepancy is
+differs from the recomputed one under the protocol of its paper, with the likely reason if known. A discrepancy is
 not necessarily an error of the paper: several numbers depend on a vocabulary or a convention that is not
 reported. All other numbers agree at the reported digits, or are rounded as elsewhere in the paper.
 [Sizes reported in three papers](papers.md) has the summary, and [References](../references.md) the papers.

@@ -25,7 +25,7 @@ reference:
   - { name: small, set: { width: 16, encoder.depth: 1 } }
   - { name: large, set: { width: 48, encoder.depth: 4 } }
 sampler: { type: random, seed: 1 }
-budget: params.total <= 60k
+budget: params.total <= 30k
 trials: 3
 out: found
 """

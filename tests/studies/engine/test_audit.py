@@ -20,8 +20,8 @@ from scalesearch.studies.results.audit import (
     AuditSettings,
     architecture_groups,
     audit_findings,
-    select_diverse,
     scale_recipe,
+    select_diverse,
 )
 from scalesearch.studies.results.results import load_results
 from scalesearch.studies.trials.trial import State, Trial
