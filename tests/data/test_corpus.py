@@ -158,7 +158,7 @@ def test_unknown_characters_are_reported(spec: DataSpec, write: Write, cache: Pa
     write("text/test.en", ["Ω dog"])
     write("text/test.de", ["ein Hund sieht das Haus"])
     assert load_corpus(spec, cache).notes == (
-        "test: 1 tokens hold characters that are not in the vocabulary",)
+        "test: 1 token with characters that are not in the vocabulary",)
 
 
 def test_parts_are_concatenated(spec: DataSpec, write: Write, cache: Path) -> None:

@@ -263,7 +263,7 @@ def test_summary_has_compute_type_and_accuracy_note():
     artifact = Artifact("ctranslate2", "int8", bytes={"model.bin": 1000}, folder_bytes=1500,
                         verification=verification)
     assert artifact.summary_lines() == [
-        "ctranslate2, int8: 1,000 bytes in 1 files; 1,500 bytes with tokenizer and description",
+        "ctranslate2, int8: 1,000 bytes in 1 file; 1,500 bytes with tokenizer and description",
         "quantized: bleu 3.14; 1 of 2 sentences differ; computed in int8_float32", "note: no VNNI"]
 
 
