@@ -203,7 +203,7 @@ def describe_counts(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
                    "end in a period after a space: BLEU of tokenized text is not comparable with "
                    "published scores; detokenize it, or set `tokenized: true`")
         if unknown := held_out["source_unknown"] + held_out["target_unknown"]:
-            yield f"{split}: {unknown} tokens hold characters that are not in the vocabulary"
+            yield f"{split}: {format_count(unknown, 'token')} with characters that are not in the vocabulary"
         if sources := overlap[f"{split}_sources"]:
             yield (f"warning: {sources} of {held_out['pairs']} {split} sources are also in the "
                    f"training text, {overlap[f'{split}_pairs']} with the same translation")
