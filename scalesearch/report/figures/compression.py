@@ -21,20 +21,18 @@ def plot_scores(library: ScoredLibrary) -> Figure:
     rises = dict(zip(library.alternatives, library.rises))
     rows = sorted({(list(CHAINS).index(alternative.chain), alternative.first)
                    for alternative in rises})
-    columns = {"none": 0}
-    for alternative in sorted(rises, key=lambda item: item.size):
-        is_shared = alternative.last > alternative.first
-        columns.setdefault("shared" if is_shared else _size_label(alternative.size),
-                           len(columns))
+    labels = {alternative: "shared" if alternative.last > alternative.first
+              else str(alternative.size) if alternative.size else "none" for alternative in rises}
+    columns = list(dict.fromkeys(labels[alternative] for alternative in sorted(
+        rises, key=lambda item: (labels[item] == "shared", item.size))))
     values = np.full((len(rows), len(columns)), np.nan)
     for alternative, rise in rises.items():
         row = rows.index((list(CHAINS).index(alternative.chain), alternative.first))
-        name = "shared" if alternative.last > alternative.first else _size_label(alternative.size)
-        values[row, columns[name]] = rise
+        values[row, columns.index(labels[alternative])] = rise
     with new_figure(2.4 + 0.62 * len(columns), 1.1 + 0.26 * len(rows)) as (figure, (axes,)):
         shown = np.log10(np.clip(values, MIN_RISE, None))
         image = axes.imshow(shown, aspect="auto", cmap="viridis_r")
-        axes.set_xticks(range(len(columns)), list(columns))
+        axes.set_xticks(range(len(columns)), columns)
         axes.set_yticks(range(len(rows)), [f"{list(CHAINS)[chain]} {layer + 1}"
                                            for chain, layer in rows])
         for (row, column), value in np.ndenumerate(values):
@@ -47,10 +45,6 @@ def plot_scores(library: ScoredLibrary) -> Figure:
         axes.set_xlabel("Heads or hidden units; shared: one set of weights with the next layer")
         figure.colorbar(image, label="log10 of the rise of the loss\n(nats per character)")
     return figure
-
-
-def _size_label(size: int) -> str:
-    return str(size) if size else "none"
 
 
 def plot_additivity(library: ScoredLibrary) -> Figure | None:
