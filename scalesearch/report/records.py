@@ -78,7 +78,7 @@ def scores_over_seeds(record: Record, records: Sequence[Record], metric: str) ->
 
 
 def early_measurements(record: Record) -> dict[str, float | None]:
-    """Column to early measurement: the first loss and zero-cost proxies.
+    """Column to early measurement: losses at rungs, zero-cost proxies and predictions.
 
     The first loss is that of the first rung, or else of the first validation before the end.
     """
@@ -91,4 +91,8 @@ def early_measurements(record: Record) -> dict[str, float | None]:
     elif rungs is None and len(curve) > 1 and isinstance(curve[0], Mapping):
         first_loss = curve[0].get(validation_loss_name(record.get("config")))
     return {"proxy.first_loss": first_loss,
-            **{f"proxy.{name}": value for name, value in zero_cost.items()}}
+            **{f"proxy.rung_loss_{number}": float(rung["loss"])
+               for number, rung in enumerate((rungs or ())[1:], 2)},
+            **{f"proxy.{name}": value for name, value in zero_cost.items()},
+            **{name: value for name, value in (record.get("costs") or {}).items()
+               if name.startswith("predicted.")}}

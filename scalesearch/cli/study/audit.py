@@ -1,25 +1,22 @@
-"""``scalesearch study audit``: fairness of the recipe to the architectures."""
+"""``scalesearch study audit``: fairness of the recipe, and quality of proxies."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from scalesearch.cli.options import option, print_json
-from scalesearch.cli.study.shared import with_results
+from scalesearch.cli.study.shared import load_study, snapshot_console, study_argument
 from scalesearch.errors import UserError
 from scalesearch.files import replace_non_finite
 from scalesearch.library import require_packages
 from scalesearch.terminal import make_table, open_console, print_text
 
-if TYPE_CHECKING:
-    from scalesearch.studies.results.results import Results
-
 
 @click.command()
-@with_results
+@study_argument
 @click.option("--architectures", default=12, show_default=True, type=click.IntRange(2),
               help="Number of architectures, spread over costs and architecture groups.")
 @click.option("--rates", default="0.25,0.5,1,2,4", show_default=True,
@@ -35,18 +32,38 @@ if TYPE_CHECKING:
 @option("workers", default=1, help="Number of parallel training runs.")
 @option("address")
 @click.option("--dry-run", is_flag=True, help="Print the plan without training.")
+@click.option("--proxies", "audits_proxies", is_flag=True,
+              help="Audit proxies instead, without training. STUDY_OR_FOLDER may be a CSV table.")
+@option("metric")
+@click.option("--cost", metavar="NAME", help="With --proxies: cost of the front and of the groups "
+              "of equal cost (default: params.total, or params of a CSV table).")
+@click.option("--proxy", "names", multiple=True, metavar="NAME|FILE.csv",
+              help="With --proxies: column to audit, or a table with the column `trial` (default: "
+              "all). NAME:min if smaller is better. Can be repeated.")
+@option("constraint", help="With --proxies: use only rows that meet these conditions, e.g. "
+        "'bleu >= 1'.")
+@option("confidence")
 @option("json")
-def audit(results: Results, architectures: int, rates: str, rules: str, share: float, until: float,
-          workers: int, address: str | None, dry_run: bool, as_json: bool) -> None:
+def audit(study: str, out: Path | None, architectures: int, rates: str, rules: str, share: float,
+          until: float, workers: int, address: str | None, dry_run: bool, audits_proxies: bool,
+          metric: str | None, cost: str | None, names: tuple[str, ...], constraint: str | None,
+          confidence: float, as_json: bool) -> None:
     """Check whether the study's learning rate disadvantages some architectures.
 
     Some architectures of the study are trained with several learning rates. Results are stored in
     the folder of the study, under audit/, and shown by `study report`. Run the same command again
     to resume an interrupted audit.
 
+    With --proxies, print how well sizes, early losses and zero-cost scores predict the final score
+    of a study, or of a CSV table with a trained architecture per row: `scalesearch study audit
+    --proxies table.csv --metric bleu --cost params`.
+
     \b
     Example: scalesearch study audit runs/my-study --architectures 8
     """
+    if audits_proxies:
+        _audit_proxies(study, out, metric, cost, names, constraint, confidence, as_json)
+        return
     from scalesearch.report.fairness import describe_option
     from scalesearch.signals import interrupt_on_signal
     from scalesearch.studies.config.sections import Resources
@@ -54,6 +71,7 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
     from scalesearch.studies.executors.local import make_runner
     from scalesearch.studies.results.audit import AuditSettings, study_job
 
+    results = load_study(study, out)
     console = open_console(stderr=as_json)
     try:
         multiples = tuple(sorted({float(number) for number in _split(rates)}))
@@ -96,6 +114,41 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
     print_text(make_table(headings, rows))
     for line in fairness.lines():
         print_text(line)
+
+
+def _audit_proxies(study: str, out: Path | None, metric: str | None, cost: str | None,
+                   names: tuple[str, ...], constraint: str | None, confidence: float,
+                   as_json: bool) -> None:
+    """Print the audit of the proxies of a study or of a CSV table."""
+    from scalesearch.report.proxies import DEFAULT_COST, audit_proxies, proxy_label, read_table
+    from scalesearch.report.trial_filter import filter_trials
+
+    files = [name for name in names if name.endswith(".csv")]
+    columns = [name for name in names if name not in files]
+    if study.endswith(".csv"):
+        if metric is None:
+            raise UserError("a CSV table needs --metric NAME, the column of the score",
+                            code="option-missing")
+        table = read_table(Path(study))
+        table = filter_trials(table, constraint) if constraint else table
+        cost = cost or ("params" if "params" in table else DEFAULT_COST)
+        proxy_audit = audit_proxies(table, metric, cost, columns, confidence)
+    else:
+        proxy_audit = load_study(study, out).proxy_audit(
+            metric, cost, columns, [read_table(Path(name)) for name in files], constraint,
+            confidence)
+    if as_json:
+        print_json(replace_non_finite(asdict(proxy_audit)))
+        return
+    console = snapshot_console()
+    if proxy_audit.proxies:
+        headings = ("proxy", "n", "Spearman", "Kendall's tau", "tau at equal cost",
+                    f"error ({proxy_audit.metric})", "recall", "regret")
+        print_text(make_table(headings, [
+            (proxy_label(row.proxy), row.n, f"{row.rho:+.2f}", row.tau, row.tau_at_equal_cost or "",
+             row.error, row.recall, row.regret) for row in proxy_audit.proxies]), console)
+    for line in proxy_audit.lines():
+        print_text(line, console)
 
 
 def _split(text: str) -> tuple[str, ...]:

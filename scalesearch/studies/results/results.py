@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from scalesearch.compression.front import Prediction
     from scalesearch.report.figures.plot import FigureContext
-    from scalesearch.report.proxies import ProxyCorrelations
+    from scalesearch.report.proxies import ProxyAudit, ProxyCorrelations
 
 
 @dataclass(frozen=True)
@@ -232,6 +232,44 @@ class Results:
                             help="raise the budget, or add smaller sizes to `replace`",
                             key="budget", code="budget-unmet")
         return prediction, rows
+
+    def proxy_audit(self, metric: str | None = None, cost: str | None = None,
+                    proxies: Iterable[str] = (), tables: Iterable[pd.DataFrame] = (),
+                    constraint: str | None = None, confidence: float | None = None) -> ProxyAudit:
+        """Audit proxies of the final score over the finished trials.
+
+        Args:
+            metric: score; the main metric if not given.
+            cost: cost; the number of parameters if not given.
+            proxies: columns of the table; all early measurements if none is given.
+            tables: further proxies, joined by the column ``trial``.
+            constraint: condition that the trials meet, such as ``bleu >= 1``.
+            confidence: confidence level of the intervals; the study's if not given.
+
+        Raises:
+            UserError: a column is missing.
+        """
+        from scalesearch.report.proxies import (
+            DEFAULT_COST,
+            audit_proxies,
+            finished_trials,
+            proxy_columns,
+            split_direction,
+        )
+        from scalesearch.report.trial_filter import filter_trials
+
+        metric = metric or self.main_metric
+        trials = finished_trials(self.table, split_direction(metric)[0])
+        trials = filter_trials(trials, constraint) if constraint else trials
+        names = list(proxies)
+        for table in tables:
+            if "trial" not in table:
+                raise UserError("a table of a proxy has no column trial; its columns are "
+                                f"{', '.join(table)}", code="unknown-metric")
+            trials = trials.merge(table, on="trial", how="left")
+            names += [name for name in table if name != "trial"]
+        return audit_proxies(trials, metric, cost or DEFAULT_COST, names or proxy_columns(trials),
+                             confidence or self.seed_analysis.confidence)
 
     def hypervolume(self) -> tuple[float, list[float]] | None:
         """Hypervolume of the front, and its reference point (see :class:`.StudyView`).

@@ -62,6 +62,28 @@ def test_status_as_table_and_json(folder):
     assert report["progress"]["candidates"] == [8.0, 8.0] and report["owner"]["state"] == "unknown"
 
 
+def test_audit_of_proxies_of_a_study_and_of_a_table(folder, tmp_path):
+    audit = json.loads(call("audit", folder, "--proxies", "--json"))
+    assert (audit["metric"], audit["cost"], audit["n"]) == ("bleu", "params.total", 8)
+    assert audit["proxies"][0]["proxy"] == "params.total"
+    own = tmp_path / "own.csv"
+    own.write_text("trial,wisdom\n" + "".join(f"{trial},{trial * 7 % 5}\n" for trial in range(40)))
+    named = json.loads(call("audit", folder, "--proxies", "--proxy", f"{own}", "--proxy",
+                            "width", "--constraint", "bleu >= 0", "--json"))
+    assert [row["proxy"] for row in named["proxies"]] == ["params.total", "param.width", "wisdom"]
+    table = tmp_path / "table.csv"
+    table.write_text(call("front", folder, "--all", "--csv"))
+    same = json.loads(call("audit", "--proxies", table, "--metric", "bleu", "--cost",
+                           "params.total", "--proxy", "width", "--json"))
+    assert same["proxies"] == named["proxies"][:2]
+    assert "tau at equal cost" in call("audit", folder, "--proxies")
+    with refuses("option-missing"):
+        call("audit", "--proxies", table)
+    own.write_text("number,wisdom\n1,2\n")
+    with refuses("unknown-metric"):
+        call("audit", folder, "--proxies", "--proxy", own)
+
+
 def test_plot_prints_its_files(folder, tmp_path):
     files = call("plot", folder, "--to", tmp_path).split()
     assert len(files) == 4 and all((tmp_path / file).exists() for file in files)

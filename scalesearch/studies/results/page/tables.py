@@ -24,7 +24,7 @@ from scalesearch.report.labels import (
     one_line_label,
     protocol_conventions,
 )
-from scalesearch.report.proxies import PROXY_LABELS
+from scalesearch.report.proxies import proxy_label
 from scalesearch.report.table import (
     PARAM_PREFIX,
     TIME_HEADINGS,
@@ -281,6 +281,11 @@ def named_architectures_section(facts: PageFacts) -> PageSection | None:
                        [table(headings, rows, caption, "named-table"), text(*comparison.notes())])
 
 
+def interval_cell(value: ConfidenceInterval | None) -> TableCell:
+    """Cell with an estimate and its interval."""
+    return MISSING_CELL if value is None else TableCell(str(value), value.value)
+
+
 def reliability_section(facts: PageFacts) -> PageSection:
     """Create the section on seed noise and correlations of early measurements."""
     replicates = facts.trials.replicates()
@@ -295,20 +300,22 @@ def reliability_section(facts: PageFacts) -> PageSection:
         seeds = [text(*sentences or ["Replicates are in training; the noise is still unknown."]),
                  table(["trial", "seed", "state", *measured], rows,
                        f"{len(rows)} replicates: runs with further seeds.", "seeds-table")]
-    proxies = facts.results.proxies()
-    early = text(*proxies.lines()[:1] if proxies.has_too_few_trials
-                 else ["No early measurement differs between trials."])
-    if proxies.correlations:
-        rows = [[PROXY_LABELS.get(row.proxy, row.proxy), number(row.rho, "+.2f"),
-                 TableCell(f"{row.low:+.2f} to {row.high:+.2f}", row.low), row.n_trials,
-                 "yes" if row.significant else "no"] for row in proxies.correlations]
-        caption = (f"Spearman's rank correlation with the final {proxies.metric}, with its 95 % "
-                   "interval (Fieller et al., 1957).")
-        early = table(["measurement", "rho", "95 % interval", "trials", "significant"], rows,
-                      caption, "proxies-table")
+    audit = facts.results.proxy_audit()
+    early = [text(*audit.lines()[:1], *["No early measurement differs between trials."]
+                  * (audit.n >= audit.needed and not audit.proxies))]
+    if audit.proxies:
+        rows = [[TableCell(proxy_label(row.proxy)), row.n, number(row.rho, "+.2f"),
+                 *map(interval_cell, (row.tau, row.tau_at_equal_cost, row.error, row.recall,
+                                      row.regret))] for row in audit.proxies]
+        early = [text(*audit.lines()),
+                 table(["measurement", "trials", "Spearman's rho", "Kendall's tau",
+                        "tau at equal cost", f"error ({audit.metric})", "recall of the front",
+                        "regret of the front"], rows,
+                       "How well early measurements predict the final score. Tau at equal cost "
+                       "counts pairs in the same decile of the cost.", "proxies-table")]
     return PageSection("reliability", "Seed noise and early measurements",
                        [("heading", "Noise between seeds"), *seeds,
-                        ("heading", "Early measurements against the final score"), early])
+                        ("heading", "Early measurements against the final score"), *early])
 
 
 def failures_section(facts: PageFacts) -> PageSection:
@@ -402,19 +409,16 @@ def fairness_section(facts: PageFacts) -> PageSection | None:
     if not findings.regrets:
         return PageSection("fairness", "Fairness of the recipe", [text(*findings.lines())])
 
-    def interval(value: ConfidenceInterval | None) -> TableCell:
-        return MISSING_CELL if value is None else TableCell(str(value), value.value)
-
     def yes_or_no(condition: bool) -> str:
         return "yes" if condition else "no"
 
     regrets = [[regret.architecture, number(regret.loss_regret, ".3g"),
                 number(regret.score_regret, ".3g"), describe_option(regret.best_option),
                 yes_or_no(regret.is_best_at_edge)] for regret in findings.regrets]
-    groups = [[group.name, group.n_architectures, interval(group.mean_regret),
-               interval(group.difference_to_others), yes_or_no(group.is_disadvantaged)]
+    groups = [[group.name, group.n_architectures, interval_cell(group.mean_regret),
+               interval_cell(group.difference_to_others), yes_or_no(group.is_disadvantaged)]
               for group in findings.groups]
-    recipes = [[describe_option(alternative.option), interval(alternative.mean_regret),
+    recipes = [[describe_option(alternative.option), interval_cell(alternative.mean_regret),
                 number(alternative.kendall_tau, ".2f")] for alternative in findings.alternatives]
     parts = [text(*findings.lines())]
     if figure := plot_regrets(findings):
