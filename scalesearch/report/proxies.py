@@ -42,13 +42,13 @@ from scalesearch.report.intervals import (
     spearman_rho,
 )
 from scalesearch.report.table import PARAM_PREFIX
+from scalesearch.samplers.proxy import scale_proxy
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS
 
 Array = NDArray[np.float64]
 MIN_TRIALS = 5  # finished trials below which no correlation is reported
 MAX_AUDITED = 500  # architectures; larger tables are sampled, because each resample reads all pairs
 N_COST_GROUPS = 10
-LOG_RANGE = 10.0  # ratio of the extremes of a proxy above which it enters as its logarithm
 CURVE_SHARES = (0.1, 0.25, 0.5)  # shares of a learning curve whose losses are proxies
 DEFAULT_COST = "params.total"
 PROXY_LABELS = {  # column to label; zero-cost proxies are defined in train/proxies.py
@@ -368,8 +368,7 @@ def leave_one_out_residuals(values: Array, scores: Array) -> Array:
 
     By the leverage h of each point: the residual of the line through all points, over 1 - h.
     """
-    if values.min() > 0 and values.max() > LOG_RANGE * values.min():
-        values = np.log(values)
+    values = scale_proxy(values)
     x = values - values.mean()
     y = scores - scores.mean()
     leverage = 1 / len(x) + x**2 / (x @ x)

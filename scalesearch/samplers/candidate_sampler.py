@@ -79,6 +79,7 @@ class CandidateSampler(BaseSampler):
     # whether it enumerates candidates and then ends the search
     is_exhaustive: ClassVar[bool] = False
     learns_from_infeasible: bool = False  # whether it reads infeasible trials
+    proxy_note: str = ""  # whether the latest model uses a proxy, and why
 
     def __init__(self, *, define: DefineByRun | None = None, facts: FactsFunction | None = None,
                  region: FeasibleRegion | None = None,

@@ -26,6 +26,7 @@ from scalesearch.samplers.bayes.hypervolume_improvement import (
 from scalesearch.samplers.bayes.multi_fidelity import MIN_OBSERVATIONS
 from scalesearch.samplers.candidate import Candidate
 from scalesearch.samplers.front_neighbors import FRONT_PROBABILITY, FrontNeighbors
+from scalesearch.samplers.proxy import ScoreProxy
 from scalesearch.samplers.sampler_state import SamplerState
 from scalesearch.samplers.trial_history import is_paused, rung_losses
 
@@ -59,12 +60,17 @@ class HypervolumeGP(FrontNeighbors):
     """Propose the candidate with the largest acquisition value in a pool.
 
     The pool consists of mutations of the front and random candidates.
+
+    Args:
+        proxy: proxy of the scores, used by the surrogates if it reduces their error.
+        arguments: see :class:`CandidateSampler`.
     """
 
     default_n_startup_trials = 6
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, *, proxy: ScoreProxy | None = None, **arguments: Any) -> None:
         super().__init__(**arguments)
+        self.proxy = proxy
         self._candidates: dict[tuple[str, str, int], Candidate] = {}
         self._neighbor_batches: dict[tuple[str, int], list[Candidate]] = {}
         # For the latest state: its key, the acquisition function and the pool.
@@ -119,7 +125,9 @@ class HypervolumeGP(FrontNeighbors):
                                    is_paused(trial)) for trial in state.trials)
         if self._cached_acquisition is None or self._cached_acquisition[0] != key:
             pool = self._candidate_pool(state)
-            self._cached_acquisition = key, AcquisitionFunction(state, pool, self.rung_shares), pool
+            acquisition = AcquisitionFunction(state, pool, self.rung_shares, self.proxy)
+            self._cached_acquisition = key, acquisition, pool
+            self.proxy_note = str(acquisition.proxy_test or "")
         return self._cached_acquisition[1], self._cached_acquisition[2]
 
     def _candidate_pool(self, state: SamplerState) -> list[Candidate]:

@@ -108,6 +108,7 @@ class ExpectedGain:
         new, paused: acquisition values of the best new candidate and of paused trials by number,
             as in :class:`scalesearch.samplers.hypervolume_gp.AcquisitionValues`. None and empty
             without rungs.
+        proxy_note: whether the forecast uses the proxy of the sampler; empty without a proxy.
     """
 
     completed_trials: int
@@ -117,6 +118,7 @@ class ExpectedGain:
     high: float
     new: float | None = None
     paused: dict[str, float] = field(default_factory=dict)
+    proxy_note: str = ""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from scalesearch.samplers.bayes.hypervolume_improvement import HypervolumeImprov
 from scalesearch.samplers.bayes.multi_fidelity import MIN_OBSERVATIONS, MultiFidelitySurrogate
 from scalesearch.samplers.bayes.surrogate import Surrogate
 from scalesearch.samplers.candidate import Candidate
+from scalesearch.samplers.proxy import ProxyTest, ScoreProxy
 from scalesearch.samplers.sampler_state import SamplerState
 from scalesearch.samplers.trial_history import (
     COMPUTE,
@@ -56,10 +57,14 @@ class AcquisitionFunction:
         state: trials of the study at the time of the proposal.
         pool: new candidates.
         rung_shares: shares of a full-budget run at which trials pause; the last one is 1.
+        proxy: proxy of the scores, a further coordinate if it helps.
+
+    Attributes:
+        proxy_test: comparison of the surrogate with and without the proxy; None without one.
     """
 
     def __init__(self, state: SamplerState, pool: Sequence[Candidate],
-                 rung_shares: Sequence[float]) -> None:
+                 rung_shares: Sequence[float], proxy: ScoreProxy | None = None) -> None:
         self.state = state
         self.rung_shares = rung_shares
         observed = [trial
@@ -88,6 +93,13 @@ class AcquisitionFunction:
                                  if name in names}) for trial in trials]
         candidates += pool
         self.coordinates = Coordinates.of(candidates, self.costs)
+        self.proxy_test: ProxyTest | None = None
+        if proxy is not None:
+            params = [*(trial.params for trial in trials), *(candidate.params for candidate in pool)]
+            is_measured = [objective.is_measured for objective in objectives]
+            self.proxy_test, self.coordinates = proxy.add_to(
+                self.coordinates, proxy.values(params), self._final_values[:, is_measured],
+                len(pool))
         self.pending = self.coordinates[len(self.observed_trials) : len(trials)]
         self.pool_rows = np.arange(len(trials), len(trials) + len(pool))
 

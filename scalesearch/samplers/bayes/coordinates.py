@@ -74,6 +74,13 @@ class Coordinates:
         trends = np.column_stack([self.trends * EARLIER_TREND_SHARE, trend])
         return Coordinates(points, np.append(self.groups, self.groups.max() + 1), trends)
 
+    def with_proxy(self, values: Array) -> Coordinates:
+        """Add a proxy (n,) of the scores, as a coordinate and as a trend."""
+        centered = values - values.mean()
+        points = np.column_stack([self.points, centered / (float(np.ptp(values)) or 1.0)])
+        trends = np.column_stack([self.trends, centered / (float(values.std()) or 1.0)])
+        return Coordinates(points, np.append(self.groups, self.groups.max() + 1), trends)
+
     def __getitem__(self, rows: Any) -> Coordinates:
         return Coordinates(self.points[rows], self.groups, self.trends[rows])
 

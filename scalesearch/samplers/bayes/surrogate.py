@@ -93,6 +93,16 @@ class Surrogate:
         variance = self.scale + (points.trends**2).sum(1) - (half**2).sum(0)
         return mean * self.unit + self.mean, np.sqrt(np.maximum(variance, 1e-12)) * self.unit
 
+    def leave_one_out_residuals(self) -> Array:
+        """Residual (n,) of each observed score from its prediction by the other scores.
+
+        The hyperparameters are those of all scores (Rasmussen & Williams 2006, equation 5.12).
+        """
+        covariance = self._kernel(self.observed, self.observed) + np.diag(self.noise / self.counts)
+        root = cholesky(covariance, lower=True)
+        inverse = cho_solve((root, True), np.eye(len(root)))
+        return np.asarray(inverse @ self.scores / np.diag(inverse) * self.unit)
+
     def correlation_root(self, points: Coordinates) -> Array:
         """Return the Cholesky factor (m, m) of posterior correlations of ``points``.
 

@@ -368,6 +368,9 @@ class _StudyReader:
         sampler = replace(file.sampler,
                           name=file.sampler.name or ("bayes" if is_search else "random"),
                           seed=file.seed if file.sampler.seed is None else file.sampler.seed)
+        if str(proxy := sampler.arguments.get("proxy", "")).endswith(".csv"):
+            sampler = replace(sampler, arguments={**sampler.arguments,
+                                                  "proxy": resolve_relative(self.path, proxy)})
         protocol = {key: resolve_relative(self.path, str(value)) if key == LATENCY_KEY else value
                     for key, value in file.protocol.items() if value is not None}
         synonyms = {key: self.positions[other] for key, other in RESOURCES_SYNONYMS

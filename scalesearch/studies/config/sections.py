@@ -319,6 +319,9 @@ class SamplerConfig(Config):
     population: Annotated[int, size(2)] = setting(
         None, "population of nsga2", default_text="20, with nsga2",
         synonyms=("population_size", "pop_size"))
+    proxy: Text | None = setting(
+        None, "proxy of the score that `bayes` uses if it reduces its leave-one-out error: a "
+        "parameter, a cost, or a CSV file with columns of parameters and the proxy in the last one")
     arguments: dict[str, Any] = Field({}, validation_alias=OPEN_ARGUMENTS)
 
     def find_problems(self) -> Conflicts:
@@ -333,9 +336,13 @@ class SamplerConfig(Config):
         if "population" in given_keys and sampler not in (None, "nsga2"):
             yield "population", f"`{sampler}` has no population", "remove it, or use nsga2"
 
+        if "proxy" in given_keys and sampler != "bayes":
+            yield "proxy", f"`{sampler or self.class_name}` uses no proxy", "remove it, or use bayes"
+
     def make(self) -> SamplerSpec:
         """The value of the study; an empty name if the file does not set one."""
-        arguments = {"n_startup_trials": self.startup, "population_size": self.population}
+        arguments = {"n_startup_trials": self.startup, "population_size": self.population,
+                     "proxy": self.proxy}
         arguments = {name: value for name, value in arguments.items() if value is not None}
         arguments |= {name: plain_value(value) for name, value in self.arguments.items()}
         name = self.class_name or (self.type if "type" in self.model_fields_set else "")

@@ -7,6 +7,7 @@ import math
 import random
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -125,8 +126,12 @@ def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
     """
     if spec.architectures is not None:
         return None
+    sampler = spec.sampler
     with error_context("sampler"):
-        return make_sampler(spec.sampler, evaluator.suggest_params,
+        if "proxy" in sampler.arguments:
+            proxy = evaluator.score_proxy(sampler.arguments["proxy"])
+            sampler = replace(sampler, arguments={**sampler.arguments, "proxy": proxy})
+        return make_sampler(sampler, evaluator.suggest_params,
                             partial(evaluator.candidate_facts, objectives=spec.objectives),
                             evaluator.feasible_region, spec.objectives, spec.rungs.shares)
 

@@ -69,7 +69,8 @@ class EarlyStopping:
         gain = ExpectedGain(self._completed, forecast.n_runs, forecast.mean, forecast.low,
                             forecast.high, values.new if values else None,
                             {str(trial.user_attrs[TRIAL_NUMBER_ATTR]): values.paused[trial.number]
-                             for trial in history if values and trial.number in values.paused})
+                             for trial in history if values and trial.number in values.paused},
+                            self.sampler.proxy_note)
         write_json(self.study.folder / GAIN_FILE, msgspec.to_builtins(gain))
         if self.stop_spec is not None and forecast.mean < self.stop_spec.gain:
             self.study.update_meta(stopped_at_gain=self.stop_spec.gain)

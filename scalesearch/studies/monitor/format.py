@@ -92,6 +92,7 @@ def describe_gain(gain: ExpectedGain) -> str:
     """Describe an expected gain in one sentence without a capital letter and period."""
     runs = (f"{gain.full_runs} more training runs are" if gain.full_runs > 1
             else "one more training run is")
+    proxy = f"; {gain.proxy_note}" if gain.proxy_note else ""
     return (f"{runs} expected to increase the hypervolume by "
             f"{format_percent(gain.mean, 2)} (90 % interval {format_percent(gain.low, 2)} to "
-            f"{format_percent(gain.high, 2)}, after {gain.completed_trials} trials)")
+            f"{format_percent(gain.high, 2)}, after {gain.completed_trials} trials){proxy}")

@@ -5,8 +5,10 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
+from scalesearch.blocks.sizes import is_number
 from scalesearch.cost import CostBreakdown, evaluate_cost
 from scalesearch.cost import Protocol as CostProtocol
 from scalesearch.errors import UserError
@@ -14,6 +16,7 @@ from scalesearch.pareto import Objective
 from scalesearch.samplers.candidate_facts import CandidateFacts
 from scalesearch.samplers.encoding import decode_params, suggest_params
 from scalesearch.samplers.feasible_region import FeasibleRegion
+from scalesearch.samplers.proxy import ProxyTable, ScoreProxy
 from scalesearch.samplers.space_samplers import ExactFeasibleSampler, NeighborBatchSampler
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.parameters.param_values import ParamValues, SuggestFunction, plain_config
@@ -95,6 +98,27 @@ class Evaluator:
         values = [None if objective.is_measured or not trial.costs
                   else float(trial.costs[objective.name]) for objective in objectives]
         return CandidateFacts(values, trial.constraints, trial.identity, bool(trial.costs))
+
+    def score_proxy(self, name: str) -> ScoreProxy:
+        """Return the proxy ``name``: a parameter, a cost, or a CSV file (see :class:`ProxyTable`).
+
+        Raises:
+            UserError: the name is unknown, or the file is invalid.
+        """
+        parameters = [path for path, _ in self.joint_space.parameters()]
+        if not name.endswith(".csv") and name not in (*parameters, *COST_NAMES):
+            raise UserError(f"proxy {name}: neither a cost, a parameter of the space nor a CSV file",
+                            key="sampler.proxy", code="unknown-metric")
+        table = ProxyTable(Path(name), parameters) if name.endswith(".csv") else None
+
+        def evaluate(params: Params) -> float | None:
+            values = decode_params(self.joint_space, params).params
+            if table is not None:
+                return table(values)
+            value = values[name] if name in values else self.evaluate(values).costs.get(name)
+            return value if is_number(value) else None
+
+        return ScoreProxy(Path(name).name, evaluate)
 
     @cached_property
     def feasible_region(self) -> FeasibleRegion:

@@ -157,3 +157,19 @@ def test_kernel_decreases_from_one():
     squared_distances = np.linspace(0, 3, 7) ** 2
     values = matern52(squared_distances)
     assert values[0] == 1 and (np.diff(values) < 0).all() and (values > 0).all()
+
+
+def test_leave_one_out_residuals_equal_predictions_without_each_point():
+    rows = random_params(12)
+    observed = points(rows)
+    scores = np.array([score(params) for params in rows])
+    fitted = Surrogate(observed, scores)
+    residuals = fitted.leave_one_out_residuals()
+    for left_out in range(12):
+        others = np.arange(12) != left_out
+        fitted.observed = observed[others]
+        standardized = (scores - fitted.mean) / fitted.unit
+        fitted.scores = standardized[others]
+        fitted.counts = np.ones(11)
+        predicted = fitted.predict(observed[[left_out]])[0][0]
+        assert residuals[left_out] == pytest.approx(scores[left_out] - predicted, rel=1e-4, abs=1e-6)

@@ -565,3 +565,12 @@ def test_early_stopping_is_not_a_sampler_but_rungs(tmp_path, word):
 def test_compute_is_a_duration(tmp_path, text):
     spec = read_study(write(tmp_path, SPACE + REST), [f"compute={text}"])
     assert spec.compute == read_seconds(text, "", "")
+
+
+def test_proxy_of_the_sampler(tmp_path):
+    spec = read_study(write(tmp_path, SPACE + REST + "sampler: { type: bayes, proxy: wisdom.csv }\n"))
+    assert spec.sampler.arguments == {"proxy": str(tmp_path / "wisdom.csv")}
+    spec = read_study(write(tmp_path, SPACE + REST + "sampler: { proxy: encoder.depth }\n"))
+    assert spec.sampler.arguments == {"proxy": "encoder.depth"}
+    assert "uses no proxy" in problems(
+        tmp_path, SPACE + REST + "sampler: { type: random, proxy: encoder.depth }\n")
