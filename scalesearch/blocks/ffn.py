@@ -40,6 +40,7 @@ class FFN(Block):
         over: axes.
         linear_factory: ``linear_factory(d_in, d_out, over)`` returns a linear map.
         norm_type: type of a norm of the hidden units; empty for no norm.
+        bias: whether the linear maps have biases.
     """
 
     d: Size
@@ -47,6 +48,7 @@ class FFN(Block):
     linear_factory: LinearFactory
 
     norm_type: str = field(default="", kw_only=True, metadata={"plain": ""})
+    bias: bool = field(default=True, kw_only=True, metadata={"plain": True})
 
     is_absent: ClassVar[bool] = False  # whether a layer omits the network and its norm
     # linear maps with outputs that are summed: if their weights are zero, so is the output
@@ -54,6 +56,7 @@ class FFN(Block):
     # part whose positive outputs are active hidden units
     hidden_part: ClassVar[str | None] = None
     supports_norm: ClassVar[bool] = False  # whether ``norm_type`` is used
+    supports_bias: ClassVar[bool] = False  # whether ``bias`` is used
 
     @property
     def copies_input(self) -> Any:
@@ -79,11 +82,12 @@ class TwoLayerFFN(FFN):
     output_projections: ClassVar[tuple[str, ...]] = ("down",)
     hidden_part: ClassVar[str | None] = "up"
     supports_norm: ClassVar[bool] = True
+    supports_bias: ClassVar[bool] = True
     activation: ClassVar[str]  # name of a function of torch.nn.functional
 
     def parts(self) -> Mapping[str, Block | Use]:
-        down = self.linear_factory(self.hidden, self.d, self.over)
-        return {"up": self.linear_factory(self.d, self.hidden, self.over),
+        down = self.linear_factory(self.hidden, self.d, self.over, self.bias)
+        return {"up": self.linear_factory(self.d, self.hidden, self.over, self.bias),
                 **_norm(self, self.hidden), "down": down}
 
     def loop_nests(self) -> Sequence[LoopNest]:
@@ -128,7 +132,7 @@ class Swish(TwoLayerFFN):
 
 @block
 class GatedFFN(FFN):
-    """Base class of W₂ (act(W_g x) ⊙ W₁ x), all with biases.
+    """Base class of W₂ (act(W_g x) ⊙ W₁ x), all with biases unless ``bias`` is false.
 
     With the default hidden size (8/3 · width) it has as many parameters as a two-layer network.
     """
@@ -139,12 +143,13 @@ class GatedFFN(FFN):
     output_projections: ClassVar[tuple[str, ...]] = ("down",)
     hidden_part: ClassVar[str | None] = "gate"
     supports_norm: ClassVar[bool] = True
+    supports_bias: ClassVar[bool] = True
     activation: ClassVar[str]  # of the gate, a function of torch.nn.functional
 
     def parts(self) -> Mapping[str, Block | Use]:
-        up = self.linear_factory(self.d, self.hidden, self.over)
+        up = self.linear_factory(self.d, self.hidden, self.over, self.bias)
         return {"gate": up, "up": up, **_norm(self, self.hidden),
-                "down": self.linear_factory(self.hidden, self.d, self.over)}
+                "down": self.linear_factory(self.hidden, self.d, self.over, self.bias)}
 
     def loop_nests(self) -> Sequence[LoopNest]:
         up = self.parts()["up"]

@@ -183,8 +183,9 @@ def find_obstacles(architecture: ModelSpec) -> Iterator[str]:
                     yield f"{name}: attention without biases, or with gates, adapters, shared heads or structured maps"
             ffn = layer.ffn
             if not ffn.is_absent and not (isinstance(ffn, TwoLayerFFN | GatedFFN)
-                                          and ffn.linear_factory == DENSE and not ffn.norm_type):
-                yield f"{name}.ffn: not a network with dense matrices"
+                                          and ffn.linear_factory == DENSE and not ffn.norm_type
+                                          and ffn.bias):
+                yield f"{name}.ffn: not a network with dense matrices and biases"
 
 
 def _is_plain(mixer: Any) -> bool:

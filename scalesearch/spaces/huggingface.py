@@ -91,9 +91,9 @@ class HuggingFaceArchitecture:
         """List something that the keys do not express."""
         self.differences.append(Difference(text, params))
 
-    def set_ffn(self, stack: str, activation: str, source: str, width: int, hidden: int,
-                depth: int, is_gated: bool = False, has_biases: bool = True) -> None:
-        """Set the feed-forward networks of a stack with ``depth`` layers.
+    def set_ffn(self, stack: str, activation: str, source: str, hidden: int,
+                is_gated: bool = False, has_biases: bool = True) -> None:
+        """Set the feed-forward networks of a stack.
 
         ``source`` names the entries of the configuration with activation and hidden units.
 
@@ -111,8 +111,7 @@ class HuggingFaceArchitecture:
         elif activation.startswith("gelu_"):
             self.add_difference(f"{stack}: GELU is approximated ({activation})")
         if not has_biases:
-            self.add_difference(f"{stack}: no biases in feed-forward networks",
-                                -depth * ((1 + is_gated) * hidden + width))
+            self.set(f"{stack}.ffn_bias", False)
 
     def to_yaml(self, name: str) -> str:
         """Return the text of a space file with the name ``name``."""
@@ -221,11 +220,10 @@ def _read_bart_family(a: HuggingFaceArchitecture, norm: str, positions: str = "s
         max_length = a.size("max_position_embeddings")
         a.set("embedding.max_length", max_length + 2, "max_position_embeddings + 2")
     for stack in ("encoder", "decoder"):
-        depth = a.copy(f"{stack}.depth", f"{stack}_layers")
+        a.copy(f"{stack}.depth", f"{stack}_layers")
         a.copy(f"{stack}.heads", f"{stack}_attention_heads")
-        hidden = a.size(f"{stack}_ffn_dim")
         a.set_ffn(stack, a.get("activation_function", default="gelu"),
-                  f"activation_function, {stack}_ffn_dim", width, hidden, depth)
+                  f"activation_function, {stack}_ffn_dim", a.size(f"{stack}_ffn_dim"))
         if has_embedding_norm:
             a.add_difference(f"{stack}: a norm of the embeddings", 2 * width)
     if not is_tied and shares_sides:
@@ -261,7 +259,7 @@ def _read_mbart(a: HuggingFaceArchitecture) -> None:
 
 @_register("t5", "mt5")
 def _read_t5(a: HuggingFaceArchitecture) -> None:
-    width = a.copy("width", "d_model")
+    a.copy("width", "d_model")
     a.copy("vocab", "vocab_size")
     a.set("norm", "pre")
     a.set("norm_kind", "rms")
@@ -270,15 +268,14 @@ def _read_t5(a: HuggingFaceArchitecture) -> None:
     a.set("embedding.tie", "all" if is_tied else "decoder", "tie_word_embeddings")
     a.set("embedding.positions", "none")
     buckets = a.size("relative_attention_num_buckets", default=32)
-    hidden = a.size("d_ff")
     activation = a.get("feed_forward_proj", default="relu")
     for stack, depth in (("encoder", "num_layers"), ("decoder", "num_decoder_layers")):
-        layers = a.copy(f"{stack}.depth", depth, "num_layers")
+        a.copy(f"{stack}.depth", depth, "num_layers")
         heads = a.copy(f"{stack}.heads", "num_heads")
         a.copy(f"{stack}.head_dim", "d_kv")
         a.set(f"{stack}.projection_bias", False)
-        a.set_ffn(stack, activation.removeprefix("gated-"), "feed_forward_proj, d_ff", width,
-                  hidden, layers, activation.startswith("gated-"), has_biases=False)
+        a.set_ffn(stack, activation.removeprefix("gated-"), "feed_forward_proj, d_ff",
+                  a.size("d_ff"), activation.startswith("gated-"), has_biases=False)
         a.add_difference(f"{stack}: biases of attention scores by distance in {buckets} buckets",
                          buckets * heads)
     if not is_tied:
@@ -340,7 +337,7 @@ def _read_gpt2(a: HuggingFaceArchitecture) -> None:
     depth = a.copy("decoder.depth", "n_layer")
     a.copy("decoder.heads", "n_head")
     a.set_ffn("decoder", a.get("activation_function", default="gelu_new"),
-              "activation_function, n_inner", width, a.size("n_inner", default=4 * width), depth)
+              "activation_function, n_inner", a.size("n_inner", default=4 * width))
     if a.get("add_cross_attention"):
         a.add_difference("cross-attention", depth * (4 * width + 6) * width)
 
@@ -363,8 +360,7 @@ def _read_opt(a: HuggingFaceArchitecture) -> None:
     has_biases = a.get("enable_bias", default=True)
     a.set("decoder.projection_bias", has_biases, "enable_bias")
     a.set_ffn("decoder", a.get("activation_function", default="relu"),
-              "activation_function, ffn_dim", width, a.size("ffn_dim"), depth,
-              has_biases=has_biases)
+              "activation_function, ffn_dim", a.size("ffn_dim"), has_biases=has_biases)
     if not a.get("layer_norm_elementwise_affine", default=True):
         norms = 2 * depth + (is_pre_norm and not a.get("_remove_final_layer_norm", default=False))
         a.add_difference("norms without gains and biases", -2 * width * norms)
@@ -382,7 +378,7 @@ def _read_gpt_neox(a: HuggingFaceArchitecture) -> None:
         a.set("decoder.sublayers", "[[self, ffn]]", "use_parallel_residual")
         a.add_difference("a norm for each of two parallel sub-layers", 2 * width * depth)
     a.set_ffn("decoder", a.get("hidden_act", default="gelu"), "hidden_act, intermediate_size",
-              width, a.size("intermediate_size"), depth)
+              a.size("intermediate_size"))
     a.add_difference("embeddings are not multiplied by √width")
 
 
@@ -408,7 +404,7 @@ def _read_falcon(a: HuggingFaceArchitecture) -> None:
         if is_new and a.get("num_ln_in_parallel_attn", default=2) == 2:
             a.add_difference("a norm for each of two parallel sub-layers", 2 * width * depth)
     a.set_ffn("decoder", a.get("activation", default="gelu"), "activation, ffn_hidden_size",
-              width, a.size("ffn_hidden_size", default=4 * width), depth, has_biases=has_biases)
+              a.size("ffn_hidden_size", default=4 * width), has_biases=has_biases)
     a.add_difference("embeddings are not multiplied by √width")
 
 
@@ -416,9 +412,9 @@ def _read_falcon(a: HuggingFaceArchitecture) -> None:
 def _read_bloom(a: HuggingFaceArchitecture) -> None:
     width = _start_decoder(a, True)
     a.set("embedding.positions", "none")
-    depth = a.copy("decoder.depth", "n_layer", "num_hidden_layers")
+    a.copy("decoder.depth", "n_layer", "num_hidden_layers")
     a.copy("decoder.heads", "n_head", "num_attention_heads")
-    a.set_ffn("decoder", "gelu_new", "4 * hidden_size", width, 4 * width, depth)
+    a.set_ffn("decoder", "gelu_new", "4 * hidden_size", 4 * width)
     a.add_difference("a norm of the embeddings", 2 * width)
     a.add_difference("biases of attention scores that are linear in the distance (ALiBi)")
     a.add_difference("embeddings are not multiplied by √width")
@@ -455,8 +451,8 @@ def _read_llama_family(a: HuggingFaceArchitecture, tie_default: bool = False,
         a.add_difference("no bias in the output map of attention", -width * depth)
     _set_rotary(a)
     a.set_ffn("decoder", a.get("hidden_activation", "hidden_act", default=activation),
-              "hidden_act, intermediate_size", width,
-              a.size("intermediate_size") * active_experts, depth, True, has_biases=mlp_bias)
+              "hidden_act, intermediate_size", a.size("intermediate_size") * active_experts,
+              is_gated=True, has_biases=mlp_bias)
     return width, depth, heads, kv_heads, head_dim
 
 

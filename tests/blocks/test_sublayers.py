@@ -147,6 +147,7 @@ def test_ffn_norm_normalizes_hidden_units() -> None:
 @pytest.mark.parametrize(
     ("changes", "path"),
     [({"encoder__ffn": "self_gated", "encoder__ffn_norm": True}, "encoder.ffn_norm"),
+     ({"encoder__ffn": "self_gated", "encoder__ffn_bias": False}, "encoder.ffn_bias"),
      ({**KEYS, "encoder__sublayers": ["branches", "attention", "ffn"],
        "encoder__branches__multiple": 0.1}, "encoder.branches.multiple"),
      ({"encoder__sublayers": [["attention", "ffn"]], "encoder__parallel_heads": 3},

@@ -92,7 +92,8 @@ FAMILIES: dict[str, dict[str, str]] = {
         "encoder": "sublayers: [branches, attention, ffn]",
         "decoder": "sublayers: [self, branches, cross, ffn]",
         "top": "norm_kind: rms\ntensor_chain.ffn: 0.3"},
-    "no biases": {"both": "projection_bias: no,"},
+    "no biases": {"both": "projection_bias: no, ffn_bias: no,"},
+    "no biases of a gated network": {"ffn": "swiglu", "both": "ffn_bias: no,"},
     "heads in parallel": {
         "decoder": "sublayers: [[self, cross], self, cross, ffn], parallel_heads: 2"},
     **{f"norm of {kind} units": {"ffn": kind, "both": "ffn_norm: yes,"}

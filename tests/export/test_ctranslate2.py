@@ -56,7 +56,7 @@ CASES = {
                                    "encoder.sublayers": ["attention", "attention", "ffn", "ffn"],
                                    "decoder.sublayers": ["self", "ffn", "ffn_again", "cross",
                                                          "self", "ffn"]},
-    "no biases": {f"{stack}.projection_bias": False for stack in BOTH},
+    "no biases": {f"{stack}.{key}_bias": False for stack in BOTH for key in ("projection", "ffn")},
     "steps": {f"{stack}.step_embedding": True for stack in BOTH},
     "steps, norms after": {f"{stack}.step_embedding": True for stack in BOTH}
     | {"norm": "post", "decoder.interleaved": True, "encoder.ffn": "none"},

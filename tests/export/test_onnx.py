@@ -54,7 +54,8 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
         "decoder__local__join": "before", "decoder__local__kernel": 3, "decoder__local__heads": 4,
         "decoder__local__glu": False, "decoder__residual_scores": "relative",
         "decoder__relative_clip": 2, "adapt": "prompt", "adapt__length": 2},
-    "Evolved": both(depth=1, projection_bias=False, ffn_norm=True, ffn="swish", ffn__hidden=12, parallel_heads=4) | {
+    "Evolved": both(depth=1, projection_bias=False, ffn_norm=True, ffn_bias=False, ffn="swish", ffn__hidden=12,
+                    parallel_heads=4) | {
         "embedding": "attentive", "embedding__rank": 4, "embedding__heads": 2,
         "encoder__sublayers": ["glu", "branches", "attention", "ffn"],
         "decoder__sublayers": [["self", "cross"], "branches", "self", "cross", "ffn"],

@@ -106,6 +106,40 @@ def test_macs_equal_those_of_the_module(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODEL_TYPES)
+def test_cached_decoding_equals_that_of_the_module(name: str) -> None:
+    transformers = pytest.importorskip("transformers", "5")
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    config = transformers.AutoConfig.for_model(name, **FIRST[name], pad_token_id=0)
+    tokens = torch.ones(1, SOURCE + TARGET, dtype=torch.long)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        if config.is_encoder_decoder:
+            module = transformers.AutoModelForSeq2SeqLM.from_config(
+                config, attn_implementation="eager").eval()
+            states = module.get_encoder()(tokens[:, :SOURCE])
+            cache = None
+            for _ in range(TARGET):
+                cache = module(encoder_outputs=states, decoder_input_ids=tokens[:, :1],
+                               past_key_values=cache, use_cache=True).past_key_values
+            layers = [*cache.self_attention_cache.layers, *cache.cross_attention_cache.layers]
+        else:
+            config._experts_implementation = "eager"
+            module = transformers.AutoModelForCausalLM.from_config(
+                config, attn_implementation="eager").eval()
+            cache = module(tokens[:, :SOURCE + 1], use_cache=True,
+                           logits_to_keep=1).past_key_values
+            for length in range(SOURCE + 2, SOURCE + TARGET + 1):
+                module(tokens[:, :1], past_key_values=cache, use_cache=True,
+                       attention_mask=tokens[:, :length])
+            layers = cache.layers
+    costs = ss.from_huggingface(config).architecture().cost("decode", source=SOURCE, target=TARGET)
+    assert counter.get_total_flops() / 2 == costs["macs.total"] + MACS_DIFFERENCES.get(name, 0)
+    assert costs["memory.cache"] == sum(tensor.nbytes for layer in layers
+                                        for tensor in (layer.keys, layer.values))
+
+
+@pytest.mark.parametrize("name", MODEL_TYPES)
 def test_file_describes_the_same_architecture(name: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": name, **FIRST[name]}))
     output = tmp_path / "model.yaml"

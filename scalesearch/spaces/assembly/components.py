@@ -324,5 +324,9 @@ def build_ffn(a: Config, stack: str, axis: Axis) -> FFN:
         if not ffn_class.supports_norm:
             raise UnbuildableError(f"{key}_norm", f"{a[key]} has no hidden units to normalize")
         options["norm_type"] = str(a.get("norm_kind", "layer"))
+    if not a.get(f"{key}_bias", True) and not ffn_class.is_absent:
+        if not ffn_class.supports_bias:
+            raise UnbuildableError(f"{key}_bias", f"{a[key]} has no linear maps with biases")
+        options["bias"] = False
     ffn = ffn_class(a["width"], (axis,), linear_factory(a, "ffn"), **options)
     return _validate_maps(validated(ffn, key), "ffn")

@@ -173,7 +173,7 @@ def _describe_difference(a: Config, source: str, target: str) -> str:
     classes: Mapping[str, type[Block]] = FFNS if is_ffn else MIXERS
     options = [f"{key}.{name}" for key in (("ffn",) if is_ffn else ("mixer", "local"))
                for block_class in classes.values() for name in option_fields(block_class)]
-    names = {"ffn", *MULTI_PATH_KEYS, *options} if is_ffn else {*MIXER_SHAPE_KEYS, *options}
+    names = {"ffn", "ffn_bias", *MULTI_PATH_KEYS, *options} if is_ffn else {*MIXER_SHAPE_KEYS, *options}
     # Test each name: the configuration of a whole population cannot be iterated.
     keys = sorted(key for key in names if f"encoder.{key}" in a or f"decoder.{key}" in a)
     cross_keys = {"gate": "cross_gate"} if target.endswith(".cross") else {}

@@ -114,7 +114,8 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
         "pg": _partial(name == "decoder"),
         "ffn": SchemaGroup({}, ffns, default_variant="relu",
                            doc="the feed-forward network of each layer"),
-        "ffn_norm": flag_field("no", "a norm of its hidden units (Evolved Transformer)")}
+        "ffn_norm": flag_field("no", "a norm of its hidden units (Evolved Transformer)"),
+        "ffn_bias": flag_field("yes", "biases on its maps")}
     # In the decoder, cross-attention has the others, too.
     exclusive_keys = SELF_ATTENTION_KEYS if name == "decoder" else ATTENTION_KEYS
     children = {key: child if key in STACK_LEVEL_KEYS else _per_layer_schema(child, f"{name}.depth")
