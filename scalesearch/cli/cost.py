@@ -12,6 +12,7 @@ from scalesearch.cli.options import (
     RenamedOption,
     load_architecture,
     load_space,
+    not_expressed_record,
     option,
     print_costs,
     protocol_options,
@@ -137,8 +138,7 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
         if result.latency:
             low, high = latency_interval(result.block, protocol)
             record["interval"] = {"low": low, "high": high}
-        if space.not_expressed:
-            record["not_expressed"] = [vars(difference) for difference in space.not_expressed]
+        record |= not_expressed_record(space)
         if selected:
             record["picked"] = selected
         if verify:

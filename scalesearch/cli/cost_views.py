@@ -11,6 +11,7 @@ from msgspec import to_builtins
 from scalesearch.cli.options import (
     load_architecture,
     load_space,
+    not_expressed_record,
     parse_settings,
     print_costs,
     weight_only_macs_lines,
@@ -73,8 +74,9 @@ def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against:
         write_csv(comparison, csv)
     if as_json:
         architectures = [{"name": name, **comparison.costs[name].by_quantity,
-                          "protocol": protocol.facts, "architecture": architecture.to_dict()}
-                         for name, (_, architecture) in loaded.items()]
+                          "protocol": protocol.facts, "architecture": architecture.to_dict(),
+                          **not_expressed_record(own_space)}
+                         for name, (own_space, architecture) in loaded.items()]
         print_costs({"protocol": protocol.facts, "architectures": architectures,
                      "modules": [asdict(row) for row in comparison.rows]}, protocol)
         return

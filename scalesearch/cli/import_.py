@@ -37,4 +37,4 @@ def command(config: str, output: Path | None) -> None:
     with write_errors_named("--to", output):
         write_text(output, text)
     for difference in architecture.differences:
-        print_text(f"warning: {config}: not expressed: {difference}", open_console(stderr=True))
+        print_text(f"{config}: warning: not expressed: {difference}", open_console(stderr=True))

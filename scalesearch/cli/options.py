@@ -18,7 +18,7 @@ import click
 from scalesearch.config import MAX_BEAM, MAX_SEED
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
-from scalesearch.terminal import CONTROL_CHARACTERS, open_console, print_data, print_text
+from scalesearch.terminal import CONTROL_CHARACTERS, open_console, print_data
 
 if TYPE_CHECKING:
     from scalesearch.cost import CostBreakdown, Protocol
@@ -209,8 +209,6 @@ def load_space(file: str, settings: Sequence[str] = ()) -> Space:
     from scalesearch.spaces import read_space
 
     space = read_space(find_file(file, "spaces"))
-    for difference in space.not_expressed:
-        print_text(f"warning: {file}: not expressed: {difference}", open_console(stderr=True))
     overrides = parse_settings(settings)
     return space.with_overrides(overrides) if overrides else space
 
@@ -228,6 +226,13 @@ def load_architecture(file: str, settings: Sequence[str] = ()) -> tuple[Space, M
         return space, space.single_architecture(file)
     except UnbuildableError as error:
         raise ConfigError([space.problem_of(error)]) from None
+
+
+def not_expressed_record(space: Space) -> dict[str, Any]:
+    """Differences to a Hugging Face model as an entry of JSON; empty without differences."""
+    if not space.not_expressed:
+        return {}
+    return {"not_expressed": [vars(difference) for difference in space.not_expressed]}
 
 
 @contextmanager

@@ -31,7 +31,14 @@ from scalesearch.spaces.schema.yaml_writer import (
     format_protocol,
     format_scalar,
 )
-from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, SourceText, UnbuildableError
+from scalesearch.spaces.syntax.diagnostics import (
+    ConfigError,
+    Problem,
+    SourcePosition,
+    SourceText,
+    UnbuildableError,
+    print_note,
+)
 from scalesearch.spaces.syntax.domains import whole_numbers
 from scalesearch.spaces.syntax.lexer import ValueSyntaxError
 from scalesearch.spaces.syntax.nodes import MappingNode
@@ -308,14 +315,19 @@ def _differences(tree: Mapping[str, Any], default: Mapping[str, Any]) -> dict[st
 def read_space(path: Path | str, schema: SchemaGroup | None = None) -> Space:
     """Read a space file, or the configuration of a Hugging Face model (a file or its folder).
 
-    ``schema`` defaults to the built-in keys.
+    ``schema`` defaults to the built-in keys. Differences to the Hugging Face model are printed as
+    warnings.
 
     Raises:
         ConfigError: all problems of the file, each with file, line, column, the text underlined and
             a suggestion.
     """
     if (config := load_config(Path(path))) is not None:
-        return Space.from_huggingface(config, config_name(Path(path)))
+        space = Space.from_huggingface(config, config_name(Path(path)))
+        position = SourcePosition(SourceText(str(path), "", has_lines=False), 0, 0, 1)
+        for difference in space.not_expressed:
+            print_note(position, f"not expressed: {difference}", "warning")
+        return space
     document, problems = parse_yaml(SourceText(str(path), read_text(Path(path))))
     check_file_type(document, "space")
     return Space.bind(document, schema or architecture_schema(), problems)

@@ -167,14 +167,20 @@ def test_published_sizes() -> None:
     assert params_of(Space.from_huggingface(mixtral)) == 46_702_792_704
 
 
-def test_cost_lists_differences(tmp_path: Path) -> None:
+def test_differences_are_in_every_output(tmp_path: Path) -> None:
     file = tmp_path / "llama.json"
     file.write_text(json.dumps({"model_type": "llama", **LLAMA, "rope_theta": 500_000}))
-    result = CliRunner().invoke(cost, [str(file), "--json", "--set", "decoder.depth=2"])
-    record = json.loads(result.stdout)
-    assert {"text": "rotary positions with base 500,000, not 10,000",
-            "params": 0} in record["not_expressed"]
-    assert result.stderr.count("warning:") == len(record["not_expressed"])
+    base = {"text": "rotary positions with base 500,000, not 10,000", "params": 0}
+
+    printed = CliRunner().invoke(cost, [str(file), "--set", "decoder.depth=2", "--json"])
+    single = json.loads(printed.stdout)
+    assert base in single["not_expressed"]
+    assert printed.stderr.count("warning:") == len(single["not_expressed"])
+    exact = tmp_path / "marian.json"
+    exact.write_text(json.dumps({"model_type": "marian", **BART}))
+    compared = CliRunner().invoke(cost, [str(file), str(exact), "--json"]).stdout
+    first, second = json.loads(compared)["architectures"]
+    assert base in first["not_expressed"] and "not_expressed" not in second
 
 
 def test_windows_and_text_models() -> None:
