@@ -149,12 +149,12 @@ def load_config(path: Path) -> dict[str, Any] | None:
 
     None if the path is not a configuration.
     """
-    file = path / CONFIG_FILE if path.is_dir() else path
-    if file.suffix != ".json" or not file.is_file():
-        return None
     try:
+        file = path / CONFIG_FILE if path.is_dir() else path
+        if file.suffix != ".json":
+            return None
         config = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
+    except (OSError, ValueError, RecursionError):  # reading it as a space reports the error
         return None
     return config if isinstance(config, dict) and "model_type" in config else None
 
@@ -192,12 +192,16 @@ def read_config(config: Mapping[str, Any]) -> HuggingFaceArchitecture:
         architecture.add_difference("the vision encoder and its projection; only the language "
                                     "model was read")
         return architecture
-    if model_type not in MODEL_TYPES:
+    if not isinstance(model_type, str) or model_type not in MODEL_TYPES:
         raise UserError(f"model_type: {model_type!r} is not a known type of Hugging Face models; "
                         f"the known types are {', '.join(sorted([*MODEL_TYPES, 'gemma3']))}",
                         code="unknown-model-type")
     architecture = HuggingFaceArchitecture(config)
-    MODEL_TYPES[model_type](architecture)
+    try:
+        MODEL_TYPES[model_type](architecture)
+    except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise UserError(f"the configuration of a {model_type} model has an entry of another type "
+                        f"than in transformers: {error}", code="bad-value") from error
     return architecture
 
 

@@ -198,6 +198,10 @@ def test_windows_and_text_models() -> None:
     ({}, "unknown-model-type", "None"),
     ({"model_type": "gpt2"}, "bad-value", "hidden_size"),
     ({"model_type": "gpt2", **GPT2, "n_layer": "3"}, "bad-value", "n_layer"),
+    ({"model_type": ["gpt2"]}, "unknown-model-type", "gpt2"),
+    ({"model_type": "llama", **LLAMA, "rope_scaling": "linear"}, "bad-value", "llama"),
+    ({"model_type": "llama", **LLAMA, "rope_theta": "large"}, "bad-value", "llama"),
+    ({"model_type": "gpt2", **GPT2, "activation_function": ["relu"]}, "bad-value", "gpt2"),
     ({"model_type": "gpt2", **GPT2, "activation_function": "tanh"}, "activation-unsupported",
      "tanh")])
 def test_invalid_configurations_are_refused(config: dict[str, Any], code: str, part: str) -> None:
