@@ -15,6 +15,7 @@ from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.spaces import read_space
 from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.engine.run import launch
+from scalesearch.studies.results.results import load_results
 from scalesearch.training.checkpoint import read_checkpoint
 from scalesearch.training.updates.averaging import read_weights
 from tests.corpora import DATA, write_text
@@ -70,9 +71,11 @@ def folder(tmp_path_factory):
 
 def test_combinations_start_from_the_library_and_meet_the_budget(folder):
     trials = [json.loads(file.read_text()) for file in sorted(folder.glob("trials/*/record.json"))]
+    assert len(load_results(folder).front)
     assert len(trials) == 2 and all(trial["state"] == "complete" for trial in trials)
     for trial in trials:
         assert trial["costs"]["params.total"] <= 12_000
+        assert trial["costs"]["predicted.loss"] > 0
         model = read_checkpoint(trial["initial_model"]["folder"])
         assert model.architecture.id == trial["architecture"]
         assert sum(weight.numel() for weight in model.model.parameters()) == trial["costs"][

@@ -30,13 +30,15 @@ class FixedArchitecture:
     """Named architecture: a reference of a search, or a row.
 
     ``params`` are its parameters where the study's space could have proposed it, else None.
-    ``recipe_params`` are the values of the searched keys of the recipe.
+    ``recipe_params`` are the values of the searched keys of the recipe. ``predictions`` are predicted
+    scores, such as ``predicted.loss``, which are recorded with the costs.
     """
 
     label: str
     architecture: ModelSpec
     params: Mapping[str, Any] | None = None
     recipe_params: Mapping[str, Any] = field(default_factory=dict)
+    predictions: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

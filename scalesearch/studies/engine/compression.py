@@ -113,7 +113,9 @@ def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, pare
         write_combination(parent, parent_folder, checkpoint.model.state_dict(), combination,
                           folder, model_folder, vocab)
         label = f"inherited {architecture.id}"
-        architectures.append(FixedArchitecture(label, replace(architecture, protocol=protocol)))
+        predictions = {"predicted.loss": prediction.loss_of(row)}
+        architectures.append(FixedArchitecture(label, replace(architecture, protocol=protocol), {},
+                                               predictions=predictions))
         initial_models[label] = str(model_folder.absolute())
     write_json(folder / MEMBERS_FILE, [prediction.to_dict(row) for row in chosen])
     report(f"Predicted front of {len(prediction.front):,} combinations, {len(rows):,} within the "

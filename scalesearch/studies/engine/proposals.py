@@ -70,7 +70,7 @@ class Proposals:
             # A reference is trained even if it violates a limit.
             trial = self._enqueue(trial.replace(
                 recipe_params=recipe_params, state=State.PENDING, origin=Origin.REFERENCE,
-                label=reference.label))
+                label=reference.label, costs={**trial.costs, **reference.predictions}))
             if trial.state == State.PENDING:
                 return trial
         return self.study.trials.paused_reference()
