@@ -2,17 +2,23 @@
 
 import csv
 import json
+from itertools import chain
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from scalesearch.cli.check import command as check
+from scalesearch.cli.cost import command as cost
 from scalesearch.cli.feasible import command
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.feasible.report import MAX_FRONT_ROWS, select_spread_points
+from scalesearch.report.trial_filter import filter_trials
 from scalesearch.spaces import read_space
+from scalesearch.spaces.syntax.parameters import format_constant
 from tests.errors import refuses
 from tests.feasible.test_counts import SPACES, enumerated
+from tests.report.trial_records import record, trials_table
 
 BUDGET = "params.non_embedding <= 70k and macs.total <= 3M"
 
@@ -201,3 +207,45 @@ def test_shown_part_of_front_has_both_ends(count):
     shown = select_spread_points(list(range(count)))
     assert len(shown) == len(set(shown)) == min(count, MAX_FRONT_ROWS) and shown == sorted(shown)
     assert shown[0] == 0 and (shown[-1] == count - 1 or count == 1)
+
+
+NAMED = """
+width: 16 | 24
+norm: pre | post
+last_norm: yes | no if norm == pre else yes
+encoder: {depth: 1..2, heads: 2, ffn: {one of: {
+  relu: {hidden: "[16 | 32, 16 | 24]"}, geglu: {hidden: 16 | 32}}}}
+decoder: {depth: 1, heads: 2, ffn: {relu: {hidden: 16}}}
+share: {encoder.ffn: own | one}
+cost: {protocol: {source: 8, target: 8, vocab: 200}}
+"""
+
+
+def test_printed_names_of_parameters_are_accepted_by_every_option(tmp_path: Path) -> None:
+    file = tmp_path / "named.yaml"
+    file.write_text(NAMED)
+    report = json.loads(run(str(file), "--budget", "params.total <= 1M", "--json"))
+    values = {row["parameter"]: row["value"] for row in report["values"]}
+    checked = json.loads(CliRunner().invoke(check, [str(file), "--samples", "0", "--json"]).output)
+    assert [row["name"] for row in checked["parameters"]] == [*values]
+    settings = [*report["front_params"], *(row["params"] for row in report["extremes"].values())]
+    for seed in range(1, 4):
+        result = CliRunner().invoke(cost, [str(file), "--random", str(seed), "--json"])
+        settings.append(json.loads(result.output)["picked"]["params"])
+    for params in settings:  # `cost` needs a value per parameter, and so all names are accepted
+        assert {*params} <= {*values}
+        overrides = [("--set", f"{name}={value}") for name, value in params.items()]
+        result = CliRunner().invoke(cost, [str(file), *chain(*overrides)])
+        assert result.exit_code == 0, result.output
+    space = read_space(file)
+    for name, value in values.items():
+        condition = f"{name} == {value}"
+        counts = json.loads(run(str(file), "--budget", condition, "--samples", "100", "--json"))
+        file.with_name("where.yaml").write_text(f"{NAMED}where: ['{condition}']\n")
+        narrowed = json.loads(run(str(file.with_name("where.yaml")), "--budget", "width >= 1",
+                                  "--samples", "100", "--json"))
+        assert 0 < counts["feasible"] == narrowed["valid"]
+        config = next(config for config in space.enumerate()
+                      if name in config.params and format_constant(config.params[name]) == value)
+        table = trials_table([record(0, 1.0, 10, 10, **config)])
+        assert filter_trials(table, condition)["trial"].tolist() == [0]

@@ -1,5 +1,7 @@
 """Listed spaces, estimates by weighted samples, and spellings of one budget."""
 
+import random
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -9,7 +11,7 @@ from scalesearch.feasible.estimate import estimate_feasibility
 from scalesearch.feasible.limits import read_budgets
 from scalesearch.feasible.nearest import ProjectedCandidate, find_nearest
 from scalesearch.feasible.report import FeasibilityReport, analyze_feasibility
-from scalesearch.spaces import Space
+from scalesearch.spaces import Space, UnbuildableError
 
 # The branch gelu has eight configurations for each two of relu.
 UNEVEN = """
@@ -58,6 +60,47 @@ def test_spellings_of_a_budget_have_the_same_counts(spelling: str) -> None:
         for label, point in report.extremes.items():
             name = label.split()[1]
             assert point.costs[name] == expected.extremes[label].costs[name]
+
+
+def small_space(rng: random.Random) -> str:
+    """The text of a random space of at most 320 configurations."""
+    variants = rng.sample(["relu", "gelu", "geglu"], rng.randint(1, 2))
+    sizes = [rng.choice(["16", "16 | 32", "8..10", '"[16 | 32, 24]"']) for _ in variants]
+    ffn = ", ".join(f"{name}: {{ hidden: {size} }}" for name, size in zip(variants, sizes))
+    return f"""
+width: 16 | 24
+norm: {rng.choice(["pre", "pre | post"])}
+last_norm: {rng.choice(["yes", "yes | no if norm == pre else yes"])}
+encoder: {{ depth: 1 | 2, heads: 2, ffn: {{ one of: {{ {ffn} }} }} }}
+decoder:
+  depth: {rng.choice(["1", "1 | 2"])}
+  heads: 2
+  ffn: {{ relu: {{ hidden: 16 }} }}
+share: {{ encoder.ffn: {rng.choice(["own", "own | one"])} }}
+where: [{rng.choice(["width >= 16", "decoder.depth <= encoder.depth"])}]
+cost: {{ protocol: {{ source: 8, target: 8, vocab: 200 }} }}
+"""
+
+
+@pytest.mark.parametrize("cost", ["params.total", "macs.total", "memory.activations",
+                                  "artifact.bytes", "load.mean"])
+def test_spellings_of_a_budget_have_the_counts_of_enumeration_in_random_spaces(cost: str) -> None:
+    rng = random.Random(cost)
+    text = small_space(rng)
+    space = Space.parse(text)
+    costs = []
+    for config in space.enumerate():
+        if not space.violated_constraints(config):
+            with suppress(UnbuildableError):
+                costs.append(evaluate_cost(space.architecture(config).block, PROTOCOL)[cost])
+    limit = rng.choice(costs)
+    expected = (space.n_configurations(), len(costs), sum(value <= limit for value in costs))
+    for budget in (f"{cost} <= {limit}", f"not {cost} > {limit}", f"{limit} >= {cost}",
+                   f"{cost} <= {limit} and {cost} <= {limit} + 1",
+                   f"{cost} <= {limit} and width >= 1",
+                   f"not {cost} > {limit} and width >= 1"):
+        report = analyze(text, budget, n_samples=1)
+        assert report.exact and counts(report)[:3] == expected, budget
 
 
 @pytest.mark.parametrize("budget", [
