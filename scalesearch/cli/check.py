@@ -91,8 +91,8 @@ def check_space(space: Space, n_samples: int, seed: int,
     parameters = space.parameters()
     n_samples = n_samples if parameters else min(1, n_samples)  # a fixed architecture
     configs = [space.sample(rng) for _ in range(n_samples)]
-    conditions = [(constraint.text, constraint) for constraint in space.constraints]
-    conditions += [(f"{name}: {budget.text}", budget) for name, budget in space.budgets.items()]
+    conditions = [(constraint.label, constraint) for constraint in space.constraints]
+    conditions += [(f"{name}: {budget.label}", budget) for name, budget in space.budgets.items()]
     costs = {*cost_names(constraint for _, constraint in conditions),
              *[CTRANSLATE2_REFUSALS] * exportable}
     candidates = evaluate_costs([CostedCandidate.from_param_values(config) for config in configs],

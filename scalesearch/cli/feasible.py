@@ -101,7 +101,7 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
         record |= {"files": [str(path) for path in files]} if files else {}
         print_costs(record, protocol)
     else:
-        print_text(f"{space.name or 'space'}: {' and '.join(limit.text for limit in limits)}")
+        print_text(f"{space.name or 'space'}: {' and '.join(limit.label for limit in limits)}")
         print_text(f"{protocol}\n{protocol.conventions}")
         for part in (*tables.render_report(report),
                      *([tables.nearest_table(nearest, near)] if near else [])):

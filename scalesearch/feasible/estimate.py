@@ -76,11 +76,11 @@ def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constr
     weights /= weights.mean()
     candidates = evaluate_costs([CostedCandidate.from_param_values(values) for values in samples],
                                 protocol, names)
-    constraints = [[limit.text for limit in space.constraints
+    constraints = [[limit.label for limit in space.constraints
                     if not limit.is_satisfied(candidate.__getitem__)] if candidate.costs else None
                    for candidate in candidates]
     violated = [None if texts is None
-                else [*texts, *(limit.text for limit in budgets
+                else [*texts, *(limit.label for limit in budgets
                                 if not limit.is_satisfied(candidate.__getitem__))]
                 for candidate, texts in zip(candidates, constraints)]
     is_valid = np.array([texts == [] for texts in constraints])

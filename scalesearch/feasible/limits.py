@@ -14,7 +14,7 @@ from scalesearch.spaces.binding.binder import Binder
 from scalesearch.spaces.binding.static_checks import warn_of_absent_keys
 from scalesearch.spaces.parameters.constraints import NEGATED_OPERATOR
 from scalesearch.spaces.schema.bound_tree import build_index
-from scalesearch.spaces.schema.cost_names import COST_NAMES
+from scalesearch.spaces.schema.cost_names import BYTE_COSTS, COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, suggest_match
 from scalesearch.spaces.syntax.expressions import (
     Compare,
@@ -24,6 +24,7 @@ from scalesearch.spaces.syntax.expressions import (
     Lookup,
     Operation,
     evaluate,
+    format_byte_limit,
     format_expr,
     keys_of,
 )
@@ -172,7 +173,9 @@ class CostBound:
         return max(-MAX_COST, min(self.limit, MAX_COST))
 
     def __str__(self) -> str:
-        return f"{self.name} {'<=' if self.sign > 0 else '>='} {self.sign * self.limit:,}"
+        limit = self.sign * self.limit
+        text = format_byte_limit(limit) if self.name in BYTE_COSTS else f"{limit:,}"
+        return f"{self.name} {'<=' if self.sign > 0 else '>='} {text}"
 
 
 def as_cost_bounds(constraints: Iterable[Constraint],

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from scalesearch.spaces.schema.cost_names import COST_NAMES
+from scalesearch.spaces.schema.cost_names import BYTE_COSTS, COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import SourcePosition
 from scalesearch.spaces.syntax.expressions import (
     ABSENT,
@@ -12,9 +12,12 @@ from scalesearch.spaces.syntax.expressions import (
     EvaluationError,
     Expr,
     Lookup,
+    Name,
     Operation,
+    Value,
     compare,
     evaluate,
+    format_byte_limit,
     format_expr,
     keys_of,
 )
@@ -40,6 +43,11 @@ class Constraint:
     def text(self) -> str:
         """The constraint in canonical words."""
         return format_expr(self.expression)
+
+    @property
+    def label(self) -> str:
+        """The text for tables, in which exact limits in bytes have binary units."""
+        return format_expr(_with_byte_units(self.expression))
 
     def referenced_names(self) -> set[str]:
         """Every key and cost that ``violation`` may look up."""
@@ -125,3 +133,21 @@ def _comparison_violation(op: str, left: Any, right: Any) -> float | None:
     if op == "!=":
         return -abs(gap) if truth else MAX_VIOLATION
     return gap
+
+
+def _with_byte_units(expression: Expr) -> Expr:
+    match expression:
+        case Operation(name, operands):
+            return Operation(name, tuple(map(_with_byte_units, operands)))
+        case Compare(first, comparisons) if keys_of(expression) & {*BYTE_COSTS}:
+            return Compare(_byte_limit(first),
+                           tuple((name, _byte_limit(other)) for name, other in comparisons))
+    return expression
+
+
+def _byte_limit(operand: Expr) -> Expr:
+    """A number of bytes that has an exact binary unit, as the name ``10MiB``."""
+    if isinstance(operand, Value) and isinstance(operand.value, int):
+        text = format_byte_limit(operand.value)
+        return Name(text) if text.endswith("B") else operand
+    return operand

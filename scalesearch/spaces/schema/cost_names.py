@@ -10,6 +10,7 @@ COST_NAMES = (*(f"{what}.{part}" for what in ("params", "macs", "flops") for par
               *TRAINING_COSTS,
               *("load.mean", "load.balance", "load.min", "load.max"),
               *("artifact.bytes", "latency.predicted", "refusals.ctranslate2"))
+BYTE_COSTS = (*(name for name in COST_NAMES if name.startswith("memory.")), "artifact.bytes")
 DEPRECATED_COST_NAMES = {"artefact.bytes": "artifact.bytes"}
 PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight", "train")
 # Keys of a recipe that determine the costs of training, and the sentence pairs of a run.

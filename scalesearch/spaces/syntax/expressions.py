@@ -153,6 +153,17 @@ def format_expr(expr: Expr, outer: int = IF) -> str:
     return f"({text})" if level < outer else text
 
 
+def format_byte_limit(value: int) -> str:
+    """A limit in bytes, in KiB, MiB or GiB if that is exact; otherwise ``1,234``.
+
+    Limits such as 512k, which are round in decimal units, are not converted.
+    """
+    for unit in ("Gi", "Mi", "Ki") if format_expr(Value(value)).isdecimal() else ():
+        if value >= UNIT_SCALES[unit] and 10 * value % UNIT_SCALES[unit] == 0:
+            return f"{value / UNIT_SCALES[unit]:.12g}{unit}B"
+    return f"{value:,}"
+
+
 def format_word(text: str) -> str:
     """``text`` as a word of the language, in quotes where it needs them."""
     if PATH.fullmatch(text) and text not in {*RESERVED, "yes", "no", "true", "false"}:

@@ -105,3 +105,19 @@ def test_word_that_is_also_a_key_is_a_word_in_comparisons():
     with refuses("never-true"):
         small("width: 4\nnorm: pre\nwhere: [norm == log]\n")
     assert Operation("+", (Value(1), Value(2))) == Operation("+", (Value(1, span=(3, 4)), Value(2)))
+
+
+@pytest.mark.parametrize(("condition", "label"), [
+    ("memory.weights <= 1048576", "memory.weights <= 1MiB"),
+    ("memory.weights <= 1.5GiB and width <= 1048576",
+     "memory.weights <= 1.5GiB and width <= 1048576"),
+    ("1KiB <= artifact.bytes <= 10MiB or not memory.cache > 512k",
+     "1KiB <= artifact.bytes <= 10MiB or not memory.cache > 512k"),
+    ("artifact.bytes <= 10636", "artifact.bytes <= 10636"),
+    ("macs.total <= 1048576", "macs.total <= 1048576")])
+def test_labels_of_limits_in_bytes_have_binary_units(condition: str, label: str) -> None:
+    constraint = small(f"width: 8\nwhere: ['{condition}']").constraints[0]
+    assert constraint.label == label
+    # the text, of which hashes are made, has no binary units
+    assert small(f"width: 8\nwhere: ['{label}']").constraints[0].text == constraint.text
+    assert "iB" not in constraint.text
