@@ -68,6 +68,8 @@ def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, 
                 axes.set(xscale="log", yscale="log")
             else:
                 axes.set_ylim(bottom=0)
+                for line in axes.lines:  # points on the axis are drawn whole
+                    line.set_clip_on(False)
             axes.yaxis.set_major_formatter(EngFormatter(sep="", places=None))
             values = built[keys[0]]
             if pd.api.types.is_numeric_dtype(values):

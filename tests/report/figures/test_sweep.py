@@ -21,6 +21,8 @@ def test_figure_has_line_per_section_and_panel_per_quantity() -> None:
     assert [list(line.get_ydata()) for line in params.lines] == [[1, 4, 9]]
     # sections without cost are not drawn
     assert [line.get_label() for line in macs.lines] == ["total", "decoder"]
+    # a point on an axis is drawn whole
+    assert not any(line.get_clip_on() for line in (*params.lines, *macs.lines))
     assert "S=30, T=20, V=100" in macs.get_ylabel() and macs.get_xlabel() == "width"
 
 

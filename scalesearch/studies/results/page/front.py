@@ -160,7 +160,7 @@ def hypervolume_section(facts: PageFacts) -> PageSection | None:
         with style.fixed_size_panel(3.2) as (figure, axes):
             axes.step([getattr(run, key) for run, _ in steps], [volume for _, volume in steps],
                       where="post", color=style.FRONT_COLOR, linewidth=1.4, marker="o",
-                      markersize=3)
+                      markersize=3, clip_on=False)
             axes.set(xlabel=words, ylabel="Hypervolume")
             axes.set_xlim(left=0)
             axes.set_ylim(bottom=0)
