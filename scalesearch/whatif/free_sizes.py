@@ -96,10 +96,22 @@ class FreeSizes:
         Args:
             values: key to a number, or to an array of numbers.
         """
-        assignment = ParamAssignment(self.space.parameter_space, _raise_missing_value)
+        missing: dict[str, Parameter] = {}
+
+        def first_value(name: str, parameter: Parameter) -> Any:
+            missing[name] = parameter
+            return next(iter(parameter.values() or ()), getattr(parameter, "low", None))
+
+        assignment = ParamAssignment(self.space.parameter_space, first_value)
         assignment.values.update(values)
         nodes = list(self.space.parameter_space.active_nodes(assignment))
         config = {node.key: assignment.resolve(node) for node in nodes}
+        if missing:
+            names = [f"{name} ({parameter})" for name, parameter in [*missing.items()][:6]]
+            more = f" and {len(missing) - 6} more" * (len(missing) > 6)
+            raise UserError(f"no value is set for {', '.join(names)}{more}",
+                            help=f"set one value for each ({option('set', 'key=value')})",
+                            code="open-parameters")
         return config, bool(assignment.infeasible), nodes
 
     def _check(self, key: str) -> None:
@@ -116,11 +128,6 @@ class FreeSizes:
 def _not_a_size_error(key: str) -> UserError:
     return UserError(f"{key} is not a size", help="only sizes (whole numbers) can be solved for; "
                      "for other parameters, use `scalesearch cost --sweep`", code="not-a-size")
-
-
-def _raise_missing_value(name: str, parameter: Parameter) -> Any:
-    raise UserError(f"{name} is open ({parameter}); set it with {option('set', f'{name}=…')}",
-                    code="open-parameters")
 
 
 def config_keys(space: Space, keys: Iterable[str]) -> tuple[str, ...]:

@@ -93,6 +93,11 @@ def test_invalid_requests_are_user_errors(arguments: list[str], code: str) -> No
         ask(*arguments)
 
 
+def test_all_open_parameters_are_listed_at_once() -> None:
+    with refuses("open-parameters", "vocab", "encoder.depth", "decoder.depth"):
+        ask("small/device", "max width", "--budget", "params.total <= 2M")
+
+
 # -- cost A B, --sweep, --formula
 
 
