@@ -76,7 +76,7 @@ def test_audit_of_proxies_of_a_study_and_of_a_table(folder, tmp_path):
     same = json.loads(call("audit", "--proxies", table, "--metric", "bleu", "--cost",
                            "params.total", "--proxy", "width", "--json"))
     assert same["proxies"] == named["proxies"][:2]
-    assert "tau at equal cost" in call("audit", folder, "--proxies")
+    assert "a random choice recalls" in call("audit", folder, "--proxies")
     with refuses("option-missing"):
         call("audit", "--proxies", table)
     own.write_text("number,wisdom\n1,2\n")

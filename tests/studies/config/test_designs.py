@@ -165,7 +165,7 @@ def test_base_is_overridden_by_keys_of_the_space_language(tmp_path):
      ("space: small/plain\nrules: {deeper: 2}\n",
       ("s.yaml:5:1: `rules` does " "not belong", "`type: scaling`")),
      ("type: grid\narchitectures: " "[small/plain]\ntrials: 4\n",
-      ("s.yaml:6:1: " "`trials` " "belongs to a search", "set `seeds`")),
+      ("s.yaml:6:1: " "`trials` does not " "belong", "`type: search`")),
      ("type: grid\narchitectures: " "[small/plain]\nrungs: " "{first: 0.1}\n",
       ("`rungs` belongs to a search",)),
      ("type: grid\narchitectures: [small/plian]\n",
