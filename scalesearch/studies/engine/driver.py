@@ -213,6 +213,8 @@ class Driver(JobLoop):
     def _start(self, trial: Trial) -> TrainingJob:
         """Write the architecture and the job of ``trial``, and log its start."""
         folder = self.study.trial_folder(trial)
+        for name in ("architecture.yaml", "job.json"):
+            _move_folder_away(folder / name)
         write_text(folder / "architecture.yaml", self.proposals.architecture(trial).to_yaml())
         job = self.proposals.next_job(trial)
         write_json(folder / "job.json", job)
@@ -275,7 +277,9 @@ class Driver(JobLoop):
         phases = result.phases if result else trial.phases
         ended_trial = trial.replace(**{"state": state, "reason": "", "wall_seconds": seconds,
                                        "efforts": efforts, "phases": phases, **end})
-        write_json(self.study.trial_folder(trial) / "record.json",
+        record_file = self.study.trial_folder(trial) / "record.json"
+        _move_folder_away(record_file)
+        write_json(record_file,
                    make_record(ended_trial, self.study.record_fields, result))
         self.callback.ended(self._append(EventType.ENDED, trial, state=state, wall_seconds=seconds,
                                          efforts=msgspec.to_builtins(efforts), phases=phases,
@@ -286,3 +290,9 @@ class Driver(JobLoop):
         trial = self.study.append(event_type, trial.number, **facts)
         self.search.update(trial)
         return trial
+
+
+def _move_folder_away(file: Path) -> None:
+    """Rename a folder in the place of a file to ``*.damaged``, as damaged results are."""
+    if file.is_dir():
+        file.replace(file.with_suffix(".damaged"))
