@@ -9,8 +9,7 @@ blocks. Layers that lose all sub-layers are removed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -23,7 +22,7 @@ from scalesearch.blocks.stacks import Stack
 from scalesearch.cost import Protocol, evaluate_cost
 from scalesearch.errors import UserError
 from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
-from scalesearch.spaces.syntax.diagnostics import suggest_match
+from scalesearch.spaces.syntax.diagnostics import UnbuildableError, suggest_match
 
 # key of the size in a configuration, name of the part in a layer, and map whose outputs are summed
 CHAINS = {"encoder.attention": ("encoder.heads", "attention", "out"),
@@ -135,8 +134,8 @@ class Parent:
         own = self.architecture.config
         changed = [f"{stack}.depth {len(kept[stack])}" for stack in kept
                    if len(kept[stack]) < own[f"{stack}.depth"]]
-        changed += [f"{key} {config[key]}" for key, _, _ in CHAINS.values()
-                    if config[key] != own.get(key, config["decoder.heads"])]
+        changed += [f"{key} {config[key]}" for chain, (key, _, _) in CHAINS.items()
+                    if any(self.sizes[chain]) and config[key] != own[key]]
         changed += [f"share.{chain} {config[f'share.{chain}']}" for chain in CHAINS
                     if config.get(f"share.{chain}") != own.get(f"share.{chain}")]
         return ", ".join(changed) or "none"
@@ -289,29 +288,30 @@ class CostDeltas:
         names: names of the costs.
         parent: (costs,) costs of the parent.
         deltas: change of each cost, for each alternative.
+        unsupported: alternatives that have no such costs, with the reason: the export format of
+            ``artifact.bytes`` does not support them.
     """
 
     names: tuple[str, ...]
     parent: tuple[float, ...]
-    deltas: Mapping[Alternative, tuple[float, ...]] = field(default_factory=dict)
-
-    @cached_property
-    def index(self) -> dict[str, int]:
-        """Column of each cost."""
-        return {name: column for column, name in enumerate(self.names)}
+    deltas: Mapping[Alternative, tuple[float, ...]]
+    unsupported: Mapping[Alternative, str]
 
 
 def cost_deltas(parent: Parent, alternatives: Sequence[Alternative], names: Sequence[str],
                 protocol: Protocol) -> CostDeltas:
     """Evaluate the costs of the parent with each alternative alone."""
-
-    def costs(combination: Sequence[Alternative]) -> tuple[float, ...]:
-        return evaluate_combination(parent, combination, names, protocol)
-
-    own = costs(())
-    deltas = {alternative: tuple(cost - base for cost, base in zip(costs([alternative]), own))
-              for alternative in alternatives}
-    return CostDeltas(tuple(names), own, deltas)
+    own = evaluate_combination(parent, (), names, protocol)
+    deltas = {}
+    unsupported = {}
+    for alternative in alternatives:
+        try:
+            costs = evaluate_combination(parent, [alternative], names, protocol)
+        except UnbuildableError as error:
+            unsupported[alternative] = str(error)
+        else:
+            deltas[alternative] = tuple(cost - base for cost, base in zip(costs, own))
+    return CostDeltas(tuple(names), own, deltas, unsupported)
 
 
 def evaluate_combination(parent: Parent, combination: Iterable[Alternative],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from scalesearch.compression.alternatives import (
     MeasuredCombination,
     Parent,
     cost_deltas,
+    evaluate_combination,
 )
 from scalesearch.compression.solver import PredictedFront, solve
 from scalesearch.cost import Protocol
@@ -22,9 +23,13 @@ from scalesearch.errors import UserError
 from scalesearch.files import read_json
 from scalesearch.spaces import Constraint
 from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
+from scalesearch.spaces.schema.cost_names import COST_NAMES
+from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 
 BLOCKS_FOLDER = "blocks"  # of a study
 SCORES_FILE = "scores.json"
+# These costs of a combination are not the sum of what its alternatives change.
+NOT_ADDITIVE_COSTS = ("load.", "latency.", "refusals.")
 
 
 @dataclass(frozen=True)
@@ -59,28 +64,14 @@ class Prediction:
         parent_loss: its validation loss.
         costs: its costs, and how much each alternative changes them.
         front: the non-dominated combinations, in the order of their predicted losses.
+        protocol: protocol of the costs.
     """
 
     parent: Parent
     parent_loss: float
     costs: CostDeltas
     front: PredictedFront
-
-    @classmethod
-    def of(cls, parent: Parent, library: ScoredLibrary, names: Sequence[str],
-           protocol: Protocol) -> Prediction:
-        """Compute the front over the predicted loss and the costs ``names``.
-
-        Raises:
-            UserError: the front has too many combinations, or the protocol lacks a key.
-        """
-        costs = cost_deltas(parent, library.alternatives, names, protocol)
-        rises = dict(zip(library.alternatives, library.rises))
-        front = solve(parent.sizes, library.alternatives, rises, costs.deltas)
-        order = np.argsort(front.loss, kind="stable")
-        return cls(parent, library.parent_loss, costs,
-                   PredictedFront(front.alternatives, front.loss[order], front.costs[order],
-                                  front.choices[order]))
+    protocol: Protocol
 
     def loss_of(self, row: int) -> float:
         """Predicted loss of a combination, in nats per character."""
@@ -94,16 +85,32 @@ class Prediction:
                 for name, total in zip(self.costs.names, totals)}
 
     def rows_within(self, limits: Sequence[Constraint]) -> Iterator[int]:
-        """Yield the combinations that meet limits, the lowest predicted loss first."""
+        """Yield the combinations that meet limits, the lowest predicted loss first.
+
+        Costs that are not additive are evaluated exactly. If the costs are those of an export
+        format, combinations that it does not support are left out.
+        """
+        is_exported = "artifact.bytes" in self.costs.names
         for row in range(len(self.front)):
+            combination = self.front.combination(row)
             costs: Mapping[str, Any] = self.costs_of(row)
 
-            def lookup(name: str, costs: Mapping[str, Any] = costs, row: int = row) -> Any:
+            def lookup(name: str, costs: Mapping[str, Any] = costs,
+                       combination: Sequence[Alternative] = combination) -> Any:
                 if name in costs:
                     return costs[name]
-                return self.parent.configuration(self.front.combination(row))[0][name]
+                if name in COST_NAMES:
+                    return evaluate_combination(self.parent, combination, [name], self.protocol)[0]
+                return self.parent.configuration(combination)[0][name]
 
-            if all(limit.violation(lookup) <= 0 for limit in limits):
+            try:
+                fits = all(limit.violation(lookup) <= 0 for limit in limits)
+                if fits and is_exported:
+                    evaluate_combination(self.parent, combination, ["artifact.bytes"],
+                                         self.protocol)
+            except UnbuildableError:
+                continue
+            if fits:
                 yield row
 
     def to_dict(self, row: int) -> dict[str, Any]:
@@ -113,6 +120,44 @@ class Prediction:
                 "predicted_loss": self.loss_of(row), **self.costs_of(row),
                 "changes": self.parent.describe(combination),
                 "replacements": [alternative.name for alternative in combination]}
+
+
+def predicted_costs(objectives: Iterable[str], limits: Iterable[Constraint]) -> list[str]:
+    """Costs of the predicted front: the additive ones among objectives and limits."""
+    names = [*objectives, *(name for limit in limits for name in limit.costs)]
+    additive = [name for name in names
+                if name in COST_NAMES and not name.startswith(NOT_ADDITIVE_COSTS)]
+    return list(dict.fromkeys(additive)) or ["params.total"]
+
+
+def predict_front(parent: Parent, library: ScoredLibrary, names: Sequence[str],
+                  limits: Sequence[Constraint],
+                  protocol: Protocol) -> tuple[Prediction, list[int]]:
+    """Compute the front over predicted loss and costs, and its rows within limits.
+
+    Args:
+        parent, library: the parent, and the scores of its replacements.
+        names: costs of the front, see :func:`predicted_costs`.
+        limits: limits of the rows, the lowest predicted loss first.
+        protocol: protocol of the costs.
+
+    Raises:
+        UserError: no combination meets the limits, or the front has too many combinations.
+    """
+    costs = cost_deltas(parent, library.alternatives, names, protocol)
+    rises = {alternative: rise for alternative, rise in zip(library.alternatives, library.rises)
+             if alternative in costs.deltas}
+    front = solve(parent.sizes, list(rises), rises, costs.deltas)
+    order = np.argsort(front.loss, kind="stable")
+    sorted_front = PredictedFront(front.alternatives, front.loss[order], front.costs[order],
+                                  front.choices[order])
+    prediction = Prediction(parent, library.parent_loss, costs, sorted_front, protocol)
+    rows = list(prediction.rows_within(limits))
+    if not rows:
+        raise UserError("budget: no combination of replacements meets it",
+                        help="raise the budget, or add smaller sizes to `replace`", key="budget",
+                        code="budget-unmet")
+    return prediction, rows
 
 
 def read_library(study: Path) -> tuple[Parent, ScoredLibrary]:

@@ -63,6 +63,7 @@ from scalesearch.training.checkpoint import (
     TOKENIZER_FILE,
     WEIGHTS_FILE,
 )
+from scalesearch.training.scoring.evaluate import tokens_per_character
 from scalesearch.training.updates.averaging import read_weights, write_weights
 
 BATCH_TOKENS = 4096
@@ -190,7 +191,7 @@ def measure_combinations(parent: Parent, model: Seq2SeqModel, corpus: Corpus,
     start = time.process_time()
     batches = list(eval_batches(corpus.validation, BATCH_TOKENS))
     parent_losses = sentence_losses(model, batches)
-    characters = count_characters(corpus)
+    characters = count_characters(corpus, batches)
     measured = []
     for number, combination in enumerate(combinations):
         report(number, len(combinations))
@@ -227,13 +228,13 @@ def sentence_losses(model: Seq2SeqModel, batches: Iterable[Batch],
     return np.concatenate(losses)
 
 
-def count_characters(corpus: Corpus) -> int:
-    """Number of characters of the validation targets; the end of a line counts as one."""
-    return sum(len(line) + 1 for line in corpus.validation.texts.target)
+def count_characters(corpus: Corpus, batches: Iterable[Batch]) -> float:
+    """Number of characters of the validation targets, as in ``loss_per_char``."""
+    return sum(batch.tokens for batch in batches) / tokens_per_character(corpus, "validation")
 
 
 def rise_of_loss(losses: NDArray[np.float64], parent_losses: NDArray[np.float64],
-                 characters: int) -> tuple[float, float]:
+                 characters: float) -> tuple[float, float]:
     """Return the rise of the loss per character, and its standard error."""
     differences = losses - parent_losses
     error = differences.std(ddof=1) * math.sqrt(len(differences))
@@ -268,7 +269,7 @@ def build_layer(parent: Parent, model: Seq2SeqModel, corpus: Corpus, stack: str,
         with torch.inference_mode():
             memories = [model.encode(torch.from_numpy(batch.source)) for batch in batches]
     parent_losses = sentence_losses(model, batches, memories)
-    characters = count_characters(corpus)
+    characters = count_characters(corpus, batches)
     last = max((alternative.last for alternative in own), default=layer)
     calls = record_blocks(model, corpus, stack, range(layer, last + 1), settings.pairs)
     orders: dict[str, Any] = {}

@@ -49,18 +49,6 @@ class PredictedFront:
         chosen = sorted({int(index) for index in self.choices[row]} - {KEPT})
         return [self.alternatives[index] for index in chosen]
 
-    def best(self, limits: Mapping[int, float]) -> int | None:
-        """Return the combination with the lowest predicted loss within limits.
-
-        Args:
-            limits: largest change of a cost, by its column.
-        """
-        fits = np.ones(len(self), bool)
-        for column, limit in limits.items():
-            fits &= self.costs[:, column] <= limit
-        rows = np.flatnonzero(fits)
-        return int(rows[np.argmin(self.loss[rows])]) if len(rows) else None
-
 
 @dataclass(frozen=True)
 class _Partial:

@@ -233,9 +233,10 @@ class _StackLowering:
         self.d = self.layer.mixer.d
         self.mixer = next((layer.mixer for layer in layers if not layer.mixer.is_absent), None)
         self.ffn = next((layer.ffn for layer in layers if not layer.ffn.is_absent), None)
-        attention = self.mixer or next(layer.cross_attention for layer in layers
-                                       if not layer.cross_attention.is_absent)
-        self.heads = attention.score_heads
+        cross_attention = (getattr(layer, "cross_attention", None) for layer in layers)
+        attention = [self.mixer, *cross_attention]
+        self.heads = next((block.score_heads for block in attention
+                           if block is not None and not block.is_absent), 1)
         self.owners = WeightOwners(f"{name}.layers", stack.layers)
 
     def run(self) -> None:

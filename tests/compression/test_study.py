@@ -8,13 +8,15 @@ import pytest
 import torch
 from rich.console import Console
 
-from scalesearch.compression.alternatives import Parent
+from scalesearch.compression.alternatives import Parent, evaluate_combination
 from scalesearch.compression.front import read_library
 from scalesearch.compression.library import weights_file
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.spaces import read_space
 from scalesearch.studies.config.reader import read_study
+from scalesearch.studies.engine.dry_run import dry_run
 from scalesearch.studies.engine.run import launch
+from scalesearch.studies.results.page.render import write_page
 from scalesearch.studies.results.results import load_results
 from scalesearch.training.checkpoint import read_checkpoint
 from scalesearch.training.updates.averaging import read_weights
@@ -119,6 +121,43 @@ def test_resumed_study_repeats_nothing(folder, monkeypatch):
     assert "2 of 2" in text
     assert before == {file: file.stat().st_mtime_ns
                       for file in folder.glob("blocks/**/*.safetensors")}
+
+
+def test_other_replacements_are_another_study(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    spec = read_study(folder.parent / "tiny.yaml", ["replace.decoder.heads=1"])
+    with refuses("study-changed"):
+        launch(spec, True, Console(file=io.StringIO()))
+
+
+def test_dry_run_lists_replacements(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    plan = dry_run(read_study(folder.parent / "tiny.yaml"))
+    assert len(plan.replacements.alternatives) == 11 and plan.planned_runs == 2
+    assert not plan.replacements.unsupported
+
+
+def test_replacements_without_export_are_left_out(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    spec = read_study(folder.parent / "tiny.yaml", [
+        "protocol.artifact=ctranslate2-int8", "objectives={loss: min, artifact.bytes: min}"])
+    unsupported = dry_run(spec).replacements.unsupported
+    assert {alternative.name for alternative in unsupported} == {
+        "encoder.attention[1] 1", "encoder.attention[2] 1", "decoder.cross[1] 1",
+        "decoder.cross[2] 1"}
+
+
+def test_limits_on_costs_that_are_not_additive_are_exact(folder):
+    prediction, rows = load_results(folder).predict(["load.mean <= 1.2", "params.total <= 12k"])
+    fitting = [row for row in range(len(prediction.front)) if evaluate_combination(
+        prediction.parent, prediction.front.combination(row), ["load.mean"],
+        prediction.protocol)[0] <= 1.2 and prediction.costs_of(row)["params.total"] <= 12_000]
+    assert rows == fitting and 0 < len(rows) < len(prediction.front)
+
+
+def test_report_has_scores_and_additivity(folder):
+    page = write_page(load_results(folder), folder / "report.html").read_text()
+    assert "Scores of replacements" in page and "Do the rises add up?" in page
 
 
 @pytest.mark.parametrize(("change", "code"), [

@@ -80,6 +80,8 @@ CASES = {
         "encoder.heads": [2, 0], "encoder.score_heads": [2, 0], "encoder.ffn.hidden": [0, 9],
         "decoder.heads": [0, 2], "decoder.score_heads": [0, 2], "decoder.cross_heads": [2, 0],
         "decoder.ffn.hidden": [9, 0]},
+    "no self-attention": {f"{stack}.{key}": 0 for stack in BOTH for key in ("heads", "score_heads")}
+    | {"decoder.cross_heads": 2},
     "grouped keys": {f"{stack}.{key}": size for stack in BOTH
                      for key, size in (("heads", 4), ("score_heads", 4), ("key_value_heads", 2))},
     "identity": {"encoder.projections": "identity", "encoder.head_dim": 2},

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from scalesearch.compression.alternatives import CHAINS
 from scalesearch.compression.front import ScoredLibrary
 from scalesearch.pareto.noise import CONFIDENCE
 from scalesearch.report.figures.style import new_figure
-from scalesearch.report.intervals import kendall_tau_interval
+from scalesearch.report.proxies import audit_proxies
+from scalesearch.terminal import format_count
 
 MIN_RISE = 1e-4  # smaller rises have the color of this one
 
@@ -47,30 +50,40 @@ def plot_scores(library: ScoredLibrary) -> Figure:
     return figure
 
 
-def plot_additivity(library: ScoredLibrary) -> Figure | None:
-    """Plot measured against predicted rises of random combinations; None without any."""
-    if not library.measured:
-        return None
+def additivity_table(library: ScoredLibrary, params: Sequence[float]) -> pd.DataFrame:
+    """A row per measured combination: ``predicted.loss``, ``loss`` and ``params.total``."""
     rises = dict(zip(library.alternatives, library.rises))
-    predicted = np.array([sum(rises[alternative] for alternative in combination.alternatives)
-                          for combination in library.measured])
-    measured = np.array([combination.rise for combination in library.measured])
-    errors = np.array([combination.standard_error for combination in library.measured])
+    predicted = [sum(rises[alternative] for alternative in combination.alternatives)
+                 for combination in library.measured]
+    measured = [combination.rise for combination in library.measured]
+    return pd.DataFrame({"predicted.loss": predicted, "loss": measured, "params.total": params})
+
+
+def plot_additivity(table: pd.DataFrame, library: ScoredLibrary) -> Figure:
+    """Plot measured against predicted rises of random combinations.
+
+    Args:
+        table: result of :func:`additivity_table`.
+        library: has the standard errors of the measured rises.
+    """
+    errors = [combination.standard_error for combination in library.measured]
     with new_figure(3.6, 3.4) as (figure, (axes,)):
-        axes.errorbar(predicted, measured, yerr=errors, fmt="o", markersize=3, linewidth=0.8)
-        limits = np.array([0, max(predicted.max(), measured.max()) * 1.05])
+        axes.errorbar(table["predicted.loss"], table["loss"], yerr=errors, fmt="o", markersize=3,
+                      linewidth=0.8)
+        limits = np.array([0, table[["predicted.loss", "loss"]].to_numpy().max() * 1.05])
         axes.plot(limits, limits, linewidth=0.8, color="0.5")
         axes.set(xlabel="Predicted rise of the loss (sum of single rises)",
                  ylabel="Measured rise (nats per character)")
     return figure
 
 
-def describe_additivity(library: ScoredLibrary) -> str:
-    """Describe in a sentence how well rises add up."""
-    rises = dict(zip(library.alternatives, library.rises))
-    predicted = [sum(rises[alternative] for alternative in combination.alternatives)
-                 for combination in library.measured]
-    measured = [combination.rise for combination in library.measured]
-    tau = kendall_tau_interval(np.column_stack([predicted, measured]), CONFIDENCE)
-    return (f"{len(measured)} random combinations before fine-tuning; the line is equality, bars "
-            f"are standard errors. Kendall's tau {tau}.")
+def describe_additivity(table: pd.DataFrame) -> str:
+    """Describe in a sentence how well the order of predicted rises agrees with measured ones."""
+    text = (f"{format_count(len(table), 'random combination')} before fine-tuning; the line is "
+            "equality, bars are standard errors.")
+    audited = audit_proxies(table, "loss", "params.total", ["predicted.loss"], CONFIDENCE).proxies
+    proxy = next((entry for entry in audited if entry.proxy == "predicted.loss"), None)
+    if proxy is None:
+        return text
+    return (f"{text} Kendall's tau {proxy.tau}; at equal params {proxy.tau_at_equal_cost} "
+            f"({proxy.n_pairs} pairs).")

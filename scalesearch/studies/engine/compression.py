@@ -16,7 +16,7 @@ interruption, and are not repeated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +26,7 @@ from rich.console import Console
 from scalesearch.compression.alternatives import (
     Alternative,
     Parent,
+    cost_deltas,
     default_alternatives,
     list_alternatives,
     random_combinations,
@@ -33,9 +34,10 @@ from scalesearch.compression.alternatives import (
 from scalesearch.compression.front import (
     BLOCKS_FOLDER,
     SCORES_FILE,
-    Prediction,
     ScoredLibrary,
     geometric_rows,
+    predict_front,
+    predicted_costs,
 )
 from scalesearch.compression.library import (
     LayerResult,
@@ -45,13 +47,16 @@ from scalesearch.compression.library import (
 )
 from scalesearch.data import default_cache
 from scalesearch.errors import UserError
+from scalesearch.feasible.limits import collect_limits
 from scalesearch.files import read_json, write_json
-from scalesearch.spaces.schema.cost_names import COST_NAMES, OWN_VOCABULARY
+from scalesearch.spaces import Constraint
+from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.spec import StudySpec
+from scalesearch.studies.engine.distillation import progress_display
 from scalesearch.studies.engine.jobs import JobLoop, reading_result
 from scalesearch.studies.executors.base import Runner, TrainingJob
-from scalesearch.studies.monitor.running import TEACHER_FOLDER
+from scalesearch.studies.executors.worker import ProgressFile
 from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.record import BlocksJob, JobFile
 from scalesearch.studies.trials.study_dir import StudyDir
@@ -68,6 +73,52 @@ MODELS_FOLDER = "models"
 MEMBERS_FILE = "members.json"
 
 
+@dataclass(frozen=True)
+class Replacements:
+    """The replacements of a study, before anything is trained.
+
+    Attributes:
+        parent: the parent.
+        names: costs of the predicted front.
+        limits: limits of the combinations.
+        alternatives: replacements that have these costs.
+        unsupported: replacements that the export format does not support, with the reason.
+    """
+
+    parent: Parent
+    names: tuple[str, ...]
+    limits: tuple[Constraint, ...]
+    alternatives: tuple[Alternative, ...]
+    unsupported: Mapping[Alternative, str]
+
+    @classmethod
+    def of(cls, spec: StudySpec, evaluator: Evaluator) -> Replacements:
+        """List the replacements of a study.
+
+        Raises:
+            UserError: no block has one, or the export format does not support the parent.
+        """
+        parent = Parent.from_architecture(spec.space.single_architecture("parent: it"))
+        listed = list_alternatives(parent, spec.replacements or default_alternatives(parent))
+        limits = collect_limits(spec.space, spec.budget)
+        names = predicted_costs((objective.name for objective in spec.objectives), limits)
+        costs = cost_deltas(parent, listed, names, evaluator.protocol)
+        if not costs.deltas:
+            raise UserError("replace: the export format supports none of the replacements: "
+                            f"{next(iter(costs.unsupported.values()))}", key="replace",
+                            code="bad-value")
+        return cls(parent, costs.names, limits, tuple(costs.deltas), costs.unsupported)
+
+    def describe(self) -> list[str]:
+        """Describe the numbers of replacements in lines."""
+        lines = [f"Parent {self.parent.architecture.id}: "
+                 f"{format_count(len(self.alternatives), 'replacement')} of its blocks"]
+        if self.unsupported:
+            lines.append(f"  left out, because the export format does not support them: "
+                         f"{', '.join(alternative.name for alternative in self.unsupported)}")
+        return lines
+
+
 def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, parent_folder: Path,
                     runner: Runner, console: Console) -> StudySpec:
     """Make the library of replacements, solve for the front, and return the study with its trials.
@@ -81,29 +132,22 @@ def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, pare
         KeyboardInterrupt: progress is kept.
     """
     report = partial(print_text, console=console)
-    parent = Parent.from_architecture(spec.space.single_architecture("parent: it"))
-    alternatives = list_alternatives(parent, spec.replacements or default_alternatives(parent))
+    replacements = Replacements.of(spec, evaluator)
+    for line in replacements.describe():
+        report(line)
+    parent = replacements.parent
     folder = spec.out / BLOCKS_FOLDER
-    report(f"Parent {parent.architecture.id}: {len(alternatives)} replacements of its blocks")
-    library = _make_library(spec, parent, alternatives, folder, parent_folder, runner)
-    prediction = Prediction.of(parent, library, cost_names(spec), evaluator.protocol)
-
-    def fits(row: int) -> bool:
-        architecture = parent.assemble(prediction.front.combination(row))
-        return not evaluator.evaluate_architecture(architecture).reason
-
-    rows = [row for row in range(len(prediction.front)) if fits(row)]
-    if not rows:
-        raise UserError("budget: no combination of replacements meets it",
-                        help="raise the budget, or add smaller sizes to `replace`", key="budget",
-                        code="budget-unmet")
+    library = _make_library(spec, parent, replacements.alternatives, folder, parent_folder, runner,
+                            console)
+    prediction, rows = predict_front(parent, library, replacements.names,
+                                     replacements.limits, evaluator.protocol)
+    useful = [row for row in rows
+              if prediction.loss_of(row) <= MAX_LOSS_RATIO * prediction.parent_loss]
+    chosen = geometric_rows(prediction, useful or rows[:1], spec.trials)
     checkpoint = read_checkpoint(parent_folder)
     vocab = checkpoint.tokenizer.vocab_size
     architectures = []
     initial_models = {}
-    useful = [row for row in rows
-              if prediction.loss_of(row) <= MAX_LOSS_RATIO * prediction.parent_loss]
-    chosen = geometric_rows(prediction, useful or rows[:1], spec.trials)
     for row in chosen:
         combination = prediction.front.combination(row)
         architecture = parent.assemble(combination)
@@ -118,20 +162,13 @@ def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, pare
                                                predictions=predictions))
         initial_models[label] = str(model_folder.absolute())
     write_json(folder / MEMBERS_FILE, [prediction.to_dict(row) for row in chosen])
-    report(f"Predicted front of {len(prediction.front):,} combinations, {len(rows):,} within the "
-           f"limits; {format_count(len(chosen), 'combination')} fine-tuned, from "
-           f"{library.cpu_seconds / 60:.1f} CPU-minutes of replacements")
+    report(f"Predicted front of {format_count(len(prediction.front), 'combination')}, "
+           f"{len(rows):,} within the limits; {format_count(len(chosen), 'combination')} to "
+           f"fine-tune. Replacements and checks took {library.cpu_seconds / 60:.1f} CPU-minutes")
     study.update_meta(architectures=tuple(initial_models), total_trials=len(chosen))
     assert spec.architectures is not None, "a study of this type has fixed architectures"
     return spec.replace(trials=0, initial_models=initial_models, architectures=replace(
         spec.architectures, architectures=tuple(architectures), base=architectures[0].label))
-
-
-def cost_names(spec: StudySpec) -> tuple[str, ...]:
-    """Costs of the predicted front: those among the objectives and in the budget."""
-    names = [objective.name for objective in spec.objectives if objective.name in COST_NAMES]
-    names += spec.budget.costs if spec.budget else ()
-    return tuple(dict.fromkeys(names))
 
 
 class LibraryJobs(JobLoop):
@@ -163,7 +200,8 @@ class LibraryJobs(JobLoop):
 
 
 def _make_library(spec: StudySpec, parent: Parent, alternatives: Sequence[Alternative],
-                  library: Path, parent_folder: Path, runner: Runner) -> ScoredLibrary:
+                  library: Path, parent_folder: Path, runner: Runner,
+                  console: Console) -> ScoredLibrary:
     """Make all replacements in jobs of the runner, and write their scores to one file.
 
     Random combinations are measured, too.
@@ -172,12 +210,20 @@ def _make_library(spec: StudySpec, parent: Parent, alternatives: Sequence[Altern
                        "data": spec.data.replace(distilled=None, soft_targets=None)
                        .with_absolute_paths().model_dump(), "cache": str(default_cache())}
 
-    def run(jobs: Mapping[Path, BlocksJob], result_type: type[T]) -> list[T]:
-        for folder, blocks in jobs.items():
-            if not (folder / RESULT_FILE).exists():
-                write_json(folder / "job.json", {
-                    **common, "blocks": {**blocks, "parent": str(parent_folder.absolute())}})
-        LibraryJobs(list(jobs), runner, spec.attempts, result_type).run_jobs()
+    def run(jobs: Mapping[Path, BlocksJob], result_type: type[T], description: str,
+            total: int) -> list[T]:
+        unfinished = [folder for folder in jobs if not (folder / RESULT_FILE).exists()]
+        for folder in unfinished:
+            write_json(folder / "job.json", {
+                **common, "blocks": {**jobs[folder], "parent": str(parent_folder.absolute())}})
+
+        def progress() -> tuple[str, float]:
+            done = sum(ProgressFile(folder).read().done or 0 for folder in jobs)
+            return f"{done} of {total}", done / max(total, 1)
+
+        if unfinished:
+            with progress_display(description, progress, console):
+                LibraryJobs(unfinished, runner, spec.attempts, result_type).run_jobs()
         return [read_json(folder / RESULT_FILE, result_type) for folder in jobs]
 
     results = run({
@@ -185,11 +231,12 @@ def _make_library(spec: StudySpec, parent: Parent, alternatives: Sequence[Altern
             "stack": stack, "layer": layer, "fit": spec.fit.model_dump(),
             "alternatives": [asdict(alternative) for alternative in alternatives]}
         for stack in ("encoder", "decoder") for layer in range(len(parent.sizes[f"{stack}.ffn"]))},
-        LayerResult)
+        LayerResult, "replacements are made and scored", len(alternatives))
     combinations = random_combinations(parent, alternatives, spec.fit.checks, spec.seed)
     measured = run({(library / CHECKS_FOLDER).absolute(): {
         "combinations": [[asdict(alternative) for alternative in combination]
-                         for combination in combinations]}}, MeasuredResult)[0]
+                         for combination in combinations]}},
+        MeasuredResult, "random combinations are measured", len(combinations))[0]
     scores = {score.alternative: score for result in results for score in result.scores}
     own_scores = [scores[alternative] for alternative in alternatives]
     scored = ScoredLibrary(
@@ -201,9 +248,3 @@ def _make_library(spec: StudySpec, parent: Parent, alternatives: Sequence[Altern
     write_json(library / SCORES_FILE, asdict(scored))
     return scored
 
-
-def parent_folder_of(spec: StudySpec) -> Path:
-    """Folder of the trained parent."""
-    assert spec.teacher is not None, "the parent is the teacher"
-    folders = spec.teacher.folders
-    return Path(folders[0]) if folders else spec.out / TEACHER_FOLDER

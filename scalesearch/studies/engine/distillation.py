@@ -10,7 +10,7 @@ These are jobs of the study's runner, like its trials: they run on the same mach
 an interruption, and are not repeated. Only the process that owns the study starts them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -206,7 +206,13 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
     def complete_job(folder: Path, job: JobFile, description: str) -> TeacherJobResult:
         if not (folder / RESULT_FILE).exists():
             write_json(folder / "job.json", {**common, **job})
-            with _progress_display(folder, description, console):
+            progress_file = ProgressFile(folder)
+
+            def progress() -> tuple[str, float]:
+                facts = progress_file.read()
+                return describe_progress(facts) if facts else "starting", report_share(facts)
+
+            with progress_display(description, progress, console):
                 TeacherJob(folder, runner, spec.attempts).run_jobs()
         result = read_json(folder / RESULT_FILE, TeacherJobResult)
         if result.state != "complete":
@@ -292,18 +298,23 @@ class TeacherJob(JobLoop):
 
 
 @contextmanager
-def _progress_display(folder: Path, description: str, console: Console) -> Iterator[None]:
-    """Show a progress bar on a terminal, or print one line elsewhere."""
+def progress_display(description: str, progress: Callable[[], tuple[str, float]],
+                     console: Console) -> Iterator[None]:
+    """Show a progress bar on a terminal, or print one line elsewhere.
+
+    Args:
+        description: of the work.
+        progress: returns a description of the progress, and the finished share.
+        console: the terminal.
+    """
     if not console.is_terminal:
         print_text(description, console)
         yield
         return
-    progress = ProgressFile(folder)
 
     def bar() -> Group:
-        facts = progress.read()
-        return Group(f"{description}: {describe_progress(facts) if facts else 'starting'}",
-                     ProgressBar(completed=100 * report_share(facts), width=60))
+        text, share = progress()
+        return Group(f"{description}: {text}", ProgressBar(completed=100 * share, width=60))
 
     with Live(console=console, get_renderable=bar, refresh_per_second=2, transient=True):
         yield

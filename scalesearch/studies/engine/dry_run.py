@@ -16,9 +16,11 @@ from scalesearch.pareto.noise import format_percent
 from scalesearch.report.labels import format_value
 from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
+from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.config.sections import WARM_START_FILE
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine import setup
+from scalesearch.studies.engine.compression import Replacements
 from scalesearch.studies.engine.distillation import Teacher, find_teacher
 from scalesearch.studies.engine.proposals import Proposals
 from scalesearch.studies.executors.local import assign_devices
@@ -59,6 +61,7 @@ class DryRun:
         size: number of architectures in the space; None if infinite, or for fixed architectures.
         feasibility: of random candidates; None for rows.
         forecast: the forecast, or the reason why it is missing.
+        replacements: of a compression; its only row is the parent.
     """
 
     spec: StudySpec
@@ -71,6 +74,7 @@ class DryRun:
     teacher: Teacher | None = None
     warm_start: WarmStart | None = None
     forecast: StudyForecast | str = ""
+    replacements: Replacements | None = None
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -92,7 +96,9 @@ class DryRun:
     @property
     def planned_runs(self) -> int:
         """Number of runs of fixed architectures, with all seeds."""
-        return len(self.trials_to_train) * self.spec.seeds.references
+        n_architectures = (self.spec.trials if self.replacements
+                           else len(self.trials_to_train))
+        return n_architectures * self.spec.seeds.references
 
     @cached_property
     def learning_rates(self) -> list[dict[str, Any]]:
@@ -130,6 +136,12 @@ class DryRun:
         if spec.architectures is not None:
             yield f"Study {spec.name}, kind {spec.architectures.type}: {objectives}"
             yield from self._describe_settings()
+            if self.replacements:
+                yield from self.replacements.describe()
+                yield (f"Would fine-tune up to {format_count(spec.trials, 'combination')} of them, "
+                       f"seeds each: {spec.seeds.references}, at most {self.planned_runs} runs, "
+                       f"{workers}")
+                return
             yield (f"Would train {len(self.trials_to_train)} of {format_count(len(self.trials), 'row')}, seeds "
                    f"each: {spec.seeds.references}, {self.planned_runs} runs in all, {workers}")
             return
@@ -231,6 +243,12 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
     corpora = setup.load_data(spec, notes.append)
     teacher = find_teacher(spec, corpora.first)
     evaluator = setup.make_evaluator(spec, corpora)
+    if spec.type == COMPRESS:
+        replacements = Replacements.of(spec, evaluator)
+        parent = evaluator.evaluate_architecture(replacements.parent.architecture, {}).replace(
+            number=0, label="parent", state=State.PENDING, reason="its blocks are replaced")
+        return DryRun(spec, evaluator, (parent,), tuple(notes), teacher=teacher,
+                      forecast="the combinations are not known yet", replacements=replacements)
     within = setup.drop_infeasible_architectures(spec, evaluator)
     fixed = spec.named_architectures or within.named_architectures
     fixed_trials = tuple(evaluator.evaluate_architecture(row.architecture, {})

@@ -9,7 +9,7 @@ from rich.console import Console
 from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine import setup
-from scalesearch.studies.engine.compression import compress_parent, parent_folder_of
+from scalesearch.studies.engine.compression import compress_parent
 from scalesearch.studies.engine.distillation import find_teacher, learn_from_teacher
 from scalesearch.studies.engine.driver import Driver
 from scalesearch.studies.executors.base import Runner, machine_fingerprint
@@ -19,6 +19,7 @@ from scalesearch.studies.monitor.console import make_console
 from scalesearch.studies.monitor.format import describe_forecast
 from scalesearch.studies.monitor.heartbeat import Heartbeat
 from scalesearch.studies.monitor.loggers import make_loggers
+from scalesearch.studies.monitor.running import TEACHER_FOLDER
 from scalesearch.studies.optuna_sync.attributes import TrialExporter
 from scalesearch.studies.optuna_sync.export import open_export
 from scalesearch.studies.transfer.warm_start import apply_warm_start
@@ -72,7 +73,9 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         if teacher is not None:
             spec, corpora = learn_from_teacher(teacher, spec, study, runner, console)
         if spec.type == COMPRESS:
-            spec = compress_parent(spec, study, evaluator, parent_folder_of(spec), runner, console)
+            assert teacher is not None, "the parent is the teacher"
+            parent_folder = teacher.folders[0] if teacher.folders else spec.out / TEACHER_FOLDER
+            spec = compress_parent(spec, study, evaluator, parent_folder, runner, console)
         max_enqueued = getattr(sampler, "n_startup_trials", 10)
         enqueued = apply_warm_start(study, spec, evaluator, max_enqueued, report)
 

@@ -19,6 +19,7 @@ from scalesearch.feasible.limits import collect_limits, upper_bounds
 from scalesearch.samplers import make_sampler
 from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.studies.config.command import command_of
+from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.config.sections import WARM_START_FILE
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine.corpora import Corpora, load_corpora, protocol_settings
@@ -56,7 +57,9 @@ def study_facts(spec: StudySpec, corpora: Corpora, evaluator: Evaluator,
         type=spec.type,
         architectures=tuple(row.label for row in rows.architectures) if rows else None,
         base=rows.base if rows else None, scaling=rows.scaling if rows else None,
-        excluded=rows.excluded if rows else {})
+        excluded=rows.excluded if rows else {},
+        compression={"replace": spec.replacements, "fit": spec.fit.model_dump()}
+        if spec.type == COMPRESS else None)
     return StudyMeta.decode(msgspec.json.encode(meta.encode()))
 
 

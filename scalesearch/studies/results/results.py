@@ -213,25 +213,16 @@ class Results:
         Raises:
             UserError: replacements are not scored yet, or no combination meets the budgets.
         """
-        from scalesearch.compression.front import Prediction, read_library
+        from scalesearch.compression.front import predict_front, predicted_costs, read_library
         from scalesearch.cost import load_protocol
         from scalesearch.feasible.limits import read_budgets
         from scalesearch.spaces import read_space
-        from scalesearch.spaces.schema.cost_names import COST_NAMES
 
         folder = self.study.folder
         parent, library = read_library(folder)
         limits = read_budgets(read_space(folder / "space.yaml"), tuple(budgets))
-        names = [name for name in self.objectives if name in COST_NAMES]
-        names += [name for limit in limits for name in limit.costs]
-        prediction = Prediction.of(parent, library, list(dict.fromkeys(names)) or ["params.total"],
-                                   load_protocol(self.study.meta.protocol))
-        rows = list(prediction.rows_within(limits))
-        if not rows:
-            raise UserError("budget: no combination of replacements meets it",
-                            help="raise the budget, or add smaller sizes to `replace`",
-                            key="budget", code="budget-unmet")
-        return prediction, rows
+        return predict_front(parent, library, predicted_costs(self.objectives, limits), limits,
+                             load_protocol(self.study.meta.protocol))
 
     def proxy_audit(self, metric: str | None = None, cost: str | None = None,
                     proxies: Iterable[str] = (), tables: Iterable[pd.DataFrame] = (),

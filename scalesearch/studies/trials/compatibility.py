@@ -22,6 +22,7 @@ SEARCH_FIELDS = {
     "warm_start": "the warm start",
     "type": "the type of the study",
     "recipe_space": "the recipe's parameters",
+    "compression": "the replacements of blocks",
 }
 # Fields that change the results of training the same architecture.
 TRAINING_FIELDS = {"seed": "the training seed", "processes": "the number of processes per trial"}

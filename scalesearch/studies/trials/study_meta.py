@@ -73,6 +73,7 @@ class StudyMeta:
         stopped_at_gain: gain below which the search ended by itself, or None.
         type: ``search`` or a type of fixed architectures, which have ``architectures`` (labels),
             ``base``, ``scaling`` and ``excluded``.
+        compression: keys ``replace`` and ``fit`` of a compression.
     """
 
     id: str
@@ -96,6 +97,7 @@ class StudyMeta:
     base: str | None = None
     scaling: Params | None = None
     excluded: Mapping[str, str] = field(default_factory=dict)
+    compression: dict[str, object] | None = None
     rungs: Rungs = NO_RUNGS
     compute: float | None = None
     seeds: Seeds = SINGLE_SEED

@@ -113,23 +113,30 @@ def study_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
 
 def _compression_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
     # Imported here because other studies do not need them.
+    from scalesearch.compression.alternatives import evaluate_combination
     from scalesearch.compression.front import read_library
+    from scalesearch.cost import load_protocol
     from scalesearch.report.figures.compression import (
+        additivity_table,
         describe_additivity,
         plot_additivity,
         plot_scores,
     )
 
     try:
-        _, library = read_library(results.study.folder)
+        parent, library = read_library(results.study.folder)
     except UserError:  # not scored yet
         return ()
     figures = [("Scores of replacements", plot_scores(library),
                 f"Rise of the validation loss with one block replaced; the parent has "
                 f"{library.parent_loss:.4f} nats per character.")]
-    additivity = plot_additivity(library)
-    if additivity is not None:
-        figures.append(("Do the rises add up?", additivity, describe_additivity(library)))
+    if library.measured:
+        protocol = load_protocol(results.study.meta.protocol)
+        params = [evaluate_combination(parent, measured.alternatives, ["params.total"], protocol)[0]
+                  for measured in library.measured]
+        table = additivity_table(library, params)
+        figures.append(("Do the rises add up?", plot_additivity(table, library),
+                        describe_additivity(table)))
     return tuple(figures)
 
 
