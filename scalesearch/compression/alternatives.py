@@ -179,7 +179,8 @@ def find_obstacles(architecture: ModelSpec) -> Iterator[str]:
             mixers = [layer.mixer, getattr(layer, "cross_attention", None)]
             for mixer in mixers:
                 if mixer is not None and not mixer.is_absent and not _is_plain(mixer):
-                    yield f"{name}: attention without biases, or with gates, adapters, shared heads or structured maps"
+                    yield (f"{name}: attention without biases, or with gates, adapters, shared "
+                           "heads or structured maps")
             ffn = layer.ffn
             if not ffn.is_absent and not (isinstance(ffn, TwoLayerFFN | GatedFFN)
                                           and ffn.linear_factory == DENSE and not ffn.norm_type

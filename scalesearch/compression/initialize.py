@@ -44,7 +44,8 @@ class BlockCall:
 
 
 @contextmanager
-def recorded_calls(modules: dict[str, Any], last_maps: dict[str, str]) -> Iterator[dict[str, list[Any]]]:
+def recorded_calls(modules: dict[str, Any],
+                   last_maps: dict[str, str]) -> Iterator[dict[str, list[Any]]]:
     """Context in which the calls of modules are recorded.
 
     Args:
@@ -92,7 +93,8 @@ class RemovalOrder:
         return sorted(set(range(n_units)) - set(self.removed[: n_units - size]))
 
 
-def remove_units(gram: Tensor, last_map: Tensor, n_units: int, sizes: Sequence[int]) -> RemovalOrder:
+def remove_units(gram: Tensor, last_map: Tensor, n_units: int,
+                 sizes: Sequence[int]) -> RemovalOrder:
     """Remove units one after the other, with the least rise of the squared error.
 
     Args:

@@ -296,7 +296,8 @@ class Space(BoundSpace):
         return hash(self.hash)
 
     def __repr__(self) -> str:
-        return f"<Space {self.name or 'without a name'}, {format_count(len(self.parameters()), 'parameter')}>"
+        n_parameters = format_count(len(self.parameters()), "parameter")
+        return f"<Space {self.name or 'without a name'}, {n_parameters}>"
 
 
 def _differences(tree: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
