@@ -137,13 +137,17 @@ class JobLoop(ABC):
 
 @contextmanager
 def reading_result(file: Path) -> Iterator[None]:
-    """Context that reads a result file. A damaged file is renamed to ``*.damaged``.
+    """Context that reads a result file.
+
+    A damaged file, or a folder or pipe in its place, is renamed to ``*.damaged``.
 
     Raises:
         DamagedResultError: the file is damaged.
     """
     try:
         yield
-    except (UserError, ValueError) as error:
+    except (UserError, ValueError, OSError) as error:
+        if isinstance(error, OSError) and file.is_file():
+            raise  # it may be readable later
         file.replace(file.with_suffix(".damaged"))
         raise DamagedResultError(f"its result cannot be read: {error}") from None

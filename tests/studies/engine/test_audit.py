@@ -188,13 +188,15 @@ def test_full_disk_stops_an_audit_that_can_be_resumed(call):
     assert all(math.isfinite(regret.loss_regret) for regret in findings.regrets)
 
 
-def test_damaged_result_of_an_audit_run_counts_as_a_crash(call):
+@pytest.mark.parametrize("put", [lambda file: file.write_text("{"), Path.mkdir],
+                         ids=["half a file", "folder"])
+def test_damaged_result_of_an_audit_run_counts_as_a_crash(call, put):
     results = load_results(Path("found"))
     plan = load_or_make_plan(results, AuditSettings(2, (0.5, 1.0), early_stop_share=1.0))
 
     def damage(folder):
         if folder.endswith("none-0.5"):
-            (Path(folder) / "result.json").write_text("{")
+            put(Path(folder) / "result.json")
         else:
             work(folder)
 
