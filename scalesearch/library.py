@@ -22,6 +22,7 @@ EXTRA_OF_PACKAGE = {package: extra for extra, packages in {
     "tasks": ("rouge_score",),
     "export": ("ctranslate2", "onnx", "onnxruntime", "onnxscript"),
     "huggingface": ("transformers",),
+    "mcp": ("mcp",),
     "zstd": ("backports.zstd",)}.items() for package in packages}
 
 

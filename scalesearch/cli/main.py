@@ -41,6 +41,7 @@ COMMANDS = {
                 "model for a space."),
     "schema": ("schema", "Print the JSON Schema of study, space, recipe or data files, for "
                "editors."),
+    "mcp": ("mcp_", "Serve commands as tools for coding agents (Model Context Protocol)."),
     "study": ("study.group",
               "Run searches, ablations and scaling studies; inspect their results.")}
 EARLIER_NAMES = {"analyse": "analyze"}  # hidden, for scripts

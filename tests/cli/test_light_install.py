@@ -51,6 +51,7 @@ CALCULATORS = [
     ["check", "transformer", "--set", "encoder.depth=2..8"],
     ["feasible", "small/anthe", "--budget", "params.total <= 10M"]]
 NEED_AN_EXTRA = {
+    "mcp": [["mcp"]],
     "train": [["train", "transformer", "--out", "model"], ["translate", "model"],
               ["distill", "model", "--data", "builtin", "--out", "kd"],
               ["score", "model", "--source", "a", "--target", "b"],
