@@ -176,7 +176,7 @@ def make_server(allow_training: bool, folder: Path) -> Server[Any]:
         tool = tools.get(parameters.name)
         values = parameters.arguments or {}
         if tool is None:
-            return _result(f"{parameters.name}: there is no such tool", is_error=True)
+            return _result(f"unknown tool {parameters.name}", is_error=True)
         if unknown := {*values} - {*tool.parameters}:
             return _result(f"{', '.join(sorted(unknown))}: {parameters.name} has the arguments "
                            f"{', '.join(tool.parameters)}", is_error=True)
