@@ -199,11 +199,13 @@ class Use:
         block: the part.
         calls: calls per call of the composite.
         tied: path of the part whose weights it uses; None if it has its own.
+        untied: names of weights that are its own if it is tied.
     """
 
     block: Block
     calls: Size = 1
     tied: str | None = None
+    untied: tuple[str, ...] = field(default=(), metadata={"plain": ()})
 
 
 @dataclass(frozen=True)
@@ -324,7 +326,9 @@ def iterate_cost_lines(
             tie = None
             if name in ties:
                 tie = (copies * ties[name].schedule.num_groups(depth), ties[name])
-        count = copies * depth if use.tied is None else 0
+        count = copies * depth if use.tied is None or use.untied else 0
+        if use.tied is not None and use.untied:
+            tie = (0, Tie(name, None, use.untied))
         yield from iterate_cost_lines(use.block, join_path(path, name), vocab,
                                       calls * depth * use.calls, count, tie)
 

@@ -101,25 +101,30 @@ class FactorizedEmbedding(Block):
 
 @block
 class FactorizedOutput(Block):
-    """Output layer tied to the :class:`FactorizedEmbedding` at ``tied_table``."""
+    """Output layer tied to the :class:`FactorizedEmbedding` at ``tied_table``.
+
+    It can have a bias of its own.
+    """
 
     d: Size
     rank: Size
     tied_table: str
     vocab: Extent = field(default=VOCAB, metadata={"plain": VOCAB})
+    bias: bool = field(default=False, metadata={"plain": False})
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {"down": Use(TransposedLinear(self.d, self.rank, (TGT,)),
                             tied=f"{self.tied_table}.up"),
-                "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False),
-                             tied=f"{self.tied_table}.table")}
+                "table": Use(Linear(self.rank, self.vocab, (TGT,), self.bias),
+                             tied=f"{self.tied_table}.table",
+                             untied=("bias",) if self.bias else ())}
 
     def forward(self, module: Any, x: Tensor) -> Tensor:
         return module.table(module.down(x))
 
     def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
         """Return the softmax terms; see :meth:`Linear.softmax_terms`."""
-        return [(m.down(hidden), m.table.weight, None, target)]
+        return [(m.down(hidden), m.table.weight, m.table.bias if self.bias else None, target)]
 
 
 @block

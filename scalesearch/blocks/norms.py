@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scalesearch.blocks.core import Block, LoopNest, Shape, Size, block
 
@@ -20,8 +20,10 @@ class LayerNorm(Block):
     over: Shape
     eps: float = 1e-5
 
+    weight_names: ClassVar[tuple[str, ...]] = ("weight", "bias")
+
     def weights(self) -> Mapping[str, Shape]:
-        return {"weight": (self.d,), "bias": (self.d,)}
+        return dict.fromkeys(self.weight_names, (self.d,))
 
     def initialization(self, name: str) -> str:
         return "one" if name == "weight" else "zero"
@@ -33,7 +35,22 @@ class LayerNorm(Block):
     def forward(self, module: Any, x: Tensor) -> Tensor:
         from torch.nn.functional import layer_norm
 
-        return layer_norm(x, (self.d,), module.weight, module.bias, self.eps)
+        weights = {name: getattr(module, name) for name in self.weight_names}
+        return layer_norm(x, (self.d,), **weights, eps=self.eps)
+
+
+@block
+class LayerNormWithoutBias(LayerNorm):
+    """Layer normalization with a gain only, as in MPT."""
+
+    weight_names: ClassVar[tuple[str, ...]] = ("weight",)
+
+
+@block
+class LayerNormWithoutWeights(LayerNorm):
+    """Layer normalization without gain and bias, as in OLMo."""
+
+    weight_names: ClassVar[tuple[str, ...]] = ()
 
 
 @block
@@ -65,7 +82,9 @@ class RMSNorm(Block):
         return rms_norm(x, (self.d,), module.weight, self.eps)
 
 
-NORM_CLASSES: dict[str, type[LayerNorm] | type[RMSNorm]] = {"layer": LayerNorm, "rms": RMSNorm}
+NORM_CLASSES: dict[str, type[LayerNorm] | type[RMSNorm]] = {
+    "layer": LayerNorm, "layer-no-bias": LayerNormWithoutBias,
+    "layer-no-weights": LayerNormWithoutWeights, "rms": RMSNorm}
 
 
 def norm_type_field() -> Any:

@@ -192,7 +192,7 @@ def _is_plain(mixer: Any) -> bool:
     return (isinstance(mixer, Attention) and mixer.gate == "none" and mixer.head_ffn is None
             and not mixer.expands_heads and not mixer.kv_heads and not mixer.adapters
             and not mixer.prompt_length and not mixer.residual_scores and not mixer.mask_distance
-            and mixer.heads == mixer.score_heads and mixer.bias
+            and mixer.heads == mixer.score_heads and mixer.bias and mixer.output_bias is None
             and mixer.linear_factory == DENSE and mixer.output_factory == DENSE)
 
 

@@ -25,8 +25,9 @@ Low-rank products, tensor chains, adapters and factorized tables are contracted 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -44,6 +45,7 @@ from scalesearch.blocks.ffn import (
 )
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.attention_extras import ROTARY_BASE
+from scalesearch.blocks.norms import NORM_CLASSES
 from scalesearch.blocks.seq2seq import EncoderDecoder
 from scalesearch.blocks.sizes import decide, is_set, map_values, require_single_value
 from scalesearch.blocks.stacks import Stack
@@ -266,13 +268,11 @@ class _StackLowering:
                 self._vectors(sub.name, ConstantTensor("ones", (self.d,)),
                               ConstantTensor("zeros", (self.d,)))
             else:
-                gain, offset = (
-                    WeightRef(self.owners.owner_name(norm.layer, f"{norm.part}_norm", weight))
-                    for weight in ("weight", "bias"))
+                gain, offset = self._norm_weights(
+                    partial(self.owners.owner_name, norm.layer, f"{norm.part}_norm"))
                 self._vectors(sub.name, gain, _plus(offset, signal if post else None))
         if self.stack.has_final_norm:
-            self._vectors(self.name, WeightRef(f"{self.name}.norm.weight"),
-                          WeightRef(f"{self.name}.norm.bias"))
+            self._vectors(self.name, *self._norm_weights(f"{self.name}.norm.{{}}".format))
 
     def _runtime_sublayers(self) -> list[_Sublayer]:
         """Return all sub-layers of the runtime.
@@ -299,9 +299,18 @@ class _StackLowering:
         return [_Sublayer(f"{self.name}/layer_{index}/{type}", type, layer, parts.get(word))
                 for index, (layer, parts) in enumerate(layers) for word, type in types.items()]
 
+    def _norm_weights(self, weight_name: Callable[[str], str]
+                      ) -> tuple[TensorExpression, TensorExpression]:
+        """Return gain and bias of a norm; ``weight_name`` returns the name of a weight's owner."""
+        own = NORM_CLASSES[self.layer.norm_kind](self.d, ()).weights()
+        gain, offset = (
+            WeightRef(weight_name(name)) if name in own else ConstantTensor(constant, (self.d,))
+            for name, constant in (("weight", "ones"), ("bias", "zeros")))
+        return gain, offset
+
     def _vectors(self, name: str, gain: TensorExpression, offset: TensorExpression) -> None:
         self.plan.add(f"{name}/layer_norm/gamma", (self.d,), gain)
-        if self.layer.norm_kind == "layer":  # without beta, the runtime uses RMS norm
+        if self.layer.norm_kind != "rms":  # without beta, the runtime uses RMS norm
             self.plan.add(f"{name}/layer_norm/beta", (self.d,), offset)
 
     def _linear(self, name: str, rows: Size, columns: Size, weight: TensorExpression | None,

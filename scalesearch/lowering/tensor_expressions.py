@@ -206,11 +206,11 @@ def output_expressions(
     """Return matrix (tokens, features) and bias of an output layer; each can be None."""
     if type(use.block) is FactorizedOutput:  # the two matrices of the table
         path = use.block.tied_table
+        bias = WeightRef("output.table.bias") if use.block.bias else None
         return MatrixProduct(WeightRef(f"{path}.table.weight"),
-                             TransposedMatrix(WeightRef(f"{path}.up.weight"))), None
-    path = use.tied or "output"
+                             TransposedMatrix(WeightRef(f"{path}.up.weight"))), bias
     block = bind_vocabulary(use.block, vocab)
-    return matrix_expression(block, path), bias_expression(block, path)
+    return matrix_expression(block, use.tied or "output"), bias_expression(block, "output")
 
 
 def _chain_expression(block: ChainLinearBase | ChainTableBase, path: str) -> TensorExpression:

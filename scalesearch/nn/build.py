@@ -96,7 +96,7 @@ def _tie(node: Module, root: Module) -> None:
                 _tie(layer, root)
             continue
         if isinstance(part, Use) and part.tied is not None:
-            _tie_module(child, root.get_submodule(part.tied))
+            _tie_module(child, root.get_submodule(part.tied), part.untied)
         _tie(child, root)
 
 

@@ -359,15 +359,14 @@ def _read_opt(a: HuggingFaceArchitecture) -> None:
         a.add_difference("positions are added before the map to the width")
     _set_learned_positions(a, a.size("max_position_embeddings") + 2,
                            "max_position_embeddings + 2")
-    depth = a.copy("decoder.depth", "num_hidden_layers")
+    a.copy("decoder.depth", "num_hidden_layers")
     a.copy("decoder.heads", "num_attention_heads")
     has_biases = a.get("enable_bias", default=True)
     a.set("decoder.projection_bias", has_biases, "enable_bias")
     a.set_ffn("decoder", a.get("activation_function", default="relu"),
               "activation_function, ffn_dim", a.size("ffn_dim"), has_biases=has_biases)
     if not a.get("layer_norm_elementwise_affine", default=True):
-        norms = 2 * depth + (is_pre_norm and not a.get("_remove_final_layer_norm", default=False))
-        a.add_difference("norms without gains and biases", -2 * width * norms)
+        a.set("norm_kind", "layer-no-weights", "layer_norm_elementwise_affine")
 
 
 @_register("gpt_neox")
@@ -452,7 +451,7 @@ def _read_llama_family(a: HuggingFaceArchitecture, tie_default: bool = False,
     has_biases = qkv_bias or a.get("attention_bias", default=False)
     a.set("decoder.projection_bias", has_biases, "attention_bias")
     if qkv_bias:
-        a.add_difference("no bias in the output map of attention", -width * depth)
+        a.set("decoder.out_bias", False)
     _set_rotary(a)
     a.set_ffn("decoder", a.get("hidden_activation", "hidden_act", default=activation),
               "hidden_act, intermediate_size", a.size("intermediate_size") * active_experts,

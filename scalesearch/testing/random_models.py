@@ -18,7 +18,7 @@ SHARED_PARTS = ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cro
 ENCODER_ONLY_KEYS = ("encoder.solver", "encoder.sublayers")  # words that decoders do not have
 SMALL_SIZES = {
     "width": "4..24 step 2",
-    "norm_kind": "layer | rms",
+    "norm_kind": "layer | layer-no-bias | layer-no-weights | rms",
     # The library's file draws tied tables once in 75 networks: most chains and H-SoftPOS exclude
     # them.
     "embedding.tie": "none if embedding == h-softpos else none | decoder | all",
@@ -30,6 +30,7 @@ SMALL_SIZES = {
     "embedding.factorised.rank": "1..6",
     "embedding.adaptive.cutoffs": "[3, 7]",
     "embedding.max_length": "64",
+    "embedding.tied_bias": "yes | no if embedding != adaptive else no",
     "encoder.depth": "1..4",
     "decoder.depth": "1..3",
     "share.encoder.ffn": "own | one | cycle(2..3) | sequence(2..3)",
@@ -56,7 +57,8 @@ SMALL_SIZES = {
        for stack in ("encoder", "decoder")},
     **{f"{stack}.relative_clip": "1..3" for stack in ("encoder", "decoder")},
     **{f"{stack}.{key}": drawn for stack in ("encoder", "decoder") for key, drawn in (
-        ("projection_bias", "yes | no"), ("parallel_heads", "off | 1..3"),
+        ("projection_bias", "yes | no"), ("out_bias", "yes | no"),
+        ("ffn_bias", "yes | no if ffn != self_gated else no"), ("parallel_heads", "off | 1..3"),
         ("ffn_norm", "yes | no if ffn != self_gated else no"),
         ("branches.kernel", "1..9"), ("branches.multiple", "1 | 0.5"))},
     **{f"{stack}.branches.{side}{key}": drawn

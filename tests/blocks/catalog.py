@@ -74,7 +74,13 @@ from scalesearch.blocks.multi_path import (
     MultiPathConfig,
     PathMerge,
 )
-from scalesearch.blocks.norms import NORM_CLASSES, LayerNorm, RMSNorm
+from scalesearch.blocks.norms import (
+    NORM_CLASSES,
+    LayerNorm,
+    LayerNormWithoutBias,
+    LayerNormWithoutWeights,
+    RMSNorm,
+)
 from scalesearch.blocks.options import option_fields
 from scalesearch.blocks.stacks import SOLVERS, BottleneckStack, Stack
 from scalesearch.blocks.sublayers import SUBLAYERS
@@ -363,6 +369,8 @@ CATALOG: dict[str, SampleFunction] = {
     "embedding": plain(Embedding, (SRC,), ids=True, over=(SRC,)),
     "position_table": plain(PositionTable, (SRC,), ids=True, max_length=8),
     "layer_norm": plain(LayerNorm, (SRC, "d"), over=(SRC,)),
+    "layer_norm_without_bias": plain(LayerNormWithoutBias, (SRC, "d"), over=(SRC,)),
+    "layer_norm_without_weights": plain(LayerNormWithoutWeights, (SRC, "d"), over=(SRC,)),
     "rms_norm": plain(RMSNorm, (SRC, "d"), over=(SRC,)),
     "kronecker_linear": plain(KroneckerLinear, (SRC, "d_in"), over=(SRC,)),
     "hypercomplex_linear": plain(HypercomplexLinear, (SRC, "d_in"), over=(SRC,), d_in=[2, 6],

@@ -92,7 +92,11 @@ FAMILIES: dict[str, dict[str, str]] = {
         "encoder": "sublayers: [branches, attention, ffn]",
         "decoder": "sublayers: [self, branches, cross, ffn]",
         "top": "norm_kind: rms\ntensor_chain.ffn: 0.3"},
-    "no biases": {"both": "projection_bias: no, ffn_bias: no,"},
+    "no biases": {"both": "projection_bias: no, ffn_bias: no,",
+                  "top": "norm_kind: layer-no-bias"},
+    "norms without weights, no output bias": {"both": "out_bias: no,",
+                                              "top": "norm_kind: layer-no-weights"},
+    "bias of a tied output": {"top": "embedding: { tied_bias: yes, factorised: { rank: 5 } }"},
     "no biases of a gated network": {"ffn": "swiglu", "both": "ffn_bias: no,"},
     "heads in parallel": {
         "decoder": "sublayers: [[self, cross], self, cross, ffn], parallel_heads: 2"},

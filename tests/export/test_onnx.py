@@ -56,7 +56,7 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
         "decoder__relative_clip": 2, "adapt": "prompt", "adapt__length": 2},
     "Evolved": both(depth=1, projection_bias=False, ffn_norm=True, ffn_bias=False, ffn="swish", ffn__hidden=12,
                     parallel_heads=4) | {
-        "embedding": "attentive", "embedding__rank": 4, "embedding__heads": 2,
+        "embedding": "attentive", "embedding__rank": 4, "embedding__heads": 2, "norm_kind": "layer-no-weights",
         "encoder__sublayers": ["glu", "branches", "attention", "ffn"],
         "decoder__sublayers": [["self", "cross"], "branches", "self", "cross", "ffn"],
         **{f"encoder__branches__{key}": value for key, value in BRANCHES.items()},
@@ -64,7 +64,8 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
             "left": "separable", "left_kernel": 5, "right_activation": "none", "multiple": 1}).items()}},
     "decoder-only": both(depth=1, residual_scores="global", key_value_heads=1) | {
         "model": "decoder-only", "decoder__local": "average", "decoder__local__join": "sum", "decoder__local__dims": 3,
-        "norm": "post", "embedding__tie": "decoder", "embedding__positions": "learned"},
+        "norm": "post", "embedding__tie": "decoder", "embedding__positions": "learned",
+        "norm_kind": "layer-no-bias", "embedding__tied_bias": True},
 }  # fmt: skip
 
 

@@ -138,6 +138,7 @@ class ProjectedOutput(Block):
         tied_table: path of the table whose weights it uses; None if it has its own.
         vocab: size of the vocabulary.
         affine: whether the linear map always exists and has a bias (Subformer).
+        bias: whether the output has a bias.
     """
 
     d: Size
@@ -145,20 +146,23 @@ class ProjectedOutput(Block):
     tied_table: str | None
     vocab: Extent = field(default=VOCAB, metadata={"plain": VOCAB})
     affine: bool = field(default=False, metadata={"plain": False})
+    bias: bool = field(default=False, metadata={"plain": False})
 
     def parts(self) -> Mapping[str, Block | Use]:
         parts: dict[str, Block | Use] = {}
         if self.affine or not decide(self.d == self.rank):
             parts["down"] = Linear(self.d, self.rank, (TGT,), bias=self.affine)
-        table = Linear(self.rank, self.vocab, (TGT,), bias=False)
-        return parts | {"table": Use(table, tied=self.tied_table)}
+        table = Linear(self.rank, self.vocab, (TGT,), self.bias)
+        untied = ("bias",) if self.bias and self.tied_table else ()
+        return parts | {"table": Use(table, tied=self.tied_table, untied=untied)}
 
     def forward(self, module: Any, x: Tensor) -> Tensor:
         return module.table(self._down(module, x))
 
     def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
         """Return the softmax terms; see :meth:`.Linear.softmax_terms`."""
-        return [(self._down(m, hidden), m.table.weight, None, target)]
+        bias = m.table.bias if self.bias else None
+        return [(self._down(m, hidden), m.table.weight, bias, target)]
 
     def _down(self, m: Any, x: Tensor) -> Tensor:
         return x if self.d == self.rank and not self.affine else m.down(x)

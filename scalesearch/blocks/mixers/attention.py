@@ -70,6 +70,7 @@ class Attention(Mixer):
         d_out: features of the output; 0 for ``d``.
         output_factory: creates the output map; ``linear_factory`` creates the input maps.
         bias: whether the maps have biases.
+        output_bias: whether the output map has a bias; None for ``bias``.
     """
 
     heads: Size
@@ -92,6 +93,7 @@ class Attention(Mixer):
     d_out: Size = field(default=0, metadata={"plain": 0})
     output_factory: LinearFactory = field(default=DENSE, metadata={"plain": DENSE})
     bias: bool = field(default=True, metadata={"plain": True})
+    output_bias: bool | None = field(default=None, metadata={"plain": None})
 
     part_name: ClassVar[str] = "attention"
     has_scores: ClassVar[bool] = True
@@ -189,7 +191,8 @@ class Attention(Mixer):
         if self.head_ffn is not None:
             parts["partial"] = self.head_ffn
         d_out = self.d_out if is_set(self.d_out) else self.d
-        parts["out"] = self.output_factory(width, d_out, (self.queries,), self.bias)
+        output_bias = self.bias if self.output_bias is None else self.output_bias
+        parts["out"] = self.output_factory(width, d_out, (self.queries,), output_bias)
         for slot in self.adapters:
             axis = self.queries if slot in ("query", "out") else self.projected_axis
             out = d_out if slot == "out" else self.widths[slot[0].upper()]

@@ -243,6 +243,8 @@ def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
     if kv_heads is None or (decide(kv_heads == a[f"{stack}.heads"])
                             and decide(kv_heads == a[f"{stack}.score_heads"])):
         kv_heads = 0  # one set per head, so that equal networks share an id
+    bias = bool(a.get(f"{stack}.projection_bias", True))
+    output_bias = bool(a.get(f"{stack}.out_bias", bias))
     adaptation: dict[str, Any] = {}  # weights that are never tied
     if stack == "encoder" and a.get("adapt", "nothing") == "lora":
         adaptation = {"adapters": tuple(dict.fromkeys(a["adapt.on"])),
@@ -262,7 +264,7 @@ def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
         residual_scores=a.get(f"{stack}.residual_scores", "none") == "previous",
         gate=a.get(f"{stack}.{'cross_gate' if cross else 'gate'}", "none"),
         output_factory=linear_factory(a, "out"), head_ffn=_head_ffn(a, stack, queries, cross),
-        bias=bool(a.get(f"{stack}.projection_bias", True)),
+        bias=bias, output_bias=None if output_bias == bias else output_bias,
         **adaptation)
     return _validate_maps(validated(attention, stack), "attention")
 

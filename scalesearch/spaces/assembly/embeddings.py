@@ -150,7 +150,9 @@ def build_output(a: Config, table_path: str) -> Use:
     width = a["width"]
     kind = a.get("embedding", "plain")
     tied = a["embedding.tie"] != "none"
-    bias = not tied and bool(a.get("embedding.output_bias", True))
+    bias = (bool(a.get("embedding.tied_bias", False)) if tied
+            else bool(a.get("embedding.output_bias", True)))
+    untied = ("bias",) if bias and tied else ()
     ratio = optional_value(a, "tensor_chain.output")
     if a.get("matrices.output", "dense") != "dense":
         _require_untied(a, "matrices.output", "a tied output is the table")
@@ -162,23 +164,27 @@ def build_output(a: Config, table_path: str) -> Use:
         return Use(ChainLinear(width, vocabulary_extent(a), (TGT,), bias, chain.ratio, chain.length,
                                chain.apply, chain.bond))
     if kind == "adaptive":
+        if untied:
+            raise UnbuildableError("embedding.tied_bias", "an adaptive softmax has no biases")
         return Use(AdaptiveOutput(width, *_adaptive_bands(a),
                                   require_single_value(vocabulary_extent(a)),
                                   table_path if tied else None))
     if kind == "attentive":
         return Use(ProjectedOutput(width, a["embedding.rank"], table_path if tied else None,
-                                   vocabulary_extent(a), True))
+                                   vocabulary_extent(a), True, bias and tied))
     if kind == "dextra":
         return Use(ProjectedOutput(width, a["embedding.rank"],
-                                   f"{table_path}.table" if tied else None, vocabulary_extent(a)))
+                                   f"{table_path}.table" if tied else None, vocabulary_extent(a),
+                                   bias=bias and tied))
     table: Any = _embedding_table(a, width, (TGT,)) if kind == "plain" and tied else None
     if isinstance(table, ChainTableBase):
         return Use(TiedChainOutput(width, vocabulary_extent(a), (TGT,), bias, table),
-                   tied=table_path)
+                   tied=table_path, untied=untied)
     if tied and (kind == "factorised" or isinstance(table, FactorizedEmbedding)):
         rank = a["embedding.rank"] if table is None else table.rank
-        return Use(FactorizedOutput(width, rank, table_path, vocabulary_extent(a)))
-    return Use(Linear(width, vocabulary_extent(a), (TGT,), bias), tied=table_path if tied else None)
+        return Use(FactorizedOutput(width, rank, table_path, vocabulary_extent(a), bias))
+    return Use(Linear(width, vocabulary_extent(a), (TGT,), bias), tied=table_path if tied else None,
+               untied=untied)
 
 
 def _require_untied(a: Config, key: str, reason: str) -> None:

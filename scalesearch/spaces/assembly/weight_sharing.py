@@ -36,7 +36,7 @@ from scalesearch.spaces.syntax.domains import (
 # Keys of a stack that determine the shapes of its mixer's weights.
 MULTI_PATH_KEYS = ("paths.of", "paths.count", "paths.merge", "paths.norm")
 MIXER_SHAPE_KEYS = ("mixer", "local", "local.join", "local.channels", "heads", "head_dim",
-                    "score_heads", "key_value_heads", "projections", "projection_bias",
+                    "score_heads", "key_value_heads", "projections", "projection_bias", "out_bias",
                     "parallel_heads", "head_scaling", "gate", "mask", "mask.clip", "lift", "cross",
                     "cross.head_dim", "cross.clip", "relative_positions", "relative_clip", "pg",
                     "pg.on", "pg.ratio", "pg.per_head", *MULTI_PATH_KEYS)
@@ -173,7 +173,8 @@ def _describe_difference(a: Config, source: str, target: str) -> str:
     classes: Mapping[str, type[Block]] = FFNS if is_ffn else MIXERS
     options = [f"{key}.{name}" for key in (("ffn",) if is_ffn else ("mixer", "local"))
                for block_class in classes.values() for name in option_fields(block_class)]
-    names = {"ffn", "ffn_bias", *MULTI_PATH_KEYS, *options} if is_ffn else {*MIXER_SHAPE_KEYS, *options}
+    shape_keys = ("ffn", "ffn_bias", *MULTI_PATH_KEYS) if is_ffn else MIXER_SHAPE_KEYS
+    names = {*shape_keys, *options}
     # Test each name: the configuration of a whole population cannot be iterated.
     keys = sorted(key for key in names if f"encoder.{key}" in a or f"decoder.{key}" in a)
     cross_keys = {"gate": "cross_gate"} if target.endswith(".cross") else {}

@@ -126,6 +126,7 @@ def _embedding() -> SchemaGroup:
         {"tie": word_field(TYING_MODES, "all", "which of source table, target table and output "
                            "share weights"),
          "output_bias": flag_field("yes", "a bias on an output matrix that is not tied"),
+         "tied_bias": flag_field("no", "a bias on an output that is tied (BERT, Marian)"),
          "positions": word_field(POSITION_TYPES, "sinusoidal", "how positions are encoded"),
          "max_length": size_field("1024", "number of learned positions")},
         variants, default_variant="plain", doc="embeddings and output")
@@ -222,8 +223,8 @@ def _cached_schema(*registered: object) -> SchemaGroup:
                              doc="entries of the vocabulary, one tokenizer per size; by default "
                              "that of the protocol or the data"),
         "norm": word_field(NORM_POSITIONS, "pre", "normalize before each sub-layer, or after"),
-        "norm_kind": word_field(tuple(NORM_CLASSES), "layer", "with mean, deviation, gain and "
-                                "bias; or root mean square and gain"),
+        "norm_kind": word_field(tuple(NORM_CLASSES), "layer", "layer norms with gain and bias, "
+                                "with a gain only, without weights; or root mean square and gain"),
         "last_norm": flag_field("yes", "a norm after a pre-norm stack"),
         "embedding": _embedding(),
         "encoder": stack_schema("encoder", encoder),

@@ -26,7 +26,8 @@ MAX_DEPTH = 10_000  # each layer takes time and memory, even if all share their 
 SELF_ATTENTION_KEYS = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores",
                                  "gate", "mask", "lift", "parallel_heads"})
 ATTENTION_KEYS = SELF_ATTENTION_KEYS | {"heads", "head_dim", "score_heads", "head_scaling",
-                                        "key_value_heads", "projections", "projection_bias", "pg"}
+                                        "key_value_heads", "projections", "projection_bias", "out_bias",
+                                        "pg"}
 
 
 def flag_field(default: str, doc: str) -> SchemaField:
@@ -93,7 +94,8 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
         "residual_scores": word_field(RESIDUAL_SCORES, "none", "A^G of a stack, or RealFormer's"),
         "gate": word_field(GATES, "none", "Anthe's gate between query, key and value"),
         "projections": word_field(("matrices", "identity"), "matrices", "of query, key and value"),
-        "projection_bias": flag_field("yes", "biases on the maps of query, key, value and output"),
+        "projection_bias": flag_field("yes", "biases on the maps of query, key and value"),
+        "out_bias": flag_field(f"= {name}.projection_bias", "a bias on attention's output map"),
         "parallel_heads": optional_size_field("heads of self-attention in steps of parallel "
                                               "sub-layers, of the same total width"),
         "step_embedding": flag_field("no", "a sinusoid of the layer's number before each layer "
