@@ -54,8 +54,7 @@ def command(architecture: str | None, initial_folder: Path | None, data: str,
         architecture = str(initial_folder)
     recipe_settings = tuple(setting for setting in settings
                             if setting.partition("=")[0].strip().split(".")[0] == "recipe")
-    architecture_settings = tuple(setting for setting in settings
-                                  if setting not in recipe_settings)
+    architecture_settings = tuple(setting for setting in settings if setting not in recipe_settings)
     training_recipe = load_recipe(recipe, recipe_settings)
     _, model_spec = load_architecture(architecture, architecture_settings)
     _check_folder(out, resume)

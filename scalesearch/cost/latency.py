@@ -109,8 +109,7 @@ def _add_plan_features(sums: FeatureSums, block: Block, setup: DecodingSetup,
         matrices and are read in each step.
     """
     if reasons := find_unsupported_parts(block):
-        raise UnbuildableError("protocol.latency",
-                               f"ctranslate2 does not support it: {reasons[0]}")
+        raise UnbuildableError("protocol.latency", f"ctranslate2 does not support it: {reasons[0]}")
     plan = plan_variables(block, protocol.shared_vocab)
     source = setup.source
     target = setup.target

@@ -264,8 +264,7 @@ def _uncached_decoding(source: int, target: int, reproject: bool) -> tuple[Pass,
     """
     projections = {CROSS_MEMORY: source} if reproject else {}
     encoder = {SRC: source} if reproject else _encoder(source)
-    return (encoder, *({**_decoder_prefix(source, t), **projections}
-                       for t in range(1, target + 1)))
+    return encoder, *({**_decoder_prefix(source, t), **projections} for t in range(1, target + 1))
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,7 @@ def memory_line(result: CostBreakdown) -> str:
 def training_lines(result: CostBreakdown) -> list[str]:
     """MACs and memory of training, if the protocol has a recipe."""
     values = result.values
-    macs = [f"{name} {values[name]:,}"
-            for name in ("macs.update", "macs.run") if name in values]
+    macs = [f"{name} {values[name]:,}" for name in ("macs.update", "macs.run") if name in values]
     memory = [f"{name} {format_bytes(values[name])}"
               for name in ("memory.optimizer", "memory.training") if name in values]
     return [f"training: {', '.join([*macs, *memory])}"] if macs or memory else []

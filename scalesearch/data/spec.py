@@ -155,7 +155,25 @@ class DataSpec(Config):
     def find_problems(self) -> Iterator[Conflict]:
         """Yield conflicts of keys."""
         yield from _check_key_combination(self)
-        yield from _check_task_keys(self)
+        task = TASKS[self.task]
+        for key in TASK_KEYS:
+            is_set = getattr(self, key) not in (None, DataSpec.model_fields[key].default)
+            if is_set and key not in task.data_keys:
+                names = format_alternatives(other.name for other in TASKS.values()
+                                            if key in other.data_keys)
+                yield key, f"it is for {names}, and the task is {task.name}", None
+        for split in SPLIT_NAMES:
+            for part in getattr(self, split):
+                if task.file_format == "text" and not isinstance(part, str):
+                    yield (split, f"pairs of files are not for the task {task.name}",
+                           "give one text file")
+                has_references = isinstance(part, FilePair) and part.references
+                if has_references and split not in MULTI_REFERENCE_SPLITS:
+                    yield split, "several references are for the validation and test text", None
+        if task.file_format == "text":
+            for key in ("source", "target", "max_ratio", "distilled", "soft_targets"):
+                if getattr(self, key) not in (None, ()):
+                    yield key, f"it is for pairs of texts, and the task is {task.name}", None
         if self.vocab is not None and self.tokenizer is not None:
             yield ("tokenizer",
                    "give `vocab` (to fit a vocabulary) or `tokenizer` (to use a fitted one), not both",
@@ -302,26 +320,3 @@ def _check_key_combination(spec: DataSpec) -> Iterator[Conflict]:
         yield ("target",
                f"the source has the same suffix, so {prefixes[0]}.{spec.target} would be both "
                "sides", "give `source` and `target` different suffixes")
-
-
-def _check_task_keys(spec: DataSpec) -> Iterator[Conflict]:
-    """Yield keys and files that the task does not use."""
-    task = TASKS[spec.task]
-    for key in TASK_KEYS:
-        is_set = getattr(spec, key) not in (None, DataSpec.model_fields[key].default)
-        if is_set and key not in task.data_keys:
-            names = format_alternatives(other.name
-                                        for other in TASKS.values() if key in other.data_keys)
-            yield key, f"it is for {names}, and the task is {task.name}", None
-    for split in SPLIT_NAMES:
-        for part in getattr(spec, split):
-            if task.file_format == "text" and not isinstance(part, str):
-                yield (split, f"pairs of files are not for the task {task.name}",
-                       "give one text file")
-            has_references = isinstance(part, FilePair) and part.references
-            if has_references and split not in MULTI_REFERENCE_SPLITS:
-                yield split, "several references are for the validation and test text", None
-    if task.file_format == "text":
-        for key in ("source", "target", "max_ratio", "distilled", "soft_targets"):
-            if getattr(spec, key) not in (None, ()):
-                yield key, f"it is for pairs of texts, and the task is {task.name}", None

@@ -94,10 +94,6 @@ class BudgetSampler:
         return dict(self.counter.candidate_at(cell, left, right, rest_row).param_values.params)
 
     @cached_property
-    def _limits(self) -> NDArray[np.int64]:
-        return np.array([bound.clipped_limit for bound in self.bounds], np.int64)
-
-    @cached_property
     def _left_probabilities(self) -> list[Probabilities]:
         return [self.row_probabilities[LEFT_SECTION][group.valid_rows[0]]
                 for group in self.counter.left_groups]
@@ -118,7 +114,8 @@ class BudgetSampler:
 
     def _slack_by_row(self, left: int) -> NDArray[np.int64]:
         """(rows, bounds) limits minus the costs of each valid left row."""
-        return self._limits - self.counter.bounded_costs("left", left, self.bounds)
+        limits = np.array([bound.clipped_limit for bound in self.bounds], np.int64)
+        return limits - self.counter.bounded_costs("left", left, self.bounds)
 
 
 def value_probabilities(parameter: Parameter) -> Probabilities:

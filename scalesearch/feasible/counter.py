@@ -292,8 +292,7 @@ class FeasibleCounter:
                 for index in np.unique(part.value_indices[:, column]):
                     if index != NOT_SAMPLED:
                         mask = part.value_indices[:, column] == index
-                        n_all, n_valid, n_feasible = (int(weight[mask].sum())
-                                                      for weight in weights)
+                        n_all, n_valid, n_feasible = (int(weight[mask].sum()) for weight in weights)
                         counts[parameter][int(index)] = n_all, n_valid, n_feasible
         return counts
 

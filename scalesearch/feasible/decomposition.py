@@ -251,8 +251,7 @@ class Decomposition:
                 numbers = [*numbers, vocab[index]]
             networks.add(structure, numbers, first_row + index)
 
-        costs, is_buildable = self._evaluate_piece(piece, piece.build, table, keys,
-                                                   number_networks)
+        costs, is_buildable = self._evaluate_piece(piece, piece.build, table, keys, number_networks)
         if piece.half == "ffn":  # costs of feed-forward networks, without the placeholder mixer
             placeholder_costs, is_placeholder_buildable = self._evaluate_piece(
                 piece, piece.build_placeholder, table, keys, None)

@@ -88,8 +88,13 @@ class Extremes:
         other_caps = [cap for cap in caps if cap not in (name, other)]
         best_value = (-UNBOUNDED, 0)
         best = None
-        for pair, potential in self._pairs_by_potential(name, sign, caps):
-            if potential < best_value[0]:
+        may_fit = np.ones(len(self._pairs), bool)
+        for cost, cap in caps.items():
+            may_fit &= self._cost_range(cost)[0] <= cap
+        potential = self._cost_range(name)[1] if sign > 0 else -self._cost_range(name)[0]
+        pairs = np.flatnonzero(may_fit)
+        for pair in pairs[np.argsort(-potential[pairs], kind="stable")].tolist():
+            if potential[pair] < best_value[0]:
                 break
             # Split the rows so that only caps on two costs remain.
             sizes = [len(self._column(side, pair, name)) for side in (0, 1)]
@@ -141,16 +146,6 @@ class Extremes:
             return None
         return (int(left_rows[joined_left[first]]), int(right_rows[joined_right[first]]),
                 (sign * total, -other_total))
-
-    def _pairs_by_potential(self, name: str, sign: int, caps: Caps) -> Iterator[tuple[int, int]]:
-        """Yield pairs that may be feasible, by decreasing bound of ``sign`` · ``name``."""
-        may_fit = np.ones(len(self._pairs), bool)
-        for cost, cap in caps.items():
-            may_fit &= self._cost_range(cost)[0] <= cap
-        potential = self._cost_range(name)[1] if sign > 0 else -self._cost_range(name)[0]
-        pairs = np.flatnonzero(may_fit)
-        for pair in pairs[np.argsort(-potential[pairs], kind="stable")].tolist():
-            yield pair, int(potential[pair])
 
     def _split_by_cap(self, pair: int, row_class: RowClass, cost: str,
                       costs: tuple[str, str]) -> Iterator[RowClass]:

@@ -76,27 +76,26 @@ class ProjectedCandidate:
         self.param_values = space.resolve(suggest)
 
     def nearest_value(self, name: str, parameter: Parameter) -> tuple[Any, bool]:
-        """The nearest legal value, and whether it is that of the architecture."""
+        """The nearest legal value, and whether it is that of the architecture.
+
+        Without any, this is the legal number nearest to the architecture's, or the first value.
+        """
         with suppress(UserError, ValueError, TypeError):
             return parameter.coerce(self._replay(name, parameter)), True
         with suppress(UserError, ValueError, TypeError):  # a layer of a list that does not fit
             return parameter.coerce(self._config[name]), True
-        return _nearest_legal_value(self._config[name], parameter), False
-
-
-def _nearest_legal_value(target: Any, parameter: Parameter) -> Any:
-    """The legal number nearest to ``target``, or else the first legal value."""
-    values = parameter.values()
-    if values is None:  # a continuous range: its nearer end
-        values = (parameter.low, parameter.high)  # type: ignore[union-attr]
-    if isinstance(parameter, IntRange) and is_number(target):  # may be too long to list
-        below = int((target - parameter.low) // parameter.step)
-        values = [parameter.low + parameter.step * min(max(index, 0), parameter.count() - 1)
-                  for index in (below, below + 1)]
-    numbers = [value for value in values if is_number(value)]
-    if not numbers or not is_number(target):
-        return values[0]
-    return min(numbers, key=lambda value: abs(value - target))
+        target = self._config[name]
+        values = parameter.values()
+        if values is None:  # a continuous range: its nearer end
+            values = (parameter.low, parameter.high)  # type: ignore[union-attr]
+        if isinstance(parameter, IntRange) and is_number(target):  # may be too long to list
+            below = int((target - parameter.low) // parameter.step)
+            values = [parameter.low + parameter.step * min(max(index, 0), parameter.count() - 1)
+                      for index in (below, below + 1)]
+        numbers = [value for value in values if is_number(value)]
+        if not numbers or not is_number(target):
+            return values[0], False
+        return min(numbers, key=lambda value: abs(value - target)), False
 
 
 @dataclass(frozen=True)

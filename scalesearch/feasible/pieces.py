@@ -144,8 +144,7 @@ def join_parts(left: SectionCandidates, right: SectionCandidates,
     networks = number_rows([left.network_numbers[left_rows], right.network_numbers[right_rows]],
                            len(left_rows))
     costs = left.costs[left_rows] + right.costs[right_rows]
-    return SectionCandidates(indices, parameters, costs, is_valid,
-                             np.where(is_valid, networks, -1))
+    return SectionCandidates(indices, parameters, costs, is_valid, np.where(is_valid, networks, -1))
 
 
 # -- keys that pieces read

@@ -138,8 +138,7 @@ def _counts(report: FeasibilityReport) -> Iterator[str]:
 
 def _value_table(report: FeasibilityReport) -> Table:
     """Table of the feasible share of each value; long ranges are shortened."""
-    has_verdicts = (report.value_shares["verdict"].any()
-                    or len(report.value_shares) > MAX_VALUE_ROWS)
+    has_verdicts = report.value_shares["verdict"].any() or len(report.value_shares) > MAX_VALUE_ROWS
     n_columns = 4 if has_verdicts else 3
     rows: list[tuple[str, ...]] = []
     for name, group in report.value_shares.groupby("parameter", sort=False):

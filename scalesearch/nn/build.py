@@ -66,8 +66,7 @@ def _fill(node: Module, vocab: int) -> Module:
     for name, part in node.block.parts().items():
         inner = part.block if isinstance(part, Use) else part
         if isinstance(inner, Repeat):
-            layers = (inner.layer_at(index).bind_vocabulary(vocab)
-                      for index in range(inner.depth))
+            layers = (inner.layer_at(index).bind_vocabulary(vocab) for index in range(inner.depth))
             node.add_module(name,
                             nn.ModuleList(_fill(Module(layer, node.dropout_rates), vocab)
                                           for layer in layers))

@@ -137,8 +137,7 @@ def build_ablation(records: Iterable[Record], metric: str, base: str | None = No
     if base not in labeled:
         raise UserError(f"{option('base', base)}: the study has no architecture of that name; it has "
                         f"{', '.join(labeled)}", code="unknown-architecture")
-    samples = {name: scores_over_seeds(record, records, metric)
-               for name, record in labeled.items()}
+    samples = {name: scores_over_seeds(record, records, metric) for name, record in labeled.items()}
     base_sample = samples[base]
     if not base_sample:
         raise UserError(f"{base}: the base has no finished training run with a {metric} yet",

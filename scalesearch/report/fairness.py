@@ -159,8 +159,7 @@ class Fairness:
             best = self.alternatives[0]
             study_regret = next((alternative.mean_regret for alternative in self.alternatives[1:]
                                  if alternative.option == self.study_option), None)
-            comparison = (f"; that of the study's recipe is {study_regret}" if study_regret
-                          else "")
+            comparison = f"; that of the study's recipe is {study_regret}" if study_regret else ""
             fairest = [f"Fairest recipe for all: {describe_option(best.option)}, mean regret "
                        f"{best.mean_regret}{comparison}."]
         return [f"Mean regret of the study's recipe over {format_count(len(losses), 'architecture')}: "
@@ -253,8 +252,7 @@ def _group_regrets(regrets: Sequence[Regret], confidence: float) -> list[GroupRe
     level = 1 - (1 - confidence) / max(1, len(names_by_members))
     groups = []
     for members, names in names_by_members.items():
-        inside = [regret.loss_regret
-                  for regret, is_member in zip(finite, members) if is_member]
+        inside = [regret.loss_regret for regret, is_member in zip(finite, members) if is_member]
         outside = [regret.loss_regret
                    for regret, is_member in zip(finite, members) if not is_member]
         groups.append(GroupRegret(", ".join(names), len(inside), mean_interval(inside, confidence),

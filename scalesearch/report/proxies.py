@@ -107,8 +107,7 @@ class ProxyCorrelations:
         if self.has_too_few_trials:
             return ["Early measurements: a rank correlation with the final "
                     f"{self.metric} needs {self.needed} finished trials; there are {self.trials}."]
-        lower_counts = {correlation.n_trials
-                        for correlation in self.correlations} - {self.trials}
+        lower_counts = {correlation.n_trials for correlation in self.correlations} - {self.trials}
         minimum = f" (some over {min(lower_counts)})" if lower_counts else ""
         return [f"Early measurements: rank correlation with the final {self.metric} over "
                 f"{self.trials} finished trials{minimum}, with its 95 % interval",
@@ -283,8 +282,7 @@ def read_table(file: Path) -> pd.DataFrame:
     if "failed" in table:
         table = table[table["failed"].astype(str).str.lower() != "true"]
     if "curve" in table:
-        curves = [[float(loss) for loss in text.split()]
-                  for text in table["curve"].astype(str)]
+        curves = [[float(loss) for loss in text.split()] for text in table["curve"].astype(str)]
         for share in CURVE_SHARES:
             table[f"loss at {share:.0%}"] = [min(curve[:math.ceil(share * len(curve))])
                                              for curve in curves]

@@ -196,8 +196,7 @@ def study_progress(state: ProgressState) -> StudyProgress:
     references = {trial.number for trial in state.repeated_references}
     reference_replicates = ([trial for trial in replicates if trial.original in references]
                             if seeds.references > 1 else [])
-    planned_replicates = ((len(references) + state.unstarted_references)
-                          * (seeds.references - 1))
+    planned_replicates = (len(references) + state.unstarted_references) * (seeds.references - 1)
     parts = ((searched, float(state.planned.candidates)),
              (completed_runs(state.references), float(state.planned.references)),
              (completed_runs(reference_replicates), float(planned_replicates)))

@@ -92,8 +92,7 @@ class ReferenceSizes(Config):
     A missing size changes no rate.
     """
 
-    width: Size | None = setting(
-        None, "its width", synonyms=("d_model", "hidden_size", "dim"))
+    width: Size | None = setting(None, "its width", synonyms=("d_model", "hidden_size", "dim"))
     head_dim: Size | None = setting(
         None, "its head_dim, for `rule: mup`", synonyms=("d_head", "d_k"))
 

@@ -55,8 +55,7 @@ class FreeSizes:
                         for key in self.keys if (values := offered_sizes(space, key))}
         self.base_config = self._complete(first_values)[0]
         sizes = {key: written_size(space, key) for key in self.keys}
-        nodes = self._complete({key: 1 if size is None else size
-                                for key, size in sizes.items()})[2]
+        nodes = self._complete({key: 1 if size is None else size for key, size in sizes.items()})[2]
         self.parameters = {node.key: node for node in nodes}
         for key in self.keys:
             self._check(key)

@@ -84,8 +84,7 @@ def test_training_of_a_block_reduces_its_error(model, corpus):
 
 def test_layers_after_a_removed_one_keep_their_weights(model, corpus):
     removed = [Alternative("encoder.attention", 0, 0, 0), Alternative("encoder.ffn", 0, 0, 0)]
-    smaller = load_combination(PARENT, model.state_dict(), removed, {},
-                               corpus.tokenizer.vocab_size)
+    smaller = load_combination(PARENT, model.state_dict(), removed, {}, corpus.tokenizer.vocab_size)
     expected = {name.replace(f"layers.{layer}.", f"layers.{layer - 1}."): weight
                 for name, weight in model.state_dict().items() for layer in (1, 2)
                 if name.startswith(f"encoder.layers.{layer}.")}

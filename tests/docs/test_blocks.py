@@ -28,6 +28,5 @@ def test_shown_output_equals_printed_output():
 
 
 def test_only_words_of_varying_output_are_compared():
-    assert missing(["BLEU  score", "bleu 3.8", "┃ trial ┃", "…"],
-                   "BLEU score\nbleu 1.2\n") == []
+    assert missing(["BLEU  score", "bleu 3.8", "┃ trial ┃", "…"], "BLEU score\nbleu 1.2\n") == []
     assert missing(["BLEU score"], "chrF score\n") == ["BLEU score"]

@@ -152,8 +152,7 @@ def test_estimates_are_shares_of_configurations(
     assert len(rows) == len(exact.value_shares)
     assert rows["share_x"].to_numpy() == pytest.approx(rows["share_y"].to_numpy(), abs=0.12)
     # each branch is sampled equally often
-    assert report.sample["fits"].mean() != pytest.approx(
-        exact.n_feasible / exact.n_valid, abs=0.06)
+    assert report.sample["fits"].mean() != pytest.approx(exact.n_feasible / exact.n_valid, abs=0.06)
 
 
 def test_shares_of_values_are_shares_of_valid_configurations() -> None:

@@ -130,11 +130,9 @@ def test_sharing_of_biases_and_norms() -> None:
 
 def test_seed_and_scheme_determine_the_weights() -> None:
     block = assemble(transformer_config()).block
-    model, equal_model, other_model = (build_model(block, vocab=V, seed=seed)
-                                       for seed in (1, 1, 2))
+    model, equal_model, other_model = (build_model(block, vocab=V, seed=seed) for seed in (1, 1, 2))
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), equal_model.parameters()))
-    assert not all(torch.equal(a, b)
-                   for a, b in zip(model.parameters(), other_model.parameters()))
+    assert not all(torch.equal(a, b) for a, b in zip(model.parameters(), other_model.parameters()))
     assert torch.equal(model.embedding.source.table.weight[PAD], torch.zeros(8))
     for scheme in ("xavier", "released", "torch"):
         weights = build_model(block, vocab=V, init=scheme).parameters()

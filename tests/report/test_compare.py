@@ -152,8 +152,7 @@ def test_figure_shows_fronts_and_reference_point(tmp_path):
     figure = plot_comparison(studies, comparison, "params.total", "bleu", "grammar")
     axes = figure.axes[0]
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert [label.split(":")[0] for label in labels] == [
-        "one", "other", "reference point of both"]
+    assert [label.split(":")[0] for label in labels] == ["one", "other", "reference point of both"]
     assert axes.get_xlim()[1] > comparison.reference_point[1] and axes.get_ylim()[
         0] < comparison.reference_point[0]
     assert axes.get_ylabel() == "BLEU (validation) on grammar"

@@ -110,8 +110,7 @@ def test_rank_rules_returns_shares() -> None:
     assert [ranked.rule for ranked in first][2] == "wider" and sum(
         ranked.best_share for ranked in first) == pytest.approx(1)
     assert first[2].best_share < 0.05 < min(ranked.best_share for ranked in first[:2])
-    losses = {name: fit_power_law(fit.sizes, -fit.scores, "min")
-              for name, fit in rules.items()}
+    losses = {name: fit_power_law(fit.sizes, -fit.scores, "min") for name, fit in rules.items()}
     assert rank_rules(losses, 5e7)[2].rule == "wider"
 
 

@@ -100,8 +100,7 @@ def test_table_shows_test_score_and_front_of_validation():
         trial["metrics"]["test"] = {"bleu": bleu}
     table = trials_table(trials, OBJECTIVES)
     assert list(table["test.bleu"]) == [29.0, 21.0] and list(table["bleu"]) == [20.0, 30.0]
-    assert list(table["front"]) == [
-        True, True], "test scores would exclude the second trial"
+    assert list(table["front"]) == [True, True], "test scores would exclude the second trial"
     assert "test bleu" in format_trials(table, OBJECTIVES)
 
 

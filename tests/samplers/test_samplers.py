@@ -108,8 +108,7 @@ def test_grid_proposes_each_candidate_once():
 
 
 def test_first_proposals_of_local_are_spread_over_the_costs():
-    costs = [trial.user_attrs[COSTS]["params.total"]
-             for trial in Searched("local").run(4).started]
+    costs = [trial.user_attrs[COSTS]["params.total"] for trial in Searched("local").run(4).started]
     assert 2 * max(costs[:2]) < min(costs[2:])  # all four are of the beginning
 
 

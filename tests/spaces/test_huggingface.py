@@ -127,8 +127,7 @@ def test_cached_decoding_equals_that_of_the_module(name: str) -> None:
             config._experts_implementation = "eager"
             module = transformers.AutoModelForCausalLM.from_config(
                 config, attn_implementation="eager").eval()
-            cache = module(tokens[:, :SOURCE + 1], use_cache=True,
-                           logits_to_keep=1).past_key_values
+            cache = module(tokens[:, :SOURCE + 1], use_cache=True, logits_to_keep=1).past_key_values
             for length in range(SOURCE + 2, SOURCE + TARGET + 1):
                 module(tokens[:, :1], past_key_values=cache, use_cache=True,
                        attention_mask=tokens[:, :length])

@@ -245,8 +245,7 @@ def seed_analysis_to_json(analysis: SeedAnalysis) -> dict[str, Any]:
     """Convert an analysis of seeds to JSON values; infinite or unknown values are None."""
     order = analysis.front_order
     known_noise = analysis.known_noise
-    seeds = {candidate.number: candidate.completed_seeds
-             for candidate in analysis.view.candidates}
+    seeds = {candidate.number: candidate.completed_seeds for candidate in analysis.view.candidates}
     comparisons = [
         {"type": pair.type, "trials": [pair.first, pair.second],
          "seeds": [seeds[pair.first], seeds[pair.second]], "resolved": pair.is_resolved,

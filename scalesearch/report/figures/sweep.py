@@ -64,14 +64,15 @@ def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, 
         for axes, quantity in zip(panels, quantities):
             _draw_lines(axes, built, keys, quantity, curve)
             axes.set_xlabel(LENGTH_LABELS.get(keys[0], figure_text(keys[0])))
-            if _is_logarithmic(built[keys[0]]):
+            values = built[keys[0]]
+            if (pd.api.types.is_numeric_dtype(values) and values.min() > 0
+                    and values.max() / values.min() > MIN_LOG_RATIO):
                 axes.set(xscale="log", yscale="log")
             else:
                 axes.set_ylim(bottom=0)
                 for line in axes.lines:  # points on the axis are drawn whole
                     line.set_clip_on(False)
             axes.yaxis.set_major_formatter(EngFormatter(sep="", places=None))
-            values = built[keys[0]]
             if pd.api.types.is_numeric_dtype(values):
                 axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
             axes.set_ylabel("Parameters" if quantity == "params"
@@ -85,11 +86,6 @@ def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, 
                                   fontsize=7, color=TEXT_COLOR, rotation=90, va="top", ha="right",
                                   bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     return figure
-
-
-def _is_logarithmic(values: pd.Series) -> bool:
-    return bool(pd.api.types.is_numeric_dtype(values) and values.min() > 0
-                and values.max() / values.min() > MIN_LOG_RATIO)
 
 
 def _draw_lines(axes: Axes, built: pd.DataFrame, keys: Sequence[str], quantity: str,

@@ -20,7 +20,7 @@ from scalesearch.report.figures.style import (
 )
 from scalesearch.report.labels import axis_label
 from scalesearch.report.scaling.laws import HoldoutCheck, LawFit, LawPrediction
-from scalesearch.report.scaling.study import Curve, ScalingStudy
+from scalesearch.report.scaling.study import ScalingStudy
 
 MARKERS = "osD^vP"  # one fewer than colors, so that 42 pairs of color and marker are different
 LINE_STYLES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
@@ -46,7 +46,16 @@ def plot_means(study: ScalingStudy) -> Figure | None:
             for curve, color, marker, line_style in zip(
                     study.curves_for(cost).values(), cycle(COLORS), cycle(MARKERS),
                     cycle(LINE_STYLES)):
-                _draw_means(axes, study, curve, color, marker, line_style)
+                sizes = [architecture.costs[cost] for architecture in curve.architectures]
+                means = [architecture.mean_score for architecture in curve.architectures]
+                half_widths = None
+                if study.noise.is_known:
+                    half_widths = [study.noise.interval_half_width(study.confidence,
+                                                                   len(architecture.scores))
+                                   for architecture in curve.architectures]
+                axes.errorbar(sizes, means, yerr=half_widths, color=color, marker=marker,
+                              markersize=4, linestyle=line_style, linewidth=1.2, elinewidth=0.8,
+                              capsize=2, capthick=0.8, label=figure_text(curve.rule))
             base = next((architecture
                          for architecture in study.finished
                          if architecture.label == study.base and cost in architecture.costs), None)
@@ -61,21 +70,6 @@ def plot_means(study: ScalingStudy) -> Figure | None:
         _add_legend(figure, panels[0], bars_text if study.noise.is_known else "",
                     3 * len(study.costs))
     return figure
-
-
-def _draw_means(axes: Axes, study: ScalingStudy, curve: Curve, color: str, marker: str,
-                line_style: object) -> None:
-    """Draw the means of a rule, with intervals if the noise between seeds is known."""
-    sizes = [architecture.costs[curve.cost] for architecture in curve.architectures]
-    means = [architecture.mean_score for architecture in curve.architectures]
-    noise = study.noise
-    half_widths = None
-    if noise.is_known:
-        half_widths = [noise.interval_half_width(study.confidence, len(architecture.scores))
-                       for architecture in curve.architectures]
-    axes.errorbar(sizes, means, yerr=half_widths, color=color, marker=marker, markersize=4,
-                  linestyle=line_style, linewidth=1.2, elinewidth=0.8, capsize=2, capthick=0.8,
-                  label=figure_text(curve.rule))
 
 
 def _score_label(study: ScalingStudy) -> str:

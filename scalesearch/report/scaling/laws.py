@@ -198,8 +198,7 @@ def fit_power_law(sizes: Sequence[float], scores: Sequence[float], direction: st
     errors = (rng.choice(residuals * math.sqrt(len(y) / df), (n_resamples, len(y)))
               * sd_factors[:, None])  # (resamples, n)
     resampled_laws = _fit_on_grid(x / unit, law(x) + errors, sign)
-    return LawFit(law, x, y, sd, df, np.column_stack([resampled_laws, sd * sd_factors]),
-                  confidence)
+    return LawFit(law, x, y, sd, df, np.column_stack([resampled_laws, sd * sd_factors]), confidence)
 
 
 def describe_shortage(sizes: Sequence[float]) -> str:

@@ -47,8 +47,7 @@ class HypervolumeImprovement:
         worst[~self.measured] = np.maximum(worst[~self.measured],
                                            signed_costs.max(0, initial=-np.inf))
         best = points.min(0)
-        best[~self.measured] = np.minimum(best[~self.measured],
-                                          signed_costs.min(0, initial=np.inf))
+        best[~self.measured] = np.minimum(best[~self.measured], signed_costs.min(0, initial=np.inf))
         self.objective_ranges = np.where(worst > best, worst - best, 1.0)
         self.reference_point = worst + REFERENCE_MARGIN * self.objective_ranges
 
@@ -66,27 +65,8 @@ class HypervolumeImprovement:
             improvement = expected_hypervolume_improvement(
                 mean[:, 0], std[:, 0], costs, self.front[:, order], self.reference_point[order])
             return improvement / box
-        return self._expected_by_sampling(mean, std, costs) / box
-
-    def relative_growth(self, measured: Array, costs: Array) -> float:
-        """Return the share by which the hypervolume grows with all of n candidates.
-
-        Args:
-            measured: (n, measured objectives) losses.
-            costs: (n, exact objectives) costs.
-        """
-        points = np.empty((len(measured), len(self.measured)))
-        points[:, self.measured] = measured
-        points[:, ~self.measured] = costs * self.signs[~self.measured]
-        before = self._volume(self.front)
-        return self._volume(np.vstack([self.front, points])) / before - 1 if before > 0 else 0.0
-
-    def _expected_by_sampling(self, mean: Array, std: Array, costs: Array) -> Array:
-        """Return the expected improvements (n,), by samples of independent objectives.
-
-        Only candidates with a large maximin improvement (Svenson & Santner 2016) are evaluated,
-        because it is computed without hypervolumes. The improvement of the others is 0.
-        """
+        # Only candidates with a large maximin improvement (Svenson & Santner 2016) are evaluated,
+        # because it is computed without hypervolumes. The improvement of the others is 0.
         normal = np.array([NormalDist().inv_cdf((index + 0.5) / N_SAMPLES)
                            for index in range(N_SAMPLES)])
         samples = np.empty((len(mean), N_SAMPLES, len(self.measured)))
@@ -103,7 +83,20 @@ class HypervolumeImprovement:
         for index in np.argsort(-priority, kind="stable")[:MAX_SAMPLED_CANDIDATES]:
             volumes = [self._volume(np.vstack([self.front, sample])) for sample in samples[index]]
             improvements[index] = np.mean([volume - front_volume for volume in volumes])
-        return improvements
+        return improvements / box
+
+    def relative_growth(self, measured: Array, costs: Array) -> float:
+        """Return the share by which the hypervolume grows with all of n candidates.
+
+        Args:
+            measured: (n, measured objectives) losses.
+            costs: (n, exact objectives) costs.
+        """
+        points = np.empty((len(measured), len(self.measured)))
+        points[:, self.measured] = measured
+        points[:, ~self.measured] = costs * self.signs[~self.measured]
+        before = self._volume(self.front)
+        return self._volume(np.vstack([self.front, points])) / before - 1 if before > 0 else 0.0
 
     def _volume(self, points: NDArray[np.float64]) -> float:
         return hypervolume(points, list(self.reference_point), ["min"] * len(self.reference_point))

@@ -63,8 +63,7 @@ def build_ties(a: Config, stack: str, layers: Repeat, encoder: Repeat | None) ->
         # Adapters of the encoder's layers differ, so a tie across stacks excludes them, too.
         adapters = (adapter_names(a) if stack == "encoder" or isinstance(schedule, CrossStackTie)
                     else ())
-        excluded = (*("bias",) * (a["share.biases"] == "own"), *adapters,
-                    *path_norms(a, parts[part]))
+        excluded = *("bias",) * (a["share.biases"] == "own"), *adapters, *path_norms(a, parts[part])
         ties.append(Tie(part, schedule, tuple(dict.fromkeys(excluded))))
         if a["share.norms"] == "follow" and f"{part}_norm" in parts:
             if isinstance(schedule, SharingSchedule):

@@ -116,8 +116,7 @@ class Binder:
             position_of: the position of some characters of the text.
         """
         def report_error(error: ValueSyntaxError) -> None:
-            self.report_problem(position_of(error.span), error.message, error.help,
-                                code=error.code)
+            self.report_problem(position_of(error.span), error.message, error.help, code=error.code)
 
         return report_error
 

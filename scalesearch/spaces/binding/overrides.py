@@ -210,8 +210,7 @@ class OverrideBinder(Binder):
             else:
                 self.used |= {child_context.path, child_context.key}
                 value = value or self.values.get(child_context.key)
-                bound = bound if value is None else self.bind_parameter(child, value,
-                                                                        child_context)
+                bound = bound if value is None else self.bind_parameter(child, value, child_context)
             if bound is not None:
                 fields[name] = bound
         variants = []

@@ -223,8 +223,7 @@ def _negation(cursor: Cursor) -> Expr:
 
 
 def _sum(cursor: Cursor) -> Expr:
-    return _binary(cursor, ("+", "-"),
-                   lambda inner: _binary(inner, ("*", "/", "//", "%"), _signed))
+    return _binary(cursor, ("+", "-"), lambda inner: _binary(inner, ("*", "/", "//", "%"), _signed))
 
 
 def _binary(cursor: Cursor, ops: tuple[str, ...], operand: Callable[[Cursor], Expr]) -> Expr:
@@ -307,8 +306,7 @@ def _value(cursor: Cursor) -> Domain:
     if not cursor.accept("else"):
         raise cursor.make_error("expected `else` after the condition",
                                 "`2 | 3 if length > 1 else 1`")
-    return ConditionalDomain(then, condition, _nested(cursor, _value),
-                             span=cursor.span_from(start))
+    return ConditionalDomain(then, condition, _nested(cursor, _value), span=cursor.span_from(start))
 
 
 def _alternatives(cursor: Cursor) -> Domain:

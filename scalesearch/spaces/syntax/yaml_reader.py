@@ -282,5 +282,4 @@ def _syntax(source: SourceText, error: yaml.MarkedYAMLError) -> Problem:
         help = "close the bracket; inside { } and [ ], quote a value that contains a comma"
     elif "block mapping" in context or "block end" in problem:
         help = "keys of one mapping begin in the same column"
-    return Problem(SourcePosition(source, line, column, column + 1), message, help,
-                   code="not-yaml")
+    return Problem(SourcePosition(source, line, column, column + 1), message, help, code="not-yaml")

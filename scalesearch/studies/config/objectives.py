@@ -59,8 +59,7 @@ def check_objective_of_task(objective: Objective, spec: DataSpec) -> None:
 
 def required_measurements(objectives: tuple[Objective, ...], recipe_value: str) -> str:
     """Value of a recipe's ``measure`` that the objectives need."""
-    required = {objective.name for objective in objectives
-                if objective.name in EFFICIENCY_METRICS}
+    required = {objective.name for objective in objectives if objective.name in EFFICIENCY_METRICS}
     required |= set(EFFICIENCY_METRICS) if recipe_value == "both" else {recipe_value} - {"none"}
     return "both" if len(required) > 1 else next(iter(required), "none")
 

@@ -279,8 +279,7 @@ class Driver(JobLoop):
                                        "efforts": efforts, "phases": phases, **end})
         record_file = self.study.trial_folder(trial) / "record.json"
         _move_folder_away(record_file)
-        write_json(record_file,
-                   make_record(ended_trial, self.study.record_fields, result))
+        write_json(record_file, make_record(ended_trial, self.study.record_fields, result))
         self.callback.ended(self._append(EventType.ENDED, trial, state=state, wall_seconds=seconds,
                                          efforts=msgspec.to_builtins(efforts), phases=phases,
                                          **end))

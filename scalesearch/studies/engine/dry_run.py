@@ -96,8 +96,7 @@ class DryRun:
     @property
     def planned_runs(self) -> int:
         """Number of runs of fixed architectures, with all seeds."""
-        n_architectures = (self.spec.trials if self.replacements
-                           else len(self.trials_to_train))
+        n_architectures = self.spec.trials if self.replacements else len(self.trials_to_train)
         return n_architectures * self.spec.seeds.references
 
     @cached_property

@@ -264,25 +264,22 @@ class PoolRunner(Runner):
         kept = next((worker for worker in self._idle if worker.place.gpu is gpu), None)
         if kept is not None:
             self._idle.remove(kept)
-        self._make_room(gpu, memory, needs_place=kept is None and not self._free)
-        gpu.reserved.append(memory)
-        if kept is not None:
-            return replace(kept, place=replace(kept.place, memory=memory))
-        place = replace(self._free.pop(0), devices=gpu.name, gpu=gpu, memory=memory)
-        return self._start_process(place)
-
-    def _make_room(self, gpu: Gpu, memory: int, needs_place: bool) -> None:
-        """End idle processes if their memory or place is needed for a job on ``gpu``."""
+        # End idle processes if their memory or place is needed.
         idle_on_gpu = [worker for worker in self._idle if worker.place.gpu is gpu]
         used = sum(gpu.reserved) + memory + IDLE_BYTES * len(idle_on_gpu)
         ended = idle_on_gpu if used > USABLE_SHARE * gpu.memory else []
-        if needs_place and not ended:
+        if kept is None and not self._free and not ended:
             ended = self._idle[:1]
         for worker in ended:
             self._idle.remove(worker)
             worker.process.terminate()
             worker.process.join(END_SECONDS)
             self._discard(worker)
+        gpu.reserved.append(memory)
+        if kept is not None:
+            return replace(kept, place=replace(kept.place, memory=memory))
+        place = replace(self._free.pop(0), devices=gpu.name, gpu=gpu, memory=memory)
+        return self._start_process(place)
 
     def _start_process(self, place: Place) -> PoolWorker:
         connection, worker_connection = self._context.Pipe()

@@ -44,7 +44,22 @@ class ProcessState:
         self._python_state = random.getstate()
         self._numpy_state = np.random.get_state()  # noqa: NPY002, libraries use it
         self._torch_state = torch.get_rng_state()
-        self._settings = _torch_settings()
+        cudnn: Any = torch.backends.cudnn
+        cuda: Any = torch.backends.cuda
+        # Settings of PyTorch that change numbers: setters and present values.
+        self._settings: dict[Callable[..., Any], Any] = {
+            torch.set_default_dtype: torch.get_default_dtype(),
+            torch.set_num_threads: torch.get_num_threads(),
+            torch.set_grad_enabled: torch.is_grad_enabled(),
+            torch.set_deterministic_debug_mode: torch.get_deterministic_debug_mode(),
+            torch.set_float32_matmul_precision: torch.get_float32_matmul_precision(),
+            partial(setattr, cudnn, "benchmark"): cudnn.benchmark,
+            partial(setattr, cudnn, "deterministic"): cudnn.deterministic,
+            partial(setattr, cudnn, "allow_tf32"): cudnn.allow_tf32,
+            cuda.enable_flash_sdp: cuda.flash_sdp_enabled(),
+            cuda.enable_mem_efficient_sdp: cuda.mem_efficient_sdp_enabled(),
+            cuda.enable_math_sdp: cuda.math_sdp_enabled(),
+            cuda.enable_cudnn_sdp: cuda.cudnn_sdp_enabled()}
         self._cuda: Any = torch.cuda
         self._bytes: tuple[int, int] | None = None  # on host and device, after the first trial
 
@@ -95,21 +110,3 @@ def resident_bytes() -> int:
     except OSError:
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def _torch_settings() -> dict[Callable[..., Any], Any]:
-    """Return the settings of PyTorch that change numbers: setters and present values."""
-    cuda: Any = torch.backends.cuda
-    cudnn: Any = torch.backends.cudnn
-    return {torch.set_default_dtype: torch.get_default_dtype(),
-            torch.set_num_threads: torch.get_num_threads(),
-            torch.set_grad_enabled: torch.is_grad_enabled(),
-            torch.set_deterministic_debug_mode: torch.get_deterministic_debug_mode(),
-            torch.set_float32_matmul_precision: torch.get_float32_matmul_precision(),
-            partial(setattr, cudnn, "benchmark"): cudnn.benchmark,
-            partial(setattr, cudnn, "deterministic"): cudnn.deterministic,
-            partial(setattr, cudnn, "allow_tf32"): cudnn.allow_tf32,
-            cuda.enable_flash_sdp: cuda.flash_sdp_enabled(),
-            cuda.enable_mem_efficient_sdp: cuda.mem_efficient_sdp_enabled(),
-            cuda.enable_math_sdp: cuda.math_sdp_enabled(),
-            cuda.enable_cudnn_sdp: cuda.cudnn_sdp_enabled()}

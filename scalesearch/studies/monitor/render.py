@@ -296,8 +296,7 @@ class ChangePrinter:
                  "owner": f"{owner.state} {owner.reason.partition(' for ')[0]}"}
         words = {"teacher": f"Teacher: {teacher}" if teacher else "", "problem": snapshot.problem,
                  "owner": describe_owner(owner)}
-        changes = [words[key] for key in state
-                   if state[key] != self._state.get(key) and words[key]]
+        changes = [words[key] for key in state if state[key] != self._state.get(key) and words[key]]
         self._state = state
         lines = [*map(str, new_events), *changes]
         if is_first:

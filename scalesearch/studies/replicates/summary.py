@@ -107,8 +107,7 @@ class StudyView:
 
     def means(self, candidates: Sequence[ReplicatedTrial]) -> NDArray[np.float64]:
         """Return the values of candidates: (candidates, objectives)."""
-        rows = [[candidate.mean(name) for name in self.meta.directions]
-                for candidate in candidates]
+        rows = [[candidate.mean(name) for name in self.meta.directions] for candidate in candidates]
         return np.array(rows, float).reshape(len(candidates), len(self.directions))
 
     def with_replicates(self, firsts: Iterable[Trial]) -> list[ReplicatedTrial]:
@@ -211,8 +210,7 @@ class SeedAnalysis:
             return [f"Training seed {seed}, one seed per candidate: differences within the noise "
                     "between seeds are not significant."]
         first = next(iter(self.known_noise.values()))
-        deviations = ", ".join(f"{name} {noise.sd:.3g}"
-                               for name, noise in self.known_noise.items())
+        deviations = ", ".join(f"{name} {noise.sd:.3g}" for name, noise in self.known_noise.items())
         failed = [f"Trial {trial.original} failed with seed {trial.seed} ({trial.reason}); its "
                   "mean does not include this seed."
                   for trial in self.replicates if trial.state == State.FAILED]

@@ -190,8 +190,7 @@ def scale_recipe(recipe: Mapping[str, Any], share: float) -> dict[str, Any]:
     for key, field in schema_of(Recipe).fields.items():
         value = recipe.get(key)
         if key in BUDGET_KEYS and isinstance(value, int | float):
-            scaled[key] = (max(1, round(value * share)) if isinstance(value, int)
-                           else value * share)
+            scaled[key] = max(1, round(value * share)) if isinstance(value, int) else value * share
         elif getattr(field, "unit", "") == STEPS_OR_SHARE_UNIT and isinstance(
                 value, int | float) and value >= 1:
             scaled[key] = max(1.0, value * share)

@@ -19,8 +19,7 @@ from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import EventType, Origin, State, Trial, parse_event
 from scalesearch.training.result import RESULT_FILE, Result
 
-IGNORED_PATTERNS = ("events.*", "owner.json", ".*", "optuna.journal*", "lease.json",
-                    "progress.json")
+IGNORED_PATTERNS = "events.*", "owner.json", ".*", "optuna.journal*", "lease.json", "progress.json"
 ENDED_STATES = (State.COMPLETE, State.FAILED)
 
 

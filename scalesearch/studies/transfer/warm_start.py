@@ -126,8 +126,7 @@ def usable_trials(other: StudyDir, study: StudyDir, spec: StudySpec, evaluator: 
         scores = None
         if not own_differences:
             try:
-                scores = objective_values(spec.objectives, record.get("metrics") or {},
-                                          trial.costs)
+                scores = objective_values(spec.objectives, record.get("metrics") or {}, trial.costs)
             except UserError:  # an objective was not measured
                 own_differences = ["other metrics"]
         differences |= dict.fromkeys(own_differences)

@@ -83,8 +83,7 @@ class Evaluator:
         self.limits = limits
         self.recipe = recipe
         self.joint_space = JointSpace(space, recipe) if recipe.parameter_nodes else space
-        self.constraint_names = (BUILDABLE_CONSTRAINT,
-                                 *dict.fromkeys(limit.text for limit in limits))
+        self.constraint_names = BUILDABLE_CONSTRAINT, *dict.fromkeys(limit.text for limit in limits)
         self._cache: dict[tuple[tuple[str, str], ...], tuple[Trial, ModelSpec | None]] = {}
 
     def suggest_params(self, trial: Any) -> Any:

@@ -237,8 +237,7 @@ def parse_event(line: bytes) -> TrialEvent:
                 params = {re.sub(r" #(\d+)", r"[\1]", name): value
                           for name, value in trial.params.items()}
                 trial = msgspec.structs.replace(trial, params=params)
-            return TrialEvent(event.type, event.trial, event.time, event.line,
-                              proposed_trial=trial)
+            return TrialEvent(event.type, event.trial, event.time, event.line, proposed_trial=trial)
         case EventType.RUNG:
             return msgspec.structs.replace(event, rung_result=msgspec.json.decode(line, type=Rung))
         case EventType.ENDED if event.state is None:

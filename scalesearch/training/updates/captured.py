@@ -131,7 +131,17 @@ class CapturedEngine(Engine):
                 shape = self._load(batches[0])
                 self.runner.run(("update", shape), self._update_once, shape)
             else:
-                self._accumulate(batches)
+                if not self.has_static_gradients:
+                    self.model.zero_grad(set_to_none=True)
+                self.loss.zero_()
+                for batch in batches:
+                    shape = self._load(batch)
+                    if self.has_static_gradients:
+                        self.runner.run(("gradients", shape), self._add_gradients, shape)
+                    else:
+                        self._add_gradients(shape)
+                self.runner.run(("apply",), self._apply_accumulated)
+                self.has_static_gradients = True  # they keep their addresses from now on
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -198,23 +208,6 @@ class CapturedEngine(Engine):
         self.loss.zero_()
         self._add_gradients(shape)
         self._apply_gradients(self.lr)
-
-    def _accumulate(self, batches: list[Batch]) -> None:
-        """Update with several batches: a graph per shape, and one for the optimizers.
-
-        The gradients keep their addresses after the first update.
-        """
-        if not self.has_static_gradients:
-            self.model.zero_grad(set_to_none=True)
-        self.loss.zero_()
-        for batch in batches:
-            shape = self._load(batch)
-            if self.has_static_gradients:
-                self.runner.run(("gradients", shape), self._add_gradients, shape)
-            else:
-                self._add_gradients(shape)
-        self.runner.run(("apply",), self._apply_accumulated)
-        self.has_static_gradients = True
 
     def _apply_accumulated(self) -> None:
         self._apply_gradients(self.lr)

@@ -63,8 +63,7 @@ def test_trial_without_rungs_counts_at_the_final_level():
     losses[0, 0] = NAN
     with_it = MultiFidelitySurrogate(points[:12], losses)
     without = MultiFidelitySurrogate(points[1:12], losses[1:])
-    counts = [len(surrogate.levels[1].surrogate.scores)
-              for surrogate in (with_it, without)]
+    counts = [len(surrogate.levels[1].surrogate.scores) for surrogate in (with_it, without)]
     assert counts == [12, 11]
 
 

@@ -64,8 +64,7 @@ def test_range_alternatives_are_two_parameters():
         ("rate", Choice(("off", "0.05..0.5 log"))),
         ("rate (0.05..0.5 log)", FloatRange(0.05, 0.5, None, True)),
     ]
-    assert space.resolve(lambda name, parameter: "off" if "(" not in name
-                          else 0.1)["rate"] == "off"
+    assert space.resolve(lambda name, parameter: "off" if "(" not in name else 0.1)["rate"] == "off"
     assert space.resolve(lambda name, parameter: 0.1 if "(" in name
                           else "0.05..0.5 log")["rate"] == 0.1
     assert space.n_configurations() is None

@@ -45,8 +45,7 @@ def test_new_value_of_a_key_replaces_stored_parts_of_it(work):
     override = "seeds={max_per_candidate: 3, extra_runs: 6}"
     assert read_started_study(folder, [override]).seeds.extra_runs == 6
     assert not read_started_study(folder, ["seeds=none"]).seeds.is_enabled
-    assert read_started_study(folder,
-                              ["seeds.extra_runs=2"]).seeds.extra_runs == 2
+    assert read_started_study(folder, ["seeds.extra_runs=2"]).seeds.extra_runs == 2
 
 
 def test_relative_paths_start_in_the_folder_of_the_first_run(work, monkeypatch):

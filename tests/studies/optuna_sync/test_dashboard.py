@@ -23,8 +23,7 @@ from tests.studies.fakes import (
 )
 from tests.studies.pages import FixedArchitecture, references_only
 
-STATES = {"complete": "Complete", "infeasible": "Pruned", "duplicate": "Pruned",
-          "failed": "Fail"}
+STATES = {"complete": "Complete", "infeasible": "Pruned", "duplicate": "Pruned", "failed": "Fail"}
 # what `optuna-dashboard` runs
 COMMAND = "import sys; from optuna_dashboard._cli import main; sys.exit(main())"
 LARGE = {"width": 64, "depth": 4, "kind": "plain"}

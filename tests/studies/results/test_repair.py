@@ -158,8 +158,7 @@ def test_duplicates_of_lost_trial_are_removed(tmp_path):
     event_study = EventStudy(tmp_path / "study")
     event_study.propose(0).end(0, 5).propose(1).propose(2, state=State.DUPLICATE, original=1)
     lines = event_study.study.log.lines()
-    kept = [line for line in lines
-            if b'"trial": 1,' not in line and b'"number": 1,' not in line]
+    kept = [line for line in lines if b'"trial": 1,' not in line and b'"number": 1,' not in line]
     event_study.study.log.file.write_bytes(b"".join(kept))
     lost = repair(event_study.study.folder, tmp_path / "whole").lost
     assert [trial.number for trial in StudyDir(tmp_path / "whole").load().trials] == [0]

@@ -231,8 +231,7 @@ def importances(params: Sequence[Mapping[str, Any]], losses: Sequence[float]) ->
                                if isinstance(distribution, CategoricalDistribution)
                                else trial_params[name])
                         for name, distribution in varied.items()}
-        trials.append(optuna.create_trial(value=loss, params=trial_values,
-                                          distributions=varied))
+        trials.append(optuna.create_trial(value=loss, params=trial_values, distributions=varied))
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=QUANTILE,
                                                               evaluate_on_local=False)
