@@ -255,9 +255,9 @@ class ConfigReader:
         return group, child
 
 
-def read_config(model: type[Model], node: Node, name: str = "") -> Model:
+def read_config(model: type[Model], node: Node) -> Model:
     """The object of ``model`` that ``node`` describes. Raises ConfigError."""
-    reader = ConfigReader(model, name)
+    reader = ConfigReader(model)
     config: Model = reader.read(node)
     if reader.problems:
         raise ConfigError(reader.problems)
@@ -311,17 +311,16 @@ def to_node(name: str, value: Any, key: str = "") -> Node:
     return text
 
 
-def apply_override(table: MappingNode, schema: SchemaGroup, assignment: str,
-                   option_name: str = "set") -> MappingNode:
-    """``table`` with an override such as ``recipe.steps=500``, set by an option.
+def apply_override(table: MappingNode, schema: SchemaGroup, assignment: str) -> MappingNode:
+    """``table`` with an override such as ``recipe.steps=500``, set by the option ``--set``.
 
     Raises:
         UserError: ``assignment`` does not have the form ``key=value``.
     """
     path, equals, text = assignment.partition("=")
+    name = option("set", assignment)
     if not equals or not path.strip():
-        raise UserError(f"{option(option_name, assignment)}: write it as key=value", code="not-key-value")
-    name = option(option_name, assignment)
+        raise UserError(f"{name}: write it as key=value", code="not-key-value")
     value: Node | None = scalar_from_text(name, f"{path}=", text.strip())
     if text.strip().startswith(("[", "{")):
         value = parse_yaml(SourceText(name, f"value: {text}", has_lines=False))[0].get("value")

@@ -25,6 +25,7 @@ from scalesearch.spaces.syntax.parameters import IntRange, Parameter
 
 BEAM_SIZE = 24  # candidates kept for each number of changes
 MAX_CHANGES = 4
+MAX_RESULTS = 5
 MAX_VALUES_TRIED = 12  # nearest values that are tried for each parameter
 Changes = tuple[tuple[str, Any], ...]  # parameters with their new values
 
@@ -110,8 +111,8 @@ class _BeamState:
 
 
 def find_nearest(start: ProjectedCandidate, protocol: Protocol, budgets: tuple[Constraint, ...],
-                 names: tuple[str, ...], count: int = 5) -> list[NearbyCandidate]:
-    """Find up to ``count`` feasible candidates with the fewest changed parameters.
+                 names: tuple[str, ...]) -> list[NearbyCandidate]:
+    """Find up to ``MAX_RESULTS`` feasible candidates with the fewest changed parameters.
 
     The search is exact for one change. For more changes, it continues from the candidates with the
     smallest violations. If ``start`` is feasible, it is the first result.
@@ -140,7 +141,7 @@ def find_nearest(start: ProjectedCandidate, protocol: Protocol, budgets: tuple[C
     old = start.param_values.params
     return [NearbyCandidate({name: (old.get(name), value) for name, value in state.changes},
                             state.param_values, {name: state.costs[name] for name in names})
-            for state in feasible[:count]]
+            for state in feasible[:MAX_RESULTS]]
 
 
 class _BeamSearch:

@@ -96,16 +96,15 @@ def hypervolume(values: NDArray[np.float64], reference_point: Sequence[float],
     return float(moocore.hypervolume(points[(points < reference).all(axis=1)], ref=reference))
 
 
-def default_reference_point(values: NDArray[np.float64], directions: Sequence[str],
-                            margin: float = 0.1) -> list[float]:
-    """Return a reference point: the worst value of each objective plus a margin.
+def default_reference_point(values: NDArray[np.float64], directions: Sequence[str]
+                            ) -> list[float]:
+    """Return a reference point: the worst value of each objective plus 10 % of its range.
 
     To compare sets of points, compute it over all sets together.
 
     Args:
         values: (n, objectives).
         directions: ``"min"`` or ``"max"`` per objective.
-        margin: margin as a share of the range of the objective.
 
     Raises:
         ValueError: no row of ``values`` is complete.
@@ -115,5 +114,5 @@ def default_reference_point(values: NDArray[np.float64], directions: Sequence[st
     if not len(points):
         raise ValueError("no finished candidate: the reference point is undefined")
     ranges = np.ptp(points, axis=0)
-    reference = points.max(axis=0) + margin * np.where(ranges > 0, ranges, 1.0)
+    reference = points.max(axis=0) + 0.1 * np.where(ranges > 0, ranges, 1.0)
     return [float(number) for number in to_losses(reference, directions)[0]]

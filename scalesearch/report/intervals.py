@@ -58,13 +58,13 @@ def percentile_interval(value: float, samples: ArrayLike, confidence: float) -> 
     return ConfidenceInterval(value, min(float(low), value), max(float(high), value))
 
 
-def kendall_tau_interval(table: NDArray[np.float64], confidence: float, seed: int = 0,
+def kendall_tau_interval(table: NDArray[np.float64], confidence: float,
                          groups: NDArray[np.int_] | None = None) -> ConfidenceInterval | None:
     """:func:`kendall_tau` of ``table`` (n, 2) with a percentile bootstrap over rows."""
     value = kendall_tau(table, groups)
     if value is None:
         return None
-    return percentile_interval(value, bootstrap_kendall_taus(table, seed, groups), confidence)
+    return percentile_interval(value, bootstrap_kendall_taus(table, 0, groups), confidence)
 
 
 def spearman_rho(x: ArrayLike, y: ArrayLike) -> float | None:

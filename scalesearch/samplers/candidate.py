@@ -57,9 +57,9 @@ class CandidateTrial:
     ``choose_value(name, distribution)`` returns each suggestion.
     """
 
-    def __init__(self, choose_value: ValueChooser, number: int = 0) -> None:
+    def __init__(self, choose_value: ValueChooser) -> None:
         self.choose = choose_value
-        self.number = number
+        self.number = 0
         self.params: dict[str, Any] = {}
         self.distributions: dict[str, BaseDistribution] = {}
         self.user_attrs: dict[str, Any] = {}

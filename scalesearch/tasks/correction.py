@@ -6,7 +6,7 @@ edits, among the sets that a shortest alignment of words allows. As in the offic
 3.2):
 
 - One lattice holds all shortest alignments with replacement cost 1 and all with replacement cost 2.
-- An edit covers a path in the lattice with at least one change and at most ``max_unchanged``
+- An edit covers a path in the lattice with at least one change and at most ``MAX_UNCHANGED``
   unchanged words.
 - The selected set has the most gold edits, then the fewest steps outside of gold edits, then the
   fewest edits.
@@ -67,14 +67,13 @@ class EditCounts:
         """Share of gold edits that are proposed; 1 without gold edits."""
         return self.correct / self.gold if self.gold else 1.0
 
-    def f_score(self, beta: float = BETA) -> float:
-        """F measure; a smaller ``beta`` gives precision more weight. 1 without any edit."""
-        denominator = beta**2 * self.gold + self.proposed
-        return (1 + beta**2) * self.correct / denominator if denominator else 1.0
+    def f_score(self) -> float:
+        """F measure; a smaller ``BETA`` gives precision more weight. 1 without any edit."""
+        denominator = BETA**2 * self.gold + self.proposed
+        return (1 + BETA**2) * self.correct / denominator if denominator else 1.0
 
 
-def count_edits(sources: Sequence[str], hypotheses: Sequence[str], gold: Sequence[Sequence[Edits]],
-                beta: float = BETA, max_unchanged: int = MAX_UNCHANGED) -> EditCounts:
+def count_edits(sources: Sequence[str], hypotheses: Sequence[str], gold: Sequence[Sequence[Edits]]) -> EditCounts:
     """Count the edits of a text whose words are separated by blanks.
 
     Args:
@@ -84,11 +83,10 @@ def count_edits(sources: Sequence[str], hypotheses: Sequence[str], gold: Sequenc
     for source, hypothesis, annotators in zip(sources, hypotheses, gold, strict=True):
         words = hypothesis.split()
         lattice = alignment_lattice(source.split(), words)
-        totals = [total + count_matches(lattice, words, edits, max_unchanged)
-                  for edits in annotators]
+        totals = [total + count_matches(lattice, words, edits) for edits in annotators]
         # Ties go to the first annotator, which max returns.
         total = max(totals,
-                    key=lambda c: (c.f_score(beta), c.correct, -(c.proposed + beta**2 * c.gold)))
+                    key=lambda c: (c.f_score(), c.correct, -(c.proposed + BETA**2 * c.gold)))
     return total
 
 
@@ -119,21 +117,18 @@ def alignment_lattice(source: Sequence[str], hypothesis: Sequence[str]) -> Latti
     return {vertex: sorted(steps[vertex]) for vertex in sorted(steps)}
 
 
-def count_matches(lattice: Lattice, hypothesis: Sequence[str], gold: Edits,
-                  max_unchanged: int = MAX_UNCHANGED) -> EditCounts:
+def count_matches(lattice: Lattice, hypothesis: Sequence[str], gold: Edits) -> EditCounts:
     """Count the edits of one sentence against the edits of one annotator."""
-    matched, _, others = _LatticeSearch(lattice, hypothesis, gold, max_unchanged).find_best()
+    matched, _, others = _LatticeSearch(lattice, hypothesis, gold).find_best()
     return EditCounts(-matched, others - matched, len(gold))
 
 
 class _LatticeSearch:
     """Shortest path through a lattice, by dynamic programming."""
 
-    def __init__(self, lattice: Lattice, hypothesis: Sequence[str], gold: Edits,
-                 max_unchanged: int) -> None:
+    def __init__(self, lattice: Lattice, hypothesis: Sequence[str], gold: Edits) -> None:
         self.lattice = lattice
         self.hypothesis = hypothesis
-        self.max_unchanged = max_unchanged
         self.gold: dict[int, list[tuple[int, list[str]]]] = {}
         for edit in gold:
             self.gold.setdefault(edit.start,
@@ -168,7 +163,7 @@ class _LatticeSearch:
         for next_vertex, changed in self.lattice[vertex]:
             next_used = used if next_vertex[0] == vertex[0] else 0
             next_unchanged = max(unchanged, 0) + (not changed)
-            if next_unchanged <= self.max_unchanged:
+            if next_unchanged <= MAX_UNCHANGED:
                 yield next_vertex, (next_unchanged, next_used), (0, 1, unchanged == OUTSIDE_EDIT)
             if unchanged == OUTSIDE_EDIT and not changed:
                 yield next_vertex, (OUTSIDE_EDIT, next_used), (0, 1, 0)
@@ -193,7 +188,7 @@ class _LatticeSearch:
             for next_vertex, changed in self.lattice[vertex]:
                 state = next_vertex, unchanged + (not changed), has_change or changed
                 if (next_vertex[0] <= end[0] and next_vertex[1] <= end[1]
-                    and state[1] <= self.max_unchanged and state not in visited):
+                    and state[1] <= MAX_UNCHANGED and state not in visited):
                     visited.add(state)
                     stack.append(state)
         return False

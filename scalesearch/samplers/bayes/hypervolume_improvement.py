@@ -118,8 +118,8 @@ class HypervolumeForecast:
     high: float
 
 
-def forecast_hypervolume(acquisition: AcquisitionFunction, n_runs: int,
-                         seed: int = 0) -> HypervolumeForecast | None:
+def forecast_hypervolume(acquisition: AcquisitionFunction,
+                         n_runs: int) -> HypervolumeForecast | None:
     """Forecast the hypervolume growth by ``n_runs`` further runs.
 
     Returns None if final values cannot be predicted yet.
@@ -136,7 +136,7 @@ def forecast_hypervolume(acquisition: AcquisitionFunction, n_runs: int,
     expected = improvement.expected(mean, std, acquisition.costs[rows])
     best = np.argsort(-expected, kind="stable")[:n_runs]
     samples = acquisition.sample_final(rows[best], mean[best], std[best], N_FORECAST_SAMPLES,
-                                       np.random.default_rng(seed))
+                                       np.random.default_rng(0))
     growth = np.array([improvement.relative_growth(sample, acquisition.costs[rows[best]])
                        for sample in samples])
     low, high = np.quantile(growth, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
