@@ -318,9 +318,9 @@ def apply_override(table: MappingNode, schema: SchemaGroup, assignment: str) -> 
         UserError: ``assignment`` does not have the form ``key=value``.
     """
     path, equals, text = assignment.partition("=")
-    name = option("set", assignment)
     if not equals or not path.strip():
-        raise UserError(f"{name}: write it as key=value", code="not-key-value")
+        raise UserError(f"{option('set', assignment)}: write it as key=value", code="not-key-value")
+    name = option("set", assignment)
     value: Node | None = scalar_from_text(name, f"{path}=", text.strip())
     if text.strip().startswith(("[", "{")):
         value = parse_yaml(SourceText(name, f"value: {text}", has_lines=False))[0].get("value")
