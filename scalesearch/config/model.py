@@ -89,7 +89,7 @@ class SettingError(ValueError):
 class Constant(SchemaField):
     """A constant of the space language with units (``10k``), as the type of a setting."""
 
-    def __get_pydantic_core_schema__(self, source: Any,
+    def __get_pydantic_core_schema__(self, source: object,
                                      handler: GetCoreSchemaHandler) -> CoreSchema:
         bounds: Any = {"ge": self.low, "le": self.high}
         bounds = {name: bound for name, bound in bounds.items() if bound is not None}
@@ -121,12 +121,12 @@ class Constant(SchemaField):
                 return {"anyOf": [json, {"type": "string", "pattern": "[|=]| if |^none$"}]}
         return json
 
-    def _validate(self, value: Any, handler: Any, info: ValidationInfo) -> Any:
+    def _validate(self, value: object, handler: Any, info: ValidationInfo) -> Any:
         converted = self.convert(value, info)
         return str(converted) if isinstance(converted, str) and (
             converted in self.special_values) else handler(converted)
 
-    def convert(self, value: Any, info: ValidationInfo) -> Any:
+    def convert(self, value: object, info: ValidationInfo) -> Any:
         """Return the constant in a text; other values are unchanged."""
         if self.type == "text":
             is_text = isinstance(value, str | list | dict | NoneType)
@@ -174,7 +174,7 @@ Flag = Annotated[bool, Constant("flag")]
 Text = Annotated[str, Constant("text")]
 
 
-def parse_constant(value: Any) -> Any:
+def parse_constant(value: object) -> Any:
     """Return the number, flag or word in a text; everything else is unchanged."""
     if not isinstance(value, str):
         return value
@@ -185,7 +185,7 @@ def parse_constant(value: Any) -> Any:
     return domain.value if isinstance(domain, ConstantDomain) else value
 
 
-def plain_value(value: Any) -> Any:
+def plain_value(value: object) -> Any:
     """Return a value without a type: a number, yes or no, a text, or a list of these."""
     if isinstance(value, list | tuple):
         return [plain_value(item) for item in value]
@@ -195,7 +195,7 @@ def plain_value(value: Any) -> Any:
     return value
 
 
-def _check_name(value: Any) -> Any:
+def _check_name(value: object) -> Any:
     text = value if isinstance(value, str) else ""
     if not is_valid_file_name(text):
         actual = f", found `{text}`" if text else ""
@@ -206,7 +206,7 @@ def _check_name(value: Any) -> Any:
 Name = Annotated[str, BeforeValidator(_check_name)]  # becomes part of a file or folder name
 
 
-def setting(default: Any, doc: str, *, name: str = "", unit: str = "",
+def setting(default: object, doc: str, *, name: str = "", unit: str = "",
             synonyms: Sequence[str] = (), deprecated: Sequence[str] = (), expected: str = "",
             default_text: str = "", exclude: bool = False) -> Any:
     """A key of a model.
@@ -272,7 +272,7 @@ class Config(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _expand_shorthand(cls, values: Any) -> Any:
+    def _expand_shorthand(cls, values: object) -> Any:
         if cls.shorthand_key is None or isinstance(values, dict | Config):
             return values
         return {cls.shorthand_key: values}
@@ -293,7 +293,7 @@ class Config(BaseModel):
         return {name: getattr(self, name) for name in self.model_fields_set}
 
     @classmethod
-    def from_mapping(cls, mapping: Any) -> Self:
+    def from_mapping(cls, mapping: object) -> Self:
         """Read the value of a section of a file, a mapping or its short form.
 
         Raises:
@@ -318,11 +318,11 @@ class NodeValue:
 
     json_schema: Any = field(default_factory=dict)
 
-    def __get_pydantic_core_schema__(self, source: Any,
+    def __get_pydantic_core_schema__(self, source: object,
                                      handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.any_schema()
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: Any) -> Any:
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: object) -> Any:
         return dict(self.json_schema)
 
 
@@ -333,7 +333,7 @@ class MadeFrom:
     model: type[Config]
     is_optional: bool = False
 
-    def __get_pydantic_core_schema__(self, source: Any,
+    def __get_pydantic_core_schema__(self, source: object,
                                      handler: GetCoreSchemaHandler) -> CoreSchema:
         def make(config: Config) -> Any:
             try:

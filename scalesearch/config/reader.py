@@ -279,7 +279,7 @@ def python_error(model: type[Config], values: Mapping[str, Any],
 
 
 @singledispatch
-def file_value(value: Any) -> Any:
+def file_value(value: object) -> Any:
     """The value of a key as in a file: a constant, a list or a mapping.
 
     Types with another form in files register it here.
@@ -292,7 +292,7 @@ def _config_value(value: Config) -> Any:
     return value.model_dump()
 
 
-def to_node(name: str, value: Any, key: str = "") -> Node:
+def to_node(name: str, value: object, key: str = "") -> Node:
     """The node of a JSON-like value as if it were in a file.
 
     Errors show it with ``name``.

@@ -114,7 +114,7 @@ def select_candidates(values: Mapping[str, Any], index: Any) -> Iterator[tuple[s
     yield from ((key, select(value)) for key, value in values.items())
 
 
-def _size(value: Any, key: str, columns: PopulationColumns) -> Any:
+def _size(value: object, key: str, columns: PopulationColumns) -> Any:
     """Convert a value to a size: a polynomial, or a number that all candidates have.
 
     A list with one value per layer becomes a list of sizes.

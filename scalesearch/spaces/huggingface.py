@@ -58,7 +58,7 @@ class HuggingFaceArchitecture:
         """Model type in transformers, such as ``llama``."""
         return str(self.config.get("model_type"))
 
-    def get(self, *names: str, default: Any = None) -> Any:
+    def get(self, *names: str, default: object = None) -> Any:
         """Return the first of these entries that is not null."""
         return next((self.config[name] for name in names if self.config.get(name) is not None),
                     default)

@@ -38,12 +38,12 @@ def Computed(expression: str) -> str:
     return f"= {expression}"
 
 
-def When(condition: str, then: Any, otherwise: Any) -> str:
+def When(condition: str, then: object, otherwise: object) -> str:
     """``then`` if ``condition`` holds, else ``otherwise``."""
     return f"{format_value(then)} if {condition} else {format_value(otherwise)}"
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """The text of ``value`` in the language.
 
     Raises UserError for a type without a text.

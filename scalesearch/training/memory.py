@@ -152,14 +152,14 @@ class AllocationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._free = free
         self._storages: dict[int, Any] = {}  # references by identity
 
-    def __torch_dispatch__(self, operation: Any, types: Any, arguments: Any = (),
+    def __torch_dispatch__(self, operation: Any, types: object, arguments: Any = (),
                            keywords: Any = None) -> Any:
         """Run an operation and record its results."""
         results = operation(*arguments, **(keywords or {}))
         self.record(results)
         return results
 
-    def record(self, tensors: Any) -> None:
+    def record(self, tensors: object) -> None:
         """Record the storages of ``tensors`` that are new."""
         for tensor in tree_leaves(tensors):
             if isinstance(tensor, Tensor) and tensor.device == self.device:
@@ -170,7 +170,7 @@ class AllocationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     forget = functools.partial(self._forget, identity, block)
                     self._storages[identity] = weakref.ref(storage, forget)
 
-    def _forget(self, identity: int, block: Any, reference: Any) -> None:
+    def _forget(self, identity: int, block: Any, reference: object) -> None:
         del self._storages[identity]
         self._free(block)
 

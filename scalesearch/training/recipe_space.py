@@ -162,7 +162,7 @@ class RecipeSpace:
                         yield Problem(node.position_of((0, 0)), message, first.help,
                                       code=first.code)
 
-    def _params_with(self, name: str, value: Any) -> Mapping[str, Any]:
+    def _params_with(self, name: str, value: object) -> Mapping[str, Any]:
         """Return the params of the default recipe with another value of one parameter."""
         def sample_value(parameter_name: str, parameter: Parameter) -> Any:
             return value if parameter_name == name else default_value(parameter)
@@ -298,6 +298,6 @@ def _add_parameter(field: SchemaField, node: Node, path: str, binder: Binder,
     return ScalarNode(node.display_position, format_constant(resolved[path]))
 
 
-def _space_value(value: Any) -> Any:
+def _space_value(value: object) -> Any:
     """Convert a value of a recipe to a value of the language of spaces."""
     return NONE_TEXT if value is None else value

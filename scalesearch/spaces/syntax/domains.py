@@ -142,7 +142,7 @@ class Domain:
         """The number of values, if all values that conditions depend on are known."""
         return 1
 
-    def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
+    def infer_params(self, value: object, value_of: Lookup) -> dict[str, Any] | None:
         """The params that result in ``value``, or None.
 
         ``value_of`` returns the values of other keys.
@@ -186,7 +186,7 @@ class RangeDomain(Domain):
         assert count is not None, "a continuous range has no count"
         return count
 
-    def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
+    def infer_params(self, value: object, value_of: Lookup) -> dict[str, Any] | None:
         try:
             return {self.parameter_name: self.parameter.coerce(value)} if not isinstance(
                 value, str) else None
@@ -253,7 +253,7 @@ class CallDomain(Domain):
     def count_values(self, assignment: ValueSource) -> int:
         return math.prod(argument.count_values(assignment) for argument in self.arguments)
 
-    def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
+    def infer_params(self, value: object, value_of: Lookup) -> dict[str, Any] | None:
         call = value.form if isinstance(value, Schedule) else None
         if not isinstance(call, ScheduleCall) or (call.name, len(call.arguments)) != (
                 self.name, len(self.arguments)):
@@ -307,7 +307,7 @@ class ComputedDomain(Domain):
             raise InfeasibleValueError(f"{self}: {error}") from None
         return self.coerce(value, self)
 
-    def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
+    def infer_params(self, value: object, value_of: Lookup) -> dict[str, Any] | None:
         try:
             computed = self.coerce(evaluate(self.expression, value_of), self)
         except (EvaluationError, InfeasibleValueError):
@@ -367,7 +367,7 @@ class AlternativesDomain(Domain):
     def count_values(self, assignment: ValueSource) -> int:
         return sum(option.count_values(assignment) for option in self.options)
 
-    def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
+    def infer_params(self, value: object, value_of: Lookup) -> dict[str, Any] | None:
         # Computed alternatives last: with missing keys they match any value.
         pairs = zip(self.selector.options, self.options, strict=True)
         for label, option in sorted(pairs, key=lambda pair: isinstance(pair[1], ComputedDomain)):
@@ -420,7 +420,7 @@ class ConditionalDomain(Domain):
         except InfeasibleValueError:
             return 1
 
-    def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
+    def infer_params(self, value: object, value_of: Lookup) -> dict[str, Any] | None:
         params = [branch.infer_params(value, value_of) for branch in self.parts]
         possible = [branch_params for branch_params in params if branch_params is not None]
         return dict(ChainMap(*possible)) if possible else None
@@ -482,7 +482,7 @@ class PerLayerDomain(Domain):
         items = self.items if uses_all else self.items[:depth]
         return math.prod(item.count_values(assignment) for item in items)
 
-    def infer_params(self, value: Any, value_of: Lookup) -> dict[str, Any] | None:
+    def infer_params(self, value: object, value_of: Lookup) -> dict[str, Any] | None:
         values = value if isinstance(value, list) else [value] * len(self.items)
         ends = [values[0], values[-1]] if self.is_ramp else values
         if len(ends) > len(self.items):

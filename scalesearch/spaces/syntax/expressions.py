@@ -231,12 +231,12 @@ def kleene_and(truths: list[Any]) -> Any:
     return True if all(truth is True for truth in truths) else ABSENT
 
 
-def kleene_not(truth: Any) -> Any:
+def kleene_not(truth: object) -> Any:
     """Kleene's ``not``."""
     return not truth if isinstance(truth, bool) else ABSENT
 
 
-def _number(value: Any) -> bool:
+def _number(value: object) -> bool:
     return is_array(value) or is_number(value)
 
 
@@ -265,7 +265,7 @@ ORDER_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
-def compare(op: str, left: Any, right: Any) -> Any:
+def compare(op: str, left: object, right: object) -> Any:
     """``left op right``, or ABSENT."""
     if left is ABSENT or right is ABSENT:
         return ABSENT

@@ -25,7 +25,7 @@ class Choice:
         """The number of legal values."""
         return len(self.options)
 
-    def coerce(self, value: Any) -> Constant:
+    def coerce(self, value: object) -> Constant:
         """The option equal to ``value``. Raises UserError if no option is equal."""
         for option in self.options:
             if option == value and isinstance(option, bool) == isinstance(value, bool):
@@ -135,7 +135,7 @@ class FloatRange:
 Parameter = Choice | IntRange | FloatRange
 
 
-def format_constant(value: Any) -> str:
+def format_constant(value: object) -> str:
     """A constant as it is written in the language."""
     if isinstance(value, bool):
         return "yes" if value else "no"

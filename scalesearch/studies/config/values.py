@@ -51,7 +51,7 @@ def node_text(node: Node) -> str:
     return node.text if isinstance(node, ScalarNode) else ""
 
 
-def _value_text(value: Any) -> str:
+def _value_text(value: object) -> str:
     """A value of the space language as a text."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_value_text(item)}" for key, item in value.items()) + "}"
@@ -60,7 +60,7 @@ def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else format_constant(value)
 
 
-def _parse_params(value: Any) -> dict[str, str]:
+def _parse_params(value: object) -> dict[str, str]:
     if isinstance(value, Mapping):
         return {key: str(_value_text(item)) for key, item in value.items()}
     if isinstance(value, str) and not value:
@@ -68,7 +68,7 @@ def _parse_params(value: Any) -> dict[str, str]:
     raise _value_error(f"expected {PARAMS_FORM}")
 
 
-def _parse_folders(value: Any) -> tuple[str, ...]:
+def _parse_folders(value: object) -> tuple[str, ...]:
     items = value if isinstance(value, list | tuple) else (value,)
     texts = tuple(str(item) for item in items if isinstance(item, str) and item)
     if not texts or len(texts) < len(items):
@@ -76,25 +76,25 @@ def _parse_folders(value: Any) -> tuple[str, ...]:
     return texts
 
 
-def _parse_logger(value: Any) -> str:
+def _parse_logger(value: object) -> str:
     if value not in LOGGER_NAMES:
         raise _value_error(f"expected {LOGGERS_FORM}",
                            suggest_match(_value_text(value), LOGGER_NAMES))
     return str(value)
 
 
-def _as_list(value: Any) -> Any:
+def _as_list(value: object) -> Any:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-def _parse_shares(value: Any) -> tuple[float, ...]:
+def _parse_shares(value: object) -> tuple[float, ...]:
     numbers = plain_value(value)
     if not numbers or not isinstance(numbers, list) or not all(map(is_number, numbers)):
         raise _value_error("expected a list of numbers below 1", "such as `[0.1, 0.4]`")
     return tuple(map(float, numbers))
 
 
-def _parse_gain(value: Any) -> float:
+def _parse_gain(value: object) -> float:
     text = str(value).strip() if isinstance(value, str) else ""
     share = plain_value(value)
     if text.endswith("%"):
@@ -105,12 +105,12 @@ def _parse_gain(value: Any) -> float:
     return float(share)
 
 
-def _parse_duration(value: Any) -> float:
+def _parse_duration(value: object) -> float:
     return read_seconds(value, "expected a duration of at most thirty years",
                         "such as `20h`, `0.5h`, `90m`, `1h30m` or `2d`")
 
 
-def read_seconds(value: Any, expected: str, example: str) -> float:
+def read_seconds(value: object, expected: str, example: str) -> float:
     """Return the seconds of a duration such as ``1h30m``, of at most thirty years."""
     match = DURATION_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
     seconds = sum(unit * float(count or 0) for unit, count in
@@ -120,7 +120,7 @@ def read_seconds(value: Any, expected: str, example: str) -> float:
     return seconds
 
 
-def _parse_amount(value: Any) -> ComputeAmount:
+def _parse_amount(value: object) -> ComputeAmount:
     if isinstance(value, ComputeAmount):
         return value
     text = _value_text(value).strip()
@@ -131,14 +131,14 @@ def _parse_amount(value: Any) -> ComputeAmount:
         "such as `10`, `2h`, `0.5h`, `90m`, `1h30m` or `2d`"))
 
 
-def _parse_storage(value: Any) -> str | None:
+def _parse_storage(value: object) -> str | None:
     try:
         return parse_storage_url(_value_text(value))
     except UserError as error:
         raise _value_error(f"storage: {error}") from None
 
 
-def _parse_custom(value: Any) -> dict[str, float]:
+def _parse_custom(value: object) -> dict[str, float]:
     if not isinstance(value, Mapping):
         raise _value_error("custom resources are a mapping of their names to numbers",
                            'such as `{"accelerator_type:H100": 0.001}`')

@@ -262,7 +262,7 @@ class ProgressFile:
         """Read the last report of any process; an empty report if none was written."""
         return try_read_json(self._file, ProgressReport) or ProgressReport()
 
-    def __call__(self, facts: Any) -> None:
+    def __call__(self, facts: object) -> None:
         """Write a report: a mapping, or an object with fields, of JSON values.
 
         Raises:

@@ -252,7 +252,7 @@ def architecture_groups(trials: Sequence[Trial]) -> dict[int, tuple[str, ...]]:
     return {number: tuple(names) for number, names in groups.items()}
 
 
-def _group_word(key: str, value: Any) -> str:
+def _group_word(key: str, value: object) -> str:
     """Describe the value of a parameter in one word.
 
     The result is empty for numbers other than switches.

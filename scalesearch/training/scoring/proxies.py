@@ -82,7 +82,8 @@ def synflow(model: Any) -> float:
 class _LinearizedFunctions(TorchFunctionMode):
     """Context that replaces functions that are not linear; see :func:`synflow`."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: object, args: Any = (),
+                           kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is F.layer_norm:
             return _apply_norm_gain(*args, **kwargs)

@@ -116,7 +116,7 @@ class MatrixOptimizer(torch.optim.Optimizer):
         self.capturable = capturable
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
         """Take one step with the current gradients."""
         for group in self.param_groups:
             weights_by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)

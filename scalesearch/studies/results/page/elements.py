@@ -85,7 +85,7 @@ class TableCell:
 MISSING_CELL = TableCell("–")
 
 
-def number(value: Any, form: str = ",") -> TableCell:
+def number(value: object, form: str = ",") -> TableCell:
     """Cell of a number in the format ``form``; a dash for None and NaN."""
     if value is None or pd.isna(value):
         return MISSING_CELL
@@ -103,7 +103,7 @@ def table(headings: Sequence[str], rows: Iterable[Iterable[Any]], caption: str, 
         key: HTML id.
         attributes: HTML attributes of each row.
     """
-    def cell(value: Any) -> TableCell:
+    def cell(value: object) -> TableCell:
         if isinstance(value, TableCell):
             return value
         return TableCell(value, value or None) if isinstance(value, str) else number(value)

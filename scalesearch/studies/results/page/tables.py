@@ -391,7 +391,7 @@ def provenance_section(facts: PageFacts) -> PageSection:
     return PageSection("provenance", "Provenance", parts)
 
 
-def format_mapping(value: Any) -> str:
+def format_mapping(value: object) -> str:
     """Format a mapping on one line."""
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {format_mapping(inner)}" for key, inner in value.items())
