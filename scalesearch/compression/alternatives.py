@@ -1,9 +1,9 @@
 """Replacements of the blocks of a trained parent, and configurations of combinations of them.
 
 A *chain* is one kind of sub-layer of a stack, such as ``encoder.ffn``, from the first layer to the
-last. An *alternative* gives a size to one layer of a chain, or one set of weights to neighboring
-layers. A combination has at most one alternative per layer of a chain; the other layers keep their
-blocks. Layers that lose all sub-layers are removed.
+last. An *alternative* gives a size or a structure to one layer of a chain, or one set of weights to
+neighboring layers. A combination has at most one alternative per layer of a chain; the other layers
+keep their blocks. Layers that lose all sub-layers are removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.seq2seq import EncoderDecoder
 from scalesearch.blocks.stacks import Stack
-from scalesearch.cost import Protocol, evaluate_cost
+from scalesearch.cost import Protocol, evaluate_cost, find_protocol
 from scalesearch.errors import UserError
 from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError, suggest_match
@@ -30,6 +30,15 @@ CHAINS = {"encoder.attention": ("encoder.heads", "attention", "out"),
           "decoder.self": ("decoder.heads", "self_attention", "out"),
           "decoder.cross": ("decoder.cross_heads", "cross_attention", "out"),
           "decoder.ffn": ("decoder.ffn.hidden", "ffn", "down")}
+# other keys of a chain's blocks, which set their structure instead of their size
+STRUCTURES = {"encoder.attention": ("key_value_heads", "attention_rank"),
+              "encoder.ffn": ("ffn_rank", "ffn_groups", "ffn_products"),
+              "decoder.self": ("key_value_heads", "attention_rank"),
+              "decoder.cross": ("cross_key_value_heads", "cross_rank"),
+              "decoder.ffn": ("ffn_rank", "ffn_groups", "ffn_products")}
+# keys whose default is the value of another one
+DEFAULT_OF = {"decoder.key_value_heads": ("decoder.cross_key_value_heads", "off"),
+              "decoder.attention_rank": ("decoder.cross_rank", 0)}
 DEFAULT_SHARES = {"heads": (0, 0.5), "hidden": (0, 0.25, 0.5, 0.75)}  # of the parent's sizes
 DEFAULT_RUN = 2  # neighboring layers that may share weights
 
@@ -41,13 +50,15 @@ class Alternative:
     Attributes:
         chain: a key of ``CHAINS``.
         first, last: layers, counted from 0; they differ if the layers share their weights.
-        size: heads or hidden units; 0 if the sub-layer is removed.
+        size: heads or hidden units, 0 if the sub-layer is removed; or the value of ``structure``.
+        structure: name of a key of ``STRUCTURES``; empty if only the size changes.
     """
 
     chain: str
     first: int
     last: int
     size: int
+    structure: str = ""
 
     @property
     def name(self) -> str:
@@ -55,7 +66,14 @@ class Alternative:
         layers = str(self.first + 1)
         if self.last > self.first:
             layers += f"-{self.last + 1}"
-        return f"{self.chain}[{layers}] {self.size}"
+        return " ".join(filter(None, (f"{self.chain}[{layers}]", self.structure, str(self.size))))
+
+    @property
+    def key(self) -> str:
+        """The key that it sets in a configuration."""
+        if self.structure:
+            return f"{self.chain.partition('.')[0]}.{self.structure}"
+        return CHAINS[self.chain][0]
 
     @property
     def layers(self) -> range:
@@ -102,7 +120,12 @@ class Parent:
         """Return the configuration of a combination, and the kept layers of each stack."""
         sizes = {chain: list(values) for chain, values in self.sizes.items()}
         groups = {chain: list(range(len(values))) for chain, values in self.sizes.items()}
+        structures: dict[tuple[str, str], dict[int, int]] = {}  # chain and key: values by layer
         for alternative in combination:
+            if alternative.structure:
+                by_layer = structures.setdefault((alternative.chain, alternative.key), {})
+                by_layer[alternative.first] = alternative.size
+                continue
             for layer in alternative.layers:
                 sizes[alternative.chain][layer] = alternative.size
                 groups[alternative.chain][layer] = alternative.first
@@ -126,6 +149,15 @@ class Parent:
                 owners = [kept[stack].index(groups[chain][layer]) for layer in kept[stack]]
                 if owners != list(range(len(owners))):
                     config[f"share.{chain}"] = str(owners)
+        for (chain, key), by_layer in structures.items():
+            # attention with all its heads for keys and values is the usual one
+            plain = sizes[chain] if key.endswith("key_value_heads") else [0] * len(sizes[chain])
+            config[key] = _shortened([
+                by_layer.get(layer, max(1, plain[layer]) if any(plain) else 0)
+                for layer in kept[chain.partition(".")[0]]])
+        for key, (dependent, value) in DEFAULT_OF.items():
+            if key in config:
+                config.setdefault(dependent, value)
         return config, kept
 
     def describe(self, combination: Iterable[Alternative]) -> str:
@@ -136,6 +168,9 @@ class Parent:
                    if len(kept[stack]) < own[f"{stack}.depth"]]
         changed += [f"{key} {config[key]}" for chain, (key, _, _) in CHAINS.items()
                     if any(self.sizes[chain]) and config[key] != own[key]]
+        keys = [f"{chain.partition('.')[0]}.{name}" for chain in CHAINS for name in STRUCTURES[chain]]
+        changed += [f"{key} {config[key]}" for key in keys
+                    if config.get(key, 0) not in (0, "off", own.get(key))]
         changed += [f"share.{chain} {config[f'share.{chain}']}" for chain in CHAINS
                     if config.get(f"share.{chain}") != own.get(f"share.{chain}")]
         return ", ".join(changed) or "none"
@@ -215,12 +250,17 @@ def list_alternatives(parent: Parent, replace: Mapping[str, Any]) -> list[Altern
     Args:
         parent: the parent.
         replace: key to sizes, such as ``encoder.heads`` or ``encoder.ffn.hidden[2]`` (layer 2
-            only), or ``share.encoder.ffn`` to the number of neighboring layers that may share.
+            only); a key of ``STRUCTURES``, such as ``encoder.ffn_rank``, to its values; or
+            ``share.encoder.ffn`` to the number of neighboring layers that may share.
 
     Raises:
-        UserError: a key is unknown, or a size is not smaller than the parent's.
+        UserError: a key is unknown, a size is not smaller than the parent's, or a structure cannot
+            be built or has no fewer parameters.
     """
-    keys = [*(key for key, _, _ in CHAINS.values()), *(f"share.{chain}" for chain in CHAINS)]
+    structures = {chain: [f"{chain.partition('.')[0]}.{name}" for name in names]
+                  for chain, names in STRUCTURES.items()}
+    keys = [*(key for key, _, _ in CHAINS.values()), *(f"share.{chain}" for chain in CHAINS),
+            *(key for names in structures.values() for key in names)]
     for key in replace:
         if key.partition("[")[0] not in keys:
             raise UserError(f"replace: {key} cannot be replaced; {suggest_match(key, keys)}",
@@ -238,12 +278,30 @@ def list_alternatives(parent: Parent, replace: Mapping[str, Any]) -> list[Altern
                                     f"{size}", key="replace", code="bad-value")
                 if value < size:
                     alternatives.append(Alternative(chain, layer, layer, value))
+            for name, structure_key in zip(STRUCTURES[chain], structures[chain]):
+                values = replace.get(f"{structure_key}[{layer + 1}]",
+                                     replace.get(structure_key, ()))
+                alternatives += [Alternative(chain, layer, layer, value, name)
+                                 for value in sorted(set(values)) if size]
             alternatives += [Alternative(chain, layer, last, size)
                              for last in range(layer + 1, min(layer + longest, len(sizes)))
                              if size and set(sizes[layer : last + 1]) == {size}]
     if not alternatives:
         raise UserError("replace: no block has an alternative", key="replace",
                         code="bad-value")
+    protocol = find_protocol("forward", 1, 1, 100)
+    own_params = evaluate_combination(parent, (), ["params.total"], protocol)
+    for alternative in alternatives:
+        if alternative.structure:
+            name = f"{alternative.key}[{alternative.first + 1}]: {alternative.size}"
+            try:
+                params = evaluate_combination(parent, [alternative], ["params.total"], protocol)
+            except UnbuildableError as error:
+                raise UserError(f"replace: {name}: {error}", key="replace",
+                                code="bad-value") from None
+            if params >= own_params:
+                raise UserError(f"replace: {name} has no fewer parameters than the parent's block",
+                                key="replace", code="bad-value")
     return alternatives
 
 

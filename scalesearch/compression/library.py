@@ -38,6 +38,7 @@ from scalesearch.compression.alternatives import (
 )
 from scalesearch.compression.initialize import (
     BlockCall,
+    approximate_maps,
     fit_outputs,
     gram_matrix,
     keep_units,
@@ -124,8 +125,9 @@ def layer_folder(library: Path, stack: str, layer: int) -> Path:
 
 def weights_file(library: Path, alternative: Alternative) -> Path:
     """File of the weights of a replacement."""
+    structure = f"{alternative.structure}." if alternative.structure else ""
     name = (f"{alternative.chain}.{alternative.first + 1}-{alternative.last + 1}."
-            f"{alternative.size}.safetensors")
+            f"{structure}{alternative.size}.safetensors")
     return layer_folder(library, alternative.chain.partition(".")[0], alternative.first) / name
 
 
@@ -283,7 +285,9 @@ def build_layer(parent: Parent, model: Seq2SeqModel, corpus: Corpus, stack: str,
             replaced: dict[str, Tensor] = {}
             error = 1.0
             if alternative.size:
-                if alternative.first == alternative.last and alternative.chain not in orders:
+                changes_size = (alternative.first == alternative.last
+                                and not alternative.structure)
+                if changes_size and alternative.chain not in orders:
                     orders[alternative.chain] = _removal_order(parent, model, alternative, own,
                                                                calls)
                 fitted = load_combination(parent, parent_weights, [alternative], {}, vocab)
@@ -349,7 +353,8 @@ def _removal_order(parent: Parent, model: Seq2SeqModel, alternative: Alternative
     last_map: Any = model.get_submodule(f"{path}.{last}")
     augmented = torch.cat([last_map.weight.detach().T, last_map.bias.detach()[None]])
     sizes = [other.size for other in alternatives
-             if other.chain == alternative.chain and other.first == other.last]
+             if other.chain == alternative.chain and other.first == other.last
+             and not other.structure]
     return remove_units(gram_matrix(calls[path]), augmented,
                         parent.sizes[alternative.chain][alternative.first], sizes)
 
@@ -362,10 +367,12 @@ def _fit(parent: Parent, model: Seq2SeqModel, fitted: Seq2SeqModel, alternative:
     stack = alternative.chain.partition(".")[0]
     paths = [f"{stack}.layers.{layer}.{part}" for layer in alternative.layers]
     modules = [fitted.get_submodule(path) for path in paths]
-    if alternative.first == alternative.last:
+    layer_calls = [calls[path] for path in paths]
+    if alternative.structure:
+        approximate_maps(modules[0], model.get_submodule(paths[0]), last, layer_calls[0])
+    elif alternative.first == alternative.last:
         keep_units(modules[0], model.get_submodule(paths[0]), order, last, alternative.size,
                    parent.sizes[alternative.chain][alternative.first])
-    layer_calls = [calls[path] for path in paths]
     fit_outputs(modules, layer_calls, settings.steps, settings.lr, check)
     errors = [output_error(module, of_layer) for module, of_layer in zip(modules, layer_calls)]
     prefix = f"{paths[0]}."

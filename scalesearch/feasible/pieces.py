@@ -33,7 +33,8 @@ _PLAIN_MIXER_CONFIG = {"mixer": "attention", "local": "none", "heads": 1, "head_
                        "gate": "none", "mask": "none", "lift": "none", "cross": "attention",
                        "relative_positions": False, "rotary": False, "residual_scores": "none",
                        "cross_gate": "none", "projections": "matrices", "projection_bias": True,
-                       "parallel_heads": "off", "pg": "none"}
+                       "parallel_heads": "off", "pg": "none", "attention_rank": 0,
+                       "cross_rank": 0, "cross_key_value_heads": "off"}
 _ATTENTION_SLOTS = {"encoder": ("attention",), "decoder": ("self", "cross")}
 
 

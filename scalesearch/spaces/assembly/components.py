@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -11,7 +11,12 @@ from scalesearch.blocks.core import Axis, Block, LinearFactory, Size
 from scalesearch.blocks.ffn import FFN, FFNS, NoFFN
 from scalesearch.blocks.maps.dextra import DExTra
 from scalesearch.blocks.maps.linear_factories import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
-from scalesearch.blocks.maps.structured_matrices import MATRIX_STRUCTURES, GroupLinear
+from scalesearch.blocks.maps.structured_matrices import (
+    MATRIX_STRUCTURES,
+    Grouped,
+    GroupLinear,
+    Kronecker,
+)
 from scalesearch.blocks.maps.tensor_chains import ChainLinearBase
 from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
@@ -54,10 +59,10 @@ def validated(block: BlockT, key_prefix: str) -> BlockT:
     return block
 
 
-def _validate_maps(block: BlockT, target: str) -> BlockT:
+def _validate_maps(block: BlockT, target: str, layer_key: str = "") -> BlockT:
     """``block``, after a check of its maps.
 
-    The maps have the structure of ``matrices.TARGET``.
+    The maps have the structure of ``matrices.TARGET``, or of the key ``layer_key``.
 
     Raises:
         UnbuildableError: the sizes do not allow this structure.
@@ -67,7 +72,7 @@ def _validate_maps(block: BlockT, target: str) -> BlockT:
         if problem is not None:
             option, reason = problem
             key = "out" if name == "out" and isinstance(block, Attention) else target
-            raise UnbuildableError(f"matrices.{key}.{option}", reason)
+            raise UnbuildableError(layer_key or f"matrices.{key}.{option}", reason)
     return block
 
 
@@ -104,6 +109,28 @@ def linear_factory(a: Config, target: str) -> LinearFactory:
                                    f"the ratio {ratio} is not between 0 and 1")
         return chain_factory(a, ratio)
     return DENSE if rank is None else LowRank(rank)
+
+
+# structures of the matrices of single layers, by the keys of their sizes
+_LAYER_STRUCTURES: dict[str, Callable[[Any], LinearFactory]] = {
+    "attention_rank": LowRank, "cross_rank": LowRank, "ffn_rank": LowRank,
+    "ffn_groups": lambda groups: Grouped(groups=groups),
+    "ffn_products": lambda products: Kronecker(rank=products)}
+
+
+def layer_factory(a: Config, stack: str, target: str, keys: Sequence[str]) -> LinearFactory:
+    """The factory of the maps of one layer: the structure of one of ``keys``, or of ``target``.
+
+    Raises:
+        UnbuildableError: see :func:`linear_factory`; or two of the keys are set.
+    """
+    chosen = [key for key in keys if decide(a.get(f"{stack}.{key}", 0) != 0)]
+    if len(chosen) > 1:
+        raise UnbuildableError(f"{stack}.{chosen[1]}",
+                               f"{stack}.{chosen[0]} is on, too: set only one of the two")
+    if chosen:
+        return _LAYER_STRUCTURES[chosen[0]](a[f"{stack}.{chosen[0]}"])
+    return linear_factory(a, target)
 
 
 # -- mixers
@@ -239,7 +266,11 @@ def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
     queries, projected, keys = axes
     identity = a.get(f"{stack}.projections", "matrices") == "identity"
     relative = bool(a.get(f"{stack}.relative_positions", False)) and not cross
-    kv_heads = optional_value(a, f"{stack}.key_value_heads")
+    rank_key = "cross_rank" if cross and "decoder.cross_rank" in a else "attention_rank"
+    kv_key = f"{stack}.key_value_heads"
+    if cross:
+        kv_key = "decoder.cross_key_value_heads"
+    kv_heads = optional_value(a, kv_key if kv_key in a else f"{stack}.key_value_heads")
     if kv_heads is None or (decide(kv_heads == a[f"{stack}.heads"])
                             and decide(kv_heads == a[f"{stack}.score_heads"])):
         kv_heads = 0  # one set per head, so that equal networks share an id
@@ -253,7 +284,8 @@ def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
         adaptation = {"prompt_length": a["adapt.length"]}
     attention = Attention(
         a["width"], queries, stack == "decoder",
-        IDENTITY if identity else linear_factory(a, "attention"), heads=a[f"{stack}.heads"],
+        IDENTITY if identity else layer_factory(a, stack, "attention", [rank_key]),
+        heads=a[f"{stack}.heads"],
         head_dim=a[f"{stack}.head_dim"], score_heads=a[f"{stack}.score_heads"],
         projected_axis=projected, keys=keys, cross=cross,
         expands_heads=a.get(f"{stack}.head_scaling", "none") == "mlp", kv_heads=kv_heads,
@@ -330,5 +362,9 @@ def build_ffn(a: Config, stack: str, axis: Axis) -> FFN:
         if not ffn_class.supports_bias:
             raise UnbuildableError(f"{key}_bias", f"{a[key]} has no linear maps with biases")
         options["bias"] = False
-    ffn = ffn_class(a["width"], (axis,), linear_factory(a, "ffn"), **options)
-    return _validate_maps(validated(ffn, key), "ffn")
+    factory = (linear_factory(a, "ffn") if ffn_class.is_absent
+               else layer_factory(a, stack, "ffn", ["ffn_rank", "ffn_groups", "ffn_products"]))
+    ffn = ffn_class(a["width"], (axis,), factory, **options)
+    groups_key = f"{stack}.ffn_groups"
+    return _validate_maps(validated(ffn, key), "ffn",
+                          groups_key if decide(a.get(groups_key, 0) != 0) else "")

@@ -36,10 +36,12 @@ from scalesearch.spaces.syntax.domains import (
 # Keys of a stack that determine the shapes of its mixer's weights.
 MULTI_PATH_KEYS = ("paths.of", "paths.count", "paths.merge", "paths.norm")
 MIXER_SHAPE_KEYS = ("mixer", "local", "local.join", "local.channels", "heads", "head_dim",
-                    "score_heads", "key_value_heads", "projections", "projection_bias", "out_bias",
-                    "parallel_heads", "head_scaling", "gate", "mask", "mask.clip", "lift", "cross",
-                    "cross.head_dim", "cross.clip", "relative_positions", "relative_clip", "pg",
-                    "pg.on", "pg.ratio", "pg.per_head", *MULTI_PATH_KEYS)
+                    "score_heads", "key_value_heads", "attention_rank", "projections",
+                    "projection_bias", "out_bias", "parallel_heads", "head_scaling", "gate",
+                    "mask", "mask.clip", "lift", "cross", "cross.head_dim", "cross.clip",
+                    "relative_positions", "relative_clip", "pg", "pg.on", "pg.ratio",
+                    "pg.per_head", *MULTI_PATH_KEYS)
+FFN_SHAPE_KEYS = ("ffn", "ffn_bias", "ffn_rank", "ffn_groups", "ffn_products", *MULTI_PATH_KEYS)
 
 
 def build_ties(a: Config, stack: str, layers: Repeat, encoder: Repeat | None) -> tuple[Tie, ...]:
@@ -172,11 +174,11 @@ def _describe_difference(a: Config, source: str, target: str) -> str:
     classes: Mapping[str, type[Block]] = FFNS if is_ffn else MIXERS
     options = [f"{key}.{name}" for key in (("ffn",) if is_ffn else ("mixer", "local"))
                for block_class in classes.values() for name in option_fields(block_class)]
-    shape_keys = ("ffn", "ffn_bias", *MULTI_PATH_KEYS) if is_ffn else MIXER_SHAPE_KEYS
-    names = {*shape_keys, *options}
+    names = {*(FFN_SHAPE_KEYS if is_ffn else MIXER_SHAPE_KEYS), *options}
     # Test each name: the configuration of a whole population cannot be iterated.
     keys = sorted(key for key in names if f"encoder.{key}" in a or f"decoder.{key}" in a)
-    cross_keys = {"gate": "cross_gate"} if target.endswith(".cross") else {}
+    cross_keys = {"gate": "cross_gate", "attention_rank": "cross_rank",
+                  "key_value_heads": "cross_key_value_heads"} if target.endswith(".cross") else {}
     differences = []
     for key in keys:
         encoder_key = f"encoder.{key}"

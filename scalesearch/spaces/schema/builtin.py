@@ -203,6 +203,11 @@ def _cached_schema(*registered: object) -> SchemaGroup:
         "cross": cross_attention_schema(),
         "cross_heads": size_field("= decoder.heads", "value heads in cross-attention; 0: no "
                                   "cross-attention", low=0),
+        "cross_key_value_heads": SchemaField(
+            "size", default="= decoder.key_value_heads", low=1, special_values=OFF_VALUES,
+            doc="those of cross-attention"),
+        "cross_rank": size_field("= decoder.attention_rank", "attention_rank of cross-attention",
+                                 low=0),
         "cross_gate": word_field(GATES, "none", "Anthe's gate in cross-attention")}
     tensor_chain: Fields = {
         "length": size_field("2", "cores in a chain", low=2, high=4),

@@ -26,8 +26,8 @@ MAX_DEPTH = 10_000  # each layer takes time and memory, even if all share their 
 SELF_ATTENTION_KEYS = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores",
                                  "gate", "mask", "lift", "parallel_heads"})
 ATTENTION_KEYS = SELF_ATTENTION_KEYS | {"heads", "head_dim", "score_heads", "head_scaling",
-                                        "key_value_heads", "projections", "projection_bias", "out_bias",
-                                        "pg"}
+                                        "key_value_heads", "attention_rank", "projections",
+                                        "projection_bias", "out_bias", "pg"}
 
 
 def flag_field(default: str, doc: str) -> SchemaField:
@@ -81,6 +81,8 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
         "score_heads": size_field(f"= {name}.heads", "sets of attention scores", low=0),
         "head_scaling": word_field(("none", "mlp"), "none", "score heads expanded to value heads"),
         "key_value_heads": optional_size_field("heads of keys and values, each serving several"),
+        "attention_rank": size_field("0", "rank of the maps of query, key and value; 0: as "
+                                     "`matrices.attention`", low=0),
         "relative_positions": flag_field("no", "relative keys in self-attention (Shaw et al. "
                                          "2018)"),
         "relative_clip": size_field("8", "distance from which positions are equal"),
@@ -117,7 +119,12 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
         "ffn": SchemaGroup({}, ffns, default_variant="relu",
                            doc="the feed-forward network of each layer"),
         "ffn_norm": flag_field("no", "a norm of its hidden units (Evolved Transformer)"),
-        "ffn_bias": flag_field("yes", "biases on its maps")}
+        "ffn_bias": flag_field("yes", "biases on its maps"),
+        "ffn_rank": size_field("0", "rank of its matrices; 0: as `matrices.ffn`", low=0),
+        "ffn_groups": size_field("0", "blocks on the diagonals of its matrices; 0: as "
+                                 "`matrices.ffn`", low=0),
+        "ffn_products": size_field("0", "Kronecker products whose sum is each of its matrices; 0: "
+                                   "as `matrices.ffn`", low=0)}
     # In the decoder, cross-attention has the others, too.
     exclusive_keys = SELF_ATTENTION_KEYS if name == "decoder" else ATTENTION_KEYS
     children = {key: child if key in STACK_LEVEL_KEYS else _per_layer_schema(child, f"{name}.depth")
