@@ -16,7 +16,7 @@ and the covariance C:
 - low rank: y = m_y + U Uᵀ (V (x - m)), with the eigenvectors U of the r largest eigenvalues of
   V C Vᵀ; of all maps of rank r it has the least squared error (Chen et al. 2021, DRONE);
 - heads of keys and values that serve several heads: the mean of their maps;
-- sums of Kronecker products: the nearest such sum (Van Loan & Pitsianis 1993);
+- sums of Kronecker products: the nearest such sum (Pitsianis 1997);
 - groups: each hidden unit joins the group in which it keeps most of its map.
 
 If the last map is a matrix, or has groups, it is then refitted by least squares. Afterwards, all
@@ -331,9 +331,10 @@ def refit_last_map(module: Any, last: str, calls: Sequence[BlockCall]) -> None:
     with torch.no_grad(), _recorded_inputs(module, [last]) as inputs:
         for call in calls:
             module(*call.arguments)
-            features = inputs[last][call.is_token].double().unflatten(1, (groups, -1))
+            features = inputs[last][call.is_token].double()
+            features = features.reshape(len(features), groups, -1)
             features = torch.cat([features, features.new_ones(*features.shape[:2], 1)], 2)
-            targets = call.output[call.is_token].double().unflatten(1, (groups, -1))
+            targets = call.output[call.is_token].double().reshape(len(features), groups, -1)
             gram += torch.einsum("ngi,ngj->gij", features, features)
             product += torch.einsum("ngi,ngj->gij", features, targets)
         scale = gram.diagonal(dim1=1, dim2=2)[:, :-1].mean()

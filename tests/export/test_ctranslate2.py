@@ -104,6 +104,8 @@ CASES = {
     "groups": {f"matrices.{place}{key}": value for place in ("attention", "out", "ffn")
                for key, value in (("", "group"), (".groups", 2))},
     "low rank": {"low_rank.attention": 2, "low_rank.ffn": 3},
+    "structures by layer": {"encoder.ffn_rank": [0, 3], "decoder.cross_rank": [2, 0],
+                            "decoder.ffn_groups": [2, 0], "encoder.ffn_products": [1, 0]},
     "factorised": {"embedding": "factorised", "embedding.rank": 4},
     "factorized, untied": {"embedding": "factorised", "embedding.rank": 4, "embedding.tie": "none"},
     "adapters on shared layers": {**LORA, "share.encoder.attention": "one",
