@@ -51,8 +51,7 @@ def tasks(table: Table, n_observed: int, seeds: int) -> Iterator[Task]:
         yield points[observed], bleu[observed], points[others], bleu[others]
 
 
-def predict_scalesearch(x_obs: Coordinates, bleu: Array,
-                        x_new: Coordinates) -> tuple[Array, Array]:
+def predict_scalesearch(x_obs: Coordinates, bleu: Array, x_new: Coordinates) -> tuple[Array, Array]:
     """Return mean and standard deviation of measured values, including noise."""
     model = Surrogate(x_obs, bleu)
     mean, spread = model.predict(x_new)

@@ -168,8 +168,7 @@ def measure(folder: Path, kind: str, rungs: Rungs, options: argparse.Namespace,
     evaluator = make_evaluator(spec, corpora)
     study = open_study(spec, evaluator, study_facts(spec, corpora, evaluator, None))
     runner = Simulated(options.workers, options.seconds, rungs, clock)
-    export = open_export(spec.storage, study, TrialExporter(spec.space, spec.objectives),
-                         print)
+    export = open_export(spec.storage, study, TrialExporter(spec.space, spec.objectives), print)
     Driver(spec, study, evaluator, build_sampler(spec, evaluator), runner, export).run()
     return runner
 

@@ -273,8 +273,7 @@ def main() -> None:
     parser.add_argument("--anchor", nargs=2, action="append", default=[],
                         metavar=("TOOL", "PYTHON"),
                         help=f"with --ends: {', '.join(ANCHORS)}, and an interpreter that has it")
-    parser.add_argument("--compute", type=float, default=80.0,
-                        help="compute, in full-budget runs")
+    parser.add_argument("--compute", type=float, default=80.0, help="compute, in full-budget runs")
     parser.add_argument("--observes-compute", action="store_true",
                         help="samplers observe the compute of each run")
     parser.add_argument(

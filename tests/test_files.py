@@ -162,8 +162,7 @@ def test_write_follows_symbolic_links(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "folder")) == ["new", "target"]
 
 
-def test_write_syncs_file_and_new_folders(
-        tmp_path: Path, monkeypatch) -> None:
+def test_write_syncs_file_and_new_folders(tmp_path: Path, monkeypatch) -> None:
     file = tmp_path / "new" / "newer" / "file"
     synced = []
     sync = os.fsync

@@ -32,8 +32,7 @@ def read_files(revision: str) -> dict[str, str]:
     archived = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True,
                               capture_output=True)
     with tarfile.open(fileobj=io.BytesIO(archived.stdout)) as archive:
-        members = [member for member in archive
-                   if member.isfile() and member.name.endswith(".py")]
+        members = [member for member in archive if member.isfile() and member.name.endswith(".py")]
         return {member.name: archive.extractfile(member).read().decode() for member in members}
 
 

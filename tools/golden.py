@@ -100,8 +100,7 @@ MEASURED = {"time", "created", "ended", "id", "crc", "seconds", "cpu_seconds", "
 TOLERANCE = 1e-3  # relative; losses after three updates by other kernels differ by less than 1e-4
 # The quick study with a budget in updates instead of CPU time, one at a time: no score depends on
 # speed.
-QUICK_STUDY = ({"recipe.steps": 800, "recipe.cpu_minutes": "none"},
-               {"workers": 1})
+QUICK_STUDY = ({"recipe.steps": 800, "recipe.cpu_minutes": "none"}, {"workers": 1})
 
 
 def costs(architecture: Any, settings: Any, exported: bool) -> dict[str, Any]:

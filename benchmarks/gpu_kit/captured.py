@@ -83,8 +83,7 @@ def train_alone(kit: Kit, name: str, recipe: Recipe, rows: int, vocab: int) -> t
 def resident_text(kit: Kit) -> Figures:
     """Updates whose batches are gathered on the device: equal to others, and their speed."""
     rows, updates = (8, 20) if kit.quick else (64, 300)
-    recipe = kit.recipe(max_tokens=32 * rows, bucketing="yes",
-                        **dict.fromkeys(DROPOUT_KEYS, 0.1))
+    recipe = kit.recipe(max_tokens=32 * rows, bucketing="yes", **dict.fromkeys(DROPOUT_KEYS, 0.1))
     ends = []
     for name, max_bytes in (("host", 0), ("device", 2**40)):
         torch.manual_seed(1)

@@ -125,14 +125,12 @@ class PlainLoop:
         sample = batch(load.rows, COLUMNS, load.vocab)
         self.ids = [torch.from_numpy(side).to(kit.device)
                     for side in (sample.source, sample.target_in, sample.target_out)]
-        self.mask = torch.nn.Transformer.generate_square_subsequent_mask(COLUMNS,
-                                                                         device=kit.device)
+        self.mask = torch.nn.Transformer.generate_square_subsequent_mask(COLUMNS, device=kit.device)
 
     def loss(self, source: Any, target: Any, labels: Any) -> Any:
         """Return the loss of a batch."""
         with self.hardware.autocast():
-            inputs = (torch.nn.functional.dropout(self.table(ids), 0.1)
-                      for ids in (source, target))
+            inputs = (torch.nn.functional.dropout(self.table(ids), 0.1) for ids in (source, target))
             states = self.core(*inputs, tgt_mask=self.mask, tgt_is_causal=True)
             logits = states @ self.table.weight.t()
         return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten(),
@@ -238,8 +236,7 @@ def cell(figures: Mapping[str, Figures], part: str, name: str) -> str:
 
 def share_alone(figures: Mapping[str, Figures], width: int) -> float | None:
     """Return the share of one large product that a captured process reaches."""
-    share: float | None = figures.get(f"updates_{width}", {}).get(
-        f"{SHARE}captured, 1 process")
+    share: float | None = figures.get(f"updates_{width}", {}).get(f"{SHARE}captured, 1 process")
     return share
 
 

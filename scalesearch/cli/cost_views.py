@@ -98,8 +98,7 @@ def _make_difference_table(comparison: CostComparison, quantity: str, label: str
     for row in comparison.rows:
         base, *sizes = getattr(row, quantity)
         cells = ["  " * row.level + row.path.rsplit(".", 1)[-1], f"{base:,}"]
-        for size, difference, share in zip(sizes, row.differences[quantity],
-                                           row.percent[quantity]):
+        for size, difference, share in zip(sizes, row.differences[quantity], row.percent[quantity]):
             percent = "0" if share is not None else ""
             if difference:
                 percent = "new" if share is None else f"{share:+.1f}"

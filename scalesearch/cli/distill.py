@@ -16,8 +16,7 @@ from scalesearch.terminal import print_text
 
 @click.command(name="distill")
 @click.argument("teachers", nargs=-1, required=True, metavar="TEACHER...")
-@option("data", required=True,
-        help="Data file. The teacher processes its training split.")
+@option("data", required=True, help="Data file. The teacher processes its training split.")
 @option("out", required=True, type=OutputPath(), metavar="PREFIX",
         help="Output: PREFIX.yaml, the data file of the students; translations PREFIX.SOURCE and "
         "PREFIX.TARGET, or soft targets PREFIX and PREFIX.json.")

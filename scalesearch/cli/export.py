@@ -21,8 +21,7 @@ from scalesearch.terminal import print_text
                    "objective).")
 @option("constraint", help="Export the best trial that meets these conditions on costs, parameters "
         "and validation scores, e.g. 'bleu >= 30'.")
-@option("to", required=True, type=click.Choice(list(FORMAT_CLASSES)),
-        help="Export format.")
+@option("to", required=True, type=click.Choice(list(FORMAT_CLASSES)), help="Export format.")
 @option("quantize")
 @click.option("--opset", type=int, metavar="N", help="Operator set of ONNX graphs: 18 to 22 "
               "(default: 20).")

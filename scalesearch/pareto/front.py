@@ -96,8 +96,7 @@ def hypervolume(values: NDArray[np.float64], reference_point: Sequence[float],
     return float(moocore.hypervolume(points[(points < reference).all(axis=1)], ref=reference))
 
 
-def default_reference_point(values: NDArray[np.float64], directions: Sequence[str]
-                            ) -> list[float]:
+def default_reference_point(values: NDArray[np.float64], directions: Sequence[str]) -> list[float]:
     """Return a reference point: the worst value of each objective plus 10 % of its range.
 
     To compare sets of points, compute it over all sets together.

@@ -84,8 +84,7 @@ def spearman_rho(x: ArrayLike, y: ArrayLike) -> float | None:
     return float(np.clip(np.corrcoef(ranks)[0, 1], -1, 1))
 
 
-def kendall_tau(table: NDArray[np.float64],
-                groups: NDArray[np.int_] | None = None) -> float | None:
+def kendall_tau(table: NDArray[np.float64], groups: NDArray[np.int_] | None = None) -> float | None:
     """Kendall's tau-b of two columns (n, 2); None if n < 3 or a column is constant.
 
     Args:

@@ -321,8 +321,7 @@ def _set_rotary(a: HuggingFaceArchitecture) -> None:
         rope = {"": rope}
     for layers, values in rope.items():
         where = f" in layers of type {layers}" if layers else ""
-        base = values.get("rope_theta", a.get("rope_theta", "rotary_emb_base",
-                                              default=ROTARY_BASE))
+        base = values.get("rope_theta", a.get("rope_theta", "rotary_emb_base", default=ROTARY_BASE))
         kind = values.get("rope_type", values.get("type", "default"))
         if base != ROTARY_BASE:
             a.add_difference(f"rotary positions with base {base:,.0f}{where}, not {ROTARY_BASE:,}")
@@ -357,8 +356,7 @@ def _read_opt(a: HuggingFaceArchitecture) -> None:
         a.set("embedding.factorised", f"{{ rank: {rank} }}", "word_embed_proj_dim")
         a.add_difference("the map before the output is not the one after the table", rank * width)
         a.add_difference("positions are added before the map to the width")
-    _set_learned_positions(a, a.size("max_position_embeddings") + 2,
-                           "max_position_embeddings + 2")
+    _set_learned_positions(a, a.size("max_position_embeddings") + 2, "max_position_embeddings + 2")
     a.copy("decoder.depth", "num_hidden_layers")
     a.copy("decoder.heads", "num_attention_heads")
     has_biases = a.get("enable_bias", default=True)

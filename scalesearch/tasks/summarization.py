@@ -63,8 +63,7 @@ def _check_texts(texts: Texts, options: MetricOptions) -> Sequence[str]:
     """
     letters = [letter for lines in texts.references for line in lines
                for letter in line.lower() if letter.isalpha()]
-    if (not options.tokenized
-            and 2 * sum(letter.isascii() for letter in letters) < len(letters)):
+    if (not options.tokenized and 2 * sum(letter.isascii() for letter in letters) < len(letters)):
         raise UserError("data: ROUGE only supports words of the letters a to z, and most letters "
                         "of the references are others: separate the words by blanks and set "
                         "`tokenized: true`", key="data", code="rouge-not-latin")

@@ -80,8 +80,8 @@ _LOCAL = ", ".join(f"{kind}: {{ {keys}, {_JOINED} }}"
                    for kind, keys in _KINDS.items() if kind != "mega")
 MIXER_CHOICES = {f"{stack}.{key}": f"{{ one of: {{ {kinds} }} }}"
                  for stack in ("encoder", "decoder")
-                 for key, kinds in (("mixer", f"attention: {{}}, " f"{_OTHERS}"),
-                                    ("local", f"none: {{}}, " f"{_LOCAL}"))}
+                 for key, kinds in (("mixer", f"attention: {{}}, {_OTHERS}"),
+                                    ("local", f"none: {{}}, {_LOCAL}"))}
 
 
 def small_space(**changes: str) -> Space:

@@ -116,13 +116,13 @@ def test_sublayer_lists_round_trip() -> None:
 
 @pytest.mark.parametrize(
     ("encoder", "decoder", "more"),
-    [({"sublayers": "[attention, ffn] | [ffn, " "attention, ffn] | [attention, ffn, "
+    [({"sublayers": "[attention, ffn] | [ffn, attention, ffn] | [attention, ffn, "
        "ffn_again] | [[attention, ffn]]", "heads": "2 | 4",
        "ffn": {"one of": {"relu": {"hidden": "8 | 16"}, "none": {}}}}, {"heads": 2}, {}),
      ({"heads": 2, "sublayers": "[attention, ffn] | [ffn, attention]"},
-      {"sublayers": "[self, cross, ffn] | [[self, cross], ffn] | [self, ffn, " "cross, ffn_again]",
+      {"sublayers": "[self, cross, ffn] | [[self, cross], ffn] | [self, ffn, cross, ffn_again]",
        "heads": "2 | 4", "interleaved": "yes | no", "ffn": {"relu": {"hidden": "8 | 16"}}},
-      {"model": "encoder-decoder | " "decoder-only",
+      {"model": "encoder-decoder | decoder-only",
        "share": {"decoder": {"ffn": "own | encoder.ffn[0]"}}})])
 def test_count_equals_enumeration(encoder: Any, decoder: Any, more: Any) -> None:
     check_count(tiny_space(encoder, decoder, **more))

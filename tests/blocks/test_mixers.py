@@ -144,8 +144,7 @@ def test_cache_has_the_size_of_its_cost(name: str) -> None:
 
 @pytest.mark.parametrize("changes", [{"encoder__mixer": {"lightweight": {"glu": True}}},
                                      {"encoder__local": {"dynamic": {"glu": True, "heads": 2}}}])
-def test_bias_at_padding_is_detected(
-        changes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bias_at_padding_is_detected(changes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the released code, the taps read the bias at padding."""
     model = build_model(architecture(**changes).block, vocab=40)
     check_causality(model, 40)

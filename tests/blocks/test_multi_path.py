@@ -129,7 +129,7 @@ def test_zero_init_applies_to_the_last_map_or_norm() -> None:
 @pytest.mark.parametrize(
     ("encoder", "decoder", "more"),
     [({"heads": "2 | 4",
-       "paths": {"of": "attention | ffn | " "sublayer | layer", "count": "1 | 2",
+       "paths": {"of": "attention | ffn | sublayer | layer", "count": "1 | 2",
                  "norm": "yes | no"},
        "ffn": {"one of": {"relu": {"hidden": "8 | 16"}, "none": {}}}}, {"heads": 2}, {}),
      ({"heads": 2},

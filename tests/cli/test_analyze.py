@@ -99,8 +99,7 @@ def test_invalid_input_is_reported(data: Path, checkpoint: Path, tmp_path: Path)
         assert isinstance(done.exception, UserError) and text in str(done.exception), done.exception
 
 
-def test_diverged_model_is_reported(
-        data: Path, checkpoint: Path, tmp_path: Path) -> None:
+def test_diverged_model_is_reported(data: Path, checkpoint: Path, tmp_path: Path) -> None:
     diverged = shutil.copytree(checkpoint, tmp_path / "diverged")
     weights = load_file(diverged / "model.safetensors")
     save_file({name: value * float("nan") for name, value in weights.items()},

@@ -141,9 +141,9 @@ def test_unbuildable_candidates_are_counted_by_reason(file):
 @pytest.mark.parametrize(
     ("text", "place", "reason"),
     [("width: 64\nembedding: h-softpos\n",
-      "s.yaml:2:12: the only candidate cannot be " "built: embedding:", "embedding.tie"),
+      "s.yaml:2:12: the only candidate cannot be built: embedding:", "embedding.tie"),
      ("encoder.depth: 1 | 2\nwidth: = 64 / 0\n",
-      "s.yaml:2:8: none of the 9 random candidates can be " "built: width:", "divides by zero")])
+      "s.yaml:2:8: none of the 9 random candidates can be built: width:", "divides by zero")])
 def test_space_without_buildable_candidates_is_refused(tmp_path, text, place, reason):
     (tmp_path / "s.yaml").write_text(text)
     with refuses("unbuildable", place, reason):

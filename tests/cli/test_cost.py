@@ -114,8 +114,7 @@ def test_bad_input_is_a_user_error(arguments: list[str], error: tuple[str, ...])
                           ("edgeformer", ("in the total as well", "norm elements not doubled")),
                           ("delight", ("bias elements not doubled", "products across heads")),
                           ("decode-uncached", ("cross keys and values are kept",))])
-def test_omitted_and_shared_costs_are_reported(
-        protocol: str, words: tuple[str, ...]) -> None:
+def test_omitted_and_shared_costs_are_reported(protocol: str, words: tuple[str, ...]) -> None:
     output = CliRunner().invoke(command, ["reference/anthe", "--protocol", protocol],
                                 catch_exceptions=False).output
     assert all(word in output for word in words), output[-600:]
@@ -162,8 +161,7 @@ def test_all_commands_report_omitted_and_shared_costs(verb: str) -> None:
 
 
 @pytest.mark.full
-def test_space_is_costed_at_random_smallest_or_largest_candidate(
-        tmp_path: Path) -> None:
+def test_space_is_costed_at_random_smallest_or_largest_candidate(tmp_path: Path) -> None:
     file = tmp_path / "open.yaml"
     file.write_text("width: 16 | 32\nencoder: { depth: 1..3, heads: 2 }\ndecoder: { depth: 1 | 2, "
                     "heads: 2 }\nwhere: [encoder.depth + decoder.depth <= 4]\n")

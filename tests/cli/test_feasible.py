@@ -56,7 +56,7 @@ def test_json_has_counts_and_tables(space: Path) -> None:
 @pytest.mark.full
 def test_closed_space_has_no_shares_to_plot(tmp_path: Path) -> None:
     (tmp_path / "closed.yaml").write_text("width: 16\nencoder: { depth: 1 }\ndecoder: { depth: "
-                                          "1 " "}\n")
+                                          "1 }\n")
     run(str(tmp_path / "closed.yaml"), "--budget", "params.total <= 1M", "--plot",
         str(tmp_path / "plots"))
     assert sorted(

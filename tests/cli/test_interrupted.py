@@ -94,8 +94,7 @@ def test_resumed_run_equals_uninterrupted_run(text, tmp_path, number) -> None:
 
 
 @pytest.mark.full
-def test_run_after_sigterm_and_full_disk_equals_uninterrupted_run(
-        text, tmp_path) -> None:
+def test_run_after_sigterm_and_full_disk_equals_uninterrupted_run(text, tmp_path) -> None:
     processes.command(text, *arguments(text, tmp_path / "whole"))
     out = tmp_path / "parts"
     stopped(text, out)

@@ -43,7 +43,7 @@ def test_common_protocol_is_the_same_for_all_papers() -> None:
     assert {json.dumps(row["common"]["protocol"])
             for row in report["rows"]} == {json.dumps(report["common"])}
     sixes = {row["common"]["macs.total"]
-             for row in report["rows"] if row["model"] in ("B", "6+6 full enc, " "full dec")}
+             for row in report["rows"] if row["model"] in ("B", "6+6 full enc, full dec")}
     assert len(
         sixes) == 1, "the two papers' baselines are one network to the ruler, but for what is tied"
 

@@ -92,16 +92,14 @@ def test_missing_run_is_reported(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", ["-1", str(2**32)])
-def test_invalid_seed_leaves_no_folder(
-        data: Path, tmp_path: Path, seed: str) -> None:
+def test_invalid_seed_leaves_no_folder(data: Path, tmp_path: Path, seed: str) -> None:
     done = trained(data, tmp_path / "out", "--seed", seed)
     assert (done.exit_code, (tmp_path / "out").exists()) == (
         2, False) and "is not in the range" in done.output
 
 
 @pytest.mark.parametrize("resume", [[], ["--resume"]])
-def test_folder_with_other_files_is_refused(
-        data: Path, tmp_path: Path, resume: list[str]) -> None:
+def test_folder_with_other_files_is_refused(data: Path, tmp_path: Path, resume: list[str]) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "notes.txt").write_text("mine")
@@ -113,8 +111,7 @@ def test_folder_with_other_files_is_refused(
     assert trained(data, out, *resume).exit_code == 0
 
 
-def test_changed_setting_is_refused_before_writing(
-        data: Path, tmp_path: Path) -> None:
+def test_changed_setting_is_refused_before_writing(data: Path, tmp_path: Path) -> None:
     from scalesearch.training import checkpoint
 
     out = tmp_path / "out"
@@ -131,10 +128,10 @@ def test_changed_setting_is_refused_before_writing(
     [("--data", "data:\n  source: en\n  targt: de\n", ":3:3: unknown key `targt`"),
      ("--data", "builtin: grammar\npairs: 0\n", ":2:8: pairs: 0 is out of bounds"),
      ("--data", "data: {source: [}\n", ":1:17: not YAML"),
-     ("--data", "", ": the file is " "empty. Give `builtin` or a file"),
-     ("--data", "source: en\ntarget: " "de\ntrain: no\nvalidation: val\ntest: test\n",
+     ("--data", "", ": the file is empty. Give `builtin` or a file"),
+     ("--data", "source: en\ntarget: de\ntrain: no\nvalidation: val\ntest: test\n",
       ":3:8: data: train: "),
-     ("--data", "source: en\ntarget: de\ntrain: trian\nvalidation: " "val\ntest: test\n",
+     ("--data", "source: en\ntarget: de\ntrain: trian\nvalidation: val\ntest: test\n",
       "/data.yaml:3:8: data: train: "),
      ("--recipe", "steps: 3\nlrr: 1\n", ":2:1: unknown key `lrr`"),
      ("--recipe", "# nothing\n", ": the file is empty")])
@@ -217,8 +214,7 @@ def test_data_of_a_run_is_a_data_file(
     assert load_data(str(left)).facts.hash == corpus.facts.hash
 
 
-def test_standard_input_is_read_and_truncated_like_files(
-        data: Path, tmp_path: Path) -> None:
+def test_standard_input_is_read_and_truncated_like_files(data: Path, tmp_path: Path) -> None:
     positions = ["--set", "embedding.positions=learned", "--set", "embedding.max_length=60"]
     assert trained(data, tmp_path / "out", *positions).exit_code == 0
     long = " ".join(["red"] * 90)

@@ -28,8 +28,7 @@ def shown_as_none(group: SchemaGroup, path: str = "") -> Iterator[str]:
 @pytest.mark.parametrize(("model", "path"), [
     (model, path) for model in (StudyFile, DataSpec, Recipe)
     for path in shown_as_none(schema_of(model))])
-def test_default_none_of_the_reference_pages_can_be_written(
-        model: type[Config], path: str) -> None:
+def test_default_none_of_the_reference_pages_can_be_written(model: type[Config], path: str) -> None:
     reader = ConfigReader(model)
     reader.read(apply_override(EMPTY, schema_of(model), f"{path}=none"))
     assert not [problem for problem in reader.problems

@@ -80,8 +80,7 @@ def test_unavailable_predictions_are_rejected(tmp_path) -> None:
         evaluate_cost(block("anthe"), protocol)["latency.predicted"]
 
 
-def test_interval_contains_the_prediction(
-        tmp_path) -> None:
+def test_interval_contains_the_prediction(tmp_path) -> None:
     protocol = load_protocol({"vocab": 300, "latency": fit_file(tmp_path)})
     predicted = evaluate_cost(block(), protocol)["latency.predicted"]
     low, high = latency_interval(block(), protocol)
@@ -103,8 +102,7 @@ def test_latency_model_is_relative_to_the_space(tmp_path) -> None:
     assert space.budgets["fast"].costs == {"latency.predicted"}
 
 
-def test_study_candidates_have_latency_or_are_infeasible(
-        tmp_path) -> None:
+def test_study_candidates_have_latency_or_are_infeasible(tmp_path) -> None:
     """Also if no limit uses the latency."""
     space = Space.parse("width: 16\nencoder: { residual_scores: none | global }\ndecoder: { depth: "
                         "1 }\n")

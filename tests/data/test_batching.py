@@ -119,8 +119,7 @@ def test_order_does_not_depend_on_the_process() -> None:
 
 @given(pairs=lengths, budget=st.integers(1, 80))
 @example(pairs=[(3, 3)] * 9, budget=16)
-def test_batches_are_as_large_as_possible(
-        pairs: list[tuple[int, int]], budget: int) -> None:
+def test_batches_are_as_large_as_possible(pairs: list[tuple[int, int]], budget: int) -> None:
     batches = eval_batches(split_of(pairs), budget).indices_by_batch
     for batch, following in pairwise(batches):
         together = [*batch, following[0]]

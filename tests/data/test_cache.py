@@ -60,8 +60,7 @@ def test_cache_is_keyed_by_content(spec: DataSpec, cache: Path, tmp_path: Path,
 @pytest.mark.parametrize("changes",
                          [{"vocab": 61}, {"vocab_type": "unigram"}, {"lowercase": True},
                           {"max_length": 15}, {"max_ratio": 1.2}, {"max_pairs": 20}])
-def test_corpus_hash_depends_on_fields(
-        spec: DataSpec, cache: Path, changes: dict) -> None:
+def test_corpus_hash_depends_on_fields(spec: DataSpec, cache: Path, changes: dict) -> None:
     spec = spec.replace(vocab=52)
     assert load_corpus(
         spec.replace(**changes), cache).content_hash != load_corpus(spec, cache).content_hash
@@ -93,8 +92,7 @@ def _flip(path: Path) -> None:
 @pytest.mark.parametrize("name",
                          ["train.source.ids", "valid.target.offsets", "test.target.txt",
                           "tokenizer.model", "corpus.json"])
-def test_damaged_cache_is_repaired(
-        spec: DataSpec, cache: Path, damage, name: str) -> None:
+def test_damaged_cache_is_repaired(spec: DataSpec, cache: Path, damage, name: str) -> None:
     first = load_corpus(spec, cache)
     kept = pickle.loads(pickle.dumps(first))
     texts = [kept.test.target_text, kept.train.source_text, kept.validation.source_text]
@@ -111,8 +109,7 @@ def test_damaged_cache_is_repaired(
 
 
 @pytest.mark.parametrize("examples", [15, pytest.param(500, marks=pytest.mark.slow)])
-def test_any_damage_of_the_cache_is_repaired(
-        spec: DataSpec, cache: Path, examples: int) -> None:
+def test_any_damage_of_the_cache_is_repaired(spec: DataSpec, cache: Path, examples: int) -> None:
     first = load_corpus(spec, cache)
     kept = pickle.loads(pickle.dumps(first))
     names = sorted(path.name for path in first.folder.iterdir())

@@ -64,8 +64,7 @@ def test_long_test_sentences_are_truncated_without_references(
     assert "test: 1 of 2 pairs are truncated to max_length 20" in "".join(corpus.notes)
 
 
-def test_max_pairs_applies_to_the_vocabulary(
-        spec: DataSpec, write: Write, cache: Path) -> None:
+def test_max_pairs_applies_to_the_vocabulary(spec: DataSpec, write: Write, cache: Path) -> None:
     text = Path(spec.train[0]).with_suffix(".en")
     write("text/train.en", [*text.read_text().splitlines()[:39], "Ω"])
     corpus = load_corpus(spec.replace(max_pairs=10), cache)
@@ -231,8 +230,7 @@ def test_invalid_text_is_refused_with_position(spec: DataSpec, write: Write, cac
     assert not list(cache.glob("[!.]*"))
 
 
-def test_empty_line_of_an_annotator_is_refused(
-        spec: DataSpec, write: Write, cache: Path) -> None:
+def test_empty_line_of_an_annotator_is_refused(spec: DataSpec, write: Write, cache: Path) -> None:
     test = [str(write(f"text/test.{name}", [line, "it is"]))
             for name, line in (("src", "a b"), ("one", "a c"))]
     blank = str(write("text/test.two", ["a d", ""]))
@@ -241,8 +239,7 @@ def test_empty_line_of_an_annotator_is_refused(
                             test={"source": test[0], "target": [test[1], blank]}), cache)
 
 
-def test_too_long_corrections_are_refused(
-        spec: DataSpec, write: Write, cache: Path) -> None:
+def test_too_long_corrections_are_refused(spec: DataSpec, write: Write, cache: Path) -> None:
     write("text/test.en", ["a dog", "a " * 2001])
     write("text/test.de", ["ein Hund", "ein"])
     with refuses("line-too-long", "test.en:2:", key="data.test"):
@@ -250,8 +247,7 @@ def test_too_long_corrections_are_refused(
 
 
 @pytest.mark.parametrize("vocab", [10**6 + 1, 10**9, 10**20])
-def test_huge_vocabulary_is_refused(
-        spec: DataSpec, vocab: int) -> None:
+def test_huge_vocabulary_is_refused(spec: DataSpec, vocab: int) -> None:
     with refuses("bad-value", "vocab", vocab):
         spec.replace(vocab=vocab)
 

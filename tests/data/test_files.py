@@ -129,8 +129,7 @@ def test_decompression_bomb_is_refused(write: Write) -> None:
             read(bomb)
 
 
-def test_text_beyond_memory_is_refused(
-        write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_beyond_memory_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sysconf", lambda name: 64)  # number of pages, and bytes per page
     assert read_lines(write("t.txt", ["x" * 200])) == ["x" * 200]
     with refuses("text-too-large", "t.txt"):

@@ -32,8 +32,7 @@ def written(corpus: Corpus, file: Path, teacher: str = "abc") -> Path:
     return file
 
 
-def test_batch_has_soft_targets_of_its_tokens(
-        spec: DataSpec, soft: DataSpec, cache: Path) -> None:
+def test_batch_has_soft_targets_of_its_tokens(spec: DataSpec, soft: DataSpec, cache: Path) -> None:
     corpus = load_corpus(soft, cache)
     rows = np.array([7, 3, 39, 0])
     batch = make_batch(corpus.train, rows)

@@ -21,7 +21,7 @@ def problems(mapping: object) -> dict[str, str]:
     for problem in error.value.problems:
         line = problem.position.source.lines[problem.position.line]
         result[line[problem.position.column : problem.position.end]] = (
-            f"{problem.message}; " f"{problem.help}")
+            f"{problem.message}; {problem.help}")
     return result
 
 
@@ -99,11 +99,10 @@ def test_describe_names_text_and_vocabulary() -> None:
         "built-in grammar (synthetic), 9 pairs; bpe vocabulary of 2000")
     assert DataSpec.from_mapping({**FILES, "max_pairs": 5, "lowercase": True,
                                   "tokenizer": "m"}).describe() == (
-        "en-de from d/train; tokenizer " "m; first 5 pairs; lower-cased")
+        "en-de from d/train; tokenizer m; first 5 pairs; lower-cased")
 
 
-def test_with_absolute_paths_expands_paths(
-        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_with_absolute_paths_expands_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CORPORA", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     spec = DataSpec(source="en", target="de", train="$CORPORA/train", validation="~/val",

@@ -13,8 +13,7 @@ rows = st.lists(st.lists(st.integers(4, 2**31 - 1), max_size=6), min_size=1, max
 
 
 @given(lists=rows, data=st.data())
-def test_ragged_array_is_a_sequence_of_lists(
-        lists: list[list[int]], data: st.DataObject) -> None:
+def test_ragged_array_is_a_sequence_of_lists(lists: list[list[int]], data: st.DataObject) -> None:
     array = RaggedArray.from_lists(lists)
     assert array.flat.dtype == np.int32
     assert [row.tolist() for row in array] == lists

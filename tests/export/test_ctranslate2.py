@@ -256,8 +256,7 @@ def test_unknown_token_is_generated_only_if_allowed(tmp_path):
 @pytest.mark.parametrize(("quantize", "flags", "noted"),
                          [("int8", "avx2", True), ("int8", "avx2 avx512_vnni", False),
                           ("int8", "avx_vnni", False), ("none", "avx2", False)])
-def test_int8_without_vnni_has_accuracy_note(
-        quantize, flags, noted, deep, tmp_path, monkeypatch):
+def test_int8_without_vnni_has_accuracy_note(quantize, flags, noted, deep, tmp_path, monkeypatch):
     CTranslate2Format().write(deep, tmp_path, quantize)
     monkeypatch.setattr("scalesearch.export.ctranslate2_.read_cpuinfo", lambda: {"flags": flags})
     assert ("VNNI" in CTranslate2Format().open_decoder(tmp_path, 1).accuracy_note) == noted

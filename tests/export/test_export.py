@@ -98,8 +98,7 @@ def sample(trained_folder: Path, corpus: Corpus) -> VerificationSample:
     return VerificationSample.from_data(read_checkpoint(trained_folder), corpus.spec, 15)
 
 
-def test_export_to_torch_keeps_provenance_and_translations(
-        trained_folder, tmp_path):
+def test_export_to_torch_keeps_provenance_and_translations(trained_folder, tmp_path):
     done = run(verb, trained_folder, "--to", "torch", "--out", tmp_path / "out", "--json")
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
@@ -206,8 +205,7 @@ def test_differences_are_counted_and_scored(trained_folder, sample):
     assert report["model"]["bleu_signature"] and report["text"] == sample.name
 
 
-def test_artifact_without_package_weights_translates(
-        trained_folder, corpus, tmp_path, monkeypatch):
+def test_artifact_without_package_weights_translates(trained_folder, corpus, tmp_path, monkeypatch):
     """The format has its own decoder, so the weights of the package are not needed."""
     monkeypatch.setattr("scalesearch.export.base.FORMAT_CLASSES", {"other": f"{__name__}:Other"})
     monkeypatch.setattr(Other, "kept", trained_folder)

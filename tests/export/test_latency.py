@@ -96,8 +96,7 @@ def test_cpu_affinity_is_restored() -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_fixed_length_decoding_has_given_number_of_steps(
-        beam, tmp_path, monkeypatch) -> None:
+def test_fixed_length_decoding_has_given_number_of_steps(beam, tmp_path, monkeypatch) -> None:
     trained = untrained(architecture())
     rows = sentences(3)
     steps = count()
@@ -165,8 +164,7 @@ def job(tmp_path) -> CalibrationSettings:
 
 
 @pytest.mark.full
-def test_calibration_resumes_and_predicts_all_candidates(
-        job, tmp_path, monkeypatch) -> None:
+def test_calibration_resumes_and_predicts_all_candidates(job, tmp_path, monkeypatch) -> None:
     space = read_space(tmp_path / "few.yaml")
     protocol = load_protocol(job.protocol)
     out = tmp_path / "fit.json"
@@ -215,8 +213,7 @@ def test_small_space_cannot_be_calibrated(job, tmp_path) -> None:
 
 
 @pytest.mark.full
-def test_training_run_and_artifact_are_measured(
-        trained_folder, tmp_path) -> None:
+def test_training_run_and_artifact_are_measured(trained_folder, tmp_path) -> None:
     out = tmp_path / "model"
     export_model(read_checkpoint(trained_folder), out, TorchFormat(), "none", None)
     words = ["measure", str(trained_folder), str(out), "--source", "5", "--target", "4", "--rounds",

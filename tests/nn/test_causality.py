@@ -123,8 +123,7 @@ def test_decoder_without_mask_is_detected(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("dilation", [1, 8, 64])
-def test_non_causal_convolution_is_detected(
-        monkeypatch: pytest.MonkeyPatch, dilation: int) -> None:
+def test_non_causal_convolution_is_detected(monkeypatch: pytest.MonkeyPatch, dilation: int) -> None:
     original = Convolution.forward
 
     def ahead(self: Convolution, m, x, cache=None):

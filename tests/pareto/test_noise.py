@@ -65,7 +65,7 @@ def test_one_score_has_no_standard_deviation():
 @pytest.mark.parametrize(("value", "half", "seeds", "text"),
                          [(31.23, 0.42, 3, "31.2 ± 0.4 (3)"), (31.23, 0.14, 2, "31.23 ± 0.14 (2)"),
                           (3.21987, 0.0123, 2, "3.220 ± 0.012 (2)"),
-                          (812.4, 53.0, 3, "812 ± 53 (3)"), (20.0, 0.0, 2, "20.00 ± 0.00 " "(2)"),
+                          (812.4, 53.0, 3, "812 ± 53 (3)"), (20.0, 0.0, 2, "20.00 ± 0.00 (2)"),
                           (29.67, 2.2, 1, "29.7 ± 2.2 (1)")])
 def test_mean_has_significant_digits_only(value, half, seeds, text):
     row = {"bleu": value, "bleu.half_width": half, "seeds": seeds}

@@ -201,8 +201,7 @@ def small_spaces(draw):
 @given(small_spaces(), st.integers(0, 99))
 @settings(max_examples=6, deadline=None)
 @pytest.mark.parametrize("sampler", [*SAMPLERS, tpe, nsga2, GridSampler])
-def test_candidates_of_a_small_space_are_proposed_once_before_any_is_repeated(
-        sampler, space, seed):
+def test_candidates_of_a_small_space_are_proposed_once_before_any_is_repeated(sampler, space, seed):
     define_small, count = space
     study = optuna.create_study(sampler=sampler(define=define_small, seed=seed))
     study.optimize(lambda trial: define_small(trial) or len(trial.params), n_trials=count)

@@ -140,7 +140,7 @@ def test_search_continues_next_to_paused_trials(name):
 
 @pytest.mark.parametrize(
     ("name", "arguments", "text"),
-    [("TPESamplr", {}, "did you mean `TPESampler`"), ("bays", {}, "did you mean " "`bayes`"),
+    [("TPESamplr", {}, "did you mean `TPESampler`"), ("bays", {}, "did you mean `bayes`"),
      ("CmaEsSampler", {}, "resume"), ("GridSampler", {}, "use `grid`"),
      ("TPESampler", {"multivariat": True}, "did you mean `multivariate`"),
      ("tpe", {"n_startup_trials": "many"}, "n_startup_trials is int, not 'many'"),

@@ -117,7 +117,7 @@ def forms(draw, continuous=True):
              "decoder": {"depth": draw(st.sampled_from(["= encoder.depth", "2..4", "6"])),
                          "ffn": draw(ffns())},
              "share": {"encoder.ffn": draw(SCHEDULES),
-                       "decoder": {"ffn": "own | encoder.ffn[i] | " "encoder.ffn[2*i + 1]"}}}
+                       "decoder": {"ffn": "own | encoder.ffn[i] | encoder.ffn[2*i + 1]"}}}
     if draw(st.booleans()):
         space["adapter"] = draw(st.sampled_from(["none", {}, {"rank": "2 | 4"}]))
     if draw(st.booleans()):

@@ -123,7 +123,7 @@ def test_extract_edits() -> None:
     assert extract_edits("a b c", "b c d") == (Edit(0, 1, ("",)), Edit(3, 3, ("d",)))
     assert extract_edits("a", "a") == ()
     result = m2_scores(["The cat sat on the mat ."],
-                      Texts(["The cat sat at mat ."], ["The cat sat " "on the mat ."]))
+                      Texts(["The cat sat at mat ."], ["The cat sat on the mat ."]))
     assert result["f05"] == 100 and "correct:1|proposed:1|gold:1" in result["m2_signature"]
 
 
@@ -148,7 +148,7 @@ def test_invalid_m2_file_is_reported_with_position(lines: list[str], expected_te
 @pytest.mark.parametrize(("mapping", "expected_text"),
                          [({"task": "translating"}, "did you mean `translation`?"),
                           ({"task": "correction", "window": 9},
-                           "window: it is for " "`language-model`, and the task is correction"),
+                           "window: it is for `language-model`, and the task is correction"),
                           ({"task": "correction", "tokenized": True},
                            "tokenized: it is for `summarization` or `translation`"),
                           ({"task": "summarization", "train": {"source": "a", "target": ["b", "c"]}},

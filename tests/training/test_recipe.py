@@ -13,8 +13,7 @@ from scalesearch.training.recipe import PRESETS, Recipe
        smoothing=st.floats(0, 0.99),
        schedule=st.sampled_from(schema_of(Recipe).fields["schedule"].words),
        patience=st.none() | st.integers(1, 9), bleu=st.booleans())
-def test_recipe_round_trip(
-        steps, lr, warmup, smoothing, schedule, patience, bleu) -> None:
+def test_recipe_round_trip(steps, lr, warmup, smoothing, schedule, patience, bleu) -> None:
     recipe = Recipe(steps=steps, lr=lr, warmup=warmup, label_smoothing=smoothing, schedule=schedule,
                   patience=patience, validate_metric=bleu)
     assert Recipe.from_mapping(recipe.model_dump()) == recipe
@@ -35,7 +34,7 @@ def problems(given_):
     for problem in error.value.problems:
         line = problem.position.source.lines[problem.position.line]
         result[line[problem.position.column : problem.position.end]] = (
-            f"{problem.message}; " f"{problem.help}")
+            f"{problem.message}; {problem.help}")
     return result
 
 

@@ -117,10 +117,10 @@ def test_overrides_of_defaults_are_validated():
                          [("steps: 5 | 50", "not-searchable", (2, 8)),
                           ("device: cpu | cuda", "not-searchable", (2, 9)),
                           ("lr: 1e-3..", None, (2, 11)), ("dropout: 0 | 2", "bad-value", (2, 14)),
-                          ("schedule: cosine | " "cosin", None, (2, 20)),
+                          ("schedule: cosine | cosin", None, (2, 20)),
                           ("warmup: = 2 * beta3", "unknown-name", (2, 15)),
                           ("lr: {base: 1e-3 | x}", "bad-value", (2, 19)),
-                          ("beta1: = beta2\nbeta2: " "= beta1", "depends-on-itself", None)])
+                          ("beta1: = beta2\nbeta2: = beta1", "depends-on-itself", None)])
 def test_invalid_parameter_is_reported_at_its_position(line, code, position):
     _, reader = space_of(f"tokens: 99\n{line}\n")
     problem, *others = reader.problems

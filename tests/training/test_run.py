@@ -43,8 +43,7 @@ def learned(result: Result) -> list[tuple]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
-def test_too_long_sentence_fails_before_the_first_update(
-        corpus, out, split) -> None:
+def test_too_long_sentence_fails_before_the_first_update(corpus, out, split) -> None:
     long = replace(corpus, **{split: Split.from_lists([[5] * 40], [[5] * 3], ["x"], ["x"])})
     whole = tiny(embedding__positions="learned", embedding__max_length=40)
     result = train(whole, long, recipe(), out)
@@ -80,8 +79,7 @@ def test_positions_of_a_model_need_not_suffice_for_fixed_shapes(corpus, out, mod
     assert sum("fixed shapes" in note for note in result.notes) == 1
 
 
-def test_sentence_too_long_by_padding_is_a_failed_result(
-        corpus, out, monkeypatch) -> None:
+def test_sentence_too_long_by_padding_is_a_failed_result(corpus, out, monkeypatch) -> None:
     def padded(engine, *arguments):
         engine.model.check_length(41)
 
@@ -125,8 +123,7 @@ def test_result_and_checkpoint_of_a_run(corpus, out) -> None:
 @pytest.mark.parametrize("average, changes",
                          [("last", {}), ("best", {"validate_metric": True}),
                           ("none", {"subword_dropout": 0.3}), ("ema", {})])
-def test_resumed_run_equals_uninterrupted_run(
-        corpus, tmp_path, average, changes) -> None:
+def test_resumed_run_equals_uninterrupted_run(corpus, tmp_path, average, changes) -> None:
     how = recipe(average=average, average_count=2, accumulate=2, patience=9, **changes)
     whole = train(tiny(), corpus, how, tmp_path / "whole")
     torch.rand(7)
@@ -152,8 +149,7 @@ def test_interruption_during_scoring_is_resumed(corpus, tmp_path) -> None:
     assert train(tiny(), corpus, recipe(), tmp_path / "parts").metrics == whole.metrics
 
 
-def test_late_interruption_reaches_the_caller(
-        corpus, out, monkeypatch) -> None:
+def test_late_interruption_reaches_the_caller(corpus, out, monkeypatch) -> None:
     """The result is kept, and a study in this process must not start its next candidate."""
     finish = run.finish
 
@@ -188,8 +184,7 @@ def test_failed_write_keeps_the_last_checkpoint(corpus, out, monkeypatch) -> Non
     assert train(tiny(), corpus, recipe(), out).state == "complete"
 
 
-def test_complete_result_is_reused_only_with_equal_settings(
-        corpus, out) -> None:
+def test_complete_result_is_reused_only_with_equal_settings(corpus, out) -> None:
     first = train(tiny(), corpus, recipe(), out)
     assert train(tiny(), corpus, recipe(threads=1), out) == first
     with refuses("other-training", "lr.base was 0.005 and is now 0.001"):
@@ -240,8 +235,7 @@ def test_divergence_is_a_failed_result(corpus, out, optimizer) -> None:
                          [torch.OutOfMemoryError("CUDA out of memory"), MemoryError(),
                           RuntimeError("[enforce fail] "
                                        "DefaultCPUAllocator: can't allocate memory")])
-def test_out_of_memory_splits_batches(
-        corpus, tmp_path, monkeypatch, error) -> None:
+def test_out_of_memory_splits_batches(corpus, tmp_path, monkeypatch, error) -> None:
     # In bf16, products of smaller batches are rounded differently.
     how = recipe(dropout=0, attention_dropout=0, activation_dropout=0, precision="fp32")
     undisturbed = train(tiny(), corpus, how, tmp_path / "undisturbed")
@@ -300,8 +294,7 @@ def test_patience_stops_a_run_without_improvement(corpus, out) -> None:
     assert (result.stop_reason, result.steps) == ("patience", 6)
 
 
-def test_patience_decides_by_the_loss_if_the_metric_is_constant(
-        corpus, out, monkeypatch) -> None:
+def test_patience_decides_by_the_loss_if_the_metric_is_constant(corpus, out, monkeypatch) -> None:
     """BLEU is 0 for the first validations of most runs."""
     task = TASKS["translation"]
     zero = replace(task, score=lambda *arguments: dict.fromkeys(task.metrics, 0.0))
@@ -328,8 +321,7 @@ def test_each_budget_ends_at_the_first_update_beyond_it(corpus, out, budget) -> 
 
 
 @pytest.mark.full
-def test_subword_dropout_retokenizes_every_epoch(
-        corpus, tmp_path, monkeypatch) -> None:
+def test_subword_dropout_retokenizes_every_epoch(corpus, tmp_path, monkeypatch) -> None:
     cut = loop.retokenize
     cuts = []
     monkeypatch.setattr(loop, "retokenize",

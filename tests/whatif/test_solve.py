@@ -95,8 +95,7 @@ def test_search_continues_after_unbuildable_values() -> None:
 
 
 @pytest.mark.parametrize("goal", ["max", "min"])
-def test_narrow_two_sided_budget_is_found(
-        goal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrow_two_sided_budget_is_found(goal: str, monkeypatch: pytest.MonkeyPatch) -> None:
     low, high = ((costs_with(TRANSFORMER, {"width": width}) or {})["params.total"]
                  for width in (2341, 2343))
     budget = f"params.total >= {low} and params.total <= {high}"
@@ -123,8 +122,7 @@ def test_non_monotonic_costs_are_enumerated() -> None:
     assert solution.n_within_budget == len(feasible) < max(feasible)
 
 
-def test_bisection_agrees_with_enumeration(
-        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bisection_agrees_with_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
     # the attribute `solve` of the package is the function
     module = sys.modules["scalesearch.whatif.solve"]
     query = ("max encoder.ffn.hidden", "params.total <= 1M")

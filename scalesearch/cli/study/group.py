@@ -93,8 +93,7 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
 @command.command()
 @with_results
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
-@click.option("--all", "all_trials", is_flag=True,
-              help="Print all trials with their states.")
+@click.option("--all", "all_trials", is_flag=True, help="Print all trials with their states.")
 @click.option("--latex", "as_latex", is_flag=True, help="Print a LaTeX table (booktabs).")
 @click.option("--predicted", is_flag=True, help="Print the predicted front of a compression study, "
               "which needs no training.")
@@ -231,8 +230,7 @@ def plot(results: Results, to: Path | None, as_json: bool) -> None:
 
 @command.command()
 @with_results
-@option("to-folder", type=OutputPath(),
-        help="Output file (default: report.html of the study).")
+@option("to-folder", type=OutputPath(), help="Output file (default: report.html of the study).")
 @click.option("--standalone", cls=RenamedOption, earlier=("--alone",), is_flag=True,
               help="Omit links to the study's files, to share the page.")
 @option("json")

@@ -46,8 +46,7 @@ PROPOSAL_KEYS = ("label", "architecture", "recipe_params", "params", "costs", "i
 @option("address")
 @option("out", help="Folder of the study (default: runs/NAME).")
 @click.option("--resume", is_flag=True, help="Resume a study that was started.")
-@click.option("--dry-run", is_flag=True,
-              help="Print the plan without training or writing files.")
+@click.option("--dry-run", is_flag=True, help="Print the plan without training or writing files.")
 @click.option("--measure", type=click.FloatRange(0, 600), default=20.0, show_default=True,
               metavar="SECONDS", envvar="SCALESEARCH_MEASURE", show_envvar=True,
               help="Seconds to measure training speed, for the forecast; 0 disables it.")

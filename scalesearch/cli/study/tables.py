@@ -31,8 +31,7 @@ if TYPE_CHECKING:
               help="Architecture to compare with (default: the base, or the first).")
 @option("metric")
 @option("confidence")
-@option("to-folder",
-        help="Output folder for table.md, .csv and .tex (default: the study's).")
+@option("to-folder", help="Output folder for table.md, .csv and .tex (default: the study's).")
 @option("json")
 def table(results: Results, base: str | None, metric: str | None, confidence: float,
           to: Path | None, as_json: bool) -> None:

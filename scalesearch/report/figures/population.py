@@ -172,8 +172,7 @@ def _effect(panel: SharePanel) -> float:
     return float(shares.max() - shares.min())
 
 
-def _draw_shares(axes: Axes, name: str, rows: pd.DataFrame, max_percent: float,
-                 last: bool) -> None:
+def _draw_shares(axes: Axes, name: str, rows: pd.DataFrame, max_percent: float, last: bool) -> None:
     heights = np.arange(len(rows))[::-1]
     axes.grid(False)
     axes.barh(heights, 100 * rows["share"], color=FRONT_COLOR, height=0.78)

@@ -347,8 +347,7 @@ def _present_sublayers(layer: Layer, order: SublayerOrder) -> SublayerOrder:
     return tuple(step for step in steps if step)
 
 
-def _build_stack(a: Config, stack: str,
-                 encoder_layers: Repeat | None) -> Stack | BottleneckStack:
+def _build_stack(a: Config, stack: str, encoder_layers: Repeat | None) -> Stack | BottleneckStack:
     """The layers of a stack, with ties between them and to ``encoder_layers``."""
     if optional_value(a, f"{stack}.middle_width") is not None:
         return _build_bottleneck_stack(a, stack)

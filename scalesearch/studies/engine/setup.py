@@ -139,8 +139,7 @@ def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
                             evaluator.feasible_region, spec.objectives, spec.rungs.shares)
 
 
-def with_original_name(spec: StudySpec, resume: bool,
-                       report: Callable[[str], object]) -> StudySpec:
+def with_original_name(spec: StudySpec, resume: bool, report: Callable[[str], object]) -> StudySpec:
     """Return ``spec`` with the name that its study was started with.
 
     Raises:

@@ -147,8 +147,7 @@ def spread_front(study: StudyDir, usable: list[Trial]) -> list[Trial]:
     return [members[index][0] for index in order_by_spread(points, len(members))]
 
 
-def evaluate_imported(study: StudyDir, old: Trial,
-                      evaluator: Evaluator) -> tuple[Trial, Record]:
+def evaluate_imported(study: StudyDir, old: Trial, evaluator: Evaluator) -> tuple[Trial, Record]:
     """Evaluate a complete trial of another study; return the new trial and the record.
 
     Costs and constraints are computed again. The new trial has no values; its ``source`` names the

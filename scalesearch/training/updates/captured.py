@@ -272,8 +272,7 @@ def build_engine(model: Any, recipe: Recipe, hardware: Hardware) -> Engine:
     return engine_class(model, recipe, hardware)
 
 
-def measure_precision(model: Any, recipe: Recipe, hardware: Hardware,
-                      batches: list[Batch]) -> bool:
+def measure_precision(model: Any, recipe: Recipe, hardware: Hardware, batches: list[Batch]) -> bool:
     """Measure whether updates are faster with bf16 than without.
 
     The updates train copies of ``model``. Generators are as before.

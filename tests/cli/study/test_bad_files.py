@@ -151,7 +151,7 @@ def test_error_in_option_names_the_option(refused):
                             "connection failed")
     assert "pw" not in error
     assert refused({}, "--address", "127.0.0.1:1").startswith(
-        "--set ray.address=127.0.0.1:1: ray: " "no cluster responds")
+        "--set ray.address=127.0.0.1:1: ray: no cluster responds")
 
 
 def test_unreachable_storage_is_reported_before_data_are_read(refused, monkeypatch):

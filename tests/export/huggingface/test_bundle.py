@@ -145,18 +145,18 @@ def test_two_definitions_of_a_name_are_refused():
 
 
 @pytest.mark.parametrize(("name", "top", "body"),
-                         [("renamed", "from scalesearch.blocks.leaves import Linear " "as Map",
+                         [("renamed", "from scalesearch.blocks.leaves import Linear as Map",
                            "return Map(4, 4, self.over).forward(m, x)"),
                           ("whole", "import scalesearch.blocks.leaves",
-                           "return scalesearch.blocks.leaves.Linear(4, " "4, ()).forward(m, x)"),
+                           "return scalesearch.blocks.leaves.Linear(4, 4, ()).forward(m, x)"),
                           ("module", "from scalesearch.blocks import leaves",
                            "return leaves.Linear(4, 4, self.over).forward(m, x)"),
                           ("inside", "",
                            "from scalesearch.blocks.elementwise import plus; return plus(x, x)")])
 def test_unresolvable_imports_are_refused(name, top, body, tmp_path, monkeypatch):
     (tmp_path / f"somebodys_{name}.py").write_text(
-        "from scalesearch.blocks.core import " "block\nfrom scalesearch.blocks.ffn "
-        f"import FFN\n{top}\n\n@block\nclass " "Own(FFN):\n    def forward(self, m, x):\n   " "  "
+        "from scalesearch.blocks.core import block\nfrom scalesearch.blocks.ffn "
+        f"import FFN\n{top}\n\n@block\nclass Own(FFN):\n    def forward(self, m, x):\n     "
         f"   {body}\n")
     monkeypatch.syspath_prepend(tmp_path)
     with refuses("not-bundled", f"somebodys_{name}"):

@@ -276,8 +276,7 @@ def test_tokenizer_gives_equal_ids_and_texts(trained, folder, corpus):
 
 @pytest.mark.parametrize("model", ["bpe", "unigram"])
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_tokenizers_are_equal_on_unseen_text(
-        model, lowercase, corpus, tmp_path):
+def test_tokenizers_are_equal_on_unseen_text(model, lowercase, corpus, tmp_path):
     lines = [
         *corpus.train.texts.source,
         *corpus.train.texts.target,

@@ -145,24 +145,24 @@ def test_override_accepts_lists_calls_and_references_without_quotes():
     ("sets", "message"),
     [({"encoder.dept": "4"},
       "--set: unknown key `encoder.dept`\n  --set "
-      "encoder.dept=4\n        ^^^^^^^^^^^^\n  = help: did you mean " "`encoder.depth`?"),
+      "encoder.dept=4\n        ^^^^^^^^^^^^\n  = help: did you mean `encoder.depth`?"),
      ({"encoder.depth": "foo"},
       "--set: expected a whole number >= 1, found the "
       "word `foo`\n  --set encoder.depth=foo\n                      ^^^"),
      ({"encoder.ffn": "relu | pgg"},
       "--set: `pgg` is not one of `relu`, `pg` or `none`\n  --set "
-      "encoder.ffn=relu | pgg\n                           ^^^\n  = help: did " "you mean `pg`?"),
+      "encoder.ffn=relu | pgg\n                           ^^^\n  = help: did you mean `pg`?"),
      ({"decoder.ffn": "none", "decoder.ffn.ratio": "4"},
       "--set: no variant of `decoder.ffn` that the space "
       "offers has `ratio`\n  --set decoder.ffn.ratio=4\n        "
-      "^^^^^^^^^^^^^^^^^\n  = help: choose `pg` first, for example with " "`--set decoder.ffn=pg`"),
+      "^^^^^^^^^^^^^^^^^\n  = help: choose `pg` first, for example with `--set decoder.ffn=pg`"),
      ({"encoder": "4"},
       "--set: `encoder` is a group of keys, not a "
       "value\n  --set encoder=4\n                ^\n  = help: its keys are "
       "`depth`, `heads` or `ffn`"),
      ({"width": "8..4"},
       "--set: this range is empty: its start "
-      "is above its end\n  --set width=8..4\n              ^^^^\n  " "= help: " "write `4..8`"),
+      "is above its end\n  --set width=8..4\n              ^^^^\n  = help: write `4..8`"),
      ({"adapter": "{ rank: 2"},
       "--set: not YAML: expected ',' or '}', but got "
       "'<stream end>' (while parsing a flow mapping)\n  { rank: 2\n           "

@@ -96,9 +96,9 @@ def test_shipped_space_is_found_and_overridden(tmp_path):
 def test_builtin_is_the_built_in_corpus(tmp_path):
     short = read_study(
         write(tmp_path,
-              SPACE + REST.replace("{ builtin: grammar, pairs: 500, " "vocab: 400 }", "builtin")))
+              SPACE + REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }", "builtin")))
     assert short.data.model_dump() == read_study(
-        write(tmp_path, SPACE + REST), ["data={builtin: " "grammar}"]).data.model_dump()
+        write(tmp_path, SPACE + REST), ["data={builtin: grammar}"]).data.model_dump()
 
 
 def test_overrides_change_add_and_replace_keys(tmp_path):
@@ -111,7 +111,7 @@ def test_overrides_change_add_and_replace_keys(tmp_path):
     whole = read_study(write(tmp_path, SPACE + REST), ["objectives={loss: min, macs.total: min}"])
     assert [str(objective) for objective in whole.objectives] == ["loss: min", "macs.total: min"]
     assert problems(tmp_path, SPACE + REST,
-                    overrides=["trials"]).startswith("--set trials: write it as " "key=value")
+                    overrides=["trials"]).startswith("--set trials: write it as key=value")
 
 
 def test_all_errors_are_reported_together(tmp_path):
@@ -190,9 +190,9 @@ s.yaml:13:14: reference: expected a file, params under `set`, or both
      ("seeds: 3\ntrials: 7\n", Seeds(3, 4)), ("seeds: {max_per_candidate: 2}\n", Seeds(2, 10)),
      ("seeds: {max_per_candidate: 4, extra_runs: 6, confidence: 0.95}\n", Seeds(4, 6, 0.95)),
      ("seeds: {max_per_candidate: 1, extra_runs: 6}\n", Seeds(1, 0)),
-     ("seeds: {max_per_candidate: " "1, references: 3}\n", Seeds(1, 10, 0.9, 3)),
+     ("seeds: {max_per_candidate: 1, references: 3}\n", Seeds(1, 10, 0.9, 3)),
      ("seeds: {extra_runs: 6}\n", Seeds(3, 6)),
-     ("seeds: {max_per_candidate: " "2, extra_runs: 1, " "references: 4}\n", Seeds(2, 1, 0.9, 4))])
+     ("seeds: {max_per_candidate: 2, extra_runs: 1, references: 4}\n", Seeds(2, 1, 0.9, 4))])
 def test_seeds_are_a_number_or_a_mapping(tmp_path, text, seeds):
     assert read_study(write(tmp_path, SPACE + REST + text)).seeds == seeds
 
@@ -207,7 +207,7 @@ def test_seeds_can_be_set_from_outside(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [(SPACE + REST + "seeds: many\n",
-      "s.yaml:9:8: seeds.max_per_candidate: expected a whole number " ">= 1, found `many`"),
+      "s.yaml:9:8: seeds.max_per_candidate: expected a whole number >= 1, found `many`"),
      (SPACE + REST + "seeds: {max_per_candidate: 0}\n", "s.yaml:9:28: seeds.max_per_candidate: 0"),
      (SPACE + REST + "seeds: {confidence: 90}\n", "s.yaml:9:21: seeds.confidence: 90"),
      (SPACE + REST + "seeds: {mots: 3}\n", "the keys in `seeds` are"),
@@ -215,13 +215,13 @@ def test_seeds_can_be_set_from_outside(tmp_path):
       "none of the objectives is measured"), ("", "the file is empty"),
      ("study: x\n", "`space` is missing"),
      (REST + "space: nowhere\n",
-      "nowhere: no such file. The " "spaces that come with scalesearch: "),
+      "nowhere: no such file. The spaces that come with scalesearch: "),
      (REST + "space: [1]\n",
-      "s.yaml:4:8: expected " "a file, `{file: …, set: {…}}`, or the space " "itself"),
+      "s.yaml:4:8: expected a file, `{file: …, set: {…}}`, or the space itself"),
      (SPACE + REST + "budget: smal\n", "the space has no budget `smal`"),
      (SPACE + REST + "budget: params.totl <= 5M\n", "params.totl"),
      (SPACE + REST + "budget: [a]\n", "s.yaml:9:9: budget: "),
-     (SPACE + REST + "backend: slurm\n", "s.yaml:9:10: backend: expected " "one of"),
+     (SPACE + REST + "backend: slurm\n", "s.yaml:9:10: backend: expected one of"),
      (SPACE + REST + "data: {}\n", "`data` is given twice"),
      (SPACE + REST.replace("data", "date"), "`data` is missing"),
      (SPACE + REST + "reference: [{name: a, file: x}, {name: a, file: y}]\n",
@@ -279,7 +279,7 @@ def test_override_changes_one_key_of_a_preset(tmp_path):
 
 @pytest.mark.parametrize(("text", "message"),
                          [(SPACE + REST + "budget: params.total <= 10\n",
-                           "2000 of them violate `params.total <= 10`, the " "nearest by "),
+                           "2000 of them violate `params.total <= 10`, the nearest by "),
                           (SPACE + REST + "budget: params.total <= 10\nprotocol: {source: 9, "
                            "target: 8, vocab: 50}\n",
                            "The cost protocol is forward (S=9, T=8, V=50)"),
@@ -338,7 +338,7 @@ def of_task(data, objectives, space=SPACE):
 
 @pytest.mark.parametrize(
     ("data", "objectives", "space"),
-    [(f"{TASK_FILES}, tokenized: true", "tokenized_bleu: max, chrf: max, " "params.total: min",
+    [(f"{TASK_FILES}, tokenized: true", "tokenized_bleu: max, chrf: max, params.total: min",
       SPACE),
      (f"task: summarization, {TASK_FILES}",
       "rouge1: max, rouge2: max, rougeL: max, loss: min, memory.weights: min", SPACE),
@@ -360,17 +360,17 @@ def test_measurements_follow_from_the_objectives(tmp_path, objectives, measured)
 
 @pytest.mark.parametrize(
     ("data", "objectives", "space", "parts"),
-    [("task: summarization, " f"{TASK_FILES}", "bleu: max", SPACE,
-      ["s.yaml:8:15: `bleu` is a " "metric of translation, and " "the data's task "
+    [(f"task: summarization, {TASK_FILES}", "bleu: max", SPACE,
+      ["s.yaml:8:15: `bleu` is a metric of translation, and the data's task "
        "is summarization",
        "its metrics are rougeL, rouge1, rouge2, loss, perplexity, "
        "loss_per_char, latency, memory"]),
      (TASK_FILES, "tokenized_bleu: max", SPACE,
-      ["does not ask for " "`tokenized_bleu`", "`tokenized: true`"]),
+      ["does not ask for `tokenized_bleu`", "`tokenized: true`"]),
      (TASK_FILES, "comet: max", SPACE, ["does not ask for `comet`", "`comet: MODEL`"]),
-     (f"{TASK_FILES}, " "comet: some/model", "comet: max", SPACE, ["pip install unbabel-comet"]),
-     ("task: language-model, train: t, " "valid: v, test: w", "perplexity: min", SPACE,
-      ["the task language-model needs `model: " "decoder-only`, and this architecture is "
+     (f"{TASK_FILES}, comet: some/model", "comet: max", SPACE, ["pip install unbabel-comet"]),
+     ("task: language-model, train: t, valid: v, test: w", "perplexity: min", SPACE,
+      ["the task language-model needs `model: decoder-only`, and this architecture is "
        "encoder-decoder"]),
      ("task: language-model, train: t, validation: v, test: w", "perplexity: min",
       ONLY.replace("decoder-only", "decoder-only | encoder-decoder"),

@@ -54,8 +54,7 @@ def test_password_with_an_unquoted_at_sign_is_rejected():
                          [f"postgres://ann:{SECRET}@host/db",
                           f"postgresql://ann:a {SECRET}@host/db",
                           f"postgresql://ann:a@{SECRET}@host/db"])
-def test_errors_of_a_study_file_contain_no_password(
-        tmp_path, value):
+def test_errors_of_a_study_file_contain_no_password(tmp_path, value):
     file = write(tmp_path, SPACE + REST)
     for arguments in ((file, [f"storage={value}"]),
                       (write(tmp_path / "..", SPACE + REST + f"storage: {value}\n"), [])):

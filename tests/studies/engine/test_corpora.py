@@ -207,8 +207,7 @@ def test_contradictions_of_open_vocabulary_are_reported(tmp_path, old, new, code
     ("  vocab: 48 | 60\n", "", "vocab-mismatch"),
     ("vocab: 48 | 60", "vocab: 48 | 5000", "vocab-size-unsupported"),
 ])
-def test_invalid_vocabularies_are_refused_before_start(
-        folder, monkeypatch, old, new, code):
+def test_invalid_vocabularies_are_refused_before_start(folder, monkeypatch, old, new, code):
     monkeypatch.chdir(folder)
     text = STUDY.replace(old, new)
     with pytest.raises(UserError) as error:

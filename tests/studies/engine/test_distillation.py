@@ -76,16 +76,16 @@ def test_teacher_can_be_none_and_has_settings(tmp_path):
     ("text", "message"),
     [("{ fodler: runs/big }", "did you mean `folder`?"),
      ("{ folder: runs/big, seed: 2 }", "a finished training run, which has its own seed"),
-     ("{ beam: 4 }", "neither a folder " "nor " "an architecture"),
-     ("{ file: transformer, mix: " "perhaps }",
+     ("{ beam: 4 }", "neither a folder nor an architecture"),
+     ("{ file: transformer, mix: perhaps }",
       "teacher.mix: expected `yes` or `no`, found `perhaps`"),
      ("{ file: transformer, beam: 0 }", "teacher.beam: 0"),
-     ("{ file: transformer, set: 3 }", "a mapping of keys to values of the " "space language"),
+     ("{ file: transformer, set: 3 }", "a mapping of keys to values of the space language"),
      ("{ file: transformer, recipe: { stpes: 4 } }", "did you mean `steps`"),
      ("{ file: transformer, recipe: { steps: 4, score_splits: test } }",
       "a study selects by validation scores"),
-     ("[ runs/big, [ runs/other ] ]", "expected a folder, or a list of " "folders"),
-     ("", "expected a folder, or " "a list of folders")])
+     ("[ runs/big, [ runs/other ] ]", "expected a folder, or a list of folders"),
+     ("", "expected a folder, or a list of folders")])
 def test_invalid_teacher_is_reported_with_position(tmp_path, text, message):
     problem_text = problems(tmp_path, f"{SPACE}{REST}teacher: {text}\n")
     assert message in problem_text and "s.yaml:9:" in problem_text
@@ -363,9 +363,9 @@ def test_failed_teacher_training_stops_the_study(tmp_path):
 @pytest.mark.parametrize(
     ("sets", "message"),
     [(("teacher=nowhere",), "does not exist"),
-     (("teacher=found",), "holds no finished " "training"),
+     (("teacher=found",), "holds no finished training"),
      (("teacher=$NOT_SET/big",),
-      "UserError: teacher: $NOT_SET/big " "needs the environment variable " "NOT_SET"),
+      "UserError: teacher: $NOT_SET/big needs the environment variable NOT_SET"),
      (("teacher=found/teacher", "data.vocab=290"), "has another vocabulary than the study's data")])
 def test_invalid_teacher_folder_is_refused(folder, sets, message):
     assert message in run(folder, *sets, out="new")

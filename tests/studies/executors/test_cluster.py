@@ -126,8 +126,7 @@ def test_gpu_is_shared_by_trials_whose_predicted_memory_fits(make_runner, tmp_pa
 
 
 @pytest.mark.slow
-def test_nodes_are_compared_with_this_machine_before_start(
-        make_runner, tmp_path, monkeypatch):
+def test_nodes_are_compared_with_this_machine_before_start(make_runner, tmp_path, monkeypatch):
     runner = make_runner(stamped, cpus_per_trial=2)
     (tmp_path / "study.json").write_text('{"id": "1"}')
     data = {"builtin": "grammar", "pairs": 300, "vocab": 300}
@@ -159,8 +158,7 @@ def elsewhere(folder):
     fake_work(folder.replace("/shared/", "/not-shared/"))
 
 
-def test_worker_without_study_folder_stops_the_study(
-        make_runner, tmp_path):
+def test_worker_without_study_folder_stops_the_study(make_runner, tmp_path):
     folder = tmp_path / "shared" / "study"
     with refuses("not-shared", "job.json"):
         make_driver(folder, make_plan(3), runner=make_runner(elsewhere, workers=1)).run()
@@ -212,8 +210,7 @@ class Changing(Callback):
 
 
 @pytest.mark.full
-def test_joining_node_is_used_and_job_of_leaving_node_moves(
-        cluster, make_runner, tmp_path):
+def test_joining_node_is_used_and_job_of_leaving_node_moves(cluster, make_runner, tmp_path):
     leaving = cluster.add_node(num_cpus=2, resources={"moving": 1}, **SMALL)
     folder = tmp_path / "study"
     (tmp_path / "hold").touch()
@@ -242,7 +239,7 @@ def test_study_on_cluster_exports_to_postgresql(cluster, tmp_path):
         write_text(tmp_path)
         (tmp_path / "tiny.yaml").write_text(
             STUDY
-            + (f"ray: {{ address: '{cluster.address}' " f"}}\nworkers: 3\nresources: {{ "
+            + (f"ray: {{ address: '{cluster.address}' }}\nworkers: 3\nresources: {{ "
                f"cpus_per_trial: 2 }}\nstorage: {server.url}\n"))
         output = call(tmp_path, "study", "run", "tiny.yaml")
         assert (

@@ -84,8 +84,7 @@ def test_second_worker_leaves_candidate_without_error(folder):
     assert (folder / "trained").read_text().split() == [str(os.getpid())]
 
 
-def test_lease_of_dead_worker_is_taken_over(
-        folder):
+def test_lease_of_dead_worker_is_taken_over(folder):
     dead = {**lease.process_facts(), "pid": 1}
     (folder / lease.LEASE_FILE).write_text(json.dumps(dead))
     clock = Clock()

@@ -65,8 +65,7 @@ def read_mlflow(study):
                          [(Files, "json", read_files),
                           (TensorBoard, "tensorboard", read_tensorboard),
                           (MLflow, "mlflow", read_mlflow)])
-def test_complete_trials_are_logged_once(
-        tmp_path, monkeypatch, logger_class, package, read):
+def test_complete_trials_are_logged_once(tmp_path, monkeypatch, logger_class, package, read):
     pytest.importorskip(package)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     make_driver(tmp_path, make_plan(2)).run()  # without a logger

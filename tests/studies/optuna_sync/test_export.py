@@ -161,8 +161,7 @@ def test_server_restart_does_not_interrupt_training(server, tmp_path):
     same(driver.trials, load(server, "outage"))
 
 
-def test_unavailable_server_is_reported_and_updated_on_resume(
-        server, tmp_path):
+def test_unavailable_server_is_reported_and_updated_on_resume(server, tmp_path):
     folder = name_of(tmp_path / "a", "away")
     log = Log()
     calls = []

@@ -85,8 +85,7 @@ def test_costs_can_be_selected_and_rows_link_to_costs_and_curves(page, folder):
     assert any(href.endswith("job.json") for href in page.hrefs)
 
 
-def test_page_starts_with_best_member_and_budget(
-        page, folder):
+def test_page_starts_with_best_member_and_budget(page, folder):
     front = load_results(folder).front
     best = front.loc[front["bleu"].astype(float).idxmax()]
     assert f"Best on the front: trial {best['trial']}" in page.text

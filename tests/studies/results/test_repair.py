@@ -184,7 +184,7 @@ def test_trial_with_damaged_result_is_trained_again(tmp_path):
     driver.runner.poll(0.1)
     (trial,) = driver.trials.with_state(State.PENDING)
     (driver.study.trial_folder(trial) / "result.json").write_text(
-        '{"state": "complete", ' '"metrics": 3}')
+        '{"state": "complete", "metrics": 3}')
     again = make_driver(tmp_path, make_plan(2), storage=False)
     assert again.run() == "2 candidates trained" and again.trials[trial.number].crashes == 1
     assert (again.study.trial_folder(trial) / "result.damaged").exists()

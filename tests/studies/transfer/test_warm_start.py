@@ -222,7 +222,7 @@ def test_deleted_source_is_reported(old, tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "[]", "{}", '{"imported": [{}], "enqueued": [], "skipped": {}, ' '"differences": []}'])
+    ["{", "[]", "{}", '{"imported": [{}], "enqueued": [], "skipped": {}, "differences": []}'])
 def test_damaged_selection_file_is_reported(old, tmp_path, text):
     make_driver(tmp_path, make_plan(0))
     (tmp_path / WARM_START_FILE).write_text(text)

@@ -19,7 +19,7 @@ MORE = ("--set", "recipe.steps=400", "--set", "recipe.validate_every=100", "--se
 def folder(tmp_path):
     write_text(tmp_path)
     (tmp_path / "tiny.yaml").write_text(
-        STUDY.replace("trials: 2", "trials: 1\nresources: { cpus_per_trial: " "0.5 " "}"))
+        STUDY.replace("trials: 2", "trials: 1\nresources: { cpus_per_trial: 0.5 }"))
     return tmp_path
 
 
@@ -36,8 +36,7 @@ def at_work(folder, process, count):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("backend", ["pool", pytest.param("ray", marks=pytest.mark.ray)])
-def test_signal_saves_both_workers_and_the_study_resumes(
-        folder, backend, number):
+def test_signal_saves_both_workers_and_the_study_resumes(folder, backend, number):
     workers = ("--backend", backend, "--workers", "2")
     process = start(folder, "study", "run", "tiny.yaml", *workers, *MORE)
     at_work(folder, process, 2)

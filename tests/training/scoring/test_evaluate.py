@@ -148,8 +148,7 @@ def test_snapshots_average_the_last_or_the_best(
     assert not snapshots.folder.exists()
 
 
-def test_loss_per_character_does_not_depend_on_the_vocabulary(
-        corpus, tmp_path) -> None:
+def test_loss_per_character_does_not_depend_on_the_vocabulary(corpus, tmp_path) -> None:
     characters = sum(len(line) + 1 for line in corpus.validation.target_text)
     for vocab in (60, 100):
         other = load_corpus(corpus.spec.replace(vocab=vocab), tmp_path)

@@ -46,8 +46,7 @@ def test_update_does_not_depend_on_batch_splits(corpus, parts: int) -> None:
 
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, 299), min_size=1, max_size=20), st.integers(1, 25))
-def test_split_batch_keeps_pairs_and_removes_padding(
-        corpus, rows: list[int], parts: int) -> None:
+def test_split_batch_keeps_pairs_and_removes_padding(corpus, rows: list[int], parts: int) -> None:
     batch = make_batch(corpus.train, np.array(rows))
     pieces = split_batch(batch, parts)
     assert len(pieces) == min(parts, len(rows))

@@ -106,8 +106,7 @@ def test_rdrop_adds_both_divergences_of_row_pairs(
 @settings(max_examples=60)
 @given(st.integers(1, 20), st.integers(1, 9), st.integers(2, 30), st.booleans(), st.floats(0, 0.9),
        st.integers(1, 8), st.integers(1, 25), st.integers(0, 1000))
-def test_label_weights_are_a_target_distribution(
-        n, d, v, bias, smoothing, m, chunk, seed) -> None:
+def test_label_weights_are_a_target_distribution(n, d, v, bias, smoothing, m, chunk, seed) -> None:
     hidden, weight, offset, _ = inputs(n, d, v, bias, seed)
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(0, v, (n, m), generator=generator)  # may contain duplicates

@@ -74,8 +74,7 @@ def test_tied_table_has_the_lowest_rate_of_its_roles() -> None:
 
 @pytest.mark.parametrize(
     "norm, gain", [("pre", "decoder.norm.weight"), ("post", "decoder.layers.0.ffn_norm.weight")])
-def test_mup_scales_readout_or_gain_before_tied_readout(
-        norm, gain) -> None:
+def test_mup_scales_readout_or_gain_before_tied_readout(norm, gain) -> None:
     tied, own = (result(tiny(width=64, norm=norm, embedding__tie=tie), lr={**WIDE, "rule": "mup"})
                  for tie in ("all", "none"))
     assert (tied[gain].init_factor, tied["embedding.source.table.weight"].init_factor) == (0.5, 1.0)
@@ -194,8 +193,7 @@ def logit_change(rule: str, optimizer: str, width: int, corpus) -> float:
 
 @pytest.mark.full
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_logit_change_does_not_grow_with_width(
-        corpus, optimizer) -> None:
+def test_logit_change_does_not_grow_with_width(corpus, optimizer) -> None:
     growth = {rule: (logit_change(rule, optimizer, 192, corpus)
                      / logit_change(rule, optimizer, 32, corpus))
               for rule in ("none", "layerwise", "mup")}
