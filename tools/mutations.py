@@ -55,8 +55,8 @@ MUTATIONS = [
              'prefix = np.searchsorted(self.first, upper_bounds[:, 0], side="left")', "feasible"),
     # Samplers, promotions, fronts.
     Mutation("pareto/front.py", "keep_weakly=True", "keep_weakly=False", "pareto"),
-    Mutation("pareto/front.py", "points.max(axis=0) + margin",
-             "points.max(axis=0) - margin", "pareto"),
+    Mutation("pareto/front.py", "points.max(axis=0) + REFERENCE_MARGIN",
+             "points.max(axis=0) - REFERENCE_MARGIN", "pareto"),
     Mutation("schedule.py", "len(reached) // rungs.eta",
              "-(-len(reached) // rungs.eta)", "schedule"),
     Mutation("samplers/trial_history.py", "slope * objective.sign > 0 else 0.0",

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 UNRANKED = -1
+REFERENCE_MARGIN = 0.1  # margin of the reference point, as a share of the range
 
 
 def to_losses(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray[np.float64]:
@@ -113,5 +114,5 @@ def default_reference_point(values: NDArray[np.float64], directions: Sequence[st
     if not len(points):
         raise ValueError("no finished candidate: the reference point is undefined")
     ranges = np.ptp(points, axis=0)
-    reference = points.max(axis=0) + 0.1 * np.where(ranges > 0, ranges, 1.0)
+    reference = points.max(axis=0) + REFERENCE_MARGIN * np.where(ranges > 0, ranges, 1.0)
     return [float(number) for number in to_losses(reference, directions)[0]]
