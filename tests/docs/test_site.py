@@ -8,7 +8,7 @@ import pytest
 from tests.docs.blocks import ROOT
 from tools.pages import stale
 
-WORDS = 900
+WORDS = 800
 
 
 @pytest.mark.full
