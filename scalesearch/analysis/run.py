@@ -58,7 +58,7 @@ def analyze_model(model: Seq2SeqModel, block: Block, split: Split, recipe: Recip
     hardware = Hardware.from_recipe(fp32_recipe)
     model.eval().to(hardware.device).set_attention(hardware.attention_kernel)
 
-    def _run_probes(max_tokens: int) -> list[list[Any]]:
+    def run_probes(max_tokens: int) -> list[list[Any]]:
         probes: list[Sequence[Probe]] = [head_probes(model), token_probes(model), ffn_probes(model)]
         masks = TokenMasks()
         with attached_probes(chain(*probes), masks), torch.no_grad():
@@ -67,7 +67,7 @@ def analyze_model(model: Seq2SeqModel, block: Block, split: Split, recipe: Recip
                                 hardware.to_device(batch.target_in))
         return [[probe.row() for probe in probes_of_type] for probes_of_type in probes]
 
-    heads, tokens, ffn = retry_with_smaller_batches(_run_probes, BATCH_TOKENS)
+    heads, tokens, ffn = retry_with_smaller_batches(run_probes, BATCH_TOKENS)
     gradients = retry_with_smaller_batches(
         lambda max_tokens: compute_gradients(Engine(model, fp32_recipe, hardware), split,
                                              recipe.label_smoothing, max_tokens), BATCH_TOKENS)

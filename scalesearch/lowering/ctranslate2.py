@@ -254,8 +254,20 @@ class _StackLowering:
             signal = (ConstantTensor("step", (self.d,), sub.layer + 1)
                       if self.stack.step_signals and is_last_of_layer else None)
             output_signal = None if post else signal
-            if sub.part is None:
-                self._neutral_sublayer(sub, output_signal)
+            if sub.part is None:  # all zeros, except that a network adds the signal
+                width = self.heads * NEUTRAL_HEAD_DIM
+                if sub.type == "ffn":
+                    shapes = [(NEUTRAL_HIDDEN, self.d), (self.d, NEUTRAL_HIDDEN)]
+                elif sub.type == "self_attention":
+                    shapes = [(3 * width, self.d), (self.d, width)]
+                else:
+                    shapes = [(width, self.d), (2 * width, self.d), (self.d, width)]
+                for index, shape in enumerate(shapes):
+                    bias = output_signal if sub.type == "ffn" and index == 1 else None
+                    self._linear(f"{sub.name}/linear_{index}", *shape,
+                                 ConstantTensor("zeros", shape), bias)
+                if sub.type != "ffn":
+                    self.plan.scalars |= {f"{sub.name}/head_dim": NEUTRAL_HEAD_DIM}
             elif sub.type == "ffn":
                 self._ffn(sub, output_signal)
             else:
@@ -336,21 +348,6 @@ class _StackLowering:
             shape = (self.d, ffn.hidden) if part == "down" else (ffn.hidden, self.d)
             self._linear(f"{sub.name}/{name}", *shape, weight,
                          _plus(bias, signal if part == "down" else None))
-
-    def _neutral_sublayer(self, sub: _Sublayer, signal: TensorExpression | None) -> None:
-        """Add a sub-layer with zeros, except that a network adds ``signal``."""
-        width = self.heads * NEUTRAL_HEAD_DIM
-        if sub.type == "ffn":
-            shapes = [(NEUTRAL_HIDDEN, self.d), (self.d, NEUTRAL_HIDDEN)]
-        elif sub.type == "self_attention":
-            shapes = [(3 * width, self.d), (self.d, width)]
-        else:
-            shapes = [(width, self.d), (2 * width, self.d), (self.d, width)]
-        for index, shape in enumerate(shapes):
-            bias = signal if sub.type == "ffn" and index == 1 else None
-            self._linear(f"{sub.name}/linear_{index}", *shape, ConstantTensor("zeros", shape), bias)
-        if sub.type != "ffn":
-            self.plan.scalars |= {f"{sub.name}/head_dim": NEUTRAL_HEAD_DIM}
 
     def _attention(self, sub: _Sublayer, signal: TensorExpression | None) -> None:
         layer: Any = self.stack.layers.layer_at(sub.layer)

@@ -198,7 +198,22 @@ def assess_fairness(runs: Iterable[AuditRun], study_option: RecipeOption, metric
     regrets = sorted((_compute_regret(architecture_runs, study_option, sign)
                       for architecture_runs in assessed),
                      key=lambda regret: -regret.loss_regret)
-    groups = tuple(_group_regrets(regrets, confidence))
+    # Groups with the same members are merged, because the Bonferroni correction counts them as one
+    # comparison.
+    finite = [regret for regret in regrets if np.isfinite(regret.loss_regret)]
+    names_by_members: dict[tuple[bool, ...], list[str]] = {}
+    for name in dict.fromkeys(group for regret in finite for group in regret.groups):
+        members = tuple(name in regret.groups for regret in finite)
+        names_by_members.setdefault(members, []).append(name)
+    level = 1 - (1 - confidence) / max(1, len(names_by_members))
+    groups = []
+    for members, names in names_by_members.items():
+        inside = [regret.loss_regret for regret, is_member in zip(finite, members) if is_member]
+        outside = [regret.loss_regret
+                   for regret, is_member in zip(finite, members) if not is_member]
+        groups.append(GroupRegret(", ".join(names), len(inside), mean_interval(inside, confidence),
+                                  welch_interval(inside, outside, level)))
+    groups.sort(key=lambda group: (not group.is_disadvantaged, -group.mean_regret.value))
     # Kendall's tau of scores with the study's recipe and with the best recipe, with a percentile
     # bootstrap over architectures; failed runs rank last.
     score_pairs = []
@@ -209,7 +224,7 @@ def assess_fairness(runs: Iterable[AuditRun], study_option: RecipeOption, metric
             study_score = np.inf if study_run.score is None else study_run.score * sign
             score_pairs.append((study_score, min(scores)))
     order_agreement = kendall_tau_interval(np.array(score_pairs, float).reshape(-1, 2), confidence)
-    return Fairness(metric, study_option, tuple(regrets), order_agreement, groups,
+    return Fairness(metric, study_option, tuple(regrets), order_agreement, tuple(groups),
                     tuple(_alternatives(assessed, confidence)),
                     tuple(group.name for group in groups if group.is_disadvantaged), confidence)
 
@@ -239,25 +254,6 @@ def _compute_regret(runs: Sequence[AuditRun], study_option: RecipeOption, sign: 
     is_at_edge = len(factors) > 1 and best.rate_factor in (min(factors), max(factors))
     return Regret(study_run.architecture, study_run.groups, loss_regret, score_regret, best.option,
                   is_at_edge, tuple(loss_regret_by_option))
-
-
-def _group_regrets(regrets: Sequence[Regret], confidence: float) -> list[GroupRegret]:
-    """Mean regret of each group; groups with the same members are merged."""
-    finite = [regret for regret in regrets if np.isfinite(regret.loss_regret)]
-    # merged, because the Bonferroni correction counts equal groups as one comparison
-    names_by_members: dict[tuple[bool, ...], list[str]] = {}
-    for name in dict.fromkeys(group for regret in finite for group in regret.groups):
-        members = tuple(name in regret.groups for regret in finite)
-        names_by_members.setdefault(members, []).append(name)
-    level = 1 - (1 - confidence) / max(1, len(names_by_members))
-    groups = []
-    for members, names in names_by_members.items():
-        inside = [regret.loss_regret for regret, is_member in zip(finite, members) if is_member]
-        outside = [regret.loss_regret
-                   for regret, is_member in zip(finite, members) if not is_member]
-        groups.append(GroupRegret(", ".join(names), len(inside), mean_interval(inside, confidence),
-                                  welch_interval(inside, outside, level)))
-    return sorted(groups, key=lambda group: (not group.is_disadvantaged, -group.mean_regret.value))
 
 
 def _alternatives(runs_by_architecture: Sequence[Sequence[AuditRun]],

@@ -7,13 +7,12 @@ from typing import Any
 import pandas as pd
 
 from scalesearch.report.table import PARAM_PREFIX
-from scalesearch.spaces.schema.bound_tree import SchemaIndex, build_index
+from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.schema.builtin import architecture_schema
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, closest_match
 from scalesearch.spaces.syntax.expressions import (
     ABSENT,
     EvaluationError,
-    Expr,
     Name,
     evaluate,
     iter_subexpressions,
@@ -47,7 +46,15 @@ def filter_trials(trials: pd.DataFrame, condition: str) -> pd.DataFrame:
     index = build_index(architecture_schema())
     key_of_column = {column: index.entries[path].key for column in trials
                      if (path := column.removeprefix(PARAM_PREFIX)) in index.entries}
-    for name in _invalid_names(expression, trials, index):
+    values = {str(value) for column in trials if column.startswith(PARAM_PREFIX)
+              for value in trials[column]}
+    # Names of parameters may have a layer, or leave out the variants of their path.
+    known_names = {*trials.columns, *values}
+    for path in [column.removeprefix(PARAM_PREFIX) for column in trials]:
+        known_names |= {path, index.entries[path].key} if path in index.entries else {path}
+    for name in [node.text for node in iter_subexpressions(expression) if isinstance(node, Name)]:
+        if not name.startswith("test.") and split_layer(name)[0] in known_names:
+            continue
         valid_names = [column.removeprefix(PARAM_PREFIX)
                        for column in trials if not column.startswith("test.")]
         suggestion = closest_match(name, valid_names)
@@ -79,18 +86,3 @@ def filter_trials(trials: pd.DataFrame, condition: str) -> pd.DataFrame:
 
 def _is_missing(value: Any) -> bool:
     return not isinstance(value, list) and (value is None or value == "" or value != value)
-
-
-def _invalid_names(expression: Expr, trials: pd.DataFrame, index: SchemaIndex) -> list[str]:
-    """Test scores, and names that are neither a column nor a value of a parameter.
-
-    Names of parameters may have a layer, or leave out the variants of their path.
-    """
-    values = {str(value) for column in trials if column.startswith(PARAM_PREFIX)
-              for value in trials[column]}
-    valid_names = {*trials.columns, *values}
-    for path in [column.removeprefix(PARAM_PREFIX) for column in trials]:
-        valid_names |= {path, index.entries[path].key} if path in index.entries else {path}
-    names = [node.text for node in iter_subexpressions(expression) if isinstance(node, Name)]
-    return [name for name in names
-            if name.startswith("test.") or split_layer(name)[0] not in valid_names]

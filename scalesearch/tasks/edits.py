@@ -56,24 +56,25 @@ def parse_m2(lines: Sequence[str], name: str) -> list[AnnotatedSentence]:
     """
     numbered = enumerate(lines, 1)
     blocks = groupby(numbered, key=lambda numbered_line: bool(numbered_line[1].strip()))
-    return [_parse_sentence(list(block), name) for has_text, block in blocks if has_text]
-
-
-def _parse_sentence(block: list[tuple[int, str]], name: str) -> AnnotatedSentence:
-    number, sentence = block[0]
-    if sentence != "S" and not sentence.startswith("S "):
-        raise UserError(f"{name}:{number}: a sentence of an M2 file begins with `S ` and its "
-                        f"words, not with {sentence!r}", code="bad-m2")
-    words = sentence[1:].split()
-    edits_by_annotator: dict[str, list[Edit]] = {}
-    for edit_number, line in block[1:]:
-        annotator, edit = _parse_edit(line, len(words), f"{name}:{edit_number}")
-        edits = edits_by_annotator.setdefault(annotator, [])
-        if edit:
-            edits.append(edit)
-    annotators = [tuple(sorted(edits, key=lambda edit: (edit.start, edit.end)))
-                  for edits in edits_by_annotator.values()]
-    return AnnotatedSentence(" ".join(words), tuple(annotators) or ((),), number)
+    sentences = []
+    for has_text, block in blocks:
+        if not has_text:
+            continue
+        number, sentence = next(block)
+        if sentence != "S" and not sentence.startswith("S "):
+            raise UserError(f"{name}:{number}: a sentence of an M2 file begins with `S ` and its "
+                            f"words, not with {sentence!r}", code="bad-m2")
+        words = sentence[1:].split()
+        edits_by_annotator: dict[str, list[Edit]] = {}
+        for edit_number, line in block:
+            annotator, edit = _parse_edit(line, len(words), f"{name}:{edit_number}")
+            edits = edits_by_annotator.setdefault(annotator, [])
+            if edit:
+                edits.append(edit)
+        annotators = [tuple(sorted(edits, key=lambda edit: (edit.start, edit.end)))
+                      for edits in edits_by_annotator.values()]
+        sentences.append(AnnotatedSentence(" ".join(words), tuple(annotators) or ((),), number))
+    return sentences
 
 
 def _parse_edit(line: str, length: int, place: str) -> tuple[str, Edit | None]:

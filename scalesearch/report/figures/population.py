@@ -72,9 +72,17 @@ def plot_cost_plane(sample: pd.DataFrame, front: Sequence[tuple[float, float]],
         if points:
             axes.scatter(*np.array(points).T, marker="D", s=26, facecolors="white",
                          edgecolors=REFERENCE_COLOR, zorder=6)
-        _draw_limits(axes,
-                     *((f"{name} at most {EngFormatter(sep='')(limits[name])}", limits[name])
-                       if name in limits else None for name in PLANE_AXES))
+        # Shade the area beyond the limits; the axes are extended to contain them.
+        spans = [list(axes.get_xlim()), list(axes.get_ylim())]
+        for name, span, shade, edge in ((x, spans[0], axes.axvspan, axes.axvline),
+                                        (y, spans[1], axes.axhspan, axes.axhline)):
+            if name in limits:
+                limit = limits[name]
+                span[:] = [min(span[0], limit / 1.3), max(span[1], limit * 1.3)]
+                shade(limit, span[1], facecolor=LIMIT_COLOR, alpha=0.10, linewidth=0, zorder=1)
+                edge(limit, color=LIMIT_COLOR, linewidth=1.0, linestyle=DASHED_LINE, zorder=4,
+                     label=f"{name} at most {EngFormatter(sep='')(limit)}")
+        axes.set(xlim=spans[0], ylim=spans[1])
         set_log_size_ticks(axes.xaxis)
         set_log_size_ticks(axes.yaxis)
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", markerscale=2,
@@ -82,24 +90,6 @@ def plot_cost_plane(sample: pd.DataFrame, front: Sequence[tuple[float, float]],
         freeze_layout(figure)
         place_labels(axes, [(x, y, figure_text(name)) for x, y, name in references], points)
     return figure
-
-
-def _draw_limits(axes: Axes, right: tuple[str, float] | None,
-                 top: tuple[str, float] | None) -> None:
-    """Draw the limits (label, value) of both axes and shade the area beyond them.
-
-    The axes are extended to contain the limits.
-    """
-    spans = [list(axes.get_xlim()), list(axes.get_ylim())]
-    for limit, span, shade, edge in ((right, spans[0], axes.axvspan, axes.axvline),
-                                     (top, spans[1], axes.axhspan, axes.axhline)):
-        if limit is not None:
-            label, bound = limit
-            span[:] = [min(span[0], bound / 1.3), max(span[1], bound * 1.3)]
-            shade(bound, span[1], facecolor=LIMIT_COLOR, alpha=0.10, linewidth=0, zorder=1)
-            edge(bound, color=LIMIT_COLOR, linewidth=1.0, linestyle=DASHED_LINE, zorder=4,
-                 label=label)
-    axes.set(xlim=spans[0], ylim=spans[1])
 
 
 def plot_feasible_shares(values: pd.DataFrame, is_exact: bool) -> Figure:

@@ -114,8 +114,23 @@ def plot_law_panels(fits: Mapping[str, LawFit], x_label: str, y_label: str,
         for axes, (rule, fit), color, marker in zip(
                 panels, fits.items(), cycle(COLORS), cycle(MARKERS)):
             check = holdout_checks.get(rule)
-            _draw_law(axes, fit, rule, color, marker,
-                      [*next_sizes.get(rule, ()), *([check.prediction.size] if check else [])])
+            # Runs, law and band, which a dashed curve extends to further sizes.
+            further_sizes = [*next_sizes.get(rule, ()), *([check.prediction.size] if check else [])]
+            largest = float(fit.sizes.max())
+            sizes = np.geomspace(min(*fit.sizes, *further_sizes), max(largest, *further_sizes),
+                                 N_CURVE_POINTS)
+            is_trained = sizes <= largest
+            axes.fill_between(sizes, *fit.interval_at(sizes), color=color, alpha=0.15, linewidth=0)
+            axes.plot(sizes[is_trained], fit.law(sizes[is_trained]), color=color, linewidth=1.3,
+                      label="power law with interval")
+            axes.plot(sizes[~is_trained], fit.law(sizes[~is_trained]), color=color, linewidth=1.3,
+                      linestyle=DASHED_LINE)
+            axes.plot(fit.sizes, fit.scores, marker, color=color, markersize=4,
+                      label="training runs")
+            exponent = (f"exponent {fit.law.c:.2f}" if fit.is_identified
+                        else "exponent not identified")
+            axes.set_title(f"{fill(figure_text(rule), TITLE_LINE_LENGTH)}\n({exponent})",
+                           fontsize="small")
             for size in next_sizes.get(rule, ()):
                 _draw_prediction(axes, fit.predict(size), color, "next size: one training run")
             if check:
@@ -133,22 +148,6 @@ def plot_law_panels(fits: Mapping[str, LawFit], x_label: str, y_label: str,
         # the title of the legend contains the label of the horizontal axis, which all panels share
         _add_legend(figure, panels[0], f"{x_label}\n\nbands and bars: {confidence} intervals", 2)
     return figure
-
-
-def _draw_law(axes: Axes, fit: LawFit, rule: str, color: str, marker: str,
-              extra_sizes: Sequence[float]) -> None:
-    """Draw runs, law and band, extended to ``extra_sizes`` with a dashed curve."""
-    largest = float(fit.sizes.max())
-    sizes = np.geomspace(min(*fit.sizes, *extra_sizes), max(largest, *extra_sizes), N_CURVE_POINTS)
-    is_trained = sizes <= largest
-    axes.fill_between(sizes, *fit.interval_at(sizes), color=color, alpha=0.15, linewidth=0)
-    axes.plot(sizes[is_trained], fit.law(sizes[is_trained]), color=color, linewidth=1.3,
-              label="power law with interval")
-    axes.plot(sizes[~is_trained], fit.law(sizes[~is_trained]), color=color, linewidth=1.3,
-              linestyle=DASHED_LINE)
-    axes.plot(fit.sizes, fit.scores, marker, color=color, markersize=4, label="training runs")
-    exponent = f"exponent {fit.law.c:.2f}" if fit.is_identified else "exponent not identified"
-    axes.set_title(f"{fill(figure_text(rule), TITLE_LINE_LENGTH)}\n({exponent})", fontsize="small")
 
 
 def _draw_prediction(axes: Axes, prediction: LawPrediction, color: str, label: str) -> None:

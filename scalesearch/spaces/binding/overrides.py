@@ -152,8 +152,18 @@ class OverrideBinder(Binder):
             if not targets:
                 self.report_not_offered(key, value.position)
             for node in targets:
-                domain = (changed[node.path].domain if node.path in changed
-                          else _named_domain(node, nodes, old_domains.get(node.path)))
+                domain = changed[node.path].domain if node.path in changed else node.domain
+                if node.path not in changed:
+                    # One number for all layers of a fixed depth becomes a list. A part of the old
+                    # domain keeps the names that it has there.
+                    depth_key = node.field.layer_depth_key or ""
+                    depths = nodes[depth_key].domain.constants if depth_key in nodes else None
+                    if isinstance(domain, ConstantDomain) and depths and len(depths) == 1:
+                        domain = PerLayerDomain((domain,) * depths[0], depth_key=depth_key)
+                    old_domain = old_domains.get(node.path)
+                    old_parts = iter_parts(old_domain) if old_domain else iter(())
+                    domain = next((part for part in old_parts if part == domain),
+                                  domain.with_parameter_name(node.path))
                 is_list = isinstance(domain, PerLayerDomain) and not domain.is_ramp
                 ends = {"[first]": "[1]", "[last]": f"[{len(domain.parts)}]"} if is_list else {}
                 name = node.path + ends.get(inner_name, inner_name)
@@ -275,20 +285,3 @@ class OverrideBinder(Binder):
         unused = {name: child for name, child in group.fields.items()
                   if name in inlined.exclusive_keys and name not in overridden}
         fields.update(self.bind_fields(replace(group, fields=unused), {}, context))
-
-
-def _named_domain(node: ParameterNode, nodes: Mapping[str, ParameterNode],
-                  old_domain: Domain | None) -> Domain:
-    """The domain of ``node`` with the names of its parts.
-
-    If it is a part of ``old_domain``, it has the names that it has there. One number for all layers
-    of a fixed depth becomes a list.
-    """
-    domain = node.domain
-    depth_key = node.field.layer_depth_key or ""
-    depths = nodes[depth_key].domain.constants if depth_key in nodes else None
-    if isinstance(domain, ConstantDomain) and depth_key and depths and len(depths) == 1:
-        domain = PerLayerDomain((domain,) * depths[0], depth_key=depth_key)
-    old_parts = iter_parts(old_domain) if old_domain else iter(())
-    return next((part for part in old_parts if part == domain),
-                domain.with_parameter_name(node.path))
