@@ -12,9 +12,12 @@ from scalesearch.terminal import escape_control_characters, make_table
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t")  # first characters of formulas in spreadsheets
 
 
-def to_markdown(texts: pd.DataFrame) -> str:
-    """Format text cells as a Markdown table. The first column aligns left."""
-    align = ["left", *["right"] * (texts.shape[1] - 1)]
+def to_markdown(texts: pd.DataFrame, n_left_aligned: int = 1) -> str:
+    """Format text cells as a Markdown table.
+
+    The first ``n_left_aligned`` columns align left.
+    """
+    align = ["left" if column < n_left_aligned else "right" for column in range(texts.shape[1])]
     cells = texts.map(_in_markdown).rename(columns=_in_markdown)
     return str(cells.to_markdown(index=False, colalign=align, disable_numparse=True))
 
