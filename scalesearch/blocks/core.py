@@ -37,10 +37,16 @@ SEQ = "seq"  # decoder-only models: positions of the source followed by the targ
 SEQ_KEYS = "seq_keys"  # decoder-only models: positions that a position attends to
 VOCAB = "vocab"
 
+QUERY_AXES = {TGT_KEYS: TGT, SEQ_KEYS: SEQ}  # positions that attend to the positions of an axis
 AXES = (SRC, CROSS_MEMORY, SRC_KEYS, TGT, TGT_KEYS, SEQ, SEQ_KEYS, VOCAB)
 
 Shape: TypeAlias = tuple[Extent, ...]
 Axes: TypeAlias = tuple[Axis, ...]
+
+
+def bounded_axis(axis: Axis, limit: int) -> Axis:
+    """Return an axis with the length of ``axis``, but at most ``limit``: ``keys<=512``."""
+    return f"{axis}<={limit}"
 
 
 @dataclass(frozen=True)

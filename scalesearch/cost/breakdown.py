@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from scalesearch.blocks.core import Axis, Block, CostLine, Shape, Size, iterate_cost_lines
@@ -159,8 +159,10 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
     # In float32, of one sentence: the key-value cache after T tokens, and an estimate of the
     # tensors that autograd saves for the backward pass.
     values["memory.weights"] = FLOAT32_BYTES * values["params.total"]
-    for name, operation in (("cache", "cache"), ("activations", "activation")):
-        values[f"memory.{name}"] = FLOAT32_BYTES * sum(work_steps(line, operation, training)
+    masked = replace(training, dense_windows=True)  # autograd saves the scores of all keys
+    for name, operation, passes in (("cache", "cache", training),
+                                    ("activations", "activation", masked)):
+        values[f"memory.{name}"] = FLOAT32_BYTES * sum(work_steps(line, operation, passes)
                                                        for line in lines)
     if protocol.training != TrainingRun():
         pair_macs = sum(_steps(line, training, DEFAULT_WORK_WEIGHTS) for line in lines)

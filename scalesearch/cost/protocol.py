@@ -17,6 +17,7 @@ from typing import Any
 
 from scalesearch.blocks.core import (
     CROSS_MEMORY,
+    QUERY_AXES,
     SEQ,
     SEQ_KEYS,
     SRC,
@@ -64,6 +65,9 @@ class Protocol:
             missing.
         training: recipe of ``macs.update``, ``macs.run``, ``memory.optimizer`` and
             ``memory.training``; costs whose settings are None are missing.
+        dense_windows: whether attention with a window counts all keys in a pass of several
+            positions, as a product with a mask computes them. In a decoding step, the cache holds
+            only the keys in the window.
         max_source_length: source tokens that the exported model must support, if it has a table
             of positions (CTranslate2).
     """
@@ -80,6 +84,7 @@ class Protocol:
     latency_model_path: str | None = None
     max_source_length: int = MAX_SOURCE_TOKENS
     training: TrainingRun = field(default_factory=TrainingRun, repr=False)
+    dense_windows: bool = False
 
     @cached_property
     def _extents(self) -> dict[tuple[Axis, ...], int]:
@@ -94,9 +99,16 @@ class Protocol:
             assert not self.lengths_by_vocab, "use the protocol of for_candidates"
             vocab = {VOCAB: self.vocab_size} if VOCAB in axes else {}
             passes = ({**vocab, **lengths} for lengths in self.passes)
-            self._extents[axes] = sum(math.prod(lengths.get(axis, 0) for axis in axes)
+            self._extents[axes] = sum(math.prod(self._length(lengths, axis) for axis in axes)
                                       for lengths in passes)
         return self._extents[axes]
+
+    def _length(self, lengths: Mapping[Axis, int], axis: Axis) -> int:
+        """Length of an axis in a pass; of a bounded axis, at most its limit."""
+        name, _, limit = axis.partition("<=")
+        length = lengths.get(name, 0)
+        is_step = lengths.get(QUERY_AXES.get(name, name), 0) == 1
+        return min(length, int(limit)) if limit and (is_step or not self.dense_windows) else length
 
     @property
     def vocab_size(self) -> Size:
@@ -374,4 +386,5 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
 def training_protocol(protocol: Protocol) -> Protocol:
     """The protocol of memory costs: one teacher-forced pass of the same lengths."""
     passes = _teacher_forced(protocol.source, protocol.target)
-    return replace(protocol, name="forward", passes=passes, work_weights=DEFAULT_WORK_WEIGHTS)
+    return replace(protocol, name="forward", passes=passes, work_weights=DEFAULT_WORK_WEIGHTS,
+                   dense_windows=False)

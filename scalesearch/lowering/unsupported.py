@@ -90,6 +90,8 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
                 is_set(mixer.clip) or mixer.rotary):
             yield (f"{where}: with relative or rotary positions in a post-norm model, the runtime "
                    "does not add absolute positions")
+    if any(isinstance(other.mixer, Attention) and other.mixer.window for other in layers):
+        yield f"{path}: attention in a window, and the runtime attends to all positions"
     ffn = next((other.ffn for other in layers if not other.ffn.is_absent), layer.ffn)
     if not ffn.is_absent and type(ffn) not in CT2_ACTIVATION_IDS:
         yield f"{path}.ffn: the runtime does not support {type(ffn).__name__}"

@@ -76,16 +76,20 @@ class DecodingCache:
             source only are then stored per source instead of per row.
         entries: cached tensors by module.
         source_modules: modules whose tensors depend on the source only.
+        limits: largest number of positions in the entries of a module, for attention with a window.
         length: number of decoded positions.
         size: number of positions with room; None if it grows with each step.
     """
 
     size: int | None = None
+    drops_keys = True  # whether entries have at most the positions in ``limits``
 
     def __init__(self) -> None:
         self.groups: SourceGroups | None = None
         self.entries: dict[Module, tuple[Tensor, ...]] = {}
         self.source_modules: set[Module] = set()
+        self.limits: dict[Module, int] = {}
+        self.appended: dict[Module, int] = {}  # number of positions, of modules with a limit
         self.length = 0
 
     def __contains__(self, module: Module) -> bool:
@@ -95,22 +99,31 @@ class DecodingCache:
         return self.entries[module]
 
     def cached_length(self, module: Module) -> Any:
-        """Return the number of positions in the entries of ``module``."""
+        """Return the number of positions that were appended for ``module``."""
+        if module in self.appended:
+            return self.appended[module]
         return self.entries[module][0].shape[2] if module in self.entries else 0
 
-    def append(self, module: Module, *fresh: Tensor) -> tuple[Tensor, ...]:
+    def append(self, module: Module, *fresh: Tensor, limit: int | None = None
+               ) -> tuple[Tensor, ...]:
         """Append keys, or keys and values, of new positions.
 
         Args:
             module: key of the cache.
             fresh: tensors (batch, heads, new positions, n).
+            limit: number of the last positions that are kept for the next call; None for all.
 
         Returns:
-            Tensors (batch, heads, all positions, n).
+            Tensors (batch, heads, all kept and new positions, n).
         """
         past = self.entries.get(module)
         tensors = fresh if past is None else tuple(torch.cat(pair, 2) for pair in zip(past, fresh))
         self.entries[module] = tensors
+        if limit is not None and self.drops_keys:
+            self.limits[module] = limit
+            self.appended[module] = self.appended.get(module, 0) + fresh[0].shape[2]
+            self.entries[module] = tuple(tensor[:, :, max(0, tensor.shape[2] - limit) :]
+                                         for tensor in tensors)
         return tensors
 
     def append_window(self, module: Module, rows: Tensor, past: int) -> Tensor:

@@ -68,7 +68,8 @@ class StaticCache(DecodingCache):
         for module, tensors in cache.entries.items():
             if module not in self.source_modules:  # these are stored once per source
                 tensors = tuple(tensor.repeat_interleave(self.beam, 0) for tensor in tensors)
-                tensors = tuple(pad(tensor, (0, 0, self.size - tensor.shape[2], 0))
+                kept = min(self.size, cache.limits.get(module, self.size))
+                tensors = tuple(pad(tensor, (0, 0, kept - tensor.shape[2], 0))
                                 if tensor.ndim == 4 else tensor for tensor in tensors)
             entries[module] = tensors
         return entries
@@ -83,11 +84,12 @@ class StaticCache(DecodingCache):
         length: Tensor = self.length + self.before
         return length
 
-    def append(self, module: Module, *fresh: Tensor) -> tuple[Tensor, ...]:
-        tensors = tuple(torch.cat([past[:, :, 1:], new], 2)
-                        for past, new in zip(self.entries[module], fresh))
-        self.new_entries[module] = tensors
-        return tensors
+    def append(self, module: Module, *fresh: Tensor, limit: int | None = None
+               ) -> tuple[Tensor, ...]:
+        joined = tuple(torch.cat(pair, 2) for pair in zip(self.entries[module], fresh))
+        kept = tuple(tensor[:, :, 1:] for tensor in joined)
+        self.new_entries[module] = kept
+        return kept if limit is None or limit >= self.size else joined
 
     def append_window(self, module: Module, rows: Tensor, past: int) -> Tensor:
         window = torch.cat([self.entries[module][0], rows], 1)

@@ -457,14 +457,26 @@ def _read_llama_family(a: HuggingFaceArchitecture, tie_default: bool = False,
     return width, depth, heads, kv_heads, head_dim
 
 
-def _list_windows(a: HuggingFaceArchitecture, n_layers: int) -> None:
-    """List a sliding window in ``n_layers`` layers, or those of the configuration."""
-    window = a.get("sliding_window")
+def _set_windows(a: HuggingFaceArchitecture, is_local: list[bool],
+                 default: int | None = 4096) -> None:
+    """Set the sliding window, in the layers of the configuration or else those in ``is_local``.
+
+    ``default`` is the window if the configuration has no entry for it.
+    """
     if (types := a.get("layer_types")) is not None:
-        n_layers = sum(layer == "sliding_attention" for layer in types)
-    if window and n_layers:
-        a.add_difference(f"attention to the last {window:,} tokens in {n_layers} layers: with "
-                         "longer texts, memory.cache and the MACs of attention are too large")
+        is_local = [layer == "sliding_attention" for layer in types]
+    if not any(is_local) or a.config.get("sliding_window", default) is None:
+        return
+    window = a.size("sliding_window", default=default)
+    depth = len(is_local)
+    period = (is_local.index(False) if False in is_local else depth) + 1
+    if is_local == [layer % period != 0 for layer in range(1, depth + 1)]:
+        a.set("decoder.window", window, "sliding_window")
+        if period <= depth:
+            a.set("decoder.global_every", period, "layer_types")
+    else:
+        a.set("decoder.window", [window * local for local in is_local],
+              "sliding_window, layer_types")
 
 
 def _list_soft_caps(a: HuggingFaceArchitecture, head_dim: int) -> None:
@@ -482,7 +494,7 @@ def _read_llama(a: HuggingFaceArchitecture) -> None:
     kv_heads = 8 if a.model_type == "mistral" else None
     _, depth, *_ = _read_llama_family(a, mlp_bias=a.get("mlp_bias", default=False),
                                       default_kv_heads=kv_heads)
-    _list_windows(a, depth)
+    _set_windows(a, [True] * depth, 4096 if a.model_type == "mistral" else None)
     a.add_difference("embeddings are not multiplied by √width")
 
 
@@ -490,7 +502,8 @@ def _read_llama(a: HuggingFaceArchitecture) -> None:
 def _read_qwen2(a: HuggingFaceArchitecture) -> None:
     _, depth, *_ = _read_llama_family(a, qkv_bias=True)
     if a.get("use_sliding_window"):
-        _list_windows(a, depth - a.size("max_window_layers", default=depth))
+        first = a.get("max_window_layers", default=28)
+        _set_windows(a, [layer >= first for layer in range(depth)])
     a.add_difference("embeddings are not multiplied by √width")
 
 
@@ -499,7 +512,8 @@ def _read_qwen3(a: HuggingFaceArchitecture) -> None:
     _, depth, *_, head_dim = _read_llama_family(a, default_head_dim=128)
     a.add_difference("norms of the queries and keys of each head", 2 * head_dim * depth)
     if a.get("use_sliding_window"):
-        _list_windows(a, depth - a.size("max_window_layers", default=depth))
+        first = a.get("max_window_layers", default=28)
+        _set_windows(a, [layer >= first for layer in range(depth)])
     a.add_difference("embeddings are not multiplied by √width")
 
 
@@ -520,7 +534,7 @@ def _read_mixtral(a: HuggingFaceArchitecture) -> None:
     a.add_difference(f"{experts} experts and a router, of which a token uses {active}; here all "
                      f"tokens use one network of {active} times the hidden units",
                      depth * width * (3 * hidden * (experts - active) + experts))
-    _list_windows(a, depth)
+    _set_windows(a, [True] * depth, None)
     a.add_difference("embeddings are not multiplied by √width")
 
 
@@ -541,5 +555,5 @@ def _read_gemma2(a: HuggingFaceArchitecture) -> None:
         a.add_difference("norms of the queries and keys of each head", 2 * head_dim * depth)
     period = a.size("sliding_window_pattern", "_sliding_window_pattern",
                     default=6 if is_gemma3 else 2)
-    _list_windows(a, depth - depth // period)
+    _set_windows(a, [layer % period != 0 for layer in range(1, depth + 1)])
     _list_soft_caps(a, head_dim)

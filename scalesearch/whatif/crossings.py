@@ -16,6 +16,7 @@ from scalesearch.cost.breakdown import split_loops
 from scalesearch.cost.protocol import Protocol
 from scalesearch.whatif.formulas import (
     S,
+    NotPolynomialError,
     SymbolicProtocol,
     SymbolTable,
     T,
@@ -99,7 +100,7 @@ def find_crossings(block: Block, protocol: Protocol,
     """Find the lengths at which the output projection or attention dominates.
 
     The output projection is compared with encoder and decoder, attention products with all other
-    work. Crossings are exact integers.
+    work. Crossings are exact integers. None are found if attention has a window.
 
     Args:
         lengths: lengths to vary, one at a time; the others are those of ``protocol``. ``vocab`` is
@@ -109,7 +110,10 @@ def find_crossings(block: Block, protocol: Protocol,
     sizes = length_values(protocol)
     symbols = SymbolTable(sizes)
     symbolic = SymbolicProtocol.from_protocol(protocol, symbols)
-    breakdown = evaluate_cost(block, symbolic)
+    try:
+        breakdown = evaluate_cost(block, symbolic)
+    except NotPolynomialError:
+        return CostCrossings()
     attention = attention_product_macs(block, symbolic)
     macs = {OUTPUT: breakdown["macs.output"],
             LAYERS: breakdown["macs.encoder"] + breakdown["macs.decoder"],

@@ -23,6 +23,7 @@ from scalesearch.blocks.polynomial import Polynomial, PopulationColumns
 from scalesearch.blocks.sizes import evaluate_size
 from scalesearch.cost import find_protocol
 from scalesearch.cost.protocol import Protocol
+from scalesearch.errors import UserError
 
 S = "S"
 T = "T"
@@ -120,12 +121,24 @@ def _term(factor: Fraction, names: list[str]) -> str:
 # -- symbolic costs
 
 
+class NotPolynomialError(UserError):
+    """Raised if a cost is not a polynomial in the lengths."""
+
+    code = "not-a-polynomial"
+
+
 @lru_cache(maxsize=4096)
 def extent_formula(protocol: str, axes: tuple[Axis, ...]) -> Formula:
     """Formula of the extent of sorted ``axes`` for lengths of at least 1.
 
     It is interpolated by Lagrange polynomials at the points 1, 2, … for S and T.
+
+    Raises:
+        NotPolynomialError: an axis is bounded, by the window of an attention.
     """
+    if any("<=" in axis for axis in axes):
+        raise NotPolynomialError("costs of attention with a window have no formula in the lengths",
+                                 help="set window to 0 for texts that are shorter than the window")
     inner = tuple(axis for axis in axes if axis != VOCAB)
     # The sum over passes increases the degree of each pass by one.
     points = range(1, len(inner) + 3)

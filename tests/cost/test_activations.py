@@ -45,6 +45,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "head scaling": {"both": "score_heads: 3, head_scaling: mlp,"},
     "shared scores": {"both": "score_heads: 2,"},
     "grouped queries": {"both": "key_value_heads: 2,"},
+    "windows": {"both": "window: 5, global_every: 2,"},
     "relative": {"both": "relative_positions: yes,"},
     "solver": {"encoder": "solver: rk2-learned"},
     "waist": {"encoder": "middle_width: 16", "decoder": "middle_width: 20"},
@@ -195,7 +196,7 @@ def cached(block: Block) -> int:
 @torch.no_grad()
 @pytest.mark.parametrize("name",
                          ["relu", "gate QgV", "cross gate VgQ", "h-softpos", "scores relative",
-                          "decoder-only", "grouped queries", "prompt", "raw", "branches"])
+                          "decoder-only", "grouped queries", "prompt", "raw", "branches", "windows"])
 def test_cache_has_the_size_of_its_cost(name: str) -> None:
     block = family(name)
     assert evaluate_cost(

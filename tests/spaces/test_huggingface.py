@@ -1,6 +1,7 @@
 """Hugging Face configurations as spaces: keys, differences, and costs of the real modules."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 import scalesearch as ss
 from scalesearch.cli.cost import command as cost
 from scalesearch.cli.import_ import command as import_
-from scalesearch.cost import evaluate_cost, load_protocol
+from scalesearch.cost import evaluate_cost, find_protocol, load_protocol
 from scalesearch.spaces import Space, read_space
 from scalesearch.spaces.huggingface import MODEL_TYPES
 from tests.errors import refuses
@@ -57,6 +58,13 @@ NUMBERED = [pytest.param(name, sizes, id=f"{name}-{number}")
             for number, (name, sizes) in enumerate(MODELS)]
 FIRST = dict(reversed(MODELS))
 SOURCE, TARGET = 7, 5
+# Attention in windows that are shorter than the text: pattern of the type, another one, all layers.
+WINDOWED = [("gemma3_text", {**LLAMA, "sliding_window": 4, "num_hidden_layers": 7}),
+            ("gemma2", {**LLAMA, "sliding_window": 5}),
+            ("qwen3", {**LLAMA, "sliding_window": 3, "use_sliding_window": True,
+                       "max_window_layers": 1}), ("mistral", {**LLAMA, "sliding_window": 2})]
+RUN = [pytest.param(name, sizes, id=f"{name}-{number}")
+       for number, (name, sizes) in enumerate([*FIRST.items(), *WINDOWED])]
 # MACs of the model minus MACs of the space: of routers, at 12 positions.
 MACS_DIFFERENCES = {"mixtral": 3 * 12 * 32 * 8}
 
@@ -81,13 +89,13 @@ def test_params_equal_those_of_the_module(name: str, sizes: dict[str, Any]) -> N
         parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
-@pytest.mark.parametrize("name", MODEL_TYPES)
-def test_macs_equal_those_of_the_module(name: str) -> None:
+@pytest.mark.parametrize(("name", "sizes"), RUN)
+def test_macs_equal_those_of_the_module(name: str, sizes: dict[str, Any]) -> None:
     transformers = pytest.importorskip("transformers", "5")
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    config = transformers.AutoConfig.for_model(name, **FIRST[name], pad_token_id=0)
+    config = transformers.AutoConfig.for_model(name, **sizes, pad_token_id=0)
     eager = {"attn_implementation": "eager"}
     tokens = torch.ones(1, SOURCE + TARGET, dtype=torch.long)
     if config.is_encoder_decoder:
@@ -101,17 +109,19 @@ def test_macs_equal_those_of_the_module(name: str) -> None:
             inputs["attention_mask"] = torch.ones_like(tokens)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         module.eval()(**inputs, use_cache=False)
-    costs = ss.from_huggingface(config).architecture().cost(source=SOURCE, target=TARGET)
+    # transformers computes the scores of all keys, and hides those outside of windows.
+    costs = evaluate_cost(ss.from_huggingface(config).definition.single_architecture().block,
+                          replace(find_protocol("forward", SOURCE, TARGET), dense_windows=True))
     assert counter.get_total_flops() / 2 == costs["macs.total"] + MACS_DIFFERENCES.get(name, 0)
 
 
-@pytest.mark.parametrize("name", MODEL_TYPES)
-def test_cached_decoding_equals_that_of_the_module(name: str) -> None:
+@pytest.mark.parametrize(("name", "sizes"), RUN)
+def test_cached_decoding_equals_that_of_the_module(name: str, sizes: dict[str, Any]) -> None:
     transformers = pytest.importorskip("transformers", "5")
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    config = transformers.AutoConfig.for_model(name, **FIRST[name], pad_token_id=0)
+    config = transformers.AutoConfig.for_model(name, **sizes, pad_token_id=0)
     tokens = torch.ones(1, SOURCE + TARGET, dtype=torch.long)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         if config.is_encoder_decoder:
@@ -132,7 +142,8 @@ def test_cached_decoding_equals_that_of_the_module(name: str) -> None:
                 module(tokens[:, :1], past_key_values=cache, use_cache=True,
                        attention_mask=tokens[:, :length])
             layers = cache.layers
-    costs = ss.from_huggingface(config).architecture().cost("decode", source=SOURCE, target=TARGET)
+    costs = evaluate_cost(ss.from_huggingface(config).definition.single_architecture().block,
+                          replace(find_protocol("decode", SOURCE, TARGET), dense_windows=True))
     assert counter.get_total_flops() / 2 == costs["macs.total"] + MACS_DIFFERENCES.get(name, 0)
     assert costs["memory.cache"] == sum(tensor.nbytes for layer in layers
                                         for tensor in (layer.keys, layer.values))
@@ -186,10 +197,20 @@ def test_windows_and_text_models() -> None:
     text = {"model_type": "gemma3_text", "hidden_size": 32, "intermediate_size": 80,
             "num_hidden_layers": 7, "sliding_window": 512}
     space = ss.from_huggingface({"model_type": "gemma3", "text_config": text})
-    texts = " ".join(difference.text for difference in space.not_expressed)
-    assert "512 tokens in 6 layers" in texts
-    assert "vision encoder" in texts
-    assert space.architecture().config["decoder.heads"] == 8
+    assert "vision encoder" in " ".join(difference.text for difference in space.not_expressed)
+    config = space.architecture().config
+    assert config["decoder.heads"] == 8
+    assert (config["decoder.window"], config["decoder.global_every"]) == (512, 6)
+
+
+def test_cache_of_a_gemma_3_1b() -> None:
+    """Four layers of 26 keep all 2,000 positions, the others the last 511 of the window."""
+    space = ss.from_huggingface({
+        "model_type": "gemma3_text", "hidden_size": 1152, "intermediate_size": 6912,
+        "num_hidden_layers": 26, "num_attention_heads": 4, "num_key_value_heads": 1,
+        "head_dim": 256, "sliding_window": 512, "vocab_size": 262_144})
+    cost = space.architecture().cost(source=1, target=1999)
+    assert cost["memory.cache"] == 4 * 2 * 256 * (4 * 2000 + 22 * 511) == 39_407_616
 
 
 @pytest.mark.parametrize(("config", "code", "part"), [

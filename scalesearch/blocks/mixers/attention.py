@@ -20,6 +20,7 @@ from scalesearch.blocks.core import (
     Size,
     Use,
     block,
+    bounded_axis,
     discarded_activations,
     iterate_cost_lines,
 )
@@ -30,6 +31,7 @@ from scalesearch.blocks.mixers.attention_extras import (
     PartialFFN,
     PromptVectors,
     apply_rotary,
+    hide_outside_window,
 )
 from scalesearch.blocks.mixers.base import AttentionScoreShape, Mixer, register_mixer
 from scalesearch.blocks.mixers.gates import Gating
@@ -71,6 +73,8 @@ class Attention(Mixer):
         output_factory: creates the output map; ``linear_factory`` creates the input maps.
         bias: whether the maps have biases.
         output_bias: whether the output map has a bias; None for ``bias``.
+        window: a position attends to positions at a distance below this number: in a decoder,
+            those before it, and in an encoder, those on both sides; 0 for all positions.
     """
 
     heads: Size
@@ -94,6 +98,7 @@ class Attention(Mixer):
     output_factory: LinearFactory = field(default=DENSE, metadata={"plain": DENSE})
     bias: bool = field(default=True, metadata={"plain": True})
     output_bias: bool | None = field(default=None, metadata={"plain": None})
+    window: int = field(default=0, metadata={"plain": 0})
 
     part_name: ClassVar[str] = "attention"
     has_scores: ClassVar[bool] = True
@@ -104,6 +109,13 @@ class Attention(Mixer):
     def score_shape(self) -> AttentionScoreShape:
         """Shape of the scores before the softmax."""
         return AttentionScoreShape(self.bias_heads, self.head_dim, self.keys)
+
+    @property
+    def attended(self) -> Axis:
+        """Axis of the positions that one position attends to."""
+        if not self.window:
+            return self.keys
+        return bounded_axis(self.keys, self.window if self.decoder else 2 * self.window - 1)
 
     @property
     def second_call(self) -> Attention:
@@ -127,6 +139,8 @@ class Attention(Mixer):
             return "rotary", "cannot be combined with relative_positions"
         if self.rotary and decide(self.head_dim % 2 != 0):
             return "rotary", f"needs an even head_dim, not {self.head_dim}"
+        if self.window and self.residual_scores:
+            return "window", "cannot be combined with residual_scores: previous"
         # Features without a projection have the width of the model.
         key = ("projections" if self.linear_factory == IDENTITY
                else "cross_gate" if self.cross else "gate")
@@ -179,13 +193,13 @@ class Attention(Mixer):
         maps = self._maps()
         values = width // self.bias_heads
         mask = DynamicMask(self.d, self.bias_heads, self.mask_distance, self.queries,
-                           self.keys) if is_set(self.mask_distance) else None
+                           self.attended) if is_set(self.mask_distance) else None
         core: Block = FusedAttention(self.score_heads, self.head_dim, values, self.queries,
-                                     self.keys, self.prompt_length)
+                                     self.attended, self.prompt_length)
         if self.expands_heads or is_set(self.clip) or self.residual_scores or mask is not None:
             name = ("cross" if self.cross else "self") if self.residual_scores else None
             core = ExplicitAttention(
-                self.score_heads, self.head_dim, values, self.queries, self.keys,
+                self.score_heads, self.head_dim, values, self.queries, self.attended,
                 self.heads if self.expands_heads else 0, self.clip, name, self.prompt_length, mask)
         parts: dict[str, Block | Use] = {**maps, "core": core}
         if self.head_ffn is not None:
@@ -202,7 +216,8 @@ class Attention(Mixer):
             parts["prompt"] = PromptVectors(
                 self.prompt_length, self.d,
                 tuple(maps[slot] for slot in self.gating.key_stream_slots))
-        return parts | ({"store": KeyValueCache(kv, self.keys)} if self.decoder else {})
+        cached = bounded_axis(self.keys, self.window - 1) if self.window else self.keys
+        return parts | ({"store": KeyValueCache(kv, cached)} if self.decoder else {})
 
     @property
     def copies_input(self) -> Any:
@@ -283,8 +298,15 @@ class Attention(Mixer):
             if self.rotary:
                 key = apply_rotary(key, 0 if cache is None else cache.cached_length(module))
             if cache is not None:
-                store = cache.store_source if self.cross else cache.append
-                key, value = store(module, key, value)
+                if self.cross:
+                    key, value = cache.store_source(module, key, value)
+                else:
+                    limit = self.window - 1 if self.window else None
+                    key, value = cache.append(module, key, value, limit=limit)
+        if self.window:
+            bias = None if bias is None else bias[..., bias.shape[-1] - key.shape[2] :]
+            if cache is None or x.shape[1] > 1 or not cache.drops_keys:
+                bias = hide_outside_window(bias, query, key.shape[2], self.window)
         if self.prompt_length:
             key, value, bias = self._prepend_prompt(module, key, value, bias)
         if self.kv_heads:

@@ -47,6 +47,23 @@ def apply_rotary(x: Tensor, first: int | Tensor) -> Tensor:
     return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
 
 
+def hide_outside_window(bias: Tensor | None, query: Tensor, keys: int, window: int) -> Tensor:
+    """Return a bias of attention scores that also hides keys at a distance of ``window`` or more.
+
+    Args:
+        bias: broadcasts to (batch, heads, queries, keys), or None.
+        query: (batch, heads, queries, n), at the last of ``keys`` positions.
+        keys: number of keys.
+        window: the window.
+    """
+    import torch
+
+    positions = torch.arange(keys, device=query.device)
+    distance = positions[None, :] - positions[keys - query.shape[2] :, None]  # (queries, keys)
+    bias = query.new_zeros(distance.shape) if bias is None else bias
+    return bias.masked_fill(distance.abs() >= window, torch.finfo(bias.dtype).min / 2)
+
+
 @block
 class PartialFFN(Block):
     """gate(x) ⊙ (head + FFN(head)) of each head (PartialFormer, section 3.2).

@@ -72,6 +72,7 @@ def cache_entries(model: Seq2SeqModel) -> list[CacheEntry]:
     source = torch.full((TRACING_SIZES["batch"], TRACING_SIZES["source"]), 4)
     memory = model.encode(source)
     cache = model.new_cache()
+    cache.drops_keys = False
     steps = []
     for _ in range(2):
         model.decode(source[:, :1], memory, cache)
@@ -148,6 +149,7 @@ def _output_names(entries: list[CacheEntry]) -> list[str]:
 def _build_cache(entries: list[CacheEntry], values: tuple[Tensor, ...],
                  past: Tensor) -> DecodingCache:
     cache = DecodingCache()
+    cache.drops_keys = False  # all entries have the same number of positions
     cache.length = past.shape[0]
     for entry, value in zip(entries, values):
         cache.entries[entry.module] = (*cache.entries.get(entry.module, ()), value)

@@ -78,6 +78,8 @@ class LayerConfig(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         value = self.config[key]
+        if key == f"{self.prefix}window":
+            value = self._windows(value)
         if not (isinstance(value, list) and key.startswith(self.prefix)) or isinstance(
                 value[0], str | list):
             return value  # the same for all layers, such as the order of sub-layers
@@ -87,6 +89,15 @@ class LayerConfig(Mapping[str, Any]):
             raise UnbuildableError(key,
                                    f"lists {len(value)} layers, and {self.prefix}depth is {depth}")
         return value[self.layer_index]
+
+    def _windows(self, value: Any) -> Any:
+        """The window of each layer; every layer of a period's end attends to all positions."""
+        period = require_single_value(self.config.get(f"{self.prefix}global_every", 0))
+        if not period:
+            return value
+        depth = require_single_value(self.config[f"{self.prefix}depth"])
+        windows = value if isinstance(value, list) else [value] * depth
+        return [0 if layer % period == 0 else window for layer, window in enumerate(windows, 1)]
 
     def __contains__(self, key: object) -> bool:
         return key in self.config

@@ -297,6 +297,7 @@ def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
         gate=a.get(f"{stack}.{'cross_gate' if cross else 'gate'}", "none"),
         output_factory=linear_factory(a, "out"), head_ffn=_head_ffn(a, stack, queries, cross),
         bias=bias, output_bias=None if output_bias == bias else output_bias,
+        window=0 if cross else require_single_value(a.get(f"{stack}.window", 0)),
         **adaptation)
     return _validate_maps(validated(attention, stack), "attention")
 

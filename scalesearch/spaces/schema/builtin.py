@@ -68,6 +68,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
                    "block_size"),
     "relative_positions": ("relative_position", "rpr", "relative_attention"),
     "rotary": ("rope", "rotary_positions", "rotary_embeddings", "rotary_embedding", "use_rope"),
+    "window": ("sliding_window", "attention_window", "window_size", "local_attention"),
+    "global_every": ("sliding_window_pattern", "global_attn_every_n_layers"),
     "norm_kind": ("norm_type", "rms_norm", "rmsnorm", "use_rmsnorm", "normalization_type"),
     "relative_clip": ("max_relative_position", "max_relative_positions", "clip_distance"),
     "share": ("sharing", "weight_sharing", "share_layers", "parameter_sharing", "tie_layers"),

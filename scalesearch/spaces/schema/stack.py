@@ -20,11 +20,12 @@ from scalesearch.spaces.schema.types import InlinedVariant, SchemaField, SchemaG
 Fields = dict[str, SchemaField | SchemaGroup]
 OFF_VALUES = ("off",)
 # keys with the same value for all layers
-STACK_LEVEL_KEYS = ("depth", "middle_width", "relative_clip", "paths")
+STACK_LEVEL_KEYS = ("depth", "middle_width", "relative_clip", "paths", "global_every")
 MAX_DEPTH = 10_000  # each layer takes time and memory, even if all share their weights
 # Keys of attention, written next to `mixer`; the first are only for self-attention.
 SELF_ATTENTION_KEYS = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores",
-                                 "gate", "mask", "lift", "parallel_heads"})
+                                 "gate", "mask", "lift", "parallel_heads", "window",
+                                 "global_every"})
 ATTENTION_KEYS = SELF_ATTENTION_KEYS | {"heads", "head_dim", "score_heads", "head_scaling",
                                         "key_value_heads", "attention_rank", "projections",
                                         "projection_bias", "out_bias", "pg"}
@@ -88,6 +89,10 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
         "relative_clip": size_field("8", "distance from which positions are equal"),
         "rotary": flag_field("no", "queries and keys of self-attention turned by their places "
                              "(Su et al. 2021)"),
+        "window": size_field("0", "a position attends to positions at a smaller distance: earlier "
+                             "ones in a decoder, both sides in an encoder; 0: to all", low=0),
+        "global_every": size_field("0", "with a window: each layer whose number is a multiple "
+                                   "attends to all positions; 0: no layer", low=0),
         "mask": SchemaGroup({}, {"none": no_mask, "dynamic": dynamic_mask}, default_variant="none",
                             doc="a learned mask added to scores (DMAN, Fan et al. 2021)"),
         "lift": SchemaGroup({}, {"none": no_lift, "dextra": dextra_schema("width")},
