@@ -15,8 +15,8 @@ from scalesearch.cost import evaluate_cost
 from scalesearch.cost.breakdown import split_loops
 from scalesearch.cost.protocol import Protocol
 from scalesearch.whatif.formulas import (
-    S,
     NotPolynomialError,
+    S,
     SymbolicProtocol,
     SymbolTable,
     T,
