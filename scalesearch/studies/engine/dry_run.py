@@ -26,7 +26,6 @@ from scalesearch.studies.engine.proposals import Proposals
 from scalesearch.studies.executors.local import assign_devices
 from scalesearch.studies.forecast import StudyForecast, make_forecast, training_measurer
 from scalesearch.studies.monitor.format import describe_forecast, format_number
-from scalesearch.studies.transfer.warm_start import WarmStart, choose_warm_start
 from scalesearch.studies.trials.evaluator import (
     Evaluator,
     FeasibilityEstimate,
@@ -43,6 +42,7 @@ from scalesearch.studies.trials.trial import (
     parse_event,
 )
 from scalesearch.studies.trials.trials import Trials
+from scalesearch.studies.warm_start import WarmStart, choose_warm_start
 from scalesearch.terminal import format_count, format_share, make_table, print_text
 
 MAX_ROWS_PRINTED = 8

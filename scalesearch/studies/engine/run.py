@@ -22,9 +22,9 @@ from scalesearch.studies.monitor.loggers import make_loggers
 from scalesearch.studies.monitor.running import TEACHER_FOLDER
 from scalesearch.studies.optuna_sync.attributes import TrialExporter
 from scalesearch.studies.optuna_sync.export import open_export
-from scalesearch.studies.transfer.warm_start import apply_warm_start
 from scalesearch.studies.trials.study_dir import StudyDir, resumable
 from scalesearch.studies.trials.trial import Callback, Callbacks
+from scalesearch.studies.warm_start import apply_warm_start
 from scalesearch.terminal import format_count, print_text
 
 

@@ -26,9 +26,9 @@ from scalesearch.studies.engine.run import launch
 from scalesearch.studies.results.page.facts import PageFacts
 from scalesearch.studies.results.page.tables import trial_module_costs
 from scalesearch.studies.results.results import load_results
-from scalesearch.studies.transfer.warm_start import choose_warm_start
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import State
+from scalesearch.studies.warm_start import choose_warm_start
 from scalesearch.training.updates.averaging import read_weights
 from tests.corpora import write_text
 from tests.errors import refuses

@@ -14,9 +14,9 @@ from scalesearch.studies.config.objectives import parse_objective
 from scalesearch.studies.config.sections import WARM_START_FILE, WarmStartSpec
 from scalesearch.studies.optuna_sync.attributes import TRIAL_NUMBER_ATTR
 from scalesearch.studies.results.results import load_results
-from scalesearch.studies.transfer.warm_start import apply_warm_start, choose_warm_start, import_trial
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import EventType, Origin, State
+from scalesearch.studies.warm_start import apply_warm_start, choose_warm_start, import_trial
 from tests.errors import refuses
 from tests.studies.engine.test_driver import trained
 from tests.studies.fakes import META, FakeSpace, architecture_of, make_driver, make_plan
