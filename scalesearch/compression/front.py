@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,7 @@ class ScoredLibrary:
         standard_errors: of the rises.
         cpu_seconds: CPU time of the library and of the measured combinations.
         measured: measured combinations, before fine-tuning.
+        pairs: measured pairs of replacements in neighboring layers.
     """
 
     config: dict[str, Any]
@@ -53,6 +55,22 @@ class ScoredLibrary:
     standard_errors: tuple[float, ...]
     cpu_seconds: float
     measured: tuple[MeasuredCombination, ...] = ()
+    pairs: tuple[MeasuredCombination, ...] = ()
+
+    @property
+    def interactions(self) -> dict[tuple[Alternative, Alternative], float]:
+        """By how much the rise of each measured pair differs from the sum of both rises."""
+        rises = dict(zip(self.alternatives, self.rises))
+        pairs = ((*pair.alternatives, pair.rise) for pair in self.pairs)
+        return {(first, second): rise - rises[first] - rises[second]
+                for first, second, rise in pairs}
+
+    def predicted_rise(self, combination: Sequence[Alternative]) -> float:
+        """Predicted rise of the loss of a combination, in nats per character."""
+        rises = dict(zip(self.alternatives, self.rises))
+        chosen = set(combination)
+        return (sum(rises[alternative] for alternative in combination)
+                + sum(value for pair, value in self.interactions.items() if chosen >= set(pair)))
 
 
 @dataclass(frozen=True)
@@ -147,7 +165,7 @@ def predict_front(parent: Parent, library: ScoredLibrary, names: Sequence[str],
     costs = cost_deltas(parent, library.alternatives, names, protocol)
     rises = {alternative: rise for alternative, rise in zip(library.alternatives, library.rises)
              if alternative in costs.deltas}
-    front = solve(parent.sizes, list(rises), rises, costs.deltas)
+    front = solve(parent.sizes, list(rises), rises, costs.deltas, library.interactions)
     order = np.argsort(front.loss, kind="stable")
     sorted_front = PredictedFront(front.alternatives, front.loss[order], front.costs[order],
                                   front.choices[order])
@@ -158,6 +176,16 @@ def predict_front(parent: Parent, library: ScoredLibrary, names: Sequence[str],
                         help="raise the budget, or add smaller sizes to `replace`", key="budget",
                         code="budget-unmet")
     return prediction, rows
+
+
+def frequent_pairs(front: PredictedFront, count: int) -> list[list[Alternative]]:
+    """Return the pairs in neighboring layers of a chain that most combinations of a front have."""
+    found: Counter[tuple[Alternative, Alternative]] = Counter()
+    for row in range(len(front)):
+        combination = front.combination(row)
+        found.update((first, second) for first in combination for second in combination
+                     if first.chain == second.chain and first.last + 1 == second.first)
+    return [list(pair) for pair, _ in found.most_common(count)]
 
 
 def read_library(study: Path) -> tuple[Parent, ScoredLibrary]:

@@ -80,12 +80,14 @@ class FitSettings:
         steps: updates of each replacement; 0 for least squares only.
         lr: peak learning rate of these updates.
         checks: combinations whose loss is measured.
+        interactions: pairs in neighboring layers whose loss is measured.
     """
 
     pairs: int = 1000
     steps: int = 200
     lr: float = 2e-3
     checks: int = 30
+    interactions: int = 0
 
 
 @dataclass(frozen=True)

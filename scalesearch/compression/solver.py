@@ -7,6 +7,11 @@ all C_k: what follows adds the same vectors to all of them, so a dominated combi
 cannot become part of the front (multiple-choice knapsack by dominance, Nemhauser & Ullmann 1969).
 The result is exact. Its only condition on combinations is that a stack keeps at least one
 sub-layer.
+
+With interactions, the predicted loss also has a term for each pair of replacements in neighboring
+layers of a chain: L(c) = L(parent) + Σ rise(a) + Σ interaction(a, b). Combinations are then only
+compared if the last layer has the same replacement, because this replacement determines what the
+next layer adds (dynamic program over a chain).
 """
 
 from __future__ import annotations
@@ -64,8 +69,9 @@ class _Partial:
 
 
 def solve(sizes: Mapping[str, Sequence[int]], alternatives: Sequence[Alternative],
-          rises: Mapping[Alternative, float],
-          deltas: Mapping[Alternative, Sequence[float]]) -> PredictedFront:
+          rises: Mapping[Alternative, float], deltas: Mapping[Alternative, Sequence[float]],
+          interactions: Mapping[tuple[Alternative, Alternative], float] = {},
+          ) -> PredictedFront:
     """Compute the exact front of all combinations.
 
     Args:
@@ -73,6 +79,8 @@ def solve(sizes: Mapping[str, Sequence[int]], alternatives: Sequence[Alternative
         alternatives: all alternatives.
         rises: rise of the loss of each.
         deltas: change of every cost of each.
+        interactions: change of the loss in addition to both rises, for pairs of which the second
+            begins in the layer after the first.
 
     Raises:
         UserError: the front has too many combinations.
@@ -81,12 +89,19 @@ def solve(sizes: Mapping[str, Sequence[int]], alternatives: Sequence[Alternative
     n_layers = sum(map(len, sizes.values()))
     start = _Partial(np.zeros((1, 1 + n_costs)), np.full((1, n_layers), KEPT, np.int16))
     offset = 0
+    numbers = {alternative: index for index, alternative in enumerate(alternatives)}
+    added = {(numbers[first], numbers[second]): value
+             for (first, second), value in interactions.items()
+             if first in numbers and second in numbers}
+    interacting = {first for first, _ in added}
     for stack in ("encoder", "decoder"):
         # whether all sub-layers of the stack so far are removed
         fronts = {True: start}
         for chain in (chain for chain in CHAINS if chain.startswith(f"{stack}.")):
             depth = len(sizes[chain])
-            by_end: list[dict[bool, _Partial]] = [fronts]
+            # by whether nothing is left so far, and the last alternative if it matters later
+            by_end: list[dict[tuple[bool, int], _Partial]] = [
+                {(removed, KEPT): partial for removed, partial in fronts.items()}]
             for end in range(1, depth + 1):
                 # first layer, index, change of loss and costs, and whether nothing is left
                 choices = [(end - 1, KEPT, np.zeros(1 + n_costs), not sizes[chain][end - 1])]
@@ -95,15 +110,19 @@ def solve(sizes: Mapping[str, Sequence[int]], alternatives: Sequence[Alternative
                              not alternative.size)
                             for index, alternative in enumerate(alternatives)
                             if alternative.chain == chain and alternative.last == end - 1]
-                extended: dict[bool, list[_Partial]] = {}
+                extended: dict[tuple[bool, int], list[_Partial]] = {}
                 for first, index, value, removed in choices:
                     columns = slice(offset + first, offset + end)
-                    for was_removed, partial in by_end[first].items():
-                        extended.setdefault(was_removed and removed, []).append(
-                            partial.with_choice(columns, index, value))
-                by_end.append({removed: _nondominated(parts)
-                               for removed, parts in extended.items()})
-            fronts = by_end[depth]
+                    state = index if index in interacting else KEPT
+                    for (was_removed, last), partial in by_end[first].items():
+                        change = value.copy()
+                        change[0] += added.get((last, index), 0)
+                        extended.setdefault((was_removed and removed, state), []).append(
+                            partial.with_choice(columns, index, change))
+                by_end.append({key: _nondominated(parts) for key, parts in extended.items()})
+            fronts = {removed: _nondominated([partial for (is_removed, _), partial
+                                              in by_end[depth].items() if is_removed == removed])
+                      for removed in {key[0] for key in by_end[depth]}}
             offset += depth
         start = fronts[False]
     return PredictedFront(tuple(alternatives), start.values[:, 0], start.values[:, 1:],

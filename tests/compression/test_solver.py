@@ -7,7 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from scalesearch.compression.alternatives import CHAINS, Alternative
+from scalesearch.compression.alternatives import CHAINS, Alternative, MeasuredCombination
+from scalesearch.compression.front import ScoredLibrary
 from scalesearch.compression.solver import solve
 from scalesearch.pareto.front import pareto_front
 
@@ -75,3 +76,33 @@ def test_front_has_the_best_combination_within_any_limits(seed: int) -> None:
     assert fits.any() == bool(losses)
     if losses:
         assert front.loss[fits].min() == pytest.approx(min(losses))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_front_with_interactions_equals_enumeration(seed: int) -> None:
+    rng = Random(seed)
+    sizes = {chain: (4,) * 3 for chain in CHAINS}
+    alternatives = []
+    for chain in ("encoder.ffn", "decoder.self"):
+        alternatives += [Alternative(chain, layer, layer, size) for layer in range(3)
+                         for size in rng.sample([0, 1, 2], rng.randint(1, 2))]
+        first = rng.randint(0, 1)
+        alternatives.append(Alternative(chain, first, first + 1, 4))
+    rises = {alternative: rng.uniform(-0.1, 1) for alternative in alternatives}
+    deltas = {alternative: [-rng.randint(0, 9)] for alternative in alternatives}
+    interactions = {(first, second): rng.uniform(-1, 1)
+                    for first in alternatives for second in alternatives
+                    if first.chain == second.chain and first.last + 1 == second.first
+                    and rng.random() < 0.7}
+    library = ScoredLibrary({}, 0.0, tuple(alternatives), tuple(rises.values()), (), 0.0, pairs=tuple(
+        MeasuredCombination(pair, value + rises[pair[0]] + rises[pair[1]], 0.0)
+        for pair, value in interactions.items()))
+    front = solve(sizes, alternatives, rises, deltas, library.interactions)
+    everything = np.array([[library.predicted_rise(chosen),
+                            sum(deltas[item][0] for item in chosen)]
+                           for chosen in combinations(sizes, alternatives)])
+    expected = np.unique(everything[pareto_front(everything, ["min"] * 2)].round(9), axis=0)
+    solved = np.column_stack([front.loss, front.costs])
+    assert np.unique(solved.round(9), axis=0).tolist() == expected.tolist()
+    for row in range(len(front)):
+        assert library.predicted_rise(front.combination(row)) == pytest.approx(front.loss[row])

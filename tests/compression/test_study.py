@@ -123,6 +123,30 @@ def test_resumed_study_repeats_nothing(folder, monkeypatch):
                       for file in folder.glob("blocks/**/*.safetensors")}
 
 
+def test_rungs_and_interactions(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    parent = str(folder / "teacher")
+    changes = ["fit.interactions=2", "rungs.shares=[0.5]", f"out={tmp_path}",
+               "budget=params.total <= 14k"]
+    text = (folder.parent / "tiny.yaml").read_text()
+    start = text.index("parent:")
+    end = text.index("replace:")
+    file = tmp_path / "rungs.yaml"
+    file.write_text(f"{text[:start]}parent: {{ folder: {parent}, beam: 1 }}\n{text[end:]}")
+    launch(read_study(file, changes), False, Console(file=io.StringIO()))
+    _, library = read_library(tmp_path)
+    assert len(library.pairs) == 2
+    for first, second in library.interactions:
+        assert first.chain == second.chain and first.last + 1 == second.first
+    members = json.loads((tmp_path / "blocks/members.json").read_text())
+    results = load_results(tmp_path)
+    states = [trial.state.value for trial in results.study.trials]
+    assert len(members) == 3 and sorted(states) == ["complete", "paused", "paused"]
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("trials/*/*.json")}
+    launch(read_study(file, changes), True, Console(file=io.StringIO()))
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.glob("trials/*/*.json")}
+
+
 def test_other_replacements_are_another_study(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
     spec = read_study(folder.parent / "tiny.yaml", ["replace.decoder.heads=1"])

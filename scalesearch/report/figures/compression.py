@@ -52,8 +52,7 @@ def plot_scores(library: ScoredLibrary) -> Figure:
 
 def additivity_table(library: ScoredLibrary, params: Sequence[float]) -> pd.DataFrame:
     """A row per measured combination: ``predicted.loss``, ``loss`` and ``params.total``."""
-    rises = dict(zip(library.alternatives, library.rises))
-    predicted = [sum(rises[alternative] for alternative in combination.alternatives)
+    predicted = [library.predicted_rise(combination.alternatives)
                  for combination in library.measured]
     measured = [combination.rise for combination in library.measured]
     return pd.DataFrame({"predicted.loss": predicted, "loss": measured, "params.total": params})

@@ -55,7 +55,7 @@ KEYS_BY_STUDY_TYPE = {"base": (GRID, ABLATION, SCALING), "architectures": (GRID,
                       **dict.fromkeys(("parent", "replace", "fit"), (COMPRESS,)),
                       **dict.fromkeys(("space", "teacher"), (SEARCH, GRID, ABLATION, SCALING)),
                       "trials": (SEARCH, COMPRESS)}
-SEARCH_ONLY_KEYS = ("sampler", "compute", "rungs", "stop", "warm_start", "reference")
+SEARCH_ONLY_KEYS = ("sampler", "compute", "stop", "warm_start", "reference")
 REQUIRED_KEYS = {COMPRESS: ("parent", "runs/large"), ABLATION: ("changes", "- share: none"),
                  SCALING: ("rules", "{deeper: 2 | 4 | 6 | 8}")}
 CHANGE_EXAMPLE = "such as `share: none`, or `{name: alone, set: {…}}`"
@@ -83,7 +83,8 @@ def check_keys_of_type(study_type: str, table: MappingNode, reader: ConfigReader
                                   "it belongs to "
                                   + " or ".join(f"`type: {type_}`" for type_ in kinds),
                                   code="key-of-other-study-type")
-        if study_type != SEARCH and name in SEARCH_ONLY_KEYS:
+        if study_type != SEARCH and (name in SEARCH_ONLY_KEYS or (
+                name == "rungs" and study_type != COMPRESS)):
             reader.report_problem(key,
                                   f"`{name}` belongs to a search, and a study of type {study_type} "
                                   "trains fixed architectures",

@@ -264,6 +264,9 @@ class FitConfig(Config):
     lr: NonNegative = setting(2e-3, "peak learning rate of these updates")
     checks: Count = setting(30, "random combinations whose loss is measured, to check that the rises "
                             "of single replacements add up", unit="combinations")
+    interactions: Count = setting(0, "pairs of replacements in neighboring layers whose loss is "
+                                  "measured, because their rises may not add up: those in most "
+                                  "combinations of the predicted front", unit="pairs")
 
 
 @dataclass(frozen=True)

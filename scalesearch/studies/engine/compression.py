@@ -5,6 +5,7 @@
     runs/small/teacher/            the parent, unless the user names a finished training run
     runs/small/blocks/encoder.1/   replacements of blocks, one job per layer
     runs/small/blocks/checks/      losses of random combinations, to check additivity
+    runs/small/blocks/pairs/       losses of pairs of replacements in neighboring layers
     runs/small/blocks/scores.json  the parent's loss, and its rise with each replacement
     runs/small/blocks/members.json the combinations that become trials
     runs/small/blocks/models/ID/   combinations with the weights of the library, as training runs
@@ -35,6 +36,7 @@ from scalesearch.compression.front import (
     BLOCKS_FOLDER,
     SCORES_FILE,
     ScoredLibrary,
+    frequent_pairs,
     geometric_rows,
     predict_front,
     predicted_costs,
@@ -45,6 +47,7 @@ from scalesearch.compression.library import (
     layer_folder,
     write_combination,
 )
+from scalesearch.cost import Protocol
 from scalesearch.data import default_cache
 from scalesearch.errors import UserError
 from scalesearch.feasible.limits import collect_limits
@@ -69,6 +72,7 @@ T = TypeVar("T")
 # the limits leave no other.
 MAX_LOSS_RATIO = 1.25
 CHECKS_FOLDER = "checks"
+PAIRS_FOLDER = "pairs"
 MODELS_FOLDER = "models"
 MEMBERS_FILE = "members.json"
 
@@ -137,13 +141,15 @@ def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, pare
         report(line)
     parent = replacements.parent
     folder = spec.out / BLOCKS_FOLDER
-    library = _make_library(spec, parent, replacements.alternatives, folder, parent_folder, runner,
-                            console)
+    library = _make_library(spec, replacements, folder, parent_folder, runner, console,
+                            evaluator.protocol)
     prediction, rows = predict_front(parent, library, replacements.names,
                                      replacements.limits, evaluator.protocol)
     useful = [row for row in rows
               if prediction.loss_of(row) <= MAX_LOSS_RATIO * prediction.parent_loss]
-    chosen = geometric_rows(prediction, useful or rows[:1], spec.trials)
+    # With rungs, the compute of ``trials`` full-budget runs is spent on more combinations.
+    count = round(spec.rungs.expected_counts(spec.trials)[0])
+    chosen = geometric_rows(prediction, useful or rows[:1], count)
     checkpoint = read_checkpoint(parent_folder)
     vocab = checkpoint.tokenizer.vocab_size
     architectures = []
@@ -199,13 +205,14 @@ class LibraryJobs(JobLoop):
                         code="replacements-failed")
 
 
-def _make_library(spec: StudySpec, parent: Parent, alternatives: Sequence[Alternative],
-                  library: Path, parent_folder: Path, runner: Runner,
-                  console: Console) -> ScoredLibrary:
+def _make_library(spec: StudySpec, replacements: Replacements, library: Path, parent_folder: Path,
+                  runner: Runner, console: Console, protocol: Protocol) -> ScoredLibrary:
     """Make all replacements in jobs of the runner, and write their scores to one file.
 
-    Random combinations are measured, too.
+    Random combinations, and pairs in neighboring layers, are measured, too.
     """
+    parent = replacements.parent
+    alternatives = replacements.alternatives
     common: JobFile = {"threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
                        "data": spec.data.replace(distilled=None, soft_targets=None)
                        .with_absolute_paths().model_dump(), "cache": str(default_cache())}
@@ -232,19 +239,30 @@ def _make_library(spec: StudySpec, parent: Parent, alternatives: Sequence[Altern
             "alternatives": [asdict(alternative) for alternative in alternatives]}
         for stack in ("encoder", "decoder") for layer in range(len(parent.sizes[f"{stack}.ffn"]))},
         LayerResult, "replacements are made and scored", len(alternatives))
-    combinations = random_combinations(parent, alternatives, spec.fit.checks, spec.seed)
-    measured = run({(library / CHECKS_FOLDER).absolute(): {
-        "combinations": [[asdict(alternative) for alternative in combination]
-                         for combination in combinations]}},
-        MeasuredResult, "random combinations are measured", len(combinations))[0]
+
+    def measure(name: str, combinations: Sequence[Sequence[Alternative]],
+                description: str) -> MeasuredResult:
+        return run({(library / name).absolute(): {
+            "combinations": [[asdict(alternative) for alternative in combination]
+                             for combination in combinations]}},
+            MeasuredResult, description, len(combinations))[0]
+
+    measured = measure(CHECKS_FOLDER,
+                       random_combinations(parent, alternatives, spec.fit.checks, spec.seed),
+                       "random combinations are measured")
     scores = {score.alternative: score for result in results for score in result.scores}
     own_scores = [scores[alternative] for alternative in alternatives]
     scored = ScoredLibrary(
-        dict(parent.architecture.config), results[0].parent_loss, tuple(alternatives),
+        dict(parent.architecture.config), results[0].parent_loss, alternatives,
         tuple(score.rise for score in own_scores),
         tuple(score.standard_error for score in own_scores),
         sum(result.cpu_seconds for result in results) + measured.cpu_seconds,
         measured.combinations)
+    if spec.fit.interactions:
+        prediction, _ = predict_front(parent, scored, replacements.names, (), protocol)
+        pairs = measure(PAIRS_FOLDER, frequent_pairs(prediction.front, spec.fit.interactions),
+                        "pairs in neighboring layers are measured")
+        scored = replace(scored, pairs=pairs.combinations,
+                         cpu_seconds=scored.cpu_seconds + pairs.cpu_seconds)
     write_json(library / SCORES_FILE, asdict(scored))
     return scored
-

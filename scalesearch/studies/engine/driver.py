@@ -22,7 +22,8 @@ from scalesearch.errors import UserError
 from scalesearch.files import read_json, write_json, write_text
 from scalesearch.report.records import validation_loss_name
 from scalesearch.samplers.candidate_sampler import CandidateSampler
-from scalesearch.schedule import START_TRIAL, Scheduler
+from scalesearch.schedule import START_TRIAL, Scheduler, find_promotable
+from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.config.objectives import objective_values
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine.jobs import JobLoop, reading_result
@@ -140,6 +141,11 @@ class Driver(JobLoop):
             raise UserError(f"{n_charged} candidates failed, the last with: {failed[-1].reason}",
                             code="too-many-failed")
         trial = self.proposals.next_reference()
+        if trial is None and self.spec.type == COMPRESS:
+            promotable = find_promotable(self.search.history(), self.spec.rungs,
+                                         self.spec.objectives)
+            if promotable is not None:
+                trial = self.trials[promotable.user_attrs[TRIAL_NUMBER_ATTR]]
         if trial is None and not self._stop_reason and self._compute_left() > COMPUTE_TOLERANCE:
             trial = self.proposals.next_enqueued()
             if trial is None:

@@ -15,6 +15,7 @@ from scalesearch.samplers.candidate_sampler import CandidateSampler, SpaceExhaus
 from scalesearch.spaces import read_space
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
+from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.optuna_sync.search_study import SearchStudy
 from scalesearch.studies.trials.evaluator import Evaluator
@@ -59,7 +60,8 @@ class Proposals:
         """Propose references up to the next one to train; None if all of them are done.
 
         A reference that was trained under another name is a duplicate and is only logged. A
-        reference that is paused at a rung is returned, to be resumed.
+        reference that is paused at a rung is returned, to be resumed; combinations of a compression
+        are promoted like the candidates of a search instead.
         """
         proposed = {trial.label for trial in self.study.trials.with_origin(Origin.REFERENCE)}
         for reference in self.spec.named_architectures:
@@ -73,7 +75,7 @@ class Proposals:
                 label=reference.label, costs={**trial.costs, **reference.predictions}))
             if trial.state == State.PENDING:
                 return trial
-        return self.study.trials.paused_reference()
+        return None if self.spec.type == COMPRESS else self.study.trials.paused_reference()
 
     def next_enqueued(self) -> Trial | None:
         """Propose the next architecture of another study's front (warm start)."""
@@ -171,7 +173,7 @@ class Proposals:
         """Return the job of the next attempt of ``trial``: to its next rung, or to the end.
 
         Paths are absolute, because workers may start elsewhere. References are trained to the end,
-        without pauses at rungs.
+        without pauses at rungs, except combinations of a compression.
         """
         spec = self.spec
         job: JobFile = {
@@ -186,6 +188,7 @@ class Proposals:
             job["initial_model"] = spec.initial_models[first_run.label]
         if trial.origin == Origin.REPLICATE:
             return {**job, "origin": "replicate", "original": trial.original}
-        if trial.origin == Origin.REFERENCE or rung >= spec.rungs.n_pauses:
+        has_rungs = trial.origin != Origin.REFERENCE or spec.type == COMPRESS
+        if not has_rungs or rung >= spec.rungs.n_pauses:
             return job
         return {**job, "rung": rung, "until_share": spec.rungs.shares[rung]}
