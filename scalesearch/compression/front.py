@@ -61,9 +61,11 @@ class ScoredLibrary:
     def interactions(self) -> dict[tuple[Alternative, Alternative], float]:
         """By how much the rise of each measured pair differs from the sum of both rises."""
         rises = dict(zip(self.alternatives, self.rises))
-        pairs = ((*pair.alternatives, pair.rise) for pair in self.pairs)
-        return {(first, second): rise - rises[first] - rises[second]
-                for first, second, rise in pairs}
+        differences = {}
+        for pair in self.pairs:
+            first, second = pair.alternatives
+            differences[first, second] = pair.rise - rises[first] - rises[second]
+        return differences
 
     def predicted_rise(self, combination: Sequence[Alternative]) -> float:
         """Predicted rise of the loss of a combination, in nats per character."""

@@ -81,7 +81,7 @@ def test_front_has_the_best_combination_within_any_limits(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_front_with_interactions_equals_enumeration(seed: int) -> None:
     rng = Random(seed)
-    sizes = {chain: (4,) * 3 for chain in CHAINS}
+    sizes = dict.fromkeys(CHAINS, (4,) * 3)
     alternatives = []
     for chain in ("encoder.ffn", "decoder.self"):
         alternatives += [Alternative(chain, layer, layer, size) for layer in range(3)
