@@ -182,12 +182,12 @@ def predict_front(parent: Parent, library: ScoredLibrary, names: Sequence[str],
 
 def frequent_pairs(front: PredictedFront, count: int) -> list[list[Alternative]]:
     """Return the pairs in neighboring layers of a chain that most combinations of a front have."""
-    found: Counter[tuple[Alternative, Alternative]] = Counter()
+    counts: Counter[tuple[Alternative, Alternative]] = Counter()
     for row in range(len(front)):
         combination = front.combination(row)
-        found.update((first, second) for first in combination for second in combination
+        counts.update((first, second) for first in combination for second in combination
                      if first.chain == second.chain and first.last + 1 == second.first)
-    return [list(pair) for pair, _ in found.most_common(count)]
+    return [list(pair) for pair, _ in counts.most_common(count)]
 
 
 def read_library(study: Path) -> tuple[Parent, ScoredLibrary]:
