@@ -113,6 +113,12 @@ def _of_mixer(path: str, mixer: Mixer) -> Iterator[str]:
         yield f"{path}: a learned mask is added to its scores"
     if mixer.residual_scores:
         yield f"{path}: scores are carried from layer to layer"
+    if mixer.qk_norm != "none":
+        yield f"{path}: queries and keys are normalized"
+    if mixer.alibi:
+        yield f"{path}: the runtime adds no bias by distance in a translator"
+    if mixer.soft_cap:
+        yield f"{path}: scores are limited by tanh"
     if mixer.head_ffn is not None:
         yield f"{path}.partial: a network stands between the heads and the output map"
     if is_set(mixer.prompt_length):

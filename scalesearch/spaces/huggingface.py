@@ -397,7 +397,8 @@ def _read_falcon(a: HuggingFaceArchitecture) -> None:
     has_biases = a.get("bias", default=False)
     a.set("decoder.projection_bias", has_biases, "bias")
     if a.get("alibi", default=False):
-        a.add_difference("biases of attention scores that are linear in the distance (ALiBi)")
+        a.set("decoder.alibi", True, "alibi")
+        a.add_difference("biases of attention scores by distance (ALiBi) are divided by √head_dim")
     else:
         _set_rotary(a)
     if is_new or a.get("parallel_attn", default=True):
@@ -417,7 +418,7 @@ def _read_bloom(a: HuggingFaceArchitecture) -> None:
     a.copy("decoder.heads", "n_head", "num_attention_heads")
     a.set_ffn("decoder", "gelu_new", "4 * hidden_size", 4 * width)
     a.add_difference("a norm of the embeddings", 2 * width)
-    a.add_difference("biases of attention scores that are linear in the distance (ALiBi)")
+    a.set("decoder.alibi", True)
     a.add_difference("embeddings are not multiplied by √width")
     if a.get("apply_residual_connection_post_layernorm"):
         a.add_difference("residual connections start after the norms")
@@ -479,12 +480,12 @@ def _set_windows(a: HuggingFaceArchitecture, is_local: list[bool],
               "sliding_window, layer_types")
 
 
-def _list_soft_caps(a: HuggingFaceArchitecture, head_dim: int) -> None:
-    """List soft caps and scales of attention in the models of Gemma."""
-    for entry, what in (("attn_logit_softcapping", "attention scores"),
-                        ("final_logit_softcapping", "outputs")):
-        if cap := a.get(entry):
-            a.add_difference(f"{what} are limited to ±{cap:g} by tanh")
+def _set_soft_caps(a: HuggingFaceArchitecture, head_dim: int) -> None:
+    """Set the soft cap of attention, and list other scales in the models of Gemma."""
+    if cap := a.get("attn_logit_softcapping"):
+        a.set("decoder.soft_cap", cap, "attn_logit_softcapping")
+    if cap := a.get("final_logit_softcapping"):
+        a.add_difference(f"outputs are limited to ±{cap:g} by tanh")
     if (scale := a.get("query_pre_attn_scalar", default=head_dim)) != head_dim:
         a.add_difference(f"attention scores are divided by √{scale}, not √{head_dim}")
 
@@ -509,8 +510,8 @@ def _read_qwen2(a: HuggingFaceArchitecture) -> None:
 
 @_register("qwen3")
 def _read_qwen3(a: HuggingFaceArchitecture) -> None:
-    _, depth, *_, head_dim = _read_llama_family(a, default_head_dim=128)
-    a.add_difference("norms of the queries and keys of each head", 2 * head_dim * depth)
+    _, depth, *_ = _read_llama_family(a, default_head_dim=128)
+    a.set("decoder.qk_norm", "head")
     if a.get("use_sliding_window"):
         first = a.get("max_window_layers", default=28)
         _set_windows(a, [layer >= first for layer in range(depth)])
@@ -519,8 +520,8 @@ def _read_qwen3(a: HuggingFaceArchitecture) -> None:
 
 @_register("olmo2")
 def _read_olmo2(a: HuggingFaceArchitecture) -> None:
-    _, depth, heads, kv_heads, head_dim = _read_llama_family(a)
-    a.add_difference("norms of queries and keys", (heads + kv_heads) * head_dim * depth)
+    _read_llama_family(a)
+    a.set("decoder.qk_norm", "width")
     a.add_difference("norms after sub-layers and before the residual sum, not before sub-layers")
     a.add_difference("embeddings are not multiplied by √width")
 
@@ -552,8 +553,8 @@ def _read_gemma2(a: HuggingFaceArchitecture) -> None:
         a, True, "gelu_pytorch_tanh", default_heads=8, default_kv_heads=4, default_head_dim=256)
     a.add_difference("norms after sub-layers, in addition to those before", 2 * width * depth)
     if is_gemma3:
-        a.add_difference("norms of the queries and keys of each head", 2 * head_dim * depth)
+        a.set("decoder.qk_norm", "head")
     period = a.size("sliding_window_pattern", "_sliding_window_pattern",
                     default=6 if is_gemma3 else 2)
     _set_windows(a, [layer % period != 0 for layer in range(1, depth + 1)])
-    _list_soft_caps(a, head_dim)
+    _set_soft_caps(a, head_dim)

@@ -49,6 +49,8 @@ SMALL_SIZES = {
     **{f"{stack}.head_dim": "1..5 | = max(1, width // heads)" for stack in ("encoder", "decoder")},
     **{f"{stack}.rotary": "yes | no if head_dim % 2 == 0 and not relative_positions else no"
        for stack in ("encoder", "decoder")},
+    **{f"{stack}.{key}": drawn for stack in ("encoder", "decoder") for key, drawn in (
+        ("qk_norm", "none | head | width"), ("alibi", "no | yes"), ("soft_cap", "0 | 2"))},
     **{f"{stack}.window": "0 | 1..4 | [2, 0, 3, 1]" for stack in ("encoder", "decoder")},
     **{f"{stack}.global_every": "0 | 2" for stack in ("encoder", "decoder")},
     **{f"{stack}.lift": "none | dextra" for stack in ("encoder", "decoder")},

@@ -45,6 +45,12 @@ FAMILIES: dict[str, dict[str, str]] = {
     "head scaling": {"both": "score_heads: 3, head_scaling: mlp,"},
     "shared scores": {"both": "score_heads: 2,"},
     "grouped queries": {"both": "key_value_heads: 2,"},
+    **{f"norm of queries and keys by {norm}": {"both": f"qk_norm: {norm},"}
+       for norm in ("head", "width")},
+    "norm of heads, grouped": {"both": "qk_norm: head, key_value_heads: 2,"},
+    "soft cap": {"both": "soft_cap: 3,"},
+    "soft cap of scaled heads": {"both": "soft_cap: 3, score_heads: 3, head_scaling: mlp,"},
+    "linear biases": {"both": "alibi: yes,"},
     "windows": {"both": "window: 5, global_every: 2,"},
     "relative": {"both": "relative_positions: yes,"},
     "solver": {"encoder": "solver: rk2-learned"},

@@ -17,6 +17,7 @@ from scalesearch.blocks.core import (
     Block,
     LinearFactory,
     LoopNest,
+    Shape,
     Size,
     Use,
     block,
@@ -30,6 +31,7 @@ from scalesearch.blocks.mixers.attention_extras import (
     ADAPTABLE_PARTS,
     PartialFFN,
     PromptVectors,
+    add_distance_bias,
     apply_rotary,
     hide_outside_window,
 )
@@ -37,6 +39,7 @@ from scalesearch.blocks.mixers.base import AttentionScoreShape, Mixer, register_
 from scalesearch.blocks.mixers.gates import Gating
 from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.mixers.scores import ExplicitAttention
+from scalesearch.blocks.norms import RMSNorm
 from scalesearch.blocks.sizes import decide, is_set, select_where
 
 if TYPE_CHECKING:
@@ -75,6 +78,10 @@ class Attention(Mixer):
         output_bias: whether the output map has a bias; None for ``bias``.
         window: a position attends to positions at a distance below this number: in a decoder,
             those before it, and in an encoder, those on both sides; 0 for all positions.
+        qk_norm: RMS norm of queries and keys before the rotation: ``head`` (Qwen3), one of the
+            features of a head; ``width`` (OLMo 2), one of all heads; ``none``.
+        alibi: whether scores have a bias that is linear in the distance (Press et al. 2022).
+        soft_cap: scores s become soft_cap · tanh(s / soft_cap) (Gemma 2); 0 for no limit.
     """
 
     heads: Size
@@ -99,6 +106,9 @@ class Attention(Mixer):
     bias: bool = field(default=True, metadata={"plain": True})
     output_bias: bool | None = field(default=None, metadata={"plain": None})
     window: int = field(default=0, metadata={"plain": 0})
+    qk_norm: str = field(default="none", metadata={"plain": "none"})
+    alibi: bool = field(default=False, metadata={"plain": False})
+    soft_cap: float = field(default=0.0, metadata={"plain": 0.0})
 
     part_name: ClassVar[str] = "attention"
     has_scores: ClassVar[bool] = True
@@ -141,6 +151,8 @@ class Attention(Mixer):
             return "rotary", f"needs an even head_dim, not {self.head_dim}"
         if self.window and self.residual_scores:
             return "window", "cannot be combined with residual_scores: previous"
+        if self.qk_norm != "none" and is_set(self.prompt_length):
+            return "qk_norm", "cannot be combined with adapt: prompt"
         # Features without a projection have the width of the model.
         key = ("projections" if self.linear_factory == IDENTITY
                else "cross_gate" if self.cross else "gate")
@@ -196,12 +208,23 @@ class Attention(Mixer):
                            self.attended) if is_set(self.mask_distance) else None
         core: Block = FusedAttention(self.score_heads, self.head_dim, values, self.queries,
                                      self.attended, self.prompt_length)
-        if self.expands_heads or is_set(self.clip) or self.residual_scores or mask is not None:
+        if self.expands_heads or is_set(self.clip) or self.residual_scores or mask is not None or (
+                self.soft_cap):
             name = ("cross" if self.cross else "self") if self.residual_scores else None
             core = ExplicitAttention(
                 self.score_heads, self.head_dim, values, self.queries, self.attended,
-                self.heads if self.expands_heads else 0, self.clip, name, self.prompt_length, mask)
+                self.heads if self.expands_heads else 0, self.clip, name, self.prompt_length, mask,
+                self.soft_cap)
         parts: dict[str, Block | Use] = {**maps, "core": core}
+        if self.qk_norm != "none":
+            for name, role, axis in (("query", "Q", self.queries),
+                                     ("key", "K", self.projected_axis)):
+                over: Shape = (axis,)
+                features = self.widths[role]
+                if self.qk_norm == "head":
+                    over = (axis, features // self.head_dim)
+                    features = self.head_dim
+                parts[f"{name}_norm"] = RMSNorm(features, over)
         if self.head_ffn is not None:
             parts["partial"] = self.head_ffn
         d_out = self.d_out if is_set(self.d_out) else self.d
@@ -287,14 +310,14 @@ class Attention(Mixer):
         if memory is None and module.weight_cache is not None and cache is not None:
             joined = self._fused_projection(module, x)
         query = self.gating.features(projection, "Q", x) if joined is None else joined[0]
-        query = self._split(query, self.score_heads)  # (batch, score_heads, queries, head_dim)
+        query = self._normalized_heads(module, "query", query, self.score_heads)  # (batch, score_heads, queries, head_dim)
         if self.rotary:
             query = apply_rotary(query, 0 if cache is None else cache.cached_length(module))
         if cache is not None and self.cross and module in cache:  # after the first decoding step
             key, value = cache[module]
         else:
             key, value = (self.project(module, y) if joined is None
-                          else self._split_pair(*joined[1:]))
+                          else self._split_pair(module, *joined[1:]))
             if self.rotary:
                 key = apply_rotary(key, 0 if cache is None else cache.cached_length(module))
             if cache is not None:
@@ -307,6 +330,8 @@ class Attention(Mixer):
             bias = None if bias is None else bias[..., bias.shape[-1] - key.shape[2] :]
             if cache is None or x.shape[1] > 1 or not cache.drops_keys:
                 bias = hide_outside_window(bias, query, key.shape[2], self.window)
+        if self.alibi:
+            bias = add_distance_bias(bias, query, key.shape[2], self.bias_heads)
         if self.prompt_length:
             key, value, bias = self._prepend_prompt(module, key, value, bias)
         if self.kv_heads:
@@ -352,11 +377,17 @@ class Attention(Mixer):
         projection = functools.partial(self._map, m)
         key = self.gating.features(projection, "K", y)
         key = self.gating.gate_after_projection("VgQ", projection, key, y)
-        return self._split_pair(key, self.gating.features(projection, "V", y))
+        return self._split_pair(m, key, self.gating.features(projection, "V", y))
 
-    def _split_pair(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        key = self._split(key, self.kv_heads or self.score_heads)
-        return key, self._split(value, self.kv_heads or self.bias_heads)
+    def _split_pair(self, m: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        key = self._normalized_heads(m, "key", key, self.kv_heads or self.score_heads)
+        return key, value.unflatten(-1, (self.kv_heads or self.bias_heads, -1)).transpose(1, 2)
+
+    def _normalized_heads(self, m: Any, name: str, x: Tensor, heads: int) -> Tensor:
+        """Return queries or keys by head, with their norm, (batch, heads, positions, head_dim)."""
+        x = getattr(m, f"{name}_norm")(x) if self.qk_norm == "width" else x
+        x = x.unflatten(-1, (heads, -1))  # the norm is before the transposition: it is contiguous
+        return (getattr(m, f"{name}_norm")(x) if self.qk_norm == "head" else x).transpose(1, 2)
 
     def _prepend_prompt(self, m: Any, key: Tensor, value: Tensor,
                         bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -375,7 +406,3 @@ class Attention(Mixer):
         """Repeat each head of keys or values for the consecutive heads that use it."""
         times = heads // self.kv_heads
         return x if times == 1 else x[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2)
-
-    def _split(self, x: Tensor, heads: int) -> Tensor:
-        """Reshape (batch, positions, heads · n) to (batch, heads, positions, n)."""
-        return x.unflatten(-1, (heads, -1)).transpose(1, 2)

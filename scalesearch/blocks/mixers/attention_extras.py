@@ -15,6 +15,7 @@ from scalesearch.blocks.core import (
     block,
     iterate_cost_lines,
 )
+from scalesearch.blocks.elementwise import add_promoted
 from scalesearch.blocks.leaves import Linear
 
 if TYPE_CHECKING:
@@ -62,6 +63,29 @@ def hide_outside_window(bias: Tensor | None, query: Tensor, keys: int, window: i
     distance = positions[None, :] - positions[keys - query.shape[2] :, None]  # (queries, keys)
     bias = query.new_zeros(distance.shape) if bias is None else bias
     return bias.masked_fill(distance.abs() >= window, torch.finfo(bias.dtype).min / 2)
+
+
+def add_distance_bias(bias: Tensor | None, query: Tensor, keys: int, heads: int) -> Tensor:
+    """Return a bias of attention scores minus slope · distance (ALiBi, Press et al. 2022).
+
+    For n heads, a power of two, the slopes are 2^(-8 i / n) for i = 1 … n. For another n, they are
+    those of the power below n, and then every second one of the power above n (released code).
+
+    Args:
+        bias, query, keys: as for :func:`hide_outside_window`.
+        heads: number of sets of scores.
+    """
+    import torch
+
+    positions = torch.arange(keys, device=query.device)
+    distance = (positions[None, :] - positions[keys - query.shape[2] :, None]).abs()
+    power = 1 << (heads.bit_length() - 1)
+    first = torch.arange(1, power + 1, device=query.device)
+    others = torch.arange(heads - power, device=query.device) + 0.5
+    exponents = torch.cat([first, others]) * 8 / power
+    slopes = (2.0 ** -exponents).to(query.dtype)
+    penalty = slopes[:, None, None] * distance  # (heads, queries, keys)
+    return -penalty if bias is None else add_promoted(bias, -penalty)
 
 
 @block

@@ -109,6 +109,7 @@ class ExplicitAttention(Block):
             (RealFormer, He et al. 2021).
         extra_keys: keys in addition to the axis, for example of a prompt.
         mask: learned mask.
+        soft_cap: if positive, scores s become soft_cap · tanh(s / soft_cap).
     """
 
     heads: Size
@@ -121,6 +122,7 @@ class ExplicitAttention(Block):
     score_cache_key: str | None = None
     extra_keys: Size = 0
     mask: DynamicMask | None = field(default=None, metadata={"plain": None})
+    soft_cap: float = field(default=0.0, metadata={"plain": 0.0})
 
     def parts(self) -> Mapping[str, Block | Use]:
         expands = is_set(self.heads_out)
@@ -140,13 +142,15 @@ class ExplicitAttention(Block):
 
     def loop_nests(self) -> Sequence[LoopNest]:
         # Head scaling stores the scores between its two products twice: as output of the ReLU and
-        # as input of the second product.
-        if not is_set(self.heads_out):
-            return []
+        # as input of the second product. The tanh of a limit is stored, too.
         keys: list[Extent] = [self.keys]
         if is_set(self.extra_keys):
             keys.append(self.extra_keys)
-        return [LoopNest((self.heads_out, self.queries, extent), "activation") for extent in keys]
+        expands = is_set(self.heads_out)
+        heads = [*[self.heads_out] * expands,
+                 *[self.heads_out if expands else self.heads] * bool(self.soft_cap)]
+        return [LoopNest((count, self.queries, extent), "activation")
+                for count in heads for extent in keys]
 
     def forward(self, module: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None,
                 carried: dict[str, Any] | None = None, x: Tensor | None = None) -> Tensor:
@@ -178,6 +182,8 @@ class ExplicitAttention(Block):
             if self.score_cache_key in carried:
                 scores = scores + carried[self.score_cache_key]
             carried[self.score_cache_key] = scores
+        if self.soft_cap:
+            scores = (scores / self.soft_cap).tanh() * self.soft_cap
         if self.mask is not None:
             mask = module.mask(x, k.shape[2] - self.extra_keys)
             scores = scores + pad(mask, (self.extra_keys, 0))

@@ -297,6 +297,9 @@ def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
         gate=a.get(f"{stack}.{'cross_gate' if cross else 'gate'}", "none"),
         output_factory=linear_factory(a, "out"), head_ffn=_head_ffn(a, stack, queries, cross),
         bias=bias, output_bias=None if output_bias == bias else output_bias,
+        qk_norm="none" if cross else a.get(f"{stack}.qk_norm", "none"),
+        alibi=bool(a.get(f"{stack}.alibi", False)) and not cross,
+        soft_cap=0.0 if cross else float(require_single_value(a.get(f"{stack}.soft_cap", 0))),
         window=0 if cross else require_single_value(a.get(f"{stack}.window", 0)),
         **adaptation)
     return _validate_maps(validated(attention, stack), "attention")

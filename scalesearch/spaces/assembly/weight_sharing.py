@@ -36,7 +36,7 @@ from scalesearch.spaces.syntax.domains import (
 # Keys of a stack that determine the shapes of its mixer's weights.
 MULTI_PATH_KEYS = ("paths.of", "paths.count", "paths.merge", "paths.norm")
 MIXER_SHAPE_KEYS = ("mixer", "local", "local.join", "local.channels", "heads", "head_dim",
-                    "score_heads", "key_value_heads", "attention_rank", "projections",
+                    "score_heads", "qk_norm", "key_value_heads", "attention_rank", "projections",
                     "projection_bias", "out_bias", "parallel_heads", "head_scaling", "gate",
                     "mask", "mask.clip", "lift", "cross", "cross.head_dim", "cross.clip",
                     "relative_positions", "relative_clip", "pg", "pg.on", "pg.ratio",

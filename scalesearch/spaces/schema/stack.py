@@ -25,6 +25,7 @@ MAX_DEPTH = 10_000  # each layer takes time and memory, even if all share their 
 # Keys of attention, written next to `mixer`; the first are only for self-attention.
 SELF_ATTENTION_KEYS = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores",
                                  "gate", "mask", "lift", "parallel_heads", "window",
+                                 "qk_norm", "alibi", "soft_cap",
                                  "global_every"})
 ATTENTION_KEYS = SELF_ATTENTION_KEYS | {"heads", "head_dim", "score_heads", "head_scaling",
                                         "key_value_heads", "attention_rank", "projections",
@@ -89,6 +90,12 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
         "relative_clip": size_field("8", "distance from which positions are equal"),
         "rotary": flag_field("no", "queries and keys of self-attention turned by their places "
                              "(Su et al. 2021)"),
+        "qk_norm": word_field(("none", "head", "width"), "none", "RMS norm of queries and keys of "
+                              "self-attention: of each head, or of all heads together"),
+        "alibi": flag_field("no", "scores of self-attention fall linearly with the distance "
+                            "(Press et al. 2022)"),
+        "soft_cap": SchemaField("number", default="0", low=0, doc="scores of self-attention are "
+                                "limited to ±soft_cap by tanh (Gemma 2); 0: no limit"),
         "window": size_field("0", "a position attends to positions at a smaller distance: earlier "
                              "ones in a decoder, both sides in an encoder; 0: to all", low=0),
         "global_every": size_field("0", "with a window: each layer whose number is a multiple "

@@ -1,0 +1,93 @@
+"""Norms of queries and keys, biases that are linear in the distance, and limits of scores."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from scalesearch.blocks.core import SRC
+from scalesearch.blocks.maps.linear_factories import DENSE
+from scalesearch.blocks.mixers.attention import Attention
+from scalesearch.blocks.mixers.attention_extras import add_distance_bias
+from scalesearch.cost import evaluate_cost, find_protocol
+from scalesearch.lowering.unsupported import find_unsupported_parts
+from scalesearch.nn.build import build_module
+from scalesearch.spaces import UnbuildableError
+from scalesearch.testing import check_model
+from tests.blocks.test_window import architecture
+from tests.nn.test_static_search import check_equal_translations, sharp_model
+
+
+def attention(**changes: Any) -> Attention:
+    sizes = {"heads": 4, "head_dim": 4, "score_heads": 4, "kv_heads": 2} | changes
+    return Attention(8, SRC, False, DENSE, projected_axis=SRC, keys=SRC, **sizes)
+
+
+def scores(module: Any, x: torch.Tensor) -> torch.Tensor:
+    """Scores of one sentence before the softmax, (heads, queries, keys), without a bias."""
+    query = module.query(x)[0].view(-1, 4, 4).transpose(0, 1)
+    key = module.key(x)[0].view(-1, 2, 4).transpose(0, 1).repeat_interleave(2, 0)
+    return query @ key.transpose(1, 2) / 2
+
+
+def mix(module: Any, x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    value = module.value(x)[0].view(-1, 2, 4).transpose(0, 1).repeat_interleave(2, 0)
+    return module.out((weights @ value).transpose(0, 1).flatten(1)[None])
+
+
+@pytest.mark.parametrize(("norm", "params"), [("head", 4 + 4), ("width", 16 + 8)])
+def test_norms_remove_the_scale_of_queries_and_keys(norm: str, params: int) -> None:
+    block = attention(qk_norm=norm, bias=False)
+    module = build_module(block)
+    x = torch.randn(1, 5, 8)
+    before = module(x, None, None)
+    for name in ("query", "key"):
+        getattr(module, name).weight.data *= 100
+        getattr(module, f"{name}_norm").weight.data.uniform_(0.5, 2)
+    assert not torch.allclose(module(x, None, None), before, atol=1e-3)
+    for name in ("query", "key"):
+        getattr(module, f"{name}_norm").weight.data.fill_(1)
+    assert torch.allclose(module(x, None, None), before, atol=1e-3)
+    added, plain = (evaluate_cost(each, find_protocol())["params.total"]
+                    for each in (block, attention(bias=False)))
+    assert added - plain == params
+
+
+def test_slopes_are_those_of_the_published_code() -> None:
+    query = torch.zeros(1, 6, 1, 4)
+    for heads, slopes in ((4, [1 / 4, 1 / 16, 1 / 64, 1 / 256]),
+                          (6, [1 / 4, 1 / 16, 1 / 64, 1 / 256, 1 / 2, 1 / 8])):
+        assert add_distance_bias(None, query, 3, heads)[:, 0].tolist() == [
+            [-2 * slope, -slope, 0] for slope in slopes]
+
+
+def test_linear_biases_and_limits_of_scores() -> None:
+    x = 3 * torch.randn(1, 5, 8)
+    distance = (torch.arange(5)[:, None] - torch.arange(5)).abs()
+    slopes = torch.tensor([1 / 4, 1 / 16, 1 / 64, 1 / 256])[:, None, None]
+    module = build_module(attention(alibi=True))
+    weights = (scores(module, x) - slopes * distance).softmax(-1)
+    assert torch.allclose(module(x, None, None), mix(module, x, weights), atol=1e-5)
+    module = build_module(attention(soft_cap=0.5))
+    weights = (0.5 * (scores(module, x) / 0.5).tanh()).softmax(-1)
+    assert torch.allclose(module(x, None, None), mix(module, x, weights), atol=1e-5)
+
+
+@pytest.mark.parametrize(("text", "top"), [
+    ("depth: 2, qk_norm: head, rotary: yes", "model: decoder-only\nembedding.positions: none"),
+    ("depth: 2, qk_norm: width, key_value_heads: 1", ""),
+    ("depth: 2, alibi: yes, window: 3", "embedding.positions: none"),
+    ("depth: 2, alibi: yes, soft_cap: [2, 0]", "model: decoder-only"),
+    ("depth: 2, soft_cap: 3, score_heads: 3, head_scaling: mlp, alibi: yes", "adapt: prompt")])
+def test_decoding_and_searches_equal_one_pass(text: str, top: str) -> None:
+    spec = architecture(text, top)
+    check_model(spec, 1)
+    check_equal_translations(sharp_model(spec.block), 3)
+
+
+def test_what_does_not_support_them() -> None:
+    with pytest.raises(UnbuildableError) as caught:
+        architecture("depth: 2, qk_norm: head", "adapt: prompt")
+    assert caught.value.key == "encoder.qk_norm"
+    for text in ("qk_norm: head", "alibi: yes", "soft_cap: 2"):
+        assert len(find_unsupported_parts(architecture(f"depth: 2, {text}").block)) == 2
