@@ -48,8 +48,8 @@ def test_norms_remove_the_scale_of_queries_and_keys(norm: str, params: int) -> N
     for name in ("query", "key"):
         getattr(module, f"{name}_norm").weight.data.fill_(1)
     assert torch.allclose(module(x, None, None), before, atol=1e-3)
-    added, plain = (evaluate_cost(each, find_protocol())["params.total"]
-                    for each in (block, attention(bias=False)))
+    added, plain = (evaluate_cost(part, find_protocol())["params.total"]
+                    for part in (block, attention(bias=False)))
     assert added - plain == params
 
 

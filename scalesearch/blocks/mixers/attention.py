@@ -310,7 +310,8 @@ class Attention(Mixer):
         if memory is None and module.weight_cache is not None and cache is not None:
             joined = self._fused_projection(module, x)
         query = self.gating.features(projection, "Q", x) if joined is None else joined[0]
-        query = self._normalized_heads(module, "query", query, self.score_heads)  # (batch, score_heads, queries, head_dim)
+        # (batch, score_heads, queries, head_dim)
+        query = self._normalized_heads(module, "query", query, self.score_heads)
         if self.rotary:
             query = apply_rotary(query, 0 if cache is None else cache.cached_length(module))
         if cache is not None and self.cross and module in cache:  # after the first decoding step
