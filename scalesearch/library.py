@@ -39,8 +39,7 @@ def library_folder(category: str) -> Path:
 def find_file(name: str, category: str) -> Path:
     """Find a file by path or name.
 
-    The name is a path (``.yaml`` is optional), the folder of a trained model, or a shipped
-    file.
+    The name is a path (``.yaml`` is optional), the folder of a trained model, or a shipped file.
 
     Raises:
         UserError: it does not exist; the message lists the shipped files.

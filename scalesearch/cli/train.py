@@ -39,9 +39,8 @@ def command(architecture: str | None, initial_folder: Path | None, data: str,
     """Train the architecture in the file ARCHITECTURE, and score it.
 
     ARCHITECTURE is a file or a built-in architecture, such as transformer. With --from it is that
-    of the model. Ctrl-C (exit status 130)
-    and SIGTERM (143) save a checkpoint. The same command with --resume continues from it, with the
-    same result as an uninterrupted run.
+    of the model. Ctrl-C (exit status 130) and SIGTERM (143) save a checkpoint. The same command
+    with --resume continues from it, with the same result as an uninterrupted run.
 
     \b
     Example: scalesearch train transformer --data data.yaml --recipe short --out runs/model

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
@@ -93,7 +92,17 @@ def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constr
             for candidate, fit, texts, weight in zip(candidates, fits.tolist(), violated,
                                                      weights.tolist()) if texts is not None]
     frame = pd.DataFrame(rows, columns=[*names, "fits", "violated", "weight"])
-    by_value = _by_value(samples, weights, weights * is_valid, weights * fits)
+    # Sums of weights by parameter and value: of candidates, valid and feasible ones.
+    columns = ["candidates", "valid", "feasible"]
+    value_rows = [(name, format_constant(value), *sample_weights)
+                  for values, *sample_weights in zip(samples, weights.tolist(),
+                                                     (weights * is_valid).tolist(),
+                                                     (weights * fits).tolist())
+                  for name, value in values.params.items()]
+    sums = pd.DataFrame(value_rows, columns=["parameter", "value", *columns]).groupby(
+        ["parameter", "value"], sort=False)[columns].sum().reset_index()
+    by_value = sums.sort_values("value").sort_values(
+        "value", key=lambda column: pd.to_numeric(column, errors="coerce"), kind="stable")
     size = math.exp(min(log_size, MAX_LOG_SIZE))
     return Estimate(share, low, high, size, description, by_value, frame)
 
@@ -145,15 +154,3 @@ def wilson_interval(share: float, n_samples: float) -> tuple[float, float]:
     half_width = Z_95 / scale * math.sqrt(
         share * (1 - share) / n_samples + (Z_95 / (2 * n_samples)) ** 2)
     return max(0.0, min(share, center - half_width)), min(1.0, max(share, center + half_width))
-
-
-def _by_value(samples: Sequence[ParamValues], *weights: NDArray[np.float64]) -> pd.DataFrame:
-    """Sums of weights by parameter and value: of candidates, valid and feasible ones."""
-    columns = ["candidates", "valid", "feasible"]
-    rows = [(name, format_constant(value), *sample_weights)
-            for values, *sample_weights in zip(samples, *(column.tolist() for column in weights))
-            for name, value in values.params.items()]
-    frame = pd.DataFrame(rows, columns=["parameter", "value", *columns])
-    sums = frame.groupby(["parameter", "value"], sort=False)[columns].sum().reset_index()
-    return sums.sort_values("value").sort_values(
-        "value", key=lambda column: pd.to_numeric(column, errors="coerce"), kind="stable")

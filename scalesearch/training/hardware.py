@@ -81,8 +81,7 @@ class Hardware:
         if cuda:
             torch.set_float32_matmul_precision("high")  # TF32 for products that stay in fp32
             # cuDNN plans for each new shape, which takes tens of milliseconds. Batches of text and
-            # decoding steps have
-            # many shapes.
+            # decoding steps have many shapes.
             torch.backends.cuda.enable_cudnn_sdp(False)
         else:
             _keep_freed_memory()
