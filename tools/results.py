@@ -1,4 +1,4 @@
-"""Write the tables of the results pages from ``benchmarks/results.json``.
+"""Write the tables of the results pages from ``benchmarks/results.json`` and ``huggingface.json``.
 
     python tools/results.py            # --check: only report whether the tables are current
 
@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "docs/results/benchmarks.md",)
+sys.path.insert(0, str(ROOT))  # for the benchmarks, if this file is run as a script
+PAGES = (ROOT / "docs/results/benchmarks.md", ROOT / "docs/results/huggingface.md")
+HUGGINGFACE = ROOT / "benchmarks" / "huggingface.json"
 RESULTS = ROOT / "benchmarks" / "results.json"
 SEARCH_TITLES = {"bayes + rungs": "`bayes` with rungs", "bayes": "`bayes`",
                  "botorch": "BoTorch qLogEHVI", "tpe": "Optuna TPE", "random": "random",
@@ -70,8 +72,26 @@ def table_after_10_runs(results: Mapping[str, Any]) -> str:
     return _markdown(["table", "models", *(SEARCH_TITLES[search] for search in searches)], rows)
 
 
+def huggingface_table(results: Mapping[str, Any]) -> str:
+    """Table of the Hugging Face models, one row per model."""
+    import scalesearch as ss
+    from benchmarks.huggingface import explained_differences, unexplained_differences
+
+    rows = []
+    for model in json.loads(HUGGINGFACE.read_text("utf-8"))["models"]:
+        config = model["config"]
+        listed = sum(difference.params for difference in ss.from_huggingface(config).not_expressed)
+        counts = [f"{model[key]:,}" for key in ("params", "macs_forward", "macs_decode", "cache")]
+        unexplained = sum(map(abs, unexplained_differences(model).values()))
+        _, _, reason = explained_differences(config)
+        rows.append([f"`{config['model_type']}` {model['name']}", *counts, f"{listed:,}", reason,
+                     f"{unexplained:,}"])
+    return _markdown(["model", "params", "MACs, forward", "MACs, decoding", "bytes of the cache",
+                      "listed params", "other differences", "unexplained"], rows)
+
+
 TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "replay-mean": mean_table, "replay-10": table_after_10_runs}
+    "replay-mean": mean_table, "replay-10": table_after_10_runs, "huggingface": huggingface_table}
 
 
 def updated(text: str, results: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ class AttentiveEmbedding(Block):
 
     The inputs are those of :class:`TokenEmbedding`. The output is W₂ relu(W₁ x + b₁) + b₂ without a
     residual, with x = layer(√r · table[token] + position) of r features. The norm is applied to x
-    in a pre-norm model, else to the output. In a decoder the layer is causal and has its own cache.
+    unless the model is post-norm, else to the output. In a decoder the layer is causal and has its own cache.
 
     Attributes:
         d: features of the output.
@@ -56,7 +56,7 @@ class AttentiveEmbedding(Block):
         if self.positions == "learned":
             parts["position"] = PositionTable(rank, self.max_length)
         norm = NORM_CLASSES[self.layer.norm_kind](
-            rank if self.layer.norm == "pre" else self.d, over)
+            self.d if self.layer.norm == "post" else rank, over)
         maps = {"up": Linear(rank, rank, over), "down": Linear(rank, self.d, over)}
         return parts | {"layer": self.layer, "norm": norm, **maps}
 
@@ -75,7 +75,7 @@ class AttentiveEmbedding(Block):
             hidden = ~present[:, None, None, :]
         bias = None if hidden is None else autocast_input(mask_bias(hidden, x.dtype))
         x = module.layer(x, present, bias, None, None, None, cache)
-        is_pre_norm = self.layer.norm == "pre"
+        is_pre_norm = self.layer.norm != "post"
         x = dropout(module.down(module.up(module.norm(x) if is_pre_norm else x).relu()),
                     module.dropout_rates.residual, module.training)
         return x if is_pre_norm else module.norm(x)

@@ -18,6 +18,7 @@ from scalesearch.blocks.leaves import (
     TransposedLinear,
     UnsavedLinear,
 )
+from scalesearch.blocks.norms import NORM_CLASSES
 from scalesearch.blocks.sizes import maximum
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ SOFTPOS_KERNEL = 3  # kernel width of the convolutions of H-SoftPOS
 
 @block
 class TokenEmbedding(Block):
-    """√d · table[token] + position, then dropout.
+    """√d · table[token] + position, then a norm if it has one, then dropout.
 
     See Vaswani et al. 2017, sections 3.4 and 3.5. Token ids and positions, both (batch,
     length), to (batch, length, d).
@@ -42,6 +43,7 @@ class TokenEmbedding(Block):
         max_length: number of learned positions.
         tied_table: path of the table whose weights ``table`` uses; None if it has its own.
         scaled: whether to multiply by √d.
+        norm_type: type of a norm of the sum; empty for no norm.
     """
 
     d: Size
@@ -51,11 +53,14 @@ class TokenEmbedding(Block):
     max_length: Size = 1024
     tied_table: str | None = None
     scaled: bool = field(default=True, metadata={"plain": True})
+    norm_type: str = field(default="", metadata={"plain": ""})
 
     def parts(self) -> Mapping[str, Block | Use]:
         parts: dict[str, Block | Use] = {"table": Use(self.table, tied=self.tied_table)}
         if self.positions == "learned":
             parts["position"] = PositionTable(self.d, self.max_length)
+        if self.norm_type:
+            parts["norm"] = NORM_CLASSES[self.norm_type](self.d, self.over)
         return parts
 
     def forward(self, module: Any, tokens: Tensor, positions: Tensor, cache: Any = None,
@@ -65,6 +70,7 @@ class TokenEmbedding(Block):
             x = x + module.position(positions)
         elif self.positions == "sinusoidal":
             x = x + sinusoidal_positions(positions, self.d, x.dtype)
+        x = module.norm(x) if self.norm_type else x
         return dropout(x, module.dropout_rates.residual, module.training)
 
 

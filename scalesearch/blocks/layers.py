@@ -1,7 +1,8 @@
 """Layers: steps of parallel sub-layers, each step with a residual and a norm.
 
-Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). If a step has parallel sub-layers, f is their
-sum. The norm of a step is named after its first sub-layer (``attention_norm``).
+Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). Branch: x + norm(f(x)), as in OLMo 2. Sandwich:
+x + norm_out(f(norm(x))), as in Gemma 2. If a step has parallel sub-layers, f is their sum. The norms
+of a step are named after its first sub-layer (``attention_norm``, ``attention_norm_out``).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
 if TYPE_CHECKING:
     from torch import Tensor
 
-NORM_POSITIONS = ("pre", "post")
+NORM_POSITIONS = ("pre", "post", "branch", "sandwich")
+INPUT_NORMS = ("pre", "sandwich")  # positions with a norm of the input of each step
 SECOND_FFN = "ffn_again"  # a second call of the feed-forward network before it, with its weights
 
 SublayerOrder: TypeAlias = tuple[tuple[str, ...], ...]  # words of the sub-layers of each step
@@ -38,7 +40,7 @@ class Layer(Block):
     Attributes:
         mixer: the first mixer.
         ffn: the feed-forward network.
-        norm: ``pre`` or ``post``.
+        norm: one of ``NORM_POSITIONS``.
         norm_kind: type of the norms.
         sublayer_order: the order of the sub-layers if it is not ``default_order``. If a word
             occurs again, it is a separate part NAME_2, except ``ffn_again``.
@@ -46,6 +48,7 @@ class Layer(Block):
             have a common first norm.
         extra_sublayers: words and blocks of other sub-layers.
         parallel_mixer: mixer that replaces ``mixer`` in steps with parallel sub-layers.
+        separate_norms: whether parallel sub-layers have a norm each (GPT-NeoX), not one in common.
     """
 
     mixer: Mixer
@@ -57,6 +60,7 @@ class Layer(Block):
     extra_sublayers: tuple[tuple[str, Mixer], ...] = field(
         default=(), kw_only=True, metadata={"plain": ()})
     parallel_mixer: Mixer | None = field(default=None, kw_only=True, metadata={"plain": None})
+    separate_norms: bool = field(default=False, kw_only=True, metadata={"plain": False})
 
     default_order: ClassVar[SublayerOrder]
 
@@ -100,7 +104,17 @@ class Layer(Block):
     @property
     def last_norm(self) -> str:
         """Name of the norm of the last step."""
-        return f"{self.steps[-1][0][1]}_norm"
+        return f"{self.steps[-1][0][1]}_norm{'_out' * (self.norm == 'sandwich')}"
+
+    @property
+    def branch_norms(self) -> list[str]:
+        """Names of the norms of the outputs of residual branches."""
+        suffix = {"branch": "_norm", "sandwich": "_norm_out"}.get(self.norm)
+        return [f"{step[0][1]}{suffix}" for step in self.steps] if suffix else []
+
+    def _norm_owner(self, step: Sequence[tuple[str, str]], name: str) -> str:
+        """Return the part after which the norm before the part ``name`` of a step is named."""
+        return name if self.separate_norms else step[0][1]
 
     @cached_property
     def path_names(self) -> list[str]:
@@ -132,7 +146,9 @@ class Layer(Block):
 
     def parts(self) -> Mapping[str, Block | Use]:
         calls = Counter(name for step in self.steps for _, name in step)
-        norms = Counter(step[0][1] for step in self.steps)
+        norms = Counter(owner for step in self.steps for owner in
+                        dict.fromkeys(self._norm_owner(step, name) for _, name in step))
+        output_norms = Counter(step[0][1] for step in self.steps if self.norm == "sandwich")
         norm = NORM_CLASSES[self.norm_kind](self.mixer.d, (self.mixer.queries,))
         count = len(self.path_names)
         parts: dict[str, Block | Use] = {}
@@ -145,6 +161,8 @@ class Layer(Block):
                     parts[f"{name}_norm"] = Use(norm, 1 + (norms[name] - 1) * count)
                 elif name in norms:
                     parts[f"{name}_norm"] = Use(MultiPath(norm, count), norms[name])
+                if name in output_norms:
+                    parts[f"{name}_norm_out"] = Use(norm, output_norms[name])
         return parts | ({"merge": Use(self._merge())} if count > 1 else {})
 
     def loop_nests(self) -> Sequence[LoopNest]:
@@ -160,7 +178,8 @@ class Layer(Block):
             parts = [self._part(*part) for part in step]
             readers = parts * (1 if index else count)  # all paths of a layer have the same input
             if len(readers) > 1:
-                copied = sum(d * part.copies_input for part in readers) - d * reduce(
+                copied = 0 if self.separate_norms else sum(
+                    d * part.copies_input for part in readers) - d * reduce(
                     and_, (part.copies_input for part in readers))
                 summed = count * d * (len(parts) - 1)
                 size = (count if index else 1) * copied - summed
@@ -187,7 +206,17 @@ class Layer(Block):
             return self._forward_paths(module, x, context)
         for step in self.steps:
             norm = getattr(module, f"{step[0][1]}_norm")
-            y = self._run_step(module, step, norm(x) if self.norm == "pre" else x, context)
+            if self.separate_norms and len(step) > 1:
+                y = reduce(add_promoted, [
+                    self._run_step(module, [part], getattr(module, f"{part[1]}_norm")(x), context)
+                    for part in step])
+            else:
+                y = self._run_step(module, step, norm(x) if self.norm in INPUT_NORMS else x,
+                                   context)
+            if self.norm == "branch":
+                y = norm(y)
+            elif self.norm == "sandwich":
+                y = getattr(module, f"{step[0][1]}_norm_out")(y)
             x = _add_residual(module, x, y)
             if self.norm == "post":
                 x = norm(x)

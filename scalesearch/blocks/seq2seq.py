@@ -15,8 +15,8 @@ from scalesearch.blocks.stacks import BottleneckStack, Stack
 if TYPE_CHECKING:
     from torch import Tensor
 
-# no tying; output matrix and target table; output matrix, target table and source table
-TYING_MODES = ("none", "decoder", "all")
+# no tying; output matrix and target table; both tables; output matrix and both tables
+TYING_MODES = ("none", "decoder", "inputs", "all")
 
 
 @block

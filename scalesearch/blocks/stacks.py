@@ -8,7 +8,7 @@ multiply-adds but no parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Block, LoopNest, Repeat, Size, Use, block
@@ -81,6 +81,7 @@ class LayerStack(Block):
     """Base class of stacks of layers: (batch, positions, d) to (batch, positions, d)."""
 
     final_norm: bool
+    post_final_norm: bool
 
     @property
     def layer(self) -> Any:
@@ -90,7 +91,7 @@ class LayerStack(Block):
     @property
     def has_final_norm(self) -> bool:
         """Whether the stack ends with a norm."""
-        return bool(self.layer.norm == "pre" and self.final_norm)
+        return self.post_final_norm if self.layer.norm == "post" else self.final_norm
 
 
 @block
@@ -103,7 +104,8 @@ class Stack(LayerStack):
         step_signals: whether a sinusoid of the layer's index is added before each layer (Universal
             Transformer).
         solver: a key of ``SOLVERS``; ``euler`` is the usual residual.
-        final_norm: whether a pre-norm stack ends with a norm.
+        final_norm: whether a stack ends with a norm, unless it is post-norm.
+        post_final_norm: whether a post-norm stack ends with a norm.
     """
 
     layers: Repeat
@@ -111,6 +113,7 @@ class Stack(LayerStack):
     step_signals: bool = False
     solver: str = "euler"
     final_norm: bool = True
+    post_final_norm: bool = field(default=False, metadata={"plain": False})
 
     @property
     def layer(self) -> Any:
@@ -194,7 +197,7 @@ class BottleneckStack(LayerStack):
         middle: the middle layers.
         last: the last layer.
         step_signals: as for :class:`Stack`.
-        final_norm: as for :class:`Stack`.
+        final_norm, post_final_norm: as for :class:`Stack`.
     """
 
     first: Repeat
@@ -202,6 +205,7 @@ class BottleneckStack(LayerStack):
     last: Repeat
     step_signals: bool = False
     final_norm: bool = True
+    post_final_norm: bool = field(default=False, metadata={"plain": False})
 
     @property
     def layer(self) -> Any:

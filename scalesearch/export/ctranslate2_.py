@@ -50,6 +50,7 @@ INEXACT_INT8_NOTE = ("int8 products are less exact on this processor, which has 
                      "instructions; scores may be lower than on other processors")
 LAYER_NORM_EPSILON = 1e-5
 SCALAR_TYPES = {"num_heads": "int16", "activation": "int8", "pre_norm": "int8",
+                "scale_embeddings": "int8",
                 "head_dim": "int32", "num_heads_kv": "int32", "queries_scale": "float32",
                 "rotary_dim": "int32", "rotary_interleave": "int8", "rotary_base": "float32"}
 
@@ -175,7 +176,7 @@ def _build_spec(plan: VariablePlan, weights: Mapping[str, Any], tokenizer: Token
     # The checks of the runtime count the rows of this list.
     vars(spec.encoder)["embeddings"] = [vars(spec.encoder).pop("embeddings_0")]
     for stack in (spec.encoder, spec.decoder):
-        vars(stack)["scale_embeddings"] = True
+        vars(stack).setdefault("scale_embeddings", True)
     spec.config.layer_norm_epsilon = LAYER_NORM_EPSILON
     spec.config.add_source_eos = True
     tokens = [piece for piece, _ in tokenizer.pieces()]

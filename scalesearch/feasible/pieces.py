@@ -34,7 +34,7 @@ _PLAIN_MIXER_CONFIG = {"mixer": "attention", "local": "none", "heads": 1, "head_
                        "relative_positions": False, "rotary": False, "residual_scores": "none",
                        "window": 0, "qk_norm": "none", "alibi": False, "soft_cap": 0, "global_every": 0,
                        "cross_gate": "none", "projections": "matrices", "projection_bias": True,
-                       "parallel_heads": "off", "pg": "none", "attention_rank": 0,
+                       "out_bias": True, "cross_heads": 1, "parallel_heads": "off", "pg": "none", "attention_rank": 0,
                        "cross_rank": 0, "cross_key_value_heads": "off"}
 _ATTENTION_SLOTS = {"encoder": ("attention",), "decoder": ("self", "cross")}
 

@@ -190,9 +190,25 @@ def _embedding(plan: VariablePlan, stack: str, path: str, block: TokenEmbedding,
     else:
         positions = ConstantTensor("sinusoid" if block.positions == "sinusoidal" else "zeros",
                                    (rows, block.d))
+    if not block.scaled:
+        plan.scalars[f"{stack}/scale_embeddings"] = False
+    if block.norm_type:
+        gain, offset = _norm_weights(block.norm_type, block.d, f"{path}.norm.{{}}".format)
+        plan.add(f"{stack}/layernorm_embedding/gamma", (block.d,), gain)
+        if block.norm_type != "rms":
+            plan.add(f"{stack}/layernorm_embedding/beta", (block.d,), offset)
     if steps:
         positions = TensorSum((positions, ConstantTensor("step", (block.d,), 0)))
     plan.add(f"{stack}/position_encodings/encodings", (rows, block.d), positions)
+
+
+def _norm_weights(norm_type: str, d: Size, weight_name: Callable[[str], str]
+                  ) -> tuple[TensorExpression, TensorExpression]:
+    """Return gain and bias of a norm; ``weight_name`` returns the name of a weight's owner."""
+    own = NORM_CLASSES[norm_type](d, ()).weights()
+    gain, offset = (WeightRef(weight_name(name)) if name in own else ConstantTensor(constant, (d,))
+                    for name, constant in (("weight", "ones"), ("bias", "zeros")))
+    return gain, offset
 
 
 @dataclass(frozen=True)
@@ -280,11 +296,12 @@ class _StackLowering:
                 self._vectors(sub.name, ConstantTensor("ones", (self.d,)),
                               ConstantTensor("zeros", (self.d,)))
             else:
-                gain, offset = self._norm_weights(
-                    partial(self.owners.owner_name, norm.layer, f"{norm.part}_norm"))
+                gain, offset = _norm_weights(
+                    self.layer.norm_kind, self.d, partial(self.owners.owner_name, norm.layer, f"{norm.part}_norm"))
                 self._vectors(sub.name, gain, _plus(offset, signal if post else None))
         if self.stack.has_final_norm:
-            self._vectors(self.name, *self._norm_weights(f"{self.name}.norm.{{}}".format))
+            self._vectors(self.name, *_norm_weights(self.layer.norm_kind, self.d,
+                                                    f"{self.name}.norm.{{}}".format))
 
     def _runtime_sublayers(self) -> list[_Sublayer]:
         """Return all sub-layers of the runtime.
@@ -310,15 +327,6 @@ class _StackLowering:
             layers.insert(0, (0, {}))
         return [_Sublayer(f"{self.name}/layer_{index}/{type}", type, layer, parts.get(word))
                 for index, (layer, parts) in enumerate(layers) for word, type in types.items()]
-
-    def _norm_weights(self, weight_name: Callable[[str], str]
-                      ) -> tuple[TensorExpression, TensorExpression]:
-        """Return gain and bias of a norm; ``weight_name`` returns the name of a weight's owner."""
-        own = NORM_CLASSES[self.layer.norm_kind](self.d, ()).weights()
-        gain, offset = (
-            WeightRef(weight_name(name)) if name in own else ConstantTensor(constant, (self.d,))
-            for name, constant in (("weight", "ones"), ("bias", "zeros")))
-        return gain, offset
 
     def _vectors(self, name: str, gain: TensorExpression, offset: TensorExpression) -> None:
         self.plan.add(f"{name}/layer_norm/gamma", (self.d,), gain)

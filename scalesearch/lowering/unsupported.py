@@ -71,6 +71,8 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
             yield f"{path}: the runtime's translator needs an encoder"
         else:
             yield from _of_mixer(f"{path}.cross_attention", cross_attention)
+    if layer.norm not in ("pre", "post"):
+        yield f"{path}: norms at the end of residual branches (norm: {layer.norm})"
     if layer.norm == "post" and any(other.part_names.keys() != layer.part_names.keys()
                                     for other in layers):
         yield f"{path}: sub-layers that are absent in some layers, in a post-norm model"

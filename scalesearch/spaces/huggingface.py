@@ -121,14 +121,13 @@ class HuggingFaceArchitecture:
             lines.append("# Not expressed by this file:")
             lines += [f"# - {difference}" for difference in self.differences]
         lines.append(f"space: {json.dumps(name)}")
-        open_group = ""
-        for key, (value, source) in self.keys.items():
-            group, _, last = key.rpartition(".")
-            if group != open_group and group:
-                lines.append(f"{group}:")
-            open_group = group
-            text = f"{'  ' * bool(group)}{last}: {value}"
-            lines.append(f"{text:<40}# {source}" if source else text)
+        groups = dict.fromkeys(key.rpartition(".")[0] for key in self.keys)
+        for group in groups:
+            lines += [f"{group}:"] * bool(group)
+            for key, (value, source) in self.keys.items():
+                if key.rpartition(".")[0] == group:
+                    text = f"{'  ' * bool(group)}{key.rpartition('.')[2]}: {value}"
+                    lines.append(f"{text:<40}# {source}" if source else text)
         return "\n".join(lines) + "\n"
 
 
@@ -219,6 +218,8 @@ def _read_bart_family(a: HuggingFaceArchitecture, norm: str, positions: str = "s
     tie = "none" if not is_tied else "all" if shares_sides else "decoder"
     a.set("embedding.tie", tie, "tie_word_embeddings")
     a.set("embedding.output_bias", False)
+    if has_embedding_norm:
+        a.set("embedding.norm", True)
     a.set("embedding.positions", positions)
     if positions == "learned":  # the first two rows are not used
         max_length = a.size("max_position_embeddings")
@@ -228,17 +229,11 @@ def _read_bart_family(a: HuggingFaceArchitecture, norm: str, positions: str = "s
         a.copy(f"{stack}.heads", f"{stack}_attention_heads")
         a.set_ffn(stack, a.get("activation_function", default="gelu"),
                   f"activation_function, {stack}_ffn_dim", a.size(f"{stack}_ffn_dim"))
-        if has_embedding_norm:
-            a.add_difference(f"{stack}: a norm of the embeddings", 2 * width)
     if not is_tied and shares_sides:
         a.add_difference("a fourth table, which is not used", vocab * width)
-    if not a.get("scale_embedding", default=False):
-        a.add_difference("embeddings are not multiplied by √width")
-    target_vocab = a.size("decoder_vocab_size", default=vocab)
-    if target_vocab != vocab:
-        tables = 1 if tie == "decoder" else 2 if tie == "none" else 0
-        a.add_difference(f"a target vocabulary of {target_vocab:,} tokens",
-                         tables * (target_vocab - vocab) * width)
+    a.set("embedding.scaled", a.get("scale_embedding", default=False), "scale_embedding")
+    if (target_vocab := a.size("decoder_vocab_size", default=vocab)) != vocab and tie != "all":
+        a.set("target_vocab", target_vocab, "decoder_vocab_size")
 
 
 @_register("marian")
@@ -269,7 +264,9 @@ def _read_t5(a: HuggingFaceArchitecture) -> None:
     a.set("norm_kind", "rms")
     # Without tying, one table serves both inputs and the output has its own.
     is_tied = a.get("tie_word_embeddings", default=True)
-    a.set("embedding.tie", "all" if is_tied else "decoder", "tie_word_embeddings")
+    a.set("embedding.tie", "all" if is_tied else "inputs", "tie_word_embeddings")
+    a.set("embedding.output_bias", False)
+    a.set("embedding.scaled", False)
     a.set("embedding.positions", "none")
     buckets = a.size("relative_attention_num_buckets", default=32)
     activation = a.get("feed_forward_proj", default="relu")
@@ -282,11 +279,7 @@ def _read_t5(a: HuggingFaceArchitecture) -> None:
                   a.size("d_ff"), activation.startswith("gated-"), has_biases=False)
         a.add_difference(f"{stack}: biases of attention scores by distance in {buckets} buckets",
                          buckets * heads)
-    if not is_tied:
-        a.add_difference("source and target share a table, and the output has its own; here "
-                         "target and output share one")
-    a.add_difference("embeddings are not multiplied by √width, attention scores are not divided "
-                     "by √head_dim")
+    a.add_difference("attention scores are not divided by √head_dim")
 
 
 # -- decoder-only models with layer norms
@@ -310,7 +303,7 @@ def _start_decoder(a: HuggingFaceArchitecture, tie_default: bool, norm_kind: str
 def _set_learned_positions(a: HuggingFaceArchitecture, length: int, source: str) -> None:
     a.set("embedding.positions", "learned")
     a.set("embedding.max_length", length, source)
-    a.add_difference("embeddings are not multiplied by √width")
+    a.set("embedding.scaled", False)
 
 
 def _set_rotary(a: HuggingFaceArchitecture) -> None:
@@ -353,9 +346,7 @@ def _read_opt(a: HuggingFaceArchitecture) -> None:
         a.set("last_norm", False, "_remove_final_layer_norm")
     rank = a.size("word_embed_proj_dim", default=width)
     if rank != width:
-        a.set("embedding.factorised", f"{{ rank: {rank} }}", "word_embed_proj_dim")
-        a.add_difference("the map before the output is not the one after the table", rank * width)
-        a.add_difference("positions are added before the map to the width")
+        a.set("embedding.factorised", f"{{ rank: {rank}, own_map: yes }}", "word_embed_proj_dim")
     _set_learned_positions(a, a.size("max_position_embeddings") + 2, "max_position_embeddings + 2")
     a.copy("decoder.depth", "num_hidden_layers")
     a.copy("decoder.heads", "num_attention_heads")
@@ -369,25 +360,25 @@ def _read_opt(a: HuggingFaceArchitecture) -> None:
 
 @_register("gpt_neox")
 def _read_gpt_neox(a: HuggingFaceArchitecture) -> None:
-    width = _start_decoder(a, False)
+    _start_decoder(a, False)
     a.set("embedding.positions", "none")
-    depth = a.copy("decoder.depth", "num_hidden_layers")
+    a.copy("decoder.depth", "num_hidden_layers")
     a.copy("decoder.heads", "num_attention_heads")
     a.set("decoder.projection_bias", a.get("attention_bias", default=True), "attention_bias")
     _set_rotary(a)
     if a.get("use_parallel_residual", default=True):
         a.set("decoder.sublayers", "[[self, ffn]]", "use_parallel_residual")
-        a.add_difference("a norm for each of two parallel sub-layers", 2 * width * depth)
+        a.set("decoder.parallel_norms", True)
     a.set_ffn("decoder", a.get("hidden_act", default="gelu"), "hidden_act, intermediate_size",
               a.size("intermediate_size"))
-    a.add_difference("embeddings are not multiplied by √width")
+    a.set("embedding.scaled", False)
 
 
 @_register("falcon")
 def _read_falcon(a: HuggingFaceArchitecture) -> None:
     width = _start_decoder(a, True)
     a.set("embedding.positions", "none")
-    depth = a.copy("decoder.depth", "num_hidden_layers", "n_layer")
+    a.copy("decoder.depth", "num_hidden_layers", "n_layer")
     heads = a.copy("decoder.heads", "num_attention_heads", "n_head")
     is_new = a.get("new_decoder_architecture", default=False)
     if is_new:
@@ -404,10 +395,10 @@ def _read_falcon(a: HuggingFaceArchitecture) -> None:
     if is_new or a.get("parallel_attn", default=True):
         a.set("decoder.sublayers", "[[self, ffn]]", "parallel_attn")
         if is_new and a.get("num_ln_in_parallel_attn", default=2) == 2:
-            a.add_difference("a norm for each of two parallel sub-layers", 2 * width * depth)
+            a.set("decoder.parallel_norms", True, "num_ln_in_parallel_attn")
     a.set_ffn("decoder", a.get("activation", default="gelu"), "activation, ffn_hidden_size",
               a.size("ffn_hidden_size", default=4 * width), has_biases=has_biases)
-    a.add_difference("embeddings are not multiplied by √width")
+    a.set("embedding.scaled", False)
 
 
 @_register("bloom")
@@ -417,9 +408,9 @@ def _read_bloom(a: HuggingFaceArchitecture) -> None:
     a.copy("decoder.depth", "n_layer", "num_hidden_layers")
     a.copy("decoder.heads", "n_head", "num_attention_heads")
     a.set_ffn("decoder", "gelu_new", "4 * hidden_size", 4 * width)
-    a.add_difference("a norm of the embeddings", 2 * width)
+    a.set("embedding.norm", True)
     a.set("decoder.alibi", True)
-    a.add_difference("embeddings are not multiplied by √width")
+    a.set("embedding.scaled", False)
     if a.get("apply_residual_connection_post_layernorm"):
         a.add_difference("residual connections start after the norms")
 
@@ -496,7 +487,7 @@ def _read_llama(a: HuggingFaceArchitecture) -> None:
     _, depth, *_ = _read_llama_family(a, mlp_bias=a.get("mlp_bias", default=False),
                                       default_kv_heads=kv_heads)
     _set_windows(a, [True] * depth, 4096 if a.model_type == "mistral" else None)
-    a.add_difference("embeddings are not multiplied by √width")
+    a.set("embedding.scaled", False)
 
 
 @_register("qwen2")
@@ -505,7 +496,7 @@ def _read_qwen2(a: HuggingFaceArchitecture) -> None:
     if a.get("use_sliding_window"):
         first = a.get("max_window_layers", default=28)
         _set_windows(a, [layer >= first for layer in range(depth)])
-    a.add_difference("embeddings are not multiplied by √width")
+    a.set("embedding.scaled", False)
 
 
 @_register("qwen3")
@@ -515,15 +506,15 @@ def _read_qwen3(a: HuggingFaceArchitecture) -> None:
     if a.get("use_sliding_window"):
         first = a.get("max_window_layers", default=28)
         _set_windows(a, [layer >= first for layer in range(depth)])
-    a.add_difference("embeddings are not multiplied by √width")
+    a.set("embedding.scaled", False)
 
 
 @_register("olmo2")
 def _read_olmo2(a: HuggingFaceArchitecture) -> None:
     _read_llama_family(a)
     a.set("decoder.qk_norm", "width")
-    a.add_difference("norms after sub-layers and before the residual sum, not before sub-layers")
-    a.add_difference("embeddings are not multiplied by √width")
+    a.set("norm", "branch")
+    a.set("embedding.scaled", False)
 
 
 @_register("mixtral")
@@ -536,7 +527,7 @@ def _read_mixtral(a: HuggingFaceArchitecture) -> None:
                      f"tokens use one network of {active} times the hidden units",
                      depth * width * (3 * hidden * (experts - active) + experts))
     _set_windows(a, [True] * depth, None)
-    a.add_difference("embeddings are not multiplied by √width")
+    a.set("embedding.scaled", False)
 
 
 @_register("gemma")
@@ -549,9 +540,9 @@ def _read_gemma2(a: HuggingFaceArchitecture) -> None:
     is_gemma3 = a.model_type == "gemma3_text"
     if is_gemma3 and a.get("vocab_size") is None:
         a.config = {"vocab_size": 262_208, **a.config}  # left out in released configurations
-    width, depth, *_, head_dim = _read_llama_family(
+    _, depth, *_, head_dim = _read_llama_family(
         a, True, "gelu_pytorch_tanh", default_heads=8, default_kv_heads=4, default_head_dim=256)
-    a.add_difference("norms after sub-layers, in addition to those before", 2 * width * depth)
+    a.set("norm", "sandwich")
     if is_gemma3:
         a.set("decoder.qk_norm", "head")
     period = a.size("sliding_window_pattern", "_sliding_window_pattern",

@@ -18,10 +18,12 @@ SHARED_PARTS = ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cro
 ENCODER_ONLY_KEYS = ("encoder.solver", "encoder.sublayers")  # words that decoders do not have
 SMALL_SIZES = {
     "width": "4..24 step 2",
+    "norm": "pre | post | branch | sandwich",
+    "post_last_norm": "yes | no",
     "norm_kind": "layer | layer-no-bias | layer-no-weights | rms",
     # The library's file draws tied tables once in 75 networks: most chains and H-SoftPOS exclude
     # them.
-    "embedding.tie": "none if embedding == h-softpos else none | decoder | all",
+    "embedding.tie": "none if embedding == h-softpos else none | decoder | inputs | all",
     "tensor_chain.layer": "off | 0.05 | 0.4 | 0.8",
     "tensor_chain.attention": "off | = layer | 0.2",
     "tensor_chain.ffn": "off | = layer | 0.2",
@@ -30,6 +32,9 @@ SMALL_SIZES = {
     "embedding.factorised.rank": "1..6",
     "embedding.adaptive.cutoffs": "[3, 7]",
     "embedding.max_length": "64",
+    "embedding.factorised.own_map": "yes | no",
+    "embedding.scaled": "yes | no if embedding == plain or embedding == factorised else yes",
+    "embedding.norm": "yes | no if embedding == plain or embedding == factorised else no",
     "embedding.tied_bias": "yes | no if embedding != adaptive else no",
     "encoder.depth": "1..4",
     "decoder.depth": "1..3",
@@ -62,6 +67,7 @@ SMALL_SIZES = {
     **{f"{stack}.relative_clip": "1..3" for stack in ("encoder", "decoder")},
     **{f"{stack}.{key}": drawn for stack in ("encoder", "decoder") for key, drawn in (
         ("projection_bias", "yes | no"), ("out_bias", "yes | no"),
+        ("parallel_norms", "yes | no if norm == pre or norm == sandwich else no"),
         ("ffn_bias", "yes | no if ffn != self_gated else no"), ("parallel_heads", "off | 1..3"),
         ("ffn_norm", "yes | no if ffn != self_gated else no"),
         ("branches.kernel", "1..9"), ("branches.multiple", "1 | 0.5"))},

@@ -139,6 +139,10 @@ def _check_compatible(architecture: Any, corpus: Corpus, recipe: Recipe,
     model_type = "decoder-only" if isinstance(
         architecture.block, DecoderOnly) else "encoder-decoder"
     check_model_type(corpus.spec.task, model_type)
+    if architecture.config.get("target_vocab"):
+        raise UserError("target_vocab: models with a separate target vocabulary cannot be trained, "
+                        "because data have one tokenizer", key="target_vocab",
+                        code="vocab-mismatch")
     if architecture.vocab not in (None, corpus.tokenizer.vocab_size):
         raise UserError(f"the architecture fixes a vocabulary of {architecture.vocab:,} entries, "
                         f"and the data have {corpus.tokenizer.vocab_size:,}",

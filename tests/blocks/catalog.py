@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -29,7 +29,7 @@ from scalesearch.blocks.embedding import (
     TokenEmbedding,
 )
 from scalesearch.blocks.ffn import FFNS, NoFFN
-from scalesearch.blocks.layers import NORM_POSITIONS, DecoderLayer, EncoderLayer
+from scalesearch.blocks.layers import INPUT_NORMS, NORM_POSITIONS, DecoderLayer, EncoderLayer
 from scalesearch.blocks.leaves import (
     Convolution,
     Embedding,
@@ -151,7 +151,9 @@ def token_embedding(rng: Random) -> BlockSample:
     bands = AdaptiveEmbedding(d, rng.choice(CUTOFFS), rng.randint(2, 4), over=over)
     table = rng.choice([Embedding(d, over), FactorizedEmbedding(d, 3, over, Embedding(3, over)),
                         bands])
-    return BlockSample(TokenEmbedding(d, over, table, rng.choice(POSITION_TYPES), 8),
+    return BlockSample(TokenEmbedding(d, over, table, rng.choice(POSITION_TYPES), 8,
+                                      scaled=rng.random() < 0.7,
+                                      norm_type=rng.choice(["", "", *NORM_CLASSES])),
                        ((SRC,), (SRC,)), takes_token_ids=True)
 
 
@@ -304,18 +306,26 @@ def more(rng: Random, d: int, axis: Axis) -> tuple[tuple[str, Mixer], ...]:
                  for name, kind in SUBLAYERS.items())
 
 
+def norms(rng: Random, multi_path: MultiPathConfig | None) -> dict[str, Any]:
+    """Position and type of the norms of a layer."""
+    norm = rng.choice(["pre", "post"] if multi_path and multi_path.target == "layer"
+                      else NORM_POSITIONS)
+    return {"norm": norm, "norm_kind": rng.choice(list(NORM_CLASSES)), "multi_path": multi_path}
+
+
 def layer(rng: Random) -> EncoderLayer:
     """A random encoder layer."""
     main = mixer(rng, random_size(rng), (SRC, SRC, SRC), decoder=False)
     orders = [(), (("ffn",), ("attention",), ("ffn", "attention"), ("ffn_again",))]
     if rng.random() < 0.3:
-        return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORM_POSITIONS),
+        return EncoderLayer(main, ffn(rng, main.d, SRC), **norms(rng, paths(rng)),
                             extra_sublayers=more(rng, main.d, SRC),
                             sublayer_order=(("glu",), ("attention", "branches"), ("ffn",),
-                                            ("branches",)), multi_path=paths(rng))
-    return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORM_POSITIONS),
-                        norm_kind=rng.choice(list(NORM_CLASSES)), sublayer_order=rng.choice(orders),
-                        multi_path=paths(rng))
+                                            ("branches",)))
+    block = EncoderLayer(main, ffn(rng, main.d, SRC), **norms(rng, paths(rng)),
+                         sublayer_order=rng.choice(orders))
+    is_separate = block.norm in INPUT_NORMS and block.path_names == [""] and rng.random() < 0.5
+    return replace(block, separate_norms=is_separate)
 
 
 def encoder_layer(rng: Random) -> BlockSample:
@@ -331,10 +341,9 @@ def decoder_layer(rng: Random) -> BlockSample:
     order, added = rng.choice([((), ()), ((("self", "cross"), ("ffn",), ("self", "ffn_again")), ()),
                                (EVOLVED, None)])
     block = DecoderLayer(
-        mixer(rng, d, (TGT, TGT, TGT_KEYS)), ffn(rng, d, TGT), rng.choice(NORM_POSITIONS),
-        cross_attention=cross, interleaved=rng.random() < 0.5,
-        norm_kind=rng.choice(list(NORM_CLASSES)), sublayer_order=order,
-        extra_sublayers=more(rng, d, TGT) if added is None else added, multi_path=paths(rng))
+        mixer(rng, d, (TGT, TGT, TGT_KEYS)), ffn(rng, d, TGT), **norms(rng, paths(rng)),
+        cross_attention=cross, interleaved=rng.random() < 0.5, sublayer_order=order,
+        extra_sublayers=more(rng, d, TGT) if added is None else added)
     return BlockSample(block, ((TGT, d), None, None, None, (SRC, d), None, None))
 
 

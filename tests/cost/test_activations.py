@@ -84,6 +84,12 @@ FAMILIES: dict[str, dict[str, str]] = {
                  "decoder": "sublayers: [self, [cross, ffn]]"},
     "parallel, post": {"encoder": "sublayers: [[attention, ffn]]",
                        "decoder": "sublayers: [self, [cross, ffn]]", "top": "norm: post"},
+    "parallel with a norm each": {"encoder": "sublayers: [[attention, ffn]]", "both": "parallel_norms: yes,",
+                                  "decoder": "sublayers: [self, [cross, ffn]]"},
+    "branch norms": {"top": "norm: branch", "encoder": "sublayers: [[attention, ffn]]"},
+    "sandwich norms": {"top": "norm: sandwich\nnorm_kind: rms",
+                       "decoder": "sublayers: [self, [cross, ffn]], parallel_norms: yes"},
+    "post, with a last norm": {"top": "norm: post\npost_last_norm: yes"},
     "GLU": {"encoder": "sublayers: [glu, attention, ffn]",
             "decoder": "sublayers: [self, [glu, cross], ffn]"},
     "branches": {"encoder": "sublayers: [branches, attention, ffn]",
@@ -103,6 +109,9 @@ FAMILIES: dict[str, dict[str, str]] = {
                   "top": "norm_kind: layer-no-bias"},
     "norms without weights, no output bias": {"both": "out_bias: no,",
                                               "top": "norm_kind: layer-no-weights"},
+    "norms of embeddings": {"top": "embedding: { tie: inputs, scaled: no, norm: yes }"},
+    "an output map of its own": {
+        "top": "embedding: { norm: yes, factorised: { rank: 5, own_map: yes } }\nnorm_kind: rms"},
     "bias of a tied output": {"top": "embedding: { tied_bias: yes, factorised: { rank: 5 } }"},
     "no biases of a gated network": {"ffn": "swiglu", "both": "ffn_bias: no,"},
     "heads in parallel": {

@@ -68,7 +68,8 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
     "decoder-only": both(depth=1, residual_scores="global", key_value_heads=1) | {
         "model": "decoder-only", "decoder__local": "average", "decoder__local__join": "sum", "decoder__local__dims": 3,
         "norm": "post", "embedding__tie": "decoder", "embedding__positions": "learned",
-        "norm_kind": "layer-no-bias", "embedding__tied_bias": True},
+        "norm_kind": "layer-no-bias", "embedding__tied_bias": True, "embedding__norm": True,
+        "embedding__scaled": False},
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import scalesearch as ss
+from benchmarks.huggingface import RESULTS, count, unexplained_differences
 from scalesearch.cli.cost import command as cost
 from scalesearch.cli.import_ import command as import_
 from scalesearch.cost import evaluate_cost, find_protocol, load_protocol
@@ -160,6 +161,25 @@ def test_file_describes_the_same_architecture(name: str, tmp_path: Path) -> None
     for difference in space.not_expressed:
         assert f"# - {difference}\n" in output.read_text("utf-8")
         assert str(difference) in result.stderr
+
+
+RELEASED = json.loads(RESULTS.read_text("utf-8"))["models"]
+
+
+@pytest.mark.parametrize("model", RELEASED, ids=lambda model: model["name"])
+def test_released_models_have_no_unexplained_differences(model: dict[str, Any]) -> None:
+    assert not any(unexplained_differences(model).values())
+
+
+@pytest.mark.parametrize("model", [
+    pytest.param(model, id=model["name"],
+                 marks=() if model["name"] in ("tiny", "mt5-small", "opt-350m") else pytest.mark.slow)
+    for model in RELEASED])
+def test_counts_of_released_models_are_those_of_transformers(model: dict[str, Any]) -> None:
+    pytest.importorskip("transformers", "5")
+    sizes = dict(model["config"])
+    counts = count(sizes.pop("model_type"), sizes)
+    assert counts == {name: model[name] for name in counts}
 
 
 def test_published_sizes() -> None:

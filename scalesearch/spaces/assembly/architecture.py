@@ -23,7 +23,14 @@ from scalesearch.blocks.core import (
     canonical_config,
 )
 from scalesearch.blocks.ffn import FFN, NoFFN
-from scalesearch.blocks.layers import SECOND_FFN, DecoderLayer, EncoderLayer, Layer, SublayerOrder
+from scalesearch.blocks.layers import (
+    INPUT_NORMS,
+    SECOND_FFN,
+    DecoderLayer,
+    EncoderLayer,
+    Layer,
+    SublayerOrder,
+)
 from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers.composites import ProjectedCrossAttention
 from scalesearch.blocks.mixers.scores import GlobalScores
@@ -132,7 +139,7 @@ def build_layers(a: Mapping[str, Any], stack: str, build_layer: LayerFactory) ->
 
 
 ENCODER_ONLY_PREFIXES = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt",
-                         "decoder.cross")
+                         "decoder.cross", "target_vocab")
 
 
 @dataclass(frozen=True)
@@ -256,18 +263,34 @@ def _tied_encoder_layers(a: Config) -> Repeat | None:
 
 
 def _build_embeddings(a: Config) -> Embeddings:
-    return Embeddings(build_embedding(a, SRC), build_embedding(a, TGT, _shared_table(a)))
+    return Embeddings(build_embedding(a, SRC),
+                      build_embedding(_target_config(a), TGT, _shared_table(a)))
+
+
+def _target_config(a: Config) -> Config:
+    """``a`` with the vocabulary of the target as ``vocab``.
+
+    Raises:
+        UnbuildableError: source and target share a table, and have two vocabularies.
+    """
+    target_vocab = a.get("target_vocab")
+    if target_vocab is None:
+        return a
+    if _shared_table(a):
+        raise UnbuildableError("target_vocab", "needs a table for each side (embedding.tie: none "
+                               f"or decoder), and embedding.tie is {a['embedding.tie']}")
+    return ChainMap({"vocab": target_vocab}, a)  # type: ignore[arg-type]  # only read
 
 
 def _build_output(a: Config) -> Use:
     is_decoder_only = a["model"] == "decoder-only"
-    return build_output(a, "embedding.table" if is_decoder_only
+    return build_output(_target_config(a), "embedding.table" if is_decoder_only
                         else _shared_table(a) or "embedding.target.table")
 
 
 def _shared_table(a: Config) -> str | None:
-    """The path of the table that source, target and output share, if they do."""
-    return "embedding.source.table" if a["embedding.tie"] == "all" else None
+    """The path of the table that source and target share, if they do."""
+    return "embedding.source.table" if a["embedding.tie"] in ("inputs", "all") else None
 
 
 def _build_layer(a: Config, stack: str, outer: Config | None = None,
@@ -332,7 +355,17 @@ def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
     if has_parallel_mixer:
         axes = axis, axis, {SEQ: SEQ_KEYS, TGT: TGT_KEYS}.get(axis, SRC)
         parallel_mixer = build_parallel_mixer(a, stack, axes, layer.mixer)
-    layer = replace(layer, multi_path=multi_path, parallel_mixer=parallel_mixer)
+    separate_norms = bool(a.get(f"{stack}.parallel_norms", False)) and any(
+        len(step) > 1 for step in order)
+    if separate_norms and a["norm"] not in INPUT_NORMS:
+        raise UnbuildableError(f"{stack}.parallel_norms", f"needs norms of the input, and norm is "
+                               f"{a['norm']}")
+    if multi_path is not None and multi_path.target == "layer" and (
+            separate_norms or a["norm"] not in ("pre", "post")):
+        raise UnbuildableError(f"{path_key}.of", "paths of whole layers need norm: pre or norm: "
+                               f"post, without {stack}.parallel_norms")
+    layer = replace(layer, multi_path=multi_path, parallel_mixer=parallel_mixer,
+                    separate_norms=separate_norms)
     # Equal orders have equal fields, and therefore equal identities.
     if order == _present_sublayers(layer, layer.default_order):
         return layer
@@ -388,7 +421,7 @@ def _build_stack(a: Config, stack: str, encoder_layers: Repeat | None) -> Stack 
                                      shape.keys, clip, mixer.decoder,
                                      norm_kind=first_layer.norm_kind)
     return Stack(tied_layers, global_scores, has_step_signals, solver,
-                 bool(a.get("last_norm", True)))
+                 bool(a.get("last_norm", True)), bool(a.get("post_last_norm", False)))
 
 
 def _build_bottleneck_stack(a: Config, stack: str) -> BottleneckStack:
@@ -435,4 +468,5 @@ def _build_bottleneck_stack(a: Config, stack: str) -> BottleneckStack:
     has_step_signals = bool(a.get(f"{stack}.step_embedding", False))
     last_norm = bool(a.get("last_norm", True))
     return BottleneckStack(Repeat(_build_layer(first, stack), 1), shared,
-                           Repeat(_build_layer(last, stack), 1), has_step_signals, last_norm)
+                           Repeat(_build_layer(last, stack), 1), has_step_signals, last_norm,
+                           bool(a.get("post_last_norm", False)))

@@ -37,6 +37,8 @@ from scalesearch.spaces.assembly.components import (
 )
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 
+UNTIED_OUTPUTS = ("none", "inputs")  # modes of tying with an output matrix of its own
+
 
 def vocabulary_extent(a: Config) -> Extent:
     """Rows of an embedding table: ``vocab``, or an axis that the protocol binds."""
@@ -54,6 +56,12 @@ def build_embedding(a: Config, axis: Axis, tied_path: str | None = None) -> Bloc
     over = (axis,)
     positions = a["embedding.positions"], a["embedding.max_length"] if a[
         "embedding.positions"] == "learned" else 0
+    is_scaled = bool(a.get("embedding.scaled", True))
+    norm_type = str(a.get("norm_kind", "layer")) if a.get("embedding.norm", False) else ""
+    if not is_scaled and kind in ("dextra", "attentive", "h-softpos"):
+        raise UnbuildableError("embedding.scaled", f"embeddings of type {kind} are always scaled")
+    if norm_type and kind in ("attentive", "h-softpos"):
+        raise UnbuildableError("embedding.norm", f"embeddings of type {kind} have no norm")
     if kind == "dextra":
         rank = a["embedding.rank"]
         table_path = None if tied_path is None else f"{tied_path}.table"
@@ -61,11 +69,12 @@ def build_embedding(a: Config, axis: Axis, tied_path: str | None = None) -> Bloc
         return TokenEmbedding(width, over,
                               DExTraEmbedding(rank, _embedding_table(a, rank, over), dextra,
                                               table_path),
-                              *positions, scaled=False)
+                              *positions, scaled=False, norm_type=norm_type)
     if kind == "attentive":
         return _attentive(a, axis, tied_path, positions)
     if kind == "h-softpos":
-        _require_untied(a, "embedding", "the table of h-softpos is narrower than the model")
+        _require_untied(a, "embedding", "the table of h-softpos is narrower than the model",
+                        ("none",))
         return _soft_positions(a, axis, positions)
     if kind == "adaptive" and a.get("matrices.embedding", "dense") != "dense":
         raise UnbuildableError("matrices.embedding", "adaptive embeddings have separate tables")
@@ -78,7 +87,7 @@ def build_embedding(a: Config, axis: Axis, tied_path: str | None = None) -> Bloc
         table = FactorizedEmbedding(width, rank, over, _embedding_table(a, rank, over))
     else:
         table = _embedding_table(a, width, over)
-    return TokenEmbedding(width, over, table, *positions, tied_path)
+    return TokenEmbedding(width, over, table, *positions, tied_path, is_scaled, norm_type)
 
 
 def _adaptive_bands(a: Config) -> tuple[tuple[int, ...], int]:
@@ -149,7 +158,7 @@ def build_output(a: Config, table_path: str) -> Use:
     """The output layer: tied to the table at ``table_path``, or a separate matrix."""
     width = a["width"]
     kind = a.get("embedding", "plain")
-    tied = a["embedding.tie"] != "none"
+    tied = a["embedding.tie"] not in UNTIED_OUTPUTS
     bias = (bool(a.get("embedding.tied_bias", False)) if tied
             else bool(a.get("embedding.output_bias", True)))
     untied = ("bias",) if bias and tied else ()
@@ -172,7 +181,7 @@ def build_output(a: Config, table_path: str) -> Use:
     if kind == "attentive":
         return Use(ProjectedOutput(width, a["embedding.rank"], table_path if tied else None,
                                    vocabulary_extent(a), True, bias and tied))
-    if kind == "dextra":
+    if kind == "dextra" or (kind == "factorised" and tied and a.get("embedding.own_map", False)):
         return Use(ProjectedOutput(width, a["embedding.rank"],
                                    f"{table_path}.table" if tied else None, vocabulary_extent(a),
                                    bias=bias and tied))
@@ -187,7 +196,8 @@ def build_output(a: Config, table_path: str) -> Use:
                untied=untied)
 
 
-def _require_untied(a: Config, key: str, reason: str) -> None:
-    if a["embedding.tie"] != "none":
-        raise UnbuildableError(
-            key, f"{reason}: it needs embedding.tie: none, not {a['embedding.tie']}")
+def _require_untied(a: Config, key: str, reason: str,
+                    allowed: tuple[str, ...] = UNTIED_OUTPUTS) -> None:
+    if a["embedding.tie"] not in allowed:
+        raise UnbuildableError(key, f"{reason}: it needs embedding.tie: {' or '.join(allowed)}, "
+                               f"not {a['embedding.tie']}")

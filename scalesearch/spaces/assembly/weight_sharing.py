@@ -67,14 +67,15 @@ def build_ties(a: Config, stack: str, layers: Repeat, encoder: Repeat | None) ->
                     else ())
         excluded = *("bias",) * (a["share.biases"] == "own"), *adapters, *path_norms(a, parts[part])
         ties.append(Tie(part, schedule, tuple(dict.fromkeys(excluded))))
-        if a["share.norms"] == "follow" and f"{part}_norm" in parts:
-            if isinstance(schedule, SharingSchedule):
-                ties.append(Tie(f"{part}_norm", schedule))
-            elif encoder is not None and not _shapes_differ(
-                    _weight_shapes(layers.layer, f"{part}_norm"),
-                    _weight_shapes(encoder.layer, f"{schedule.part}_norm")):
-                norm_tie = CrossStackTie(schedule.path, f"{schedule.part}_norm", schedule.layers)
-                ties.append(Tie(f"{part}_norm", norm_tie))
+        for suffix in ("_norm", "_norm_out") if a["share.norms"] == "follow" else ():
+            norm = f"{part}{suffix}"
+            if norm in parts and isinstance(schedule, SharingSchedule):
+                ties.append(Tie(norm, schedule))
+            elif norm in parts and encoder is not None and isinstance(schedule, CrossStackTie):
+                source = f"{schedule.part}{suffix}"
+                if not _shapes_differ(_weight_shapes(layers.layer, norm),
+                                      _weight_shapes(encoder.layer, source)):
+                    ties.append(Tie(norm, CrossStackTie(schedule.path, source, schedule.layers)))
     return tuple(ties)
 
 

@@ -119,7 +119,9 @@ def _embedding() -> SchemaGroup:
         "factor": size_field("4", "by how much each band is narrower", low=2)}
     variants = {
         "plain": SchemaGroup(doc="a table as wide as the model"),
-        "factorised": SchemaGroup(rank, doc="a narrower table, and a map to the model's width"),
+        "factorised": SchemaGroup(
+            {**rank, "own_map": flag_field("no", "the map before a tied output is its own, not the "
+                                           "table's (OPT)")}, doc="a narrower table, and a map to the model's width"),
         "dextra": SchemaGroup({**rank, **dextra_schema("rank").fields},
                               doc="a narrower table, and DeLighT's unit for each side"),
         "attentive": SchemaGroup(
@@ -132,6 +134,8 @@ def _embedding() -> SchemaGroup:
                            "share weights"),
          "output_bias": flag_field("yes", "a bias on an output matrix that is not tied"),
          "tied_bias": flag_field("no", "a bias on an output that is tied (BERT, Marian)"),
+         "scaled": flag_field("yes", "tables are multiplied by √width"),
+         "norm": flag_field("no", "a norm of the sum with positions (BART, Bloom)"),
          "positions": word_field(POSITION_TYPES, "sinusoidal", "how positions are encoded"),
          "max_length": size_field("1024", "number of learned positions")},
         variants, default_variant="plain", doc="embeddings and output")
@@ -232,10 +236,15 @@ def _cached_schema(*registered: object) -> SchemaGroup:
         "vocab": SchemaField("size", low=5, optional=True,
                              doc="entries of the vocabulary, one tokenizer per size; by default "
                              "that of the protocol or the data"),
-        "norm": word_field(NORM_POSITIONS, "pre", "normalize before each sub-layer, or after"),
+        "target_vocab": SchemaField("size", low=5, optional=True,
+                                    doc="entries of a separate target vocabulary (FSMT); such "
+                                    "models can be costed and not trained"),
+        "norm": word_field(NORM_POSITIONS, "pre", "normalize before each sub-layer; after the "
+                           "residual sum; after each sub-layer (OLMo 2); before and after (Gemma 2)"),
         "norm_kind": word_field(tuple(NORM_CLASSES), "layer", "layer norms with gain and bias, "
                                 "with a gain only, without weights; or root mean square and gain"),
-        "last_norm": flag_field("yes", "a norm after a pre-norm stack"),
+        "last_norm": flag_field("yes", "a norm after each stack, unless it is post-norm"),
+        "post_last_norm": flag_field("no", "a norm after each post-norm stack"),
         "embedding": _embedding(),
         "encoder": stack_schema("encoder", encoder),
         "decoder": stack_schema("decoder", decoder),

@@ -112,6 +112,7 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
         "out_bias": flag_field(f"= {name}.projection_bias", "a bias on attention's output map"),
         "parallel_heads": optional_size_field("heads of self-attention in steps of parallel "
                                               "sub-layers, of the same total width"),
+        "parallel_norms": flag_field("no", "parallel sub-layers have a norm each (GPT-NeoX)"),
         "step_embedding": flag_field("no", "a sinusoid of the layer's number before each layer "
                                      "(Universal Transformer)"),
         "middle_width": optional_size_field("width of all layers but the first and last "

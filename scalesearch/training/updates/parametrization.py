@@ -216,6 +216,13 @@ def _position_factors(model: Any, recipe: Recipe) -> dict[str, Factors]:
                 "residual_in": (inner_scale, 1.0),
                 "residual_out": (initial_output * output_scale * inner_scale, output_scale),
                 "residual_norm": (initial_output * output_scale, output_scale)}
+            branch_norms: list[str] = node.block.branch_norms  # type: ignore[attr-defined]
+            if branch_norms:  # they cancel the scale of the last maps
+                factors_by_role["residual_out"] = factors_by_role["residual_in"]
+            for name in branch_norms:
+                norm_path = f"{path}.{name}"
+                factors_of |= _distribute_factors(model.get_submodule(norm_path), norm_path,
+                                                  *factors_by_role["residual_norm"])
             for name, part in node.block.parts().items():
                 for inner_path, role in part.block.residual_roles().items():  # type: ignore[union-attr]
                     map_path = f"{path}.{name}.{inner_path}"
@@ -262,7 +269,7 @@ def _residual_factors(model: Any, stack: str, depth: int, layer: Any) -> Factors
     2.3), so that their sum has the initial scale of one branch.
     """
     branches = sum(len(step) for step in layer.steps)
-    if layer.norm == "pre":
+    if layer.norm != "post":
         return (depth * branches) ** -0.5, 1.0
     encoder_depth = len(list(_stack_layers(model, "encoder")))
     if not encoder_depth:

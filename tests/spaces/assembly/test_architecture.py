@@ -3,6 +3,7 @@
 import pytest
 
 from scalesearch.cost import evaluate_cost, find_protocol
+from scalesearch.nn.verify import verify_costs
 from scalesearch.spaces import Space
 from scalesearch.spaces.assembly.architecture import UnbuildableError, assemble
 from tests.architectures import transformer_config
@@ -73,6 +74,14 @@ def test_different_networks_have_different_ids(change) -> None:
       "refers to encoder layer None"),
      ({"embedding": "adaptive", "embedding__cutoffs": (40, 10), "embedding__factor": 2,
        "vocab": 100}, "embedding.cutoffs", "cutoffs must increase, unlike [40, 10]"),
+     ({"target_vocab": 60}, "target_vocab", "needs a table for each side"),
+     ({"embedding__tie": "decoder", "decoder__sublayers": [["self", "cross"], "ffn"], "norm": "post",
+       "decoder__parallel_norms": True}, "decoder.parallel_norms", "norms of the input"),
+     ({"norm": "branch", "encoder__paths__of": "layer", "encoder__paths__count": 2,
+       "encoder__paths__merge": "mean", "encoder__paths__norm": False}, "encoder.paths.of",
+      "norm: pre"),
+     ({"embedding": "h-softpos", "embedding__scaled": False, "embedding__tie": "none"},
+      "embedding.scaled", "always scaled"),
      ({"share__encoder__attention": "cicle(2)"}, "share.encoder.attention", "no such schedule")])
 def test_unbuildable_configurations_report_key_and_reason(change, path: str, reason: str) -> None:
     with pytest.raises(UnbuildableError) as caught:
@@ -90,6 +99,17 @@ def test_tied_attention_is_counted_once() -> None:
     attention = 4 * (8 * 8 + 8)
     assert untied["params.decoder"] - tied["params.decoder"] == 2 * 2 * attention
     assert untied["macs.total"] == tied["macs.total"]
+
+
+@pytest.mark.parametrize(("tie", "tables"), [("none", 100 + 2 * 60), ("decoder", 100 + 60)])
+def test_a_target_vocabulary_has_its_own_table_and_output(tie: str, tables: int) -> None:
+    architecture = assemble(transformer_config(vocab=100, target_vocab=60, embedding__tie=tie,
+                                               embedding__output_bias=False))
+    checks = verify_costs(architecture.block, 3, 4, 100)
+    assert all(check.is_equal for check in checks)
+    costs = evaluate_cost(architecture.block, find_protocol("forward", 3, 4, 100))
+    assert costs["params.embedding"] + costs["params.output"] == 8 * tables
+    assert costs["macs.output"] == 4 * 8 * 60
 
 
 def test_single_architecture_reports_open_parameters():

@@ -94,8 +94,9 @@ def test_shared_matrix_has_the_rate_of_one_use() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_zero_init_branches_output_zero_and_have_gradients(seed: int) -> None:
     """Not all cores of a chain are zero, because then no core would have a gradient."""
-    model = build_initial_model(random_architecture(Random(seed)).block, 40, recipe(zero_init=True),
-                                1).eval()
+    rng = Random(seed)  # norms without weights cannot be zero
+    architecture = random_architecture(rng, norm=rng.choice(["pre", "post"]), norm_kind="layer")
+    model = build_initial_model(architecture.block, 40, recipe(zero_init=True), 1).eval()
     recorded: list[tuple[Module, torch.Tensor]] = []
     # the attention of an embedding is not a residual branch
     nodes = {path: node for path, node in model.named_modules()
@@ -122,6 +123,20 @@ def test_zero_init_branches_output_zero_and_have_gradients(seed: int) -> None:
                 if name.split(".")[0]
                 in ("merge", *getattr(node.block, "output_projections", ()))]
     assert any(learning) or not learning
+
+
+@pytest.mark.parametrize("norm", ["branch", "sandwich"])
+def test_zero_init_sets_gains_at_the_end_of_branches_to_zero(norm: str) -> None:
+    """The maps before these norms are not zero, so that the gains have gradients."""
+    block = assemble(transformer_config(norm=norm)).block
+    model = build_initial_model(block, 40, recipe(zero_init=True), 1).eval()
+    model(torch.tensor([[5, 6, 7]]), torch.tensor([[2, 8, 9]]))[..., 5].sum().backward()
+    suffix = "_norm" if norm == "branch" else "_norm_out"
+    gains = {name: gain for name, gain in model.named_parameters()
+             if name.endswith(f"{suffix}.weight")}
+    assert gains and not any(gain.any() for gain in gains.values())
+    assert all(gain.grad is not None and gain.grad.any()
+               for name, gain in gains.items() if name.startswith("decoder"))
 
 
 @pytest.mark.parametrize("site", [LowRank(3), Chain(0.5, 2), Chain(0.5, 3), Chain(0.7, 4)])
