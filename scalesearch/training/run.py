@@ -12,6 +12,7 @@ from scalesearch.data import BatchStream, Corpus
 from scalesearch.errors import UserError, error_context, option
 from scalesearch.files import DiskFullError
 from scalesearch.nn.causality import CausalityError, check_causality
+from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.signals import SignalInterrupt, deferred_signals
 from scalesearch.training import checkpoint
 from scalesearch.training.checkpoint import Checkpoint
@@ -203,7 +204,7 @@ def _choose_hardware(block: Any, corpus: Corpus, recipe: Recipe) -> Hardware:
                                 estimate_run_seconds(recipe, update_flops, epoch_tokens))
 
 
-def _check_model(model: Any, corpus: Corpus, recipe: Recipe) -> None:
+def _check_model(model: Seq2SeqModel, corpus: Corpus, recipe: Recipe) -> None:
     """Check that the model can be trained on the corpus, and that it is causal.
 
     Raises:
@@ -219,7 +220,7 @@ def _check_model(model: Any, corpus: Corpus, recipe: Recipe) -> None:
     check_causality(model, corpus.tokenizer.vocab_size)
 
 
-def _choose_shapes(model: Any, corpus: Corpus, recipe: Recipe,
+def _choose_shapes(model: Seq2SeqModel, corpus: Corpus, recipe: Recipe,
                    hardware: Hardware) -> tuple[Hardware, list[str]]:
     """Return the hardware without fixed shapes if a model has too few learned positions.
 
@@ -237,7 +238,7 @@ def _choose_shapes(model: Any, corpus: Corpus, recipe: Recipe,
         "batches have no fixed shapes: the learned positions do not suffice for their padding"]
 
 
-def _choose_precision(model: Any, corpus: Corpus, recipe: Recipe, hardware: Hardware, seed: int,
+def _choose_precision(model: Seq2SeqModel, corpus: Corpus, recipe: Recipe, hardware: Hardware, seed: int,
                       state: dict[str, Any] | None) -> Hardware:
     """Return the hardware with the faster precision, if a run is long enough to measure it.
 

@@ -23,6 +23,7 @@ from scalesearch.nn.decode import (
     length_limits,
 )
 from scalesearch.nn.graphs import GraphRunner
+from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.nn.static_search import StaticSearch
 from scalesearch.tasks import TASKS
 from scalesearch.tasks.language_model import perplexity
@@ -180,7 +181,7 @@ def scored_splits(recipe: Recipe, corpus: Corpus) -> tuple[str, ...]:
     return ("validation", "test") if len(corpus.test) else ("validation",)
 
 
-def check_lengths(model: Any, corpus: Corpus, recipe: Recipe) -> None:
+def check_lengths(model: Seq2SeqModel, corpus: Corpus, recipe: Recipe) -> None:
     """Check that learned positions, if any, suffice for every sentence of a run.
 
     A sentence that fails after the last update would end the run in a way that resuming cannot fix.
@@ -231,7 +232,7 @@ def tokens_per_character(corpus: Corpus, split_name: str) -> float:
 
 
 @contextmanager
-def open_search(model: Any, hardware: Hardware, decoding: DecodingOptions,
+def open_search(model: Seq2SeqModel, hardware: Hardware, decoding: DecodingOptions,
                 notes: list[str]) -> Iterator[SearchFunction]:
     """Open the search for the shapes of batches on this hardware.
 
@@ -257,7 +258,7 @@ def open_search(model: Any, hardware: Hardware, decoding: DecodingOptions,
         yield search
 
 
-def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware,
+def translate(model: Seq2SeqModel, split: Split, tokenizer: Tokenizer, hardware: Hardware,
               decoding: DecodingOptions, check: StopCheck = lambda: None,
               progress: ProgressFunction = lambda done, total: None,
               notes: list[str] | None = None) -> list[Translations]:

@@ -13,6 +13,7 @@ import torch
 
 from scalesearch.data import Split, make_batch
 from scalesearch.nn.decode import greedy_search
+from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.training.hardware import Hardware
 
 MAX_SENTENCES = 32
@@ -22,7 +23,7 @@ _STATUS_FILE = Path("/proc/self/status")
 _CLEAR_FILE = Path("/proc/self/clear_refs")
 
 
-def measure_latency(model: Any, split: Split, hardware: Hardware,
+def measure_latency(model: Seq2SeqModel, split: Split, hardware: Hardware,
                     check: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Measure the median latency in ms per sentence: batch size 1, greedy.
 

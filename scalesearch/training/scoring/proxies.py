@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from scalesearch.data import PAD, Batch, Corpus
 from scalesearch.data.batching import make_batch
+from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.training.hardware import is_out_of_memory
 
 MAX_SENTENCES = 16  # pairs of the small batch
@@ -30,7 +31,7 @@ PROXY_NAMES = ("synflow", "snip", "grad_norm")
 
 
 def compute_proxies(
-        model: Any, corpus: Corpus, device: torch.device | None = None) -> dict[str, float]:
+        model: Seq2SeqModel, corpus: Corpus, device: torch.device | None = None) -> dict[str, float]:
     """Compute the proxies of ``PROXY_NAMES`` that are finite.
 
     - ``synflow``: log10 of SynFlow (Tanaka et al. 2020; as a proxy, Abdelfattah et al. 2021). It
@@ -57,7 +58,7 @@ def compute_proxies(
     return {name: value for name, value in scores.items() if math.isfinite(value)}
 
 
-def synflow(model: Any) -> float:
+def synflow(model: Seq2SeqModel) -> float:
     """Compute SynFlow: log10 of the sum of abs(weight · gradient of summed outputs).
 
     Changes ``model``: its weights become positive. Parts of a Transformer that are not linear are
@@ -108,7 +109,7 @@ def _apply_norm_gain(x: Tensor, shape: Any, weight: Tensor | None = None,
     return scaled if bias is None else scaled + bias
 
 
-def gradient_proxies(model: Any, batch: Batch) -> dict[str, float]:
+def gradient_proxies(model: Seq2SeqModel, batch: Batch) -> dict[str, float]:
     """Compute SNIP and gradient norm on ``batch``; sets gradients of ``model``."""
     device = next(model.parameters()).device
     source, target, labels = (torch.from_numpy(np.asarray(ids)).to(device)
@@ -130,14 +131,14 @@ def small_batch(corpus: Corpus) -> Batch:
     return make_batch(split, batch.indices[: max(1, MAX_TOKENS // longest)])
 
 
-def _copy(model: Any, device: torch.device) -> Any:
+def _copy(model: Seq2SeqModel, device: torch.device) -> Any:
     """Copy a model, in eval mode and without gradients."""
     duplicate = copy.deepcopy(model).to(device).eval()
     duplicate.zero_grad(set_to_none=True)
     return duplicate
 
 
-def _with_gradients(model: Any) -> Iterator[tuple[Tensor, Tensor]]:
+def _with_gradients(model: Seq2SeqModel) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield weights and their gradients."""
     for weight in model.parameters():
         if weight.grad is not None:

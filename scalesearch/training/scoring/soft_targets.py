@@ -17,6 +17,7 @@ from scalesearch.data.soft_targets import (
     record_offsets,
 )
 from scalesearch.errors import UserError
+from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.tasks import Texts
 from scalesearch.training.checkpoint import read_ensemble
 from scalesearch.training.hardware import Hardware
@@ -129,7 +130,7 @@ def _compute_records(split: Split, indices: np.ndarray, dtype: np.dtype[np.void]
     return retry_with_smaller_batches(run, BATCH_TOKENS)
 
 
-def top_k_records(model: Any, batch: Batch, top_k: int, hardware: Hardware) -> np.ndarray:
+def top_k_records(model: Seq2SeqModel, batch: Batch, top_k: int, hardware: Hardware) -> np.ndarray:
     """Compute records (N,) of the ``top_k`` most probable tokens.
 
     There is one record per target token of ``batch``; its probabilities sum to 1.

@@ -26,6 +26,7 @@ from scalesearch.blocks.embedding import AdaptiveOutput
 from scalesearch.data import PAD, Batch, Corpus
 from scalesearch.data.batching import Buckets, PlannedBatch
 from scalesearch.nn.graphs import GraphRunner
+from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.training.checkpoint import get_random_state, set_random_state
 from scalesearch.training.hardware import Hardware, is_out_of_memory
 from scalesearch.training.recipe import Recipe
@@ -105,7 +106,7 @@ class CapturedEngine(Engine):
     stays eager if an update cannot be captured. ``notes`` has the reason.
     """
 
-    def __init__(self, model: Any, recipe: Recipe, hardware: Hardware) -> None:
+    def __init__(self, model: Seq2SeqModel, recipe: Recipe, hardware: Hardware) -> None:
         super().__init__(model, recipe, hardware, is_capturable=True)
         device = hardware.device
         self.lr = torch.zeros((), device=device)
@@ -266,13 +267,13 @@ def max_text_bytes(device: torch.device) -> float:
     return MAX_SHARE * torch.cuda.get_device_properties(device).total_memory
 
 
-def build_engine(model: Any, recipe: Recipe, hardware: Hardware) -> Engine:
+def build_engine(model: Seq2SeqModel, recipe: Recipe, hardware: Hardware) -> Engine:
     """Build the engine for the shapes of batches on this hardware."""
     engine_class = CapturedEngine if hardware.has_fixed_shapes else Engine
     return engine_class(model, recipe, hardware)
 
 
-def measure_precision(model: Any, recipe: Recipe, hardware: Hardware, batches: list[Batch]) -> bool:
+def measure_precision(model: Seq2SeqModel, recipe: Recipe, hardware: Hardware, batches: list[Batch]) -> bool:
     """Measure whether updates are faster with bf16 than without.
 
     The updates train copies of ``model``. Generators are as before.

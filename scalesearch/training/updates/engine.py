@@ -13,6 +13,7 @@ from torch import Tensor
 from scalesearch.data import PAD, Batch
 from scalesearch.data.split import IntArray
 from scalesearch.nn import DropoutRates, build_model
+from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.training import checkpoint
 from scalesearch.training.hardware import Hardware, TrainingFailedError, check_memory, is_out_of_memory
 from scalesearch.training.recipe import Recipe
@@ -35,7 +36,7 @@ class Engine:
         notes: remarks for the result, such as why updates are slow.
     """
 
-    def __init__(self, model: Any, recipe: Recipe, hardware: Hardware,
+    def __init__(self, model: Seq2SeqModel, recipe: Recipe, hardware: Hardware,
                  is_capturable: bool = False) -> None:
         self.model = model
         self.recipe = recipe
@@ -119,8 +120,9 @@ class Engine:
                       for ids in (batch.source, batch.target_in))
             states = self._states(*inputs)  # (passes · B, T, d)
             hidden = states.flatten(0, 1).index_select(0, to_device(all_positions))
-            labels, label_weights = (array if array is None else to_device(array.repeat(passes, 0))
-                                     for array in self._mix_soft_labels(batch, positions))
+            label_ids, weights = self._mix_soft_labels(batch, positions)
+            labels = to_device(label_ids.repeat(passes, 0))
+            label_weights = None if weights is None else to_device(weights.repeat(passes, 0))
             losses = [cross_entropy(states, matrix, bias, target, smoothing, rdrop_alpha=alpha,
                                     label_weights=label_weights)
                       for states, matrix, bias, target in self.model.softmax_terms(hidden, labels)]

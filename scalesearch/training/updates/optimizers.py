@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from scalesearch.cost.training import MAX_PRECONDITIONED_SIDE
+from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.updates.parametrization import WeightScale
 
@@ -25,7 +26,7 @@ BASIS_UPDATE_INTERVAL = 10
 SOAP_EPS = 1e-8
 
 
-def build_optimizers(model: Any, recipe: Recipe, scales: Mapping[str, WeightScale], bf16: bool,
+def build_optimizers(model: Seq2SeqModel, recipe: Recipe, scales: Mapping[str, WeightScale], bf16: bool,
                      capturable: bool = False) -> list[torch.optim.Optimizer]:
     """Build the optimizers of ``model``.
 

@@ -30,6 +30,7 @@ from scalesearch.blocks.core import has_matrices
 from scalesearch.blocks.layers import Layer
 from scalesearch.blocks.maps.linear_factories import LowRankLinear as LowRank
 from scalesearch.nn.init import chain_std, fan_in
+from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.nn.module import Module
 from scalesearch.training.recipe import LearningRate, Recipe
 
@@ -118,7 +119,7 @@ SCALING_RULES: dict[str, ScalingRule] = {"none": unscaled_factors, "embedding": 
                                          "layerwise": layerwise_factors, "mup": mup_factors}
 
 
-def weight_scales(model: Any, recipe: Recipe) -> dict[str, WeightScale]:
+def weight_scales(model: Seq2SeqModel, recipe: Recipe) -> dict[str, WeightScale]:
     """Return the factors of every weight of ``model``, by parameter name."""
     lr = recipe.lr
     scale_of: dict[int, WeightScale] = {}  # by id of the weight
@@ -143,16 +144,17 @@ def weight_scales(model: Any, recipe: Recipe) -> dict[str, WeightScale]:
     scales = {name: scale_of[id(weight)] for name, weight in model.named_parameters()}
     if lr.rule == "mup" and "output.weight" not in scales:
         gain = "decoder.norm.weight"  # of the norm before the readout
-        if not model.block.decoder.has_final_norm:
+        decoder: Any = model.block.decoder  # type: ignore[attr-defined]
+        if not decoder.has_final_norm:
             last_path, last_layer = list(_stack_layers(model, "decoder"))[-1]
             gain = f"{last_path}.{last_layer.block.last_norm}.weight"  # type: ignore[attr-defined]
         if gain in scales:
-            factor = _width_ratio(model.block.decoder.layer.mixer.d, lr) ** -0.5
+            factor = _width_ratio(decoder.layer.mixer.d, lr) ** -0.5
             scales[gain] = scales[gain].multiply(factor, factor)
     return scales
 
 
-def summarize_scales(model: Any, recipe: Recipe) -> list[dict[str, Any]]:
+def summarize_scales(model: Seq2SeqModel, recipe: Recipe) -> list[dict[str, Any]]:
     """Describe groups of weights with equal role and scale, the largest first.
 
     Returns:
@@ -199,7 +201,7 @@ def _classify_weight(node: Module, path: str, name: str) -> WeightUse:
     return WeightUse("matrix", fan_in(block), n_matrices=n_matrices, fan_out=fan_out)
 
 
-def _position_factors(model: Any, recipe: Recipe) -> dict[str, Factors]:
+def _position_factors(model: Seq2SeqModel, recipe: Recipe) -> dict[str, Factors]:
     """Return factors of weights in residual branches, by the roles of their blocks."""
     factors_of: dict[str, Factors] = {}
     lr = recipe.lr
@@ -232,8 +234,8 @@ def _position_factors(model: Any, recipe: Recipe) -> dict[str, Factors]:
                         mixer: Any = model.get_submodule(map_path.rpartition(".")[0]).block
                         factor = math.sqrt(lr.reference_sizes.head_dim / mixer.head_dim)
                         factors = (factor, factor)
-                    factors_of |= _distribute_factors(model.get_submodule(map_path), map_path,
-                                                      *factors)
+                    map_module: Any = model.get_submodule(map_path)
+                    factors_of |= _distribute_factors(map_module, map_path, *factors)
     return factors_of
 
 
@@ -258,7 +260,7 @@ def _distribute_factors(
     return {f"{path}.{name}": core_factors.get(name, (init_factor, lr_factor)) for name in names}
 
 
-def _residual_factors(model: Any, stack: str, depth: int, layer: Any) -> Factors:
+def _residual_factors(model: Seq2SeqModel, stack: str, depth: int, layer: Any) -> Factors:
     """Return the factors of the maps of a residual branch.
 
     The first applies to initial values and learning rate of the last maps. The second applies to
@@ -280,7 +282,7 @@ def _residual_factors(model: Any, stack: str, depth: int, layer: Any) -> Factors
     return product ** (-1 / 16) / 0.81, 0.87 * product ** (-1 / 16)
 
 
-def _stack_layers(model: Any, stack: str) -> Iterator[tuple[str, Module]]:
+def _stack_layers(model: Seq2SeqModel, stack: str) -> Iterator[tuple[str, Module]]:
     """Yield the layers of a stack with their paths."""
     for path, node in model.named_modules():
         if path.startswith(f"{stack}.") and isinstance(getattr(node, "block", None), Layer):
