@@ -196,11 +196,7 @@ def explained_differences(config: Mapping[str, Any]) -> tuple[int, float, str]:
         MACs of transformers minus MACs of scalesearch, bytes of the cache of transformers per byte
         of scalesearch, and the reason; 0, 1 and an empty text if nothing differs.
     """
-    positions = SOURCE + TARGET
     width = config.get("hidden_size", 0)
-    if config["model_type"] == "mixtral":
-        routers = config["num_hidden_layers"] * config["num_local_experts"] * width
-        return positions * routers, 1, "MACs of the routers"
     rank = config.get("word_embed_proj_dim", width)
     if rank != width:
         return SOURCE * width * rank, 1, "maps positions without logits, too"

@@ -105,6 +105,13 @@ def is_set(x: Any) -> bool:
     return is_array(x) or x != 0
 
 
+def may_be_nonzero(x: Any) -> bool:
+    """Return whether a size is not 0 for at least one candidate."""
+    if hasattr(x, "terms"):
+        return bool(x.terms)
+    return bool(x.any()) if is_array(x) else x != 0
+
+
 def minimum(x: Any, y: Any) -> Any:
     """Return the elementwise minimum of two sizes."""
     if is_array(x) or is_array(y):

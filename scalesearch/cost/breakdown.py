@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from scalesearch.blocks.core import Axis, Block, CostLine, Shape, Size, iterate_cost_lines
+from scalesearch.blocks.sizes import may_be_nonzero
 from scalesearch.cost.artifact import artifact_bytes
 from scalesearch.cost.latency import predict_latency
 from scalesearch.cost.load import load_balance
@@ -144,6 +145,8 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
         line.weight_copies[name] * weight_numel(shape, protocol)
         for line in lines if line.path.startswith("embedding") for name, shape in line.weights.items()
         if line.block.initialization(name) in TABLE_INITIALIZATIONS)}
+    # without the experts of a mixture that a token does not use, which have no calls
+    values["params.active"] = sum(leaf.params for leaf in leaf_costs if may_be_nonzero(leaf.calls))
     for quantity in ("params", "macs"):
         items = [(leaf.path, getattr(leaf, quantity)) for leaf in leaf_costs]
         values |= _by_section(quantity, items)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from scalesearch.blocks.layers import Layer
+from scalesearch.blocks.mixture import Mixture
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.errors import UserError
 from scalesearch.nn.graphs import compile_function
@@ -231,6 +232,15 @@ class Seq2SeqModel(Module):
         terms: list[tuple[Tensor, Tensor, Tensor | None,
                           Tensor]] = self.output.block.softmax_terms(self.output, states, target)
         return terms
+
+    def balance_loss(self) -> Tensor | None:
+        """Return the sum of the balance losses of the last pass in training.
+
+        None without mixtures of experts. See :func:`~scalesearch.blocks.mixture.balance_loss`.
+        """
+        losses = [node.balance_loss for node in self.modules()
+                  if isinstance(node, Module) and isinstance(node.block, Mixture)]
+        return torch.stack(losses).sum() if losses else None
 
     @contextmanager
     def cached_weights(self) -> Iterator[None]:

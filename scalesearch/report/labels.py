@@ -14,6 +14,7 @@ COST_LABELS = {"params": "parameters", "macs": "multiply-accumulates per sentenc
                "flops": "FLOPs per sentence pair", "memory.weights": "Weights (bytes, float32)",
                "memory.cache": "Key-value cache (bytes, float32)",
                "memory.activations": "Training activations (bytes, float32)",
+               "params.active": "Parameters that a token uses",
                "params.tables": "Parameters of embedding tables",
                "macs.update": "Multiply-accumulates per update, forward and backward",
                "macs.run": "Multiply-accumulates of training, forward and backward",

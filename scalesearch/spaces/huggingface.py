@@ -420,7 +420,7 @@ def _read_bloom(a: HuggingFaceArchitecture) -> None:
 
 def _read_llama_family(a: HuggingFaceArchitecture, tie_default: bool = False,
                        activation: str = "silu", qkv_bias: bool = False,
-                       mlp_bias: bool = False, active_experts: int = 1,
+                       mlp_bias: bool = False,
                        default_heads: int | None = None, default_kv_heads: int | None = None,
                        default_head_dim: int | None = None) -> tuple[int, int, int, int, int]:
     """Read a configuration with the names of Llama.
@@ -444,7 +444,7 @@ def _read_llama_family(a: HuggingFaceArchitecture, tie_default: bool = False,
         a.set("decoder.out_bias", False)
     _set_rotary(a)
     a.set_ffn("decoder", a.get("hidden_activation", "hidden_act", default=activation),
-              "hidden_act, intermediate_size", a.size("intermediate_size") * active_experts,
+              "hidden_act, intermediate_size", a.size("intermediate_size"),
               is_gated=True, has_biases=mlp_bias)
     return width, depth, heads, kv_heads, head_dim
 
@@ -519,13 +519,12 @@ def _read_olmo2(a: HuggingFaceArchitecture) -> None:
 
 @_register("mixtral")
 def _read_mixtral(a: HuggingFaceArchitecture) -> None:
-    active = a.size("num_experts_per_tok", default=2)
-    experts = a.size("num_local_experts", default=8)
-    hidden = a.size("intermediate_size")
-    width, depth, *_ = _read_llama_family(a, active_experts=active, default_kv_heads=8)
-    a.add_difference(f"{experts} experts and a router, of which a token uses {active}; here all "
-                     f"tokens use one network of {active} times the hidden units",
-                     depth * width * (3 * hidden * (experts - active) + experts))
+    _, depth, *_ = _read_llama_family(a, default_kv_heads=8)
+    a.set("decoder.ffn", "{ mixture: { "
+          f"experts: {a.size('num_local_experts', default=8)}, "
+          f"active: {a.size('num_experts_per_tok', default=2)}, "
+          f"expert_hidden: {a.size('intermediate_size')} }} }}",
+          "num_local_experts, num_experts_per_tok, intermediate_size")
     _set_windows(a, [True] * depth, None)
     a.set("embedding.scaled", False)
 

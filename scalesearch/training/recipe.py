@@ -219,6 +219,9 @@ class Recipe(Config):
         0.0, "BPE-dropout (Provilkov et al. 2020): share of merges that are left out in the "
         "training text; re-tokenized every epoch",
         synonyms=("bpe_dropout", "subword_regularization", "subword_sampling"))
+    balance_loss: NonNegative = setting(
+        0.01, "weight of the loss that balances the load of experts (Fedus et al. 2022), if a "
+        "feed-forward network is a mixture", synonyms=("router_aux_loss_coef", "aux_loss"))
     rdrop: NonNegative = setting(
         0.0, "α of R-Drop (Liang et al. 2021): each batch passes the model twice with different "
         "dropout, and the loss includes the distance of both predictions; 0 disables it",

@@ -38,6 +38,7 @@ SCORES = {f"scores {kind}": {"both": f"residual_scores: {kind},"}
           for kind in ("global", "relative", "previous")}
 FAMILIES: dict[str, dict[str, str]] = {
     **FFN_TYPES, **GATES, **CROSS_GATES, **CHAINS, **SCORES,
+    "mixture": {"ffn": "mixture", "hidden": "expert_hidden: 24, shared: 1"},
     "raw": {"both": "projections: identity,"},
     "heads": {"both": "pg: relu,"},
     "heads without a gate": {"both": "pg: { relu: { gate: none } },"},

@@ -222,7 +222,7 @@ class GroupLinear(Block):
         # (groups, positions, features)
         parts = x.reshape(-1, self.groups, x.shape[-1] // self.groups).transpose(0, 1)
         y = (parts @ module.cast_weight("weight").transpose(1, 2)).transpose(0, 1).reshape(
-            *x.shape[:-1], -1)
+            *x.shape[:-1], self.d_out)
         return add_promoted(y, module.cast_weight("bias")) if self.bias else y
 
 

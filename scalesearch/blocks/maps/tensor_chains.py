@@ -89,7 +89,7 @@ class ChainLinearBase(Block):
     def forward(self, module: Any, x: Tensor) -> Tensor:
         if self.applies_cores:
             y = self.cores.apply(self.ordered_cores(module.cast_weight), x.reshape(-1, self.d_in))
-            y = y.view(*x.shape[:-1], -1)[..., : self.d_out]
+            y = y.view(*x.shape[:-1], y.shape[-1])[..., : self.d_out]
         else:
             y = module.linear(x, "product", lambda: (self.matrix(module).t(), None))
         return add_promoted(y, module.cast_weight("bias")) if self.bias else y

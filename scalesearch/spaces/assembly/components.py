@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from scalesearch.blocks.core import Axis, Block, LinearFactory, Size
+from scalesearch.blocks.core import Axis, Block, LinearFactory, Size, Use
 from scalesearch.blocks.ffn import FFN, FFNS, NoFFN
 from scalesearch.blocks.maps.dextra import DExTra
 from scalesearch.blocks.maps.linear_factories import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
@@ -68,6 +68,9 @@ def _validate_maps(block: BlockT, target: str, layer_key: str = "") -> BlockT:
         UnbuildableError: the sizes do not allow this structure.
     """
     for name, part in block.parts().items():
+        part = part.block if isinstance(part, Use) else part
+        if isinstance(part, FFN):  # an expert of a mixture
+            _validate_maps(part, target, layer_key)
         problem = part.validate() if isinstance(part, ChainLinearBase | GroupLinear) else None
         if problem is not None:
             option, reason = problem

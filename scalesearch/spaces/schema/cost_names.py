@@ -6,7 +6,7 @@ from typing import Any
 COST_PARTS = ("total", "embedding", "non_embedding", "encoder", "decoder", "output")
 TRAINING_COSTS = ("macs.update", "macs.run", "memory.optimizer", "memory.training")
 COST_NAMES = (*(f"{what}.{part}" for what in ("params", "macs", "flops") for part in COST_PARTS),
-              "params.tables", *("memory.weights", "memory.cache", "memory.activations"),
+              "params.active", "params.tables", *("memory.weights", "memory.cache", "memory.activations"),
               *TRAINING_COSTS,
               *("load.mean", "load.balance", "load.min", "load.max"),
               *("artifact.bytes", "latency.predicted", "refusals.ctranslate2"))

@@ -245,10 +245,11 @@ class CapturedEngine(Engine):
                 label_weights = label_weights.repeat_interleave(passes, 0)
             terms = self.model.softmax_terms(hidden, labels.repeat_interleave(passes, 0))
             (states, matrix, bias, term_labels), = terms
-            return cross_entropy(states, matrix, bias, term_labels, recipe.label_smoothing,
+            loss = cross_entropy(states, matrix, bias, term_labels, recipe.label_smoothing,
                                  rdrop_alpha=recipe.rdrop, label_weights=label_weights,
                                  row_weights=row_weights.repeat_interleave(passes),
                                  is_compiled=self.hardware.is_compiled) / passes
+            return self._with_balance_loss(loss, row_weights.sum())
 
     def _finish_update(self) -> None:
         """Count the update; update the bases of SOAP when that is due."""

@@ -10,10 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scalesearch.blocks.mixture import Mixture
 from scalesearch.data import PAD, Batch
 from scalesearch.data.split import IntArray
 from scalesearch.nn import DropoutRates, build_model
 from scalesearch.nn.model import Seq2SeqModel
+from scalesearch.nn.module import Module
 from scalesearch.training import checkpoint
 from scalesearch.training.hardware import Hardware, TrainingFailedError, check_memory, is_out_of_memory
 from scalesearch.training.recipe import Recipe
@@ -47,6 +49,8 @@ class Engine:
                                            hardware.uses_bf16, is_capturable)
         if hardware.is_compiled:
             model.compile_layers(dynamic=not is_capturable)
+        self.has_experts = any(isinstance(node.block, Mixture) for node in model.modules()
+                               if isinstance(node, Module))
         self.batch_splits = 1
         self.n_updates = 0
         self.notes: list[str] = []
@@ -126,7 +130,14 @@ class Engine:
             losses = [cross_entropy(states, matrix, bias, target, smoothing, rdrop_alpha=alpha,
                                     label_weights=label_weights)
                       for states, matrix, bias, target in self.model.softmax_terms(hidden, labels)]
-            return (losses[0] if len(losses) == 1 else torch.stack(losses).sum()) / passes
+            loss = (losses[0] if len(losses) == 1 else torch.stack(losses).sum()) / passes
+            return self._with_balance_loss(loss, batch.tokens)
+
+    def _with_balance_loss(self, loss: Tensor, num_tokens: int | Tensor) -> Tensor:
+        """Add the balance losses of mixtures of experts, per target token, in training."""
+        if not (self.model.training and self.has_experts and self.recipe.balance_loss):
+            return loss
+        return loss + self.recipe.balance_loss * num_tokens * self.model.balance_loss()
 
     def _mix_soft_labels(
             self, batch: Batch, positions: IntArray) -> tuple[IntArray, IntArray | None]:
