@@ -233,14 +233,14 @@ class Seq2SeqModel(Module):
                           Tensor]] = self.output.block.softmax_terms(self.output, states, target)
         return terms
 
-    def balance_loss(self) -> Tensor | None:
-        """Return the sum of the balance losses of the last pass in training.
+    def balance_loss(self) -> Tensor:
+        """Return the sum of the balance losses of the last pass in training of all mixtures.
 
-        None without mixtures of experts. See :func:`~scalesearch.blocks.mixture.balance_loss`.
+        See :func:`~scalesearch.blocks.mixture.balance_loss`.
         """
         losses = [node.balance_loss for node in self.modules()
                   if isinstance(node, Module) and isinstance(node.block, Mixture)]
-        return torch.stack(losses).sum() if losses else None
+        return torch.stack(losses).sum()
 
     @contextmanager
     def cached_weights(self) -> Iterator[None]:

@@ -223,7 +223,8 @@ def _position_factors(model: Seq2SeqModel, recipe: Recipe) -> dict[str, Factors]
                 factors_by_role["residual_out"] = factors_by_role["residual_in"]
             for name in branch_norms:
                 norm_path = f"{path}.{name}"
-                factors_of |= _distribute_factors(model.get_submodule(norm_path), norm_path,
+                norm: Module = model.get_submodule(norm_path)  # type: ignore[assignment]
+                factors_of |= _distribute_factors(norm, norm_path,
                                                   *factors_by_role["residual_norm"])
             for name, part in node.block.parts().items():
                 for inner_path, role in part.block.residual_roles().items():  # type: ignore[union-attr]
