@@ -10,6 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation, Text
 from matplotlib.transforms import Bbox
 
+from scalesearch.report.figures.style import LABEL_BACKGROUND
+
 # Offsets from the labeled point in points (1/72 inch), in the order of preference.
 LABEL_OFFSETS = [(8, 0, "left", "center"), (6, 6, "left", "bottom"), (6, -6, "left", "top"),
                  (-8, 0, "right", "center"), (-6, 6, "right", "bottom"), (-6, -6, "right", "top"),
@@ -48,7 +50,8 @@ def place_labels(axes: Axes, labels: Sequence[tuple[float, float, str]],
             leader = {"arrowstyle": "-", "linewidth": 0.5, "color": "#777777"}
             annotation = axes.annotate(text, (x, y), (dx, dy), textcoords="offset points",
                                        ha=horizontal, va=vertical, fontsize="small", zorder=6,
-                                       arrowprops=leader if has_leader else None)
+                                       arrowprops=leader if has_leader else None,
+                                       bbox=LABEL_BACKGROUND)
             annotation.update_positions(renderer)
             box = Text.get_window_extent(annotation, renderer).expanded(1.02, 1.1)
             # cost: area shared with labels, area outside the axes, covered points

@@ -16,6 +16,7 @@ from scalesearch.report.figures.style import (
     DASHED_LINE,
     DOMINATED_COLOR,
     FRONT_COLOR,
+    LABEL_BACKGROUND,
     LIMIT_COLOR,
     PAPER_WIDTH,
     REFERENCE_COLOR,
@@ -172,4 +173,4 @@ def _draw_shares(axes: Axes, name: str, rows: pd.DataFrame, max_percent: float, 
     axes.tick_params(axis="x", labelbottom=last)
     for height, share, verdict in zip(heights, rows["share"], rows["verdict"]):
         axes.annotate(verdict or f"{100 * share:.3g} %", (100 * share, height), (2, 0),
-                      textcoords="offset points", va="center", fontsize=6)
+                      textcoords="offset points", va="center", fontsize=6, bbox=LABEL_BACKGROUND)

@@ -28,6 +28,8 @@ GRID_COLOR = "#e6e6e6"
 COLORS = (FRONT_COLOR, REFERENCE_COLOR, "#009E73", LIMIT_COLOR, "#E69F00", "#56B4E9",
           DOMINATED_COLOR)
 DASHED_LINE = (0, (4, 2))
+LABEL_BACKGROUND = {"boxstyle": "square,pad=0.1", "facecolor": "white", "alpha": 0.75,
+                    "linewidth": 0}
 RC_PARAMS: Any = {
     "font.size": 9,
     "axes.labelsize": 9,
