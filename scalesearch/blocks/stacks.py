@@ -15,7 +15,7 @@ from scalesearch.blocks.core import Block, LoopNest, Repeat, Size, Use, block
 from scalesearch.blocks.elementwise import add_promoted
 from scalesearch.blocks.embedding import sinusoidal_positions
 from scalesearch.blocks.leaves import Linear
-from scalesearch.blocks.mixers.scores import GlobalScores
+from scalesearch.blocks.mixers.scores import GlobalScores, RelativeBuckets
 from scalesearch.blocks.norms import NORM_CLASSES
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ class Stack(LayerStack):
         solver: a key of ``SOLVERS``; ``euler`` is the usual residual.
         final_norm: whether a stack ends with a norm, unless it is post-norm.
         post_final_norm: whether a post-norm stack ends with a norm.
+        position_bias: learned bias of the scores of every self-attention (T5).
     """
 
     layers: Repeat
@@ -114,6 +115,7 @@ class Stack(LayerStack):
     solver: str = "euler"
     final_norm: bool = True
     post_final_norm: bool = field(default=False, metadata={"plain": False})
+    position_bias: RelativeBuckets | None = field(default=None, metadata={"plain": None})
 
     @property
     def layer(self) -> Any:
@@ -125,6 +127,8 @@ class Stack(LayerStack):
         parts: dict[str, Block | Use] = {"layers": Use(self.layers, solver.evaluations)}
         if self.global_scores is not None:
             parts["scores"] = self.global_scores
+        if self.position_bias is not None:
+            parts["position_bias"] = self.position_bias
         if solver.gated:
             parts["gate"] = Use(Linear(2 * mixer.d, 1, (mixer.queries,)), self.layers.depth)
         if self.has_final_norm:
@@ -151,6 +155,12 @@ class Stack(LayerStack):
         if self.global_scores is not None:
             scores = module.scores(x, *context[2:])
             bias = scores if bias is None else add_promoted(bias, scores)
+        if self.position_bias is not None:
+            cache = context[2] if context else None
+            past = 0 if cache is None else cache.length
+            keys = x.shape[1] + past if bias is None else bias.shape[-1]
+            by_distance = module.position_bias(x.shape[1], keys)
+            bias = by_distance if bias is None else add_promoted(bias, by_distance)
         x = run_layers(module, module.layers, x, (present, bias, {}, *context), self.step_signals,
                        self.solver)
         return module.norm(x) if self.has_final_norm else x

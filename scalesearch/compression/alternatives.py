@@ -202,8 +202,9 @@ def find_obstacles(architecture: ModelSpec) -> Iterator[str]:
         if not isinstance(stack, Stack):
             yield f"{name}.middle_width is set"
             continue
-        if stack.global_scores is not None or stack.step_signals or stack.solver != "euler":
-            yield f"{name} has global scores, step signals or a solver"
+        has_biases = stack.global_scores is not None or stack.position_bias is not None
+        if has_biases or stack.step_signals or stack.solver != "euler":
+            yield f"{name} has global scores or biases by distance, step signals or a solver"
         if stack.layers.ties:
             yield f"share.{name}: its layers share weights already"
         for layer in stack.layers.layers_by_size:

@@ -268,17 +268,16 @@ def _read_t5(a: HuggingFaceArchitecture) -> None:
     a.set("embedding.output_bias", False)
     a.set("embedding.scaled", False)
     a.set("embedding.positions", "none")
-    buckets = a.size("relative_attention_num_buckets", default=32)
     activation = a.get("feed_forward_proj", default="relu")
     for stack, depth in (("encoder", "num_layers"), ("decoder", "num_decoder_layers")):
         a.copy(f"{stack}.depth", depth, "num_layers")
-        heads = a.copy(f"{stack}.heads", "num_heads")
+        a.copy(f"{stack}.heads", "num_heads")
         a.copy(f"{stack}.head_dim", "d_kv")
         a.set(f"{stack}.projection_bias", False)
         a.set_ffn(stack, activation.removeprefix("gated-"), "feed_forward_proj, d_ff",
                   a.size("d_ff"), activation.startswith("gated-"), has_biases=False)
-        a.add_difference(f"{stack}: biases of attention scores by distance in {buckets} buckets",
-                         buckets * heads)
+        a.copy(f"{stack}.position_buckets", "relative_attention_num_buckets", default=32)
+        a.copy(f"{stack}.bucket_distance", "relative_attention_max_distance", default=128)
     a.add_difference("attention scores are not divided by √head_dim")
 
 

@@ -55,6 +55,7 @@ SMALL_SIZES = {
     **{f"{stack}.rotary": "yes | no if head_dim % 2 == 0 and not relative_positions else no"
        for stack in ("encoder", "decoder")},
     **{f"{stack}.{key}": drawn for stack in ("encoder", "decoder") for key, drawn in (
+        ("position_buckets", "0 | 4 | 8"), ("bucket_distance", "3 | 16"),
         ("qk_norm", "none | head | width"), ("alibi", "no | yes"), ("soft_cap", "0 | 2"))},
     **{f"{stack}.window": "0 | 1..4 | [2, 0, 3, 1]" for stack in ("encoder", "decoder")},
     **{f"{stack}.global_every": "0 | 2" for stack in ("encoder", "decoder")},

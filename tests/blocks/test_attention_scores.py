@@ -1,4 +1,4 @@
-"""Norms of queries and keys, biases that are linear in the distance, and limits of scores."""
+"""Norms of queries and keys, biases of scores by distance, and limits of scores."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from scalesearch.blocks.core import SRC
 from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.attention_extras import add_distance_bias
+from scalesearch.blocks.mixers.scores import RelativeBuckets
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn.build import build_module
@@ -89,5 +90,41 @@ def test_what_does_not_support_them() -> None:
     with pytest.raises(UnbuildableError) as caught:
         architecture("depth: 2, qk_norm: head", "adapt: prompt")
     assert caught.value.key == "encoder.qk_norm"
-    for text in ("qk_norm: head", "alibi: yes", "soft_cap: 2"):
+    for text in ("qk_norm: head", "alibi: yes", "soft_cap: 2", "position_buckets: 8"):
         assert len(find_unsupported_parts(architecture(f"depth: 2, {text}").block)) == 2
+
+
+@pytest.mark.parametrize(("causal", "buckets", "distance"),
+                         [(True, 32, 128), (False, 32, 128), (True, 5, 7), (False, 8, 20)])
+def test_buckets_are_those_of_t5(causal: bool, buckets: int, distance: int) -> None:
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5", exc_type=ImportError)
+    module = build_module(RelativeBuckets(1, buckets, distance, causal))
+    module.weight.data = torch.arange(float(buckets))[:, None]
+    positions = torch.arange(200)
+    expected = t5.T5Attention._relative_position_bucket(
+        positions[None, :] - positions[:, None], not causal, buckets, distance)
+    assert torch.equal(module(200, 200)[0].long(), expected)
+    assert torch.equal(module(1, 200)[0].long(), expected[-1:])
+
+
+@pytest.mark.parametrize("top", ["", "model: decoder-only", "norm: post"])
+def test_all_layers_read_one_table_of_buckets(top: str) -> None:
+    text = "depth: 3, position_buckets: 4, bucket_distance: 6, window: [3, 0, 4]"
+    spec = architecture(text, top)
+    check_model(spec, 1)
+    check_equal_translations(sharp_model(spec.block), 3)
+    plain = architecture(text.replace("buckets: 4", "buckets: 0"), top)
+    added, without = (evaluate_cost(part.block, find_protocol()) for part in (spec, plain))
+    assert added["params.decoder"] - without["params.decoder"] == 4 * 2
+    assert added["macs.total"] == without["macs.total"]
+
+
+@pytest.mark.parametrize(("text", "key"), [
+    ("depth: 2, position_buckets: 5", "encoder.position_buckets"),
+    ("depth: 2, position_buckets: 8, bucket_distance: 2", "encoder.bucket_distance"),
+    ("depth: 2, position_buckets: 4, score_heads: [1, 2]", "encoder.position_buckets"),
+    ("depth: 3, position_buckets: 4, middle_width: 4", "encoder.middle_width")])
+def test_stacks_that_cannot_have_buckets(text: str, key: str) -> None:
+    with pytest.raises(UnbuildableError) as caught:
+        architecture(text)
+    assert caught.value.key == key

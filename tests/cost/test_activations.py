@@ -52,6 +52,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "soft cap": {"both": "soft_cap: 3,"},
     "soft cap of scaled heads": {"both": "soft_cap: 3, score_heads: 3, head_scaling: mlp,"},
     "linear biases": {"both": "alibi: yes,"},
+    "buckets": {"both": "position_buckets: 8,"},
     "windows": {"both": "window: 5, global_every: 2,"},
     "relative": {"both": "relative_positions: yes,"},
     "solver": {"encoder": "solver: rk2-learned"},

@@ -5,6 +5,7 @@ Scores are (batch, heads, queries, keys), scaled by 1/√head_dim and not yet ma
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -190,6 +191,52 @@ class ExplicitAttention(Block):
         scores = scores if bias is None else add_promoted(scores, bias)
         weights = dropout(scores.softmax(-1), module.dropout_rates.attention, module.training)
         return module.mix(weights, v)
+
+
+@block
+class RelativeBuckets(Block):
+    """A learned bias of scores per head and bucket of distances (T5, Raffel et al. 2020).
+
+    Small distances have buckets of their own. The others are logarithmic up to ``max_distance``,
+    and all larger distances have the last one. An encoder (``is_causal`` false) has half of the
+    buckets for each side.
+    """
+
+    heads: Size
+    buckets: int
+    max_distance: int
+    is_causal: bool
+
+    def validate(self) -> tuple[str, str] | None:
+        sides = 1 if self.is_causal else 2
+        if self.buckets % sides or self.buckets < 2 * sides:
+            return "position_buckets", f"{self.buckets} are not at least 2 for each side"
+        if self.max_distance <= self.buckets // sides // 2:
+            return ("bucket_distance", f"{self.max_distance} is not above the "
+                    f"{self.buckets // sides // 2} distances with buckets of their own")
+        return None
+
+    def weights(self) -> Mapping[str, Shape]:
+        return {"weight": (self.buckets, self.heads)}
+
+    def initialization(self, name: str) -> str:
+        return "zero"
+
+    def forward(self, module: Any, queries: int, keys: int) -> Tensor:
+        """Return the bias (heads, queries, keys) of the last queries of ``keys`` positions."""
+        import torch
+
+        positions = torch.arange(keys, device=module.weight.device)
+        offset = positions[None, :] - positions[keys - queries :, None]  # (queries, keys)
+        buckets = self.buckets if self.is_causal else self.buckets // 2
+        distance = (-offset).clamp(min=0) if self.is_causal else offset.abs()
+        exact = buckets // 2
+        log_distance = (distance.clamp(min=1).float() / exact).log()
+        large = log_distance / math.log(self.max_distance / exact) * (buckets - exact)
+        logarithmic = (exact + large.long()).clamp(max=buckets - 1)
+        index = torch.where(distance < exact, distance, logarithmic)
+        index = index if self.is_causal else index + (offset > 0) * buckets
+        return module.weight[index].permute(2, 0, 1)
 
 
 @block

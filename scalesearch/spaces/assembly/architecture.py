@@ -33,7 +33,7 @@ from scalesearch.blocks.layers import (
 )
 from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers.composites import ProjectedCrossAttention
-from scalesearch.blocks.mixers.scores import GlobalScores
+from scalesearch.blocks.mixers.scores import GlobalScores, RelativeBuckets
 from scalesearch.blocks.multi_path import MultiPathConfig
 from scalesearch.blocks.seq2seq import (
     DecoderOnly,
@@ -53,6 +53,7 @@ from scalesearch.spaces.assembly.components import (
     build_parallel_mixer,
     build_sublayer,
     optional_value,
+    validated,
 )
 from scalesearch.spaces.assembly.embeddings import build_embedding, build_output
 from scalesearch.spaces.assembly.weight_sharing import build_ties
@@ -421,7 +422,26 @@ def _build_stack(a: Config, stack: str, encoder_layers: Repeat | None) -> Stack 
                                      shape.keys, clip, mixer.decoder,
                                      norm_kind=first_layer.norm_kind)
     return Stack(tied_layers, global_scores, has_step_signals, solver,
-                 bool(a.get("last_norm", True)), bool(a.get("post_last_norm", False)))
+                 bool(a.get("last_norm", True)), bool(a.get("post_last_norm", False)),
+                 _position_bias(a, stack, layers))
+
+
+def _position_bias(a: Config, stack: str, layers: Repeat) -> RelativeBuckets | None:
+    """The biases of scores by distance, with one table for all layers, if the stack has them."""
+    key = f"{stack}.position_buckets"
+    buckets = require_single_value(a.get(key, 0))
+    if not buckets:
+        return None
+    distinct_layers: Any = layers.layers_by_size
+    mixers = [mixer for layer in distinct_layers for mixer in (layer.mixer, layer.parallel_mixer)
+              if mixer is not None and not mixer.is_absent]
+    shapes = [mixer.score_shape for mixer in mixers]
+    if not shapes or None in shapes or any(
+            decide(shape.heads != shapes[0].heads) for shape in shapes):
+        raise UnbuildableError(key, "needs attention with the same number of heads in all layers")
+    return validated(RelativeBuckets(shapes[0].heads, buckets,
+                                     require_single_value(a[f"{stack}.bucket_distance"]),
+                                     stack == "decoder"), stack)
 
 
 def _build_bottleneck_stack(a: Config, stack: str) -> BottleneckStack:
@@ -439,6 +459,8 @@ def _build_bottleneck_stack(a: Config, stack: str) -> BottleneckStack:
         raise UnbuildableError(key,
                                f"a middle needs at least 3 layers, and {stack}.depth is {depth}")
     whole_solver = stack == "encoder" and a.get("encoder.solver", "euler") != "euler"
+    if require_single_value(a.get(f"{stack}.position_buckets", 0)):
+        raise UnbuildableError(key, f"cannot be combined with {stack}.position_buckets")
     if a.get(f"{stack}.residual_scores", "none") not in ("none", "previous") or whole_solver:
         raise UnbuildableError(key,
                                f"cannot be combined with {stack}.residual_scores: global "

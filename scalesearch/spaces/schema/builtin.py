@@ -68,6 +68,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
                    "block_size"),
     "relative_positions": ("relative_position", "rpr", "relative_attention"),
     "rotary": ("rope", "rotary_positions", "rotary_embeddings", "rotary_embedding", "use_rope"),
+    "position_buckets": ("relative_attention_num_buckets", "num_buckets", "relative_buckets"),
+    "bucket_distance": ("relative_attention_max_distance",),
     "qk_norm": ("use_qk_norm", "qk_layernorm", "qk_normalization", "query_key_norm"),
     "alibi": ("use_alibi", "linear_biases", "alibi_bias"),
     "soft_cap": ("attn_logit_softcapping", "logit_soft_cap", "attention_softcap", "softcap"),

@@ -20,12 +20,13 @@ from scalesearch.spaces.schema.types import InlinedVariant, SchemaField, SchemaG
 Fields = dict[str, SchemaField | SchemaGroup]
 OFF_VALUES = ("off",)
 # keys with the same value for all layers
-STACK_LEVEL_KEYS = ("depth", "middle_width", "relative_clip", "paths", "global_every")
+STACK_LEVEL_KEYS = ("depth", "middle_width", "relative_clip", "paths", "global_every",
+                    "position_buckets", "bucket_distance")
 MAX_DEPTH = 10_000  # each layer takes time and memory, even if all share their weights
 # Keys of attention, written next to `mixer`; the first are only for self-attention.
 SELF_ATTENTION_KEYS = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores",
                                  "gate", "mask", "lift", "parallel_heads", "window",
-                                 "qk_norm", "alibi", "soft_cap",
+                                 "position_buckets", "bucket_distance", "qk_norm", "alibi", "soft_cap",
                                  "global_every"})
 ATTENTION_KEYS = SELF_ATTENTION_KEYS | {"heads", "head_dim", "score_heads", "head_scaling",
                                         "key_value_heads", "attention_rank", "projections",
@@ -90,6 +91,9 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
         "relative_clip": size_field("8", "distance from which positions are equal"),
         "rotary": flag_field("no", "queries and keys of self-attention turned by their places "
                              "(Su et al. 2021)"),
+        "position_buckets": size_field("0", "buckets of distances with a learned bias of scores, "
+                                       "one table for all layers (T5); 0: no biases", low=0),
+        "bucket_distance": size_field("128", "distance from which positions are in one bucket"),
         "qk_norm": word_field(("none", "head", "width"), "none", "RMS norm of queries and keys of "
                               "self-attention: of each head, or of all heads together"),
         "alibi": flag_field("no", "scores of self-attention fall linearly with the distance "
