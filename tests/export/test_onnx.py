@@ -240,4 +240,4 @@ def test_graphs_decode_and_have_the_documented_versions(quantization: str, tmp_p
         graph = onnx.load(file, load_external_data=False)
         [opset] = graph.opset_import
         assert opset.domain == "" and f"opset {opset.version} of the default domain" in page
-        assert f"ONNX IR version {graph.ir_version}," in page
+        assert f"ONNX IR version {graph.ir_version};" in page
