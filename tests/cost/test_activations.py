@@ -86,7 +86,8 @@ FAMILIES: dict[str, dict[str, str]] = {
                  "decoder": "sublayers: [self, [cross, ffn]]"},
     "parallel, post": {"encoder": "sublayers: [[attention, ffn]]",
                        "decoder": "sublayers: [self, [cross, ffn]]", "top": "norm: post"},
-    "parallel with a norm each": {"encoder": "sublayers: [[attention, ffn]]", "both": "parallel_norms: yes,",
+    "parallel with a norm each": {"encoder": "sublayers: [[attention, ffn]]",
+                                  "both": "parallel_norms: yes,",
                                   "decoder": "sublayers: [self, [cross, ffn]]"},
     "branch norms": {"top": "norm: branch", "encoder": "sublayers: [[attention, ffn]]"},
     "sandwich norms": {"top": "norm: sandwich\nnorm_kind: rms",
@@ -121,6 +122,9 @@ FAMILIES: dict[str, dict[str, str]] = {
     **{f"norm of {kind} units": {"ffn": kind, "both": "ffn_norm: yes,"}
        for kind in ("relu", "swish", "geglu")},
     "by layer": {"hidden": "hidden: [32, 64, 96]", "encoder": "sublayers: [[attention, ffn]]"},
+    "rotary": {"both": "rotary: yes,"},
+    "rotary, with norms of grouped heads": {
+        "both": "qk_norm: head, key_value_heads: 2, rotary: yes,"},
     "low rank": {"top": "low_rank: { ffn: 4, attention: 3 }"},
 }
 

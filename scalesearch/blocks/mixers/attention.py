@@ -255,8 +255,8 @@ class Attention(Mixer):
     def loop_nests(self) -> Sequence[LoopNest]:
         """Return the activations that are stored in addition to the outputs of the parts.
 
-        These are features without a projection, gated features, repeated keys and values, and keys
-        and values of the prompt.
+        These are features without a projection, gated features, cosines and sines of rotary
+        positions, repeated keys and values, and keys and values of the prompt.
         """
         width = self.widths
         gate = self.gating
@@ -269,6 +269,9 @@ class Attention(Mixer):
             nests.append(LoopNest((self.queries, self.heads * self.head_dim), "activation"))
         elif self.gate == "VgQ" and gate.is_cross_sequence:
             nests.append(LoopNest((self.keys, width["K"]), "activation"))
+        if self.rotary:
+            nests += [LoopNest((positions, self.head_dim), "activation")
+                      for positions in (self.queries, self.keys)]
         projected = width["K"] + width["V"]
         attended = projected
         if is_set(self.kv_heads):

@@ -1,5 +1,8 @@
 """Structured matrices: computed maps, and numbers of parameters."""
 
+from functools import cache
+from random import Random
+
 import pytest
 import torch
 
@@ -13,7 +16,8 @@ from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn.build import build_model
 from scalesearch.spaces import Space
-from scalesearch.testing.checks import build_module
+from scalesearch.testing.checks import build_module, check_model
+from scalesearch.testing.random_models import random_architecture, small_space
 from tests.architectures import transformer
 from tests.errors import refuses
 
@@ -112,3 +116,22 @@ def test_conflicting_structures_and_indivisible_sizes_are_unbuildable() -> None:
                     matrices__ffn__length=2)
     assert not find_unsupported_parts(
         transformer(16, 1, 1, matrices__out="group", matrices__out__groups=2).block)
+
+
+@cache
+def space_with_structures_by_layer() -> Space:
+    """Return a space in which the structures of attention and networks differ by layer."""
+    changes = {"decoder.cross_rank": "0 | 3 | = decoder.attention_rank"}
+    for stack in ("encoder", "decoder"):
+        changes |= {
+            f"{stack}.attention_rank": "0 | 2 | [0, 2, 1, 3]",
+            f"{stack}.ffn_rank": "0 | 2 | [0, 2, 0, 3]",
+            f"{stack}.ffn_groups": "0 | [0, 2, 1, 0] if ffn_rank == 0 else 0",
+            f"{stack}.ffn_products":
+                "0 | [0, 1, 2, 0] if ffn_rank == 0 and ffn_groups == 0 else 0"}
+    return small_space(**changes)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_costs_of_structures_by_layer_equal_those_of_modules(seed: int) -> None:
+    check_model(random_architecture(Random(seed), space_with_structures_by_layer()), seed)
