@@ -162,9 +162,10 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
     # In float32, of one sentence: the key-value cache after T tokens, and an estimate of the
     # tensors that autograd saves for the backward pass.
     values["memory.weights"] = FLOAT32_BYTES * values["params.total"]
-    masked = replace(training, dense_windows=True)  # autograd saves the scores of all keys
-    for name, operation, passes in (("cache", "cache", training),
-                                    ("activations", "activation", masked)):
+    # Attention in a window caches its last keys, but autograd saves the scores of all keys.
+    for name, operation, is_dense in (("cache", "cache", False),
+                                      ("activations", "activation", True)):
+        passes = replace(training, dense_windows=is_dense)
         values[f"memory.{name}"] = FLOAT32_BYTES * sum(work_steps(line, operation, passes)
                                                        for line in lines)
     if protocol.training != TrainingRun():

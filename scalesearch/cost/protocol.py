@@ -384,7 +384,6 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
 
 
 def training_protocol(protocol: Protocol) -> Protocol:
-    """The protocol of memory costs: one teacher-forced pass of the same lengths."""
+    """The protocol of training and memory costs: one teacher-forced pass of the same lengths."""
     passes = _teacher_forced(protocol.source, protocol.target)
-    return replace(protocol, name="forward", passes=passes, work_weights=DEFAULT_WORK_WEIGHTS,
-                   dense_windows=False)
+    return replace(protocol, name="forward", passes=passes, work_weights=DEFAULT_WORK_WEIGHTS)

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from scalesearch.blocks.core import Block, Repeat, Use
+from scalesearch.blocks.mixture import Mixture
 from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.cost.protocol import DEFAULT_WORK_WEIGHTS
@@ -51,6 +52,8 @@ def check_costs(specimen: BlockSample, kernel: str = "products") -> None:
     device = "cpu" if kernel == "products" else "meta"
     built = build_module(specimen.block, vocab=V, device=device).requires_grad_(False)
     for node in built.modules():
+        if device == "meta" and isinstance(node, Module) and isinstance(node.block, Mixture):
+            return  # routing depends on numbers, which meta tensors do not have
         node.attention_kernel = kernel  # type: ignore[assignment]
     costs = evaluate_cost(specimen.block, replace(find_protocol("forward", S, T, V),
                                                   dense_windows=True))
