@@ -23,8 +23,9 @@ class AttentiveEmbedding(Block):
     """A narrow table, attention over its rows, and a projection to ``d`` features.
 
     The inputs are those of :class:`TokenEmbedding`. The output is W₂ relu(W₁ x + b₁) + b₂ without a
-    residual, with x = layer(√r · table[token] + position) of r features. The norm is applied to x
-    unless the model is post-norm, else to the output. In a decoder the layer is causal and has its own cache.
+    residual, with x = layer(√r · table[token] + position) of r features. In a post-norm model, the
+    norm is applied to the output, otherwise to x. In a decoder, the layer is causal and has its own
+    cache.
 
     Attributes:
         d: features of the output.

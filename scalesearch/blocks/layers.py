@@ -1,8 +1,8 @@
 """Layers: steps of parallel sub-layers, each step with a residual and a norm.
 
 Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). Branch: x + norm(f(x)), as in OLMo 2. Sandwich:
-x + norm_out(f(norm(x))), as in Gemma 2. If a step has parallel sub-layers, f is their sum. The norms
-of a step are named after its first sub-layer (``attention_norm``, ``attention_norm_out``).
+x + norm_out(f(norm(x))), as in Gemma 2. If a step has parallel sub-layers, f is their sum. The
+norms of a step are named after its first sub-layer (``attention_norm``, ``attention_norm_out``).
 """
 
 from __future__ import annotations

@@ -53,7 +53,9 @@ def check_costs(specimen: BlockSample, kernel: str = "products") -> None:
     built = build_module(specimen.block, vocab=V, device=device).requires_grad_(False)
     for node in built.modules():
         if device == "meta" and isinstance(node, Module) and isinstance(node.block, Mixture):
-            return  # routing depends on numbers, which meta tensors do not have
+            # Routing depends on numbers, which meta tensors do not have.
+            check_costs(specimen)
+            return
         node.attention_kernel = kernel  # type: ignore[assignment]
     costs = evaluate_cost(specimen.block, replace(find_protocol("forward", S, T, V),
                                                   dense_windows=True))

@@ -46,6 +46,21 @@ def test_active_params_and_macs_are_those_of_the_active_experts() -> None:
     assert costs[2]["params.active"] == costs[2]["params.total"]
 
 
+def test_output_is_the_weighted_sum_of_the_best_experts() -> None:
+    block = FFNS["mixture"](8, (SRC,), DENSE, experts=5, active=2, shared=1, expert_hidden=6,
+                            expert="swiglu")
+    module = build_module(block)
+    tokens = torch.randn(4, 8)
+    outputs = module(tokens[None])[0]
+    for token, output in zip(tokens, outputs, strict=True):
+        probabilities = module.router(token).softmax(-1)
+        first, second = probabilities.argsort(descending=True)[:2].tolist()
+        expected = sum(probabilities[index] * getattr(module, f"expert_{index}")(token)
+                       for index in (first, second))
+        expected = expected / (probabilities[first] + probabilities[second]) + module.shared(token)
+        assert torch.allclose(output, expected, atol=1e-6)
+
+
 def test_static_form_equals_the_form_that_sorts_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     block = FFNS["mixture"](8, (SRC,), DENSE, experts=5, active=2, shared=1, expert_hidden=6,
                             expert="swiglu")  # type: ignore[call-arg]
