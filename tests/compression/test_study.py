@@ -123,16 +123,34 @@ def test_resumed_study_repeats_nothing(folder, monkeypatch):
                       for file in folder.glob("blocks/**/*.safetensors")}
 
 
-def test_rungs_and_interactions(folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(folder.parent)
-    parent = str(folder / "teacher")
-    changes = ["fit.interactions=2", "rungs.shares=[0.5]", f"out={tmp_path}",
-               "budget=params.total <= 14k"]
+def write_study_of_trained_parent(folder: Path, place: Path) -> Path:
     text = (folder.parent / "tiny.yaml").read_text()
     start = text.index("parent:")
     end = text.index("replace:")
-    file = tmp_path / "rungs.yaml"
-    file.write_text(f"{text[:start]}parent: {{ folder: {parent}, beam: 1 }}\n{text[end:]}")
+    file = place / "tiny.yaml"
+    file.write_text(f"{text[:start]}parent: {{ folder: {folder / 'teacher'}, beam: 1 }}\n{text[end:]}")
+    return file
+
+
+def test_translations_in_the_data_are_kept(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    translations = folder / "teacher/corpus/train"
+    changes = [f"out={tmp_path}", f"data.distilled={translations}", "data.mix_distilled=yes",
+               "trials=1", "fit.checks=0"]
+    launch(read_study(write_study_of_trained_parent(folder, tmp_path), changes), False,
+           Console(file=io.StringIO()))
+    assert not (tmp_path / "teacher/corpus").exists()
+    [trial] = [json.loads(path.read_text()) for path in tmp_path.glob("trials/*/record.json")]
+    assert trial["data"]["spec"]["distilled"] == str(translations)
+    assert trial["data"]["spec"]["mix_distilled"]
+    assert load_results(tmp_path).teacher_note
+
+
+def test_rungs_and_interactions(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    changes = ["fit.interactions=2", "rungs.shares=[0.5]", f"out={tmp_path}",
+               "budget=params.total <= 14k"]
+    file = write_study_of_trained_parent(folder, tmp_path)
     launch(read_study(file, changes), False, Console(file=io.StringIO()))
     _, library = read_library(tmp_path)
     assert len(library.pairs) == 2

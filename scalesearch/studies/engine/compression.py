@@ -214,7 +214,8 @@ def _make_library(spec: StudySpec, replacements: Replacements, library: Path, pa
     parent = replacements.parent
     alternatives = replacements.alternatives
     common: JobFile = {"threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
-                       "data": spec.data.replace(distilled=None, soft_targets=None)
+                       "data": spec.data.replace(distilled=None, mix_distilled=False,
+                                                soft_targets=None)
                        .with_absolute_paths().model_dump(), "cache": str(default_cache())}
 
     def run(jobs: Mapping[Path, BlocksJob], result_type: type[T], description: str,

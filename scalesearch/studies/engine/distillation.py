@@ -74,12 +74,14 @@ class Teacher:
         architectures: one per folder, or that of the teacher to train.
         recipe: of the teacher to train; None if ``folders`` hold trained teachers.
         folders: absolute paths of finished training runs; empty if the teacher is to be trained.
+        translates: False for the parent of a compression whose data have translations already.
     """
 
     spec: TeacherSpec
     architectures: tuple[ModelSpec, ...]
     recipe: Recipe | None = None
     folders: tuple[Path, ...] = ()
+    translates: bool = True
 
     @property
     def id(self) -> str:
@@ -101,10 +103,12 @@ class Teacher:
                   else f", trained once: {self.recipe.describe()}")
         searched = "greedily" if spec.beam == 1 else f"with beam {spec.beam}"
         learned = "its translations and the real pairs" if spec.mix else "its translations"
+        if not self.translates:
+            learned = "the translations in the data"
         if spec.top_k:
             learned += f", with its {spec.top_k} most probable tokens per position"
-        return (f"{self.id}{source}; translates the training text {searched}; candidates learn "
-                f"from {learned}")
+        translates = f"; translates the training text {searched}" if self.translates else ""
+        return f"{self.id}{source}{translates}; candidates learn from {learned}"
 
 
 def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
@@ -119,19 +123,20 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
     teacher = spec.teacher
     if teacher is None:
         return None
+    translates = not spec.data.distilled
     if not teacher.folders:
         space = open_space(spec.file, teacher.file) if teacher.file else spec.space
         if teacher.set:
             space = space.with_overrides(teacher.set)
         return Teacher(teacher, (space.single_architecture("teacher: it"),),
-                       teacher.recipe or spec.recipe)
+                       teacher.recipe or spec.recipe, translates=translates)
     try:
         folders = tuple(expand_path(folder, "teacher") for folder in teacher.folders)
     except UserError as error:
         raise UserError(error.message.removeprefix("data: "), key="teacher",
                         code=error.code) from None
     architectures = tuple(_finished_architecture(folder, corpus) for folder in folders)
-    return Teacher(teacher, architectures, None, folders)
+    return Teacher(teacher, architectures, None, folders, translates)
 
 
 def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
@@ -179,12 +184,17 @@ def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
 
 
 def distilled_data(spec: StudySpec) -> DataSpec:
-    """Return the data of the trials, with the teacher's translations as targets."""
+    """Return the data of the trials, with the teacher's translations as targets.
+
+    Translations that the data have already are kept.
+    """
     if spec.teacher is None:
         return spec.data
     folder = spec.out / TEACHER_FOLDER
     soft_targets = (str(folder / SOFT_TARGETS_FOLDER / DISTILLED_PREFIX) if spec.teacher.top_k
                     else None)
+    if spec.data.distilled:
+        return spec.data.replace(soft_targets=soft_targets or spec.data.soft_targets)
     return spec.data.replace(distilled=str(folder / TRANSLATIONS_FOLDER / DISTILLED_PREFIX),
                              mix_distilled=spec.teacher.mix, soft_targets=soft_targets)
 
@@ -230,8 +240,11 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
     distill_job: JobFile = {"teachers": [str(folder) for folder in folders],
                             "prefix": DISTILLED_PREFIX}
     decoding = {"beam": teacher.spec.beam, "length_penalty": teacher.spec.length_penalty}
-    translations = complete_job(place / TRANSLATIONS_FOLDER, {**distill_job, "decoding": decoding},
-                                "the teacher translates the training text")
+    translations = None
+    if teacher.translates:
+        translations = complete_job(place / TRANSLATIONS_FOLDER,
+                                    {**distill_job, "decoding": decoding},
+                                    "the teacher translates the training text")
     if teacher.spec.top_k:
         pairs = distilled_data(spec).replace(soft_targets=None).with_absolute_paths().model_dump()
         complete_job(place / SOFT_TARGETS_FOLDER,
@@ -248,8 +261,9 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
             "bleu": bleu, "decoding": results[0].metrics["decoding"],
             "seeds": [result.seed for result in results], "corpus": results[0].corpus_hash,
             "cpu_seconds": sum(result.total_cpu_seconds for result in results),
-            "translations": {"pairs": translations.pairs, "decoding": translations.decoding,
-                             "cpu_seconds": translations.cpu_seconds}, "mix": teacher.spec.mix,
+            "mix": teacher.spec.mix,
+            **({"translations": {"pairs": translations.pairs, "decoding": translations.decoding,
+                                 "cpu_seconds": translations.cpu_seconds}} if translations else {}),
             **({"top_k": teacher.spec.top_k} if teacher.spec.top_k else {})}
 
 

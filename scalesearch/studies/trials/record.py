@@ -69,7 +69,8 @@ class TeacherFacts(TypedDict, total=False):
     """Teacher in the records of its students; ``bleu`` is by split.
 
     For an ensemble, ``architecture`` has the ids of all members, ``params`` and ``cpu_seconds`` are
-    sums, and ``bleu`` is the mean over members.
+    sums, and ``bleu`` is the mean over members. Without ``translations``, its students learn from
+    those in the data.
     """
 
     architecture: str
@@ -137,7 +138,10 @@ def data_of(trial: Trial, shared: Mapping[str, Any]) -> Mapping[str, Any]:
 def describe_teacher_facts(facts: TeacherFacts) -> str:
     """Describe a teacher in a line: architecture, scores and compute."""
     scores = ", ".join(f"{bleu:.1f} ({split})" for split, bleu in facts["bleu"].items())
-    translations = facts["translations"]
+    translations = facts.get("translations")
+    learned = "the translations in the data" if translations is None else (
+        f"its translations of {translations['pairs']:,} sentences "
+        f"({translations['decoding']}, {translations['cpu_seconds'] / 60:.1f} CPU-minutes)")
     extras = ", and on the real pairs" if facts["mix"] else ""
     if facts.get("top_k"):
         extras += f", with its {facts['top_k']} most probable tokens per position"
@@ -145,6 +149,4 @@ def describe_teacher_facts(facts: TeacherFacts) -> str:
     members = f", mean of {n_members} members" if n_members > 1 else ""
     return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scores}{members} "
             f"({facts['decoding']}), {facts['cpu_seconds'] / 60:.1f} CPU-minutes; candidates are "
-            f"trained on its translations of {translations['pairs']:,} sentences "
-            f"({translations['decoding']}, {translations['cpu_seconds'] / 60:.1f} CPU-minutes)"
-            f"{extras}.")
+            f"trained on {learned}{extras}.")
