@@ -270,7 +270,7 @@ class KeyValueCache(Block):
 
 @block
 class StateCache(Block):
-    """Cache of the last inputs of a convolution in decoding: ``size`` numbers."""
+    """Cache of ``size`` numbers: the last inputs of a convolution, or a recurrent state."""
 
     size: Size
 

@@ -146,6 +146,14 @@ class DecodingCache:
         self.entries[module] = (window[:, window.shape[1] - past :],)
         return window
 
+    def read_state(self, module: Module) -> Tensor | None:
+        """Return the state after the last position, (batch, 1, d), or None before the first."""
+        return self.entries[module][0] if module in self.entries else None
+
+    def store_state(self, module: Module, state: Tensor) -> None:
+        """Replace the state by ``state`` (batch, 1, d), of a later position."""
+        self.entries[module] = (state,)
+
     def store_source(self, module: Module, *fresh: Tensor) -> tuple[Tensor, ...]:
         """Store tensors that depend on the source only, for all steps."""
         # contiguous: otherwise the matrix product of each step would copy them

@@ -96,6 +96,9 @@ class StaticCache(DecodingCache):
         self.new_entries[module] = (window[:, 1:],)
         return window
 
+    def store_state(self, module: Module, state: Tensor) -> None:
+        self.new_entries[module] = (state,)
+
     def select(self, rows: Tensor | None, same_sources: bool = True) -> None:
         """Store the new entries of ``rows`` (B · K,); None for all rows in their order."""
         if rows is not None:

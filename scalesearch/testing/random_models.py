@@ -83,11 +83,11 @@ SMALL_SIZES = {
 
 _TAPS = "kernel: '1..9 | ramp(1..9, 1..9)', heads: 1 | 2, glu: yes | no"
 _KINDS = {"lightweight": _TAPS, "dynamic": _TAPS, "separable": "kernel: 1..9, glu: yes | no",
-          "average": "dims: 1..4",
+          "average": "dims: 1..4", "ssru": "",
           "mega": "dims: 1..3, head_dim: 1..4, value_dim: 1..5, clip: 1..4"}
 _JOINED = "join: split | sum | before, channels: = width // 2 if join == split else 1"
 _OTHERS = ", ".join(f"{kind}: {{ {keys} }}" for kind, keys in _KINDS.items())
-_LOCAL = ", ".join(f"{kind}: {{ {keys}, {_JOINED} }}"
+_LOCAL = ", ".join(f"{kind}: {{ {keys}{', ' if keys else ''}{_JOINED} }}"
                    for kind, keys in _KINDS.items() if kind != "mega")
 MIXER_CHOICES = {f"{stack}.{key}": f"{{ one of: {{ {kinds} }} }}"
                  for stack in ("encoder", "decoder")

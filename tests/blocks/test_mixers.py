@@ -10,6 +10,7 @@ from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers.convolutions import ConvolutionMixer, ShortConvolution
 from scalesearch.blocks.mixers.mega import GatedCrossAttention, Mega
 from scalesearch.blocks.mixers.moving_average import MovingAverageMixer
+from scalesearch.blocks.mixers.recurrence import SSRU
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn import build_model
@@ -22,7 +23,7 @@ from scalesearch.testing import check_mixer
 from scalesearch.testing.registered_blocks import check_count, tiny_space
 from tests.errors import refuses
 
-BUILT_IN = ("lightweight", "dynamic", "separable", "average", "mega")
+BUILT_IN = ("lightweight", "dynamic", "separable", "average", "ssru", "mega")
 
 
 def architecture(**more: Any) -> ModelSpec:
@@ -79,6 +80,41 @@ def test_moving_average_equals_its_recurrence() -> None:
         y = (leaf.gamma * state).sum(-1) / 2
         assert torch.allclose(module(x, None, None)[:, t],
                               torch.nn.functional.silu(y + leaf.omega * x[:, t]))
+
+
+@pytest.mark.parametrize("is_decoder", [True, False])
+def test_ssru_equals_its_recurrence(is_decoder: bool) -> None:
+    """Also its gradients; an encoder computes its last channels from the end."""
+    module = build_module(SSRU(5, TGT if is_decoder else SRC, is_decoder, DENSE)).double()
+    x = torch.randn(2, 11, 5, dtype=torch.float64, requires_grad=True)
+    value = x @ module.value.weight.t()
+    forget = (x @ module.forget.weight.t() + module.forget.bias).sigmoid()
+    states = torch.zeros(2, 5, dtype=torch.float64)
+    forward: list[Any] = []
+    backward: list[Any] = []
+    for output, order in ((forward, range(11)), (backward, reversed(range(11)))):
+        state = torch.zeros_like(states)
+        for t in order:
+            state = forget[:, t] * state + (1 - forget[:, t]) * value[:, t]
+            output.append(state.relu())
+    expected = torch.stack(forward, 1)
+    if not is_decoder:
+        expected = torch.cat([expected[..., :3], torch.stack(backward[::-1], 1)[..., 3:]], 2)
+    output = module(x, None, None)
+    assert torch.allclose(output, expected)
+    inputs = [x, *module.parameters()]
+    weights = torch.randn_like(expected)
+    for gradient, true_gradient in zip(torch.autograd.grad((output * weights).sum(), inputs),
+                                       torch.autograd.grad((expected * weights).sum(), inputs)):
+        assert torch.allclose(gradient, true_gradient)
+
+
+def test_ssru_reads_several_positions_after_a_state() -> None:
+    module = build_module(SSRU(4, TGT, True, DENSE))
+    x = torch.randn(2, 9, 4)
+    cache = DecodingCache()
+    parts = [module(part, None, None, cache) for part in x.split([4, 3, 1, 1], 1)]
+    assert torch.allclose(torch.cat(parts, 1), module(x, None, None), atol=1e-6)
 
 
 def test_mega_equals_its_equations() -> None:

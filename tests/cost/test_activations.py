@@ -78,6 +78,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "prompt": {"top": "adapt: prompt"},
     "mask": {"both": "mask: dynamic,"},
     "Mega": {"decoder": "mixer: mega, cross: gated"},
+    "SSRU": {"encoder": "local: { ssru: { join: sum } }", "decoder": "mixer: ssru"},
     "lift": {"both": "lift: { dextra: { groups: 4 } },"},
     "lifted table": {"top": "embedding: { dextra: { rank: 8, groups: 4 } }"},
     "Macaron": {"encoder": "sublayers: [ffn, attention, ffn]",

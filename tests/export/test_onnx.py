@@ -65,7 +65,9 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
     "windows": both(window=3, global_every=2, rotary=True, qk_norm="head", soft_cap=2, alibi=True) | {
         "embedding__positions": "none", "decoder__position_buckets": 4,
         "decoder__bucket_distance": 9},
-    "windows, decoder-only": {"model": "decoder-only", "decoder__window": [2, 5]},
+    "windows, decoder-only": {
+        "model": "decoder-only", "decoder__window": [2, 5], "decoder__local": "ssru", "decoder__local__join": "sum"},
+    "SSRU": both(depth=1, mixer="ssru"),
     "decoder-only": both(depth=1, residual_scores="global", key_value_heads=1) | {
         "model": "decoder-only", "decoder__local": "average", "decoder__local__join": "sum", "decoder__local__dims": 3,
         "norm": "post", "embedding__tie": "decoder", "embedding__positions": "learned",
