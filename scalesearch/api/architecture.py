@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 MIN_VOCAB_SIZE = 5  # four special tokens and one word
 # keys of a protocol that an argument can override
-PROTOCOL_OVERRIDES = (*PROTOCOL_SIZES, "artifact", "latency", "optimizer", "recipe")
+PROTOCOL_OVERRIDES = (*PROTOCOL_SIZES, "artifact", "latency", "cache", "optimizer",
+                      "recipe")
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,7 +47,8 @@ class Architecture(assembly.ModelSpec):
         Args:
             protocol: forward, decode, decode-uncached, edgeformer, delight or train; by default
                 the protocol of the space.
-            overrides: keys of the protocol with other values: source and target (tokens), vocab
+            overrides: keys of the protocol with other values: source and target (tokens), or
+                length (tokens of a language model's context), cache (type of its numbers), vocab
                 (entries), artifact, latency; for the costs of training also recipe (name, file
                 or keys) and pairs (sentence pairs of an epoch), or the recipe's keys steps,
                 tokens, max_tokens, accumulate and optimizer.

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
               help="Also cost FILE with these keys changed. Can be repeated.")
 @click.option("--sweep", "sweeps", multiple=True, metavar="KEY=VALUES",
               help="Tabulate the cost over these values, e.g. width='128..512 step 64' or "
-              "encoder.ffn='relu | geglu'; also source, target, length and vocab.")
+              "encoder.ffn='relu | geglu'; also source, target, length and vocab. Several "
+              "architectures are compared over length.")
 @click.option("--plot", type=OutputPath(), help="Plot the sweep, as PNG and SVG.")
 @option("style")
 @option("csv", help="Write the sweep or the comparison as CSV.")
@@ -73,7 +74,9 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], protocol_override
     views = {"several architectures": is_comparison, "--sweep": sweeps, "--formula": formula,
              "--verify": verify}
     selected_views = [name for name, is_set in views.items() if is_set]
-    if len(selected_views) > 1:
+    is_context_comparison = is_comparison and [sweep.partition("=")[0].strip()
+                                               for sweep in sweeps] == ["length"]
+    if len(selected_views) > (2 if is_context_comparison else 1):
         raise UserError(f"{' and '.join(selected_views)} cannot be combined: use one at a time",
                         code="options-conflict")
     if plot and not sweeps:
@@ -90,7 +93,10 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], protocol_override
         raise UserError("--random, --smallest and --largest select one candidate of one FILE: use "
                         "one of them, without --against, --sweep and --formula",
                         code="options-conflict")
-    if is_comparison:
+    if is_context_comparison:
+        cost_views.print_context_comparison(files, settings, against, sweeps, protocol_overrides,
+                                            plot, csv, as_json)
+    elif is_comparison:
         cost_views.print_comparison(files, settings, against, protocol_overrides, levels, csv,
                                     as_json)
     elif sweeps:

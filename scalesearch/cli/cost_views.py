@@ -27,7 +27,9 @@ from scalesearch.terminal import make_table, print_text, wide_console
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from scalesearch.cost import Protocol
     from scalesearch.spaces import Space
+    from scalesearch.spaces.assembly.architecture import ModelSpec
     from scalesearch.whatif import CostComparison, Sweep
 
 MAX_SWEEP_ROWS = 60  # rows of a sweep that are printed
@@ -42,29 +44,12 @@ DEFAULT_VALUES = {"none", "off", "own", "nothing", "matrices", "euler", "auto", 
 def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: tuple[str, ...],
                      protocol_overrides: dict[str, Any], levels: int, csv: Path | None,
                      as_json: bool) -> None:
-    """Print the costs of several architectures under the protocol of the first file.
-
-    They are the architectures of ``files``, and the first with the changes ``against``.
-    """
-    from scalesearch.cost import evaluate_cost, load_protocol
+    """Print the costs of several architectures under the protocol of the first file."""
+    from scalesearch.cost import evaluate_cost
     from scalesearch.cost.tables import artifact_lines
     from scalesearch.whatif import compare_costs
 
-    if against and len(files) > 1:
-        raise UserError("--against changes one FILE: give a single FILE, or remove --against",
-                        code="options-conflict")
-    short_names = [Path(file).name.removesuffix(".yaml") for file in files]
-    names = short_names if len(set(short_names)) == len(files) else list(files)
-    names = [name if names.count(name) == 1 else f"{name} ({number})"
-             for number, name in enumerate(names, 1)]
-    loaded = {name: load_architecture(file, settings) for name, file in zip(names, files)}
-    for change in dict.fromkeys(against):
-        changes = tuple(part.strip() for part in change.split(";") if part.strip())
-        loaded[change] = load_architecture(files[0], (*settings, *changes))
-    space, _ = next(iter(loaded.values()))
-    has_own_vocab = any(architecture.vocab for _, architecture in loaded.values())
-    vocab = {"vocab": OWN_VOCABULARY} if has_own_vocab else {}
-    protocol = load_protocol({**space.protocol, **vocab}, **protocol_overrides)
+    loaded, protocol = _load_compared(files, settings, against, protocol_overrides)
     for _, architecture in loaded.values():
         # Raises an error if this architecture has no vocabulary, but others have their own.
         protocol.with_vocab(architecture.vocab)
@@ -91,6 +76,34 @@ def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against:
                f"{protocol}\n{protocol.conventions}")
 
 
+def _load_compared(files: tuple[str, ...], settings: tuple[str, ...], against: tuple[str, ...],
+                   protocol_overrides: dict[str, Any]
+                   ) -> tuple[dict[str, tuple[Space, ModelSpec]], Protocol]:
+    """Load the architectures of ``files``, and of the first with the changes ``against``.
+
+    Returns:
+        Name to space and architecture, and the protocol of the first file.
+    """
+    from scalesearch.cost import load_protocol
+
+    if against and len(files) > 1:
+        raise UserError("--against changes one FILE: give a single FILE, or remove --against",
+                        code="options-conflict")
+    short_names = [Path(file).name.removesuffix(".yaml") for file in files]
+    names = short_names if len(set(short_names)) == len(files) else list(files)
+    names = [name if names.count(name) == 1 else f"{name} ({number})"
+             for number, name in enumerate(names, 1)]
+    loaded = {name: load_architecture(file, settings) for name, file in zip(names, files)}
+    for change in dict.fromkeys(against):
+        changes = tuple(part.strip() for part in change.split(";") if part.strip())
+        loaded[change] = load_architecture(files[0], (*settings, *changes))
+    space, _ = next(iter(loaded.values()))
+    has_own_vocab = any(architecture.vocab for _, architecture in loaded.values())
+    vocab = {"vocab": OWN_VOCABULARY} if has_own_vocab else {}
+    protocol = load_protocol({**space.protocol, **vocab}, **protocol_overrides)
+    return loaded, protocol
+
+
 def _make_difference_table(comparison: CostComparison, quantity: str, label: str) -> Table:
     first, *others = comparison.costs
     headings = [label, first, *(text for name in others for text in (name, "difference", "%"))]
@@ -106,6 +119,47 @@ def _make_difference_table(comparison: CostComparison, quantity: str, label: str
         rows.append(cells)
     return make_table(headings, rows,
                       row_styles=["" if row.level else "bold" for row in comparison.rows])
+
+
+# -- a comparison over the length of the context
+
+
+def print_context_comparison(files: tuple[str, ...], settings: tuple[str, ...],
+                             against: tuple[str, ...], sweeps: tuple[str, ...],
+                             protocol_overrides: dict[str, Any], plot: Path | None,
+                             csv: Path | None, as_json: bool) -> None:
+    """Print costs of several architectures over the length of the context."""
+    from scalesearch.whatif import compare_contexts
+    from scalesearch.whatif.contexts import CONTEXT_COLUMNS
+    from scalesearch.whatif.sweep import parse_lengths
+
+    loaded, protocol = _load_compared(files, settings, against, protocol_overrides)
+    blocks = {name: (architecture.block, protocol.with_vocab(architecture.vocab))
+              for name, (_, architecture) in loaded.items()}
+    lengths = parse_lengths("length", parse_settings(sweeps, "--sweep")["length"])
+    comparison = compare_contexts(blocks, lengths)
+    figures = []
+    if plot:
+        require_packages("matplotlib")
+        from scalesearch.report.figures.style import save_figure
+        from scalesearch.report.figures.sweep import plot_contexts
+
+        stem = plot.with_suffix("") if plot.suffix in (".png", ".svg") else plot
+        with write_errors_named("--plot", plot):
+            figures = save_figure(plot_contexts(comparison.frame(), protocol.facts), stem)
+    if csv:
+        write_csv(comparison, csv)
+    if as_json:
+        print_costs({"protocol": protocol.facts, "rows": comparison.rows,
+                     "crossings": [to_builtins(crossing) for crossing in comparison.crossings],
+                     "files": [str(path) for path in figures]}, protocol)
+        return
+    rows = [[f"{row['length']:,}", row["name"], *(f"{row[cost]:,}" for cost in CONTEXT_COLUMNS)]
+            for row in comparison.rows]
+    print_text(make_table(("length", "", *CONTEXT_COLUMNS), rows, (1,)), wide_console())
+    for line in (*comparison.crossings, *(f"Written: {path}" for path in figures)):
+        print_text(str(line))
+    print_text(f"protocol {protocol}, except the length\n{protocol.conventions}")
 
 
 # -- a sweep

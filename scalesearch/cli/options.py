@@ -18,6 +18,7 @@ import click
 from scalesearch.config import MAX_BEAM, MAX_SEED
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
+from scalesearch.spaces.schema.cost_names import CACHE_TYPES
 from scalesearch.terminal import CONTROL_CHARACTERS, open_console, print_data
 
 if TYPE_CHECKING:
@@ -100,6 +101,10 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
                  "edgeformer, delight or train."},
     "source": {"type": int, "metavar": "S", "help": "Source tokens per sentence."},
     "target": {"type": int, "metavar": "T", "help": "Target tokens per sentence."},
+    "length": {"type": int, "metavar": "N", "help": "Tokens of a language model's context, also of "
+               "source and target; adds macs.prefill and macs.decode_step."},
+    "cache": {"type": click.Choice(tuple(CACHE_TYPES)),
+              "help": "Type of the numbers in memory.cache.  [default: float32]"},
     "vocab": {"type": int, "metavar": "V", "help": "Vocabulary size."},
     "artifact": {"earlier": ("--artefact",), "metavar": "FORMAT",
                  "help": "Export format for artifact.bytes, e.g. ctranslate2-int8."},
@@ -183,8 +188,8 @@ def _protocol_overrides(protocol: str | None, recipe: str | None, pairs: int | N
 
 protocol_options = grouped_options(
     "protocol_overrides", _protocol_overrides,
-    **{name: option(name) for name in ("protocol", "source", "target", "vocab", "recipe", "pairs",
-                                       "artifact", "latency")})
+    **{name: option(name) for name in ("protocol", "source", "target", "length", "cache", "vocab",
+                                       "recipe", "pairs", "artifact", "latency")})
 # Beam and length penalty default to those of the model.
 search_options = grouped_options(
     "search", dict, beam=option("beam", show_default="the model's"),

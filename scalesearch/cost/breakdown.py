@@ -21,6 +21,7 @@ from scalesearch.cost.protocol import (
     DEFAULT_WORK_WEIGHTS,
     ELEMENTWISE_WORK,
     Protocol,
+    context_protocols,
     training_protocol,
     weight_numel,
 )
@@ -29,6 +30,8 @@ from scalesearch.errors import UserError
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.spaces.schema.cost_names import (
     ARTIFACT_FORMATS,
+    CACHE_TYPES,
+    CONTEXT_COSTS,
     COST_PARTS,
     TRAINING_COSTS,
     find_missing_key,
@@ -103,6 +106,10 @@ class CostBreakdown:
                             help="add --recipe NAME|FILE (with `epochs`, also --pairs), or set "
                             f"cost: {{protocol: {{{str(missing_key).partition(' ')[0]}: …}}}}; a "
                             "limit in minutes has no number of MACs", code="recipe-missing")
+        if name in CONTEXT_COSTS and name not in self.values:
+            raise UserError(f"{name} needs a length of the context",
+                            help="set protocol: {length: TOKENS} or --length TOKENS",
+                            code="length-missing")
         if name == "latency.predicted" and not self.latency:
             raise UserError("latency.predicted needs a latency model",
                             help="set protocol: {latency: FIT.json} or --latency FIT.json; "
@@ -159,15 +166,17 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
             f"steps.{section}", 0)
     training = training_protocol(protocol)
     values["macs.once"] = sum(work_steps(line, "once", training) for line in lines)
-    # In float32, of one sentence: the key-value cache after T tokens, and an estimate of the
-    # tensors that autograd saves for the backward pass.
+    for name, passes in context_protocols(protocol).items():
+        values[f"macs.{name}"] = sum(_steps(line, passes, passes.work_weights) for line in lines)
+    # Of one sentence: the key-value cache after T tokens, and an estimate of the tensors that
+    # autograd saves for the backward pass.
     values["memory.weights"] = FLOAT32_BYTES * values["params.total"]
     # Attention in a window caches its last keys, but autograd saves the scores of all keys.
-    for name, operation, is_dense in (("cache", "cache", False),
-                                      ("activations", "activation", True)):
-        passes = replace(training, dense_windows=is_dense)
-        values[f"memory.{name}"] = FLOAT32_BYTES * sum(work_steps(line, operation, passes)
-                                                       for line in lines)
+    dense = replace(training, dense_windows=True)
+    values["memory.cache"] = CACHE_TYPES[protocol.cache] * sum(
+        work_steps(line, "cache", training) for line in lines)
+    values["memory.activations"] = FLOAT32_BYTES * sum(
+        work_steps(line, "activation", dense) for line in lines)
     if protocol.training != TrainingRun():
         pair_macs = sum(_steps(line, training, DEFAULT_WORK_WEIGHTS) for line in lines)
         values |= training_costs(lines, protocol, pair_macs, values,

@@ -36,6 +36,7 @@ from scalesearch.errors import UserError
 from scalesearch.lowering import MAX_SOURCE_TOKENS
 from scalesearch.spaces.schema.cost_names import (
     ARTIFACT_FORMATS,
+    CACHE_TYPES,
     OPTIMIZERS,
     OWN_VOCABULARY,
     TRAINING_SIZES,
@@ -58,6 +59,9 @@ class Protocol:
             a number in place of the vocabulary axis. For a population, one size per candidate.
         passes: lengths of all axes in each pass.
         work_weights: type of work to its weight in MACs; other types are not counted.
+        has_prompt: whether a decoder-only model reads the source before the target. Otherwise, its
+            context is only the target: ``length`` tokens.
+        cache: type of the numbers in the key-value cache.
         lengths_by_vocab: vocabulary size to (source, target), if the lengths depend on it. Costs
             then need the protocol of :meth:`for_candidates`.
         artifact: format and quantization of ``artifact.bytes``; None: this cost is missing.
@@ -79,6 +83,8 @@ class Protocol:
     passes: tuple[Pass, ...] = field(repr=False)
     work_weights: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_WORK_WEIGHTS),
                                             repr=False)
+    has_prompt: bool = True
+    cache: str = "float32"
     lengths_by_vocab: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     artifact: str | None = None
     latency_model_path: str | None = None
@@ -111,6 +117,14 @@ class Protocol:
         return min(length, int(limit)) if limit and (is_step or not self.dense_windows) else length
 
     @property
+    def length(self) -> int | None:
+        """Tokens of the source, of the target and of the context of a decoder-only model.
+
+        None if source and target are set instead.
+        """
+        return None if self.has_prompt else self.target
+
+    @property
     def vocab_size(self) -> Size:
         """Size of the vocabulary axis.
 
@@ -141,14 +155,15 @@ class Protocol:
         size = self.vocab_size if vocab is None else vocab
         source, target = self.lengths_by_vocab[size] if self.lengths_by_vocab else (
             self.source, self.target)
-        return self.with_lengths(source, target, size)
+        return self.with_lengths(source, target, size, self.length)
 
-    def with_lengths(self, source: int, target: int, vocab: Size | str) -> Protocol:
+    def with_lengths(self, source: int, target: int, vocab: Size | str,
+                     length: int | None = None) -> Protocol:
         """This protocol with other lengths and vocabulary."""
-        protocol = find_protocol(self.name, source, target, vocab)
+        protocol = find_protocol(self.name, source, target, vocab, length)
         return replace(protocol, work_weights=self.work_weights, artifact=self.artifact,
                        latency_model_path=self.latency_model_path, training=self.training,
-                       max_source_length=self.max_source_length)
+                       max_source_length=self.max_source_length, cache=self.cache)
 
     def for_candidates(self, values: Mapping[str, Any]) -> Protocol:
         """This protocol for candidates with these parameter values.
@@ -170,6 +185,10 @@ class Protocol:
         if self.max_source_length != MAX_SOURCE_TOKENS:
             named["longest"] = self.max_source_length
         named |= self.training.settings
+        if self.length:
+            named["length"] = self.length
+        if self.cache != "float32":
+            named["cache"] = self.cache
         return {"name": self.name, "source": source, "target": target, "vocab": self.vocab, **named}
 
     @property
@@ -221,7 +240,10 @@ class Protocol:
                  if work_type in ELEMENTWISE_WORK]
         lengths = [f"S={source}, T={target}, V={size}"
                    for size, (source, target) in self.lengths_by_vocab.items()]
-        sizes = " | ".join(lengths) or f"S={self.source}, T={self.target}, V={self.vocab}"
+        tokens = f"length {self.length}" if self.length else f"S={self.source}, T={self.target}"
+        sizes = " | ".join(lengths) or f"{tokens}, V={self.vocab}"
+        if self.cache != "float32":
+            sizes += f", cache {self.cache}"
         note = ESTIMATE_NOTES.get(str(self.artifact).partition("-")[0], "")
         limit = (f" of up to {self.max_source_length:,} source tokens"
                 if self.max_source_length != MAX_SOURCE_TOKENS else "")
@@ -247,28 +269,36 @@ def _encoder(source: int) -> dict[Axis, int]:
     return {SRC: source, CROSS_MEMORY: source}
 
 
-def _decoder_prefix(source: int, target: int) -> dict[Axis, int]:
+# In all functions, ``prompt`` is the number of tokens that a decoder-only model reads before the
+# target.
+
+
+def _decoder_prefix(source: int, target: int, prompt: int) -> dict[Axis, int]:
     """Axes of a decoder pass over ``target`` positions, with projected source states."""
-    total = source + target
+    total = prompt + target
     return {TGT: target, TGT_KEYS: target, SRC_KEYS: source, SEQ: total, SEQ_KEYS: total}
 
 
-def _teacher_forced(source: int, target: int) -> tuple[Pass, ...]:
-    return ({**_encoder(source), **_decoder_prefix(source, target)},)
+def _teacher_forced(source: int, target: int, prompt: int) -> tuple[Pass, ...]:
+    return ({**_encoder(source), **_decoder_prefix(source, target, prompt)},)
 
 
-def _cached_decoding(source: int, target: int) -> tuple[Pass, ...]:
+def _decoding_step(source: int, step: int, prompt: int) -> Pass:
+    """The pass for target token ``step``, with a cache."""
+    return {**_decoder_prefix(source, step, prompt), TGT: 1, SEQ: 1}
+
+
+def _cached_decoding(source: int, target: int, prompt: int) -> tuple[Pass, ...]:
     """One token per pass.
 
-    In a decoder-only model, the first pass also reads the source.
+    In a decoder-only model, the first pass also reads the prompt.
     """
-    steps = [{**_decoder_prefix(source, t), TGT: 1, SEQ: 1} for t in range(1, target + 1)]
-    if steps:
-        steps[0] |= {SEQ: source + 1}
-    return (_encoder(source), *steps)
+    steps = [_decoding_step(source, t, prompt) for t in range(1, target + 1)]
+    return (_encoder(source), *({**step, SEQ: prompt + 1} for step in steps[:1]), *steps[1:])
 
 
-def _uncached_decoding(source: int, target: int, reproject: bool) -> tuple[Pass, ...]:
+def _uncached_decoding(source: int, target: int, prompt: int,
+                       reproject: bool) -> tuple[Pass, ...]:
     """The decoder on the whole prefix for every token.
 
     Args:
@@ -276,14 +306,15 @@ def _uncached_decoding(source: int, target: int, reproject: bool) -> tuple[Pass,
     """
     projections = {CROSS_MEMORY: source} if reproject else {}
     encoder = {SRC: source} if reproject else _encoder(source)
-    return encoder, *({**_decoder_prefix(source, t), **projections} for t in range(1, target + 1))
+    return encoder, *({**_decoder_prefix(source, t, prompt), **projections}
+                      for t in range(1, target + 1))
 
 
 @dataclass(frozen=True)
 class _Convention:
     """A protocol without lengths; defaults are (source, target, vocabulary size)."""
 
-    passes: Callable[[int, int], tuple[Pass, ...]]
+    passes: Callable[[int, int, int], tuple[Pass, ...]]
     defaults: tuple[int, int, int] = (30, 30, 32000)
     work_weights: Mapping[str, int] = field(default_factory=lambda: DEFAULT_WORK_WEIGHTS)
 
@@ -294,14 +325,14 @@ PROTOCOLS: dict[str, _Convention] = {
     # Greedy decoding of T tokens with a key-value cache.
     "decode": _Convention(_cached_decoding),
     # Greedy decoding without a cache: the decoder runs again on every prefix.
-    "decode-uncached": _Convention(lambda s, t: _uncached_decoding(s, t, False)),
+    "decode-uncached": _Convention(lambda s, t, prompt: _uncached_decoding(s, t, prompt, False)),
     # "FLOPS" of EdgeFormer: MACs of a teacher-forced pass over one sentence pair, including work on
     # weights only, plus 5 per LayerNorm element.
     "edgeformer": _Convention(_teacher_forced, (30, 30, 32768),
                               {**DEFAULT_WORK_WEIGHTS, "once": 1, "norm": 5}),
     # MACs of DeLighT and PartialFormer: the decoder and the projections of cross-attention run
     # again on every prefix. Biases are counted, products across heads are not.
-    "delight": _Convention(lambda s, t: _uncached_decoding(s, t, True), (20, 20, 34040),
+    "delight": _Convention(lambda s, t, prompt: _uncached_decoding(s, t, prompt, True), (20, 20, 34040),
                            {"mac": 1, "bias": 1}),
     # Forward and backward pass of one sentence pair in training.
     "train": _Convention(_teacher_forced, work_weights=dict.fromkeys(DEFAULT_WORK_WEIGHTS,
@@ -310,12 +341,14 @@ PROTOCOLS: dict[str, _Convention] = {
 
 
 def find_protocol(name: str = "forward", source: int | None = None, target: int | None = None,
-                  vocab: int | str | None = None) -> Protocol:
+                  vocab: int | str | None = None, length: int | None = None) -> Protocol:
     """Find the protocol ``name``, with its default lengths or other ones.
 
     Args:
         source, target: lengths in tokens.
         vocab: size of the vocabulary, or ``own``.
+        length: length of source, target and the context of a decoder-only model, which then does
+            not read the source before the target.
 
     Raises:
         UserError: unknown protocol, or a length below 1.
@@ -334,12 +367,28 @@ def find_protocol(name: str = "forward", source: int | None = None, target: int 
     source = default_source if source is None else source
     target = default_target if target is None else target
     vocab = default_vocab if vocab is None else vocab
-    for key, value in (("source", source), ("target", target), ("vocab", vocab)):
+    sizes = {"source": source, "target": target, "vocab": vocab, "length": length}
+    for key, value in sizes.items():
         if isinstance(value, int) and value < 1:
             raise UserError(f"protocol {name}: {key} is {value}; it must be at least 1",
                             code="below-one")
-    return Protocol(name, source, target, vocab, convention.passes(source, target),
-                    convention.work_weights)
+    if length is not None:
+        source = target = length
+    passes = convention.passes(source, target, source if length is None else 0)
+    return Protocol(name, source, target, vocab, passes, convention.work_weights,
+                    has_prompt=length is None)
+
+
+def override_settings(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a protocol with other values; ``length`` replaces source and target.
+
+    ``source`` or ``target`` replaces ``length``.
+    """
+    replaced = {"source", "target"} if "length" in overrides else set()
+    if overrides.keys() & {"source", "target"}:
+        replaced = {"length"}
+    kept = {key: value for key, value in settings.items() if key not in replaced}
+    return {**kept, **overrides}
 
 
 def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) -> Protocol:
@@ -359,9 +408,17 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
         raise UserError(f"the vocabulary is set to {vocab}, but it is a parameter of the space, "
                         "`vocab`", help="remove this setting, or set the parameter "
                         "(--set vocab=…)", code="given-twice")
-    chosen = {**settings, **overrides}
+    chosen = override_settings(settings, overrides)
+    length = chosen.get("length")
+    if length is not None and {chosen.get("source"), chosen.get("target")} - {None, length}:
+        raise UserError(f"the length is {length}, but source or target is set as well",
+                        help="remove `length`, or source and target", code="given-twice")
     protocol = find_protocol(chosen.get("name", "forward"),
-                             *(chosen.get(key) for key in ("source", "target", "vocab")))
+                             *(chosen.get(key) for key in ("source", "target", "vocab", "length")))
+    cache = chosen.get("cache", "float32")
+    if cache not in CACHE_TYPES:
+        raise UserError(f"unknown type of cached numbers {cache}; known types: "
+                        f"{', '.join(CACHE_TYPES)}", code="unknown-cache-type")
     artifact = chosen.get("artifact")
     if artifact not in (None, *ARTIFACT_FORMATS):
         raise UserError(f"unknown artifact format {artifact}; known formats: "
@@ -380,10 +437,26 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
                         f"{', '.join(OPTIMIZERS)}", code="unknown-optimizer")
     return replace(protocol, artifact=artifact, latency_model_path=chosen.get("latency"),
                    training=TrainingRun.from_settings(chosen),
-                   max_source_length=max_source_length, lengths_by_vocab=lengths)
+                   max_source_length=max_source_length, lengths_by_vocab=lengths, cache=cache)
 
 
 def training_protocol(protocol: Protocol) -> Protocol:
     """The protocol of training and memory costs: one teacher-forced pass of the same lengths."""
-    passes = _teacher_forced(protocol.source, protocol.target)
+    prompt = protocol.source if protocol.has_prompt else 0
+    passes = _teacher_forced(protocol.source, protocol.target, prompt)
     return replace(protocol, name="forward", passes=passes, work_weights=DEFAULT_WORK_WEIGHTS)
+
+
+def context_protocols(protocol: Protocol) -> dict[str, Protocol]:
+    """Protocols of ``macs.prefill`` and ``macs.decode_step`` for ``protocol.length`` tokens.
+
+    Prefill reads the source, or the whole context of a decoder-only model, and predicts one token.
+    The decoding step is that of the last token of the context. Its keys and values include those of
+    all tokens before it.
+    """
+    n = protocol.length
+    if n is None:
+        return {}
+    passes = {"prefill": _cached_decoding(n, 1, n - 1), "decode_step": (_decoding_step(n, n, 0),)}
+    return {name: replace(protocol, name="decode", passes=own, work_weights=DEFAULT_WORK_WEIGHTS)
+            for name, own in passes.items()}

@@ -33,9 +33,14 @@ def memory_line(result: CostBreakdown) -> str:
     """Memory of weights, cache and activations, and :func:`artifact_lines`."""
     weights, cache, activations = (format_bytes(result[f"memory.{name}"])
                                    for name in ("weights", "cache", "activations"))
-    line = (f"memory in float32: weights {weights}, cache {cache}; training activations per "
-            f"sentence: about {activations}")
-    return "\n".join([line, *training_lines(result), *artifact_lines(result)])
+    protocol = result.protocol
+    cache_type = f" in {protocol.cache}" if protocol.cache != "float32" else ""
+    line = (f"memory in float32: weights {weights}, cache {cache}{cache_type}; training activations "
+            f"per sentence: about {activations}")
+    context = [f"context of {protocol.length:,} tokens: prefill {result['macs.prefill']:,} MACs, "
+               f"decoding step {result['macs.decode_step']:,} MACs, cache {cache}{cache_type}"
+               ] if protocol.length else []
+    return "\n".join([line, *context, *training_lines(result), *artifact_lines(result)])
 
 
 def training_lines(result: CostBreakdown) -> list[str]:

@@ -16,6 +16,8 @@ COST_LABELS = {"params": "parameters", "macs": "multiply-accumulates per sentenc
                "memory.activations": "Training activations (bytes, float32)",
                "params.active": "Parameters that a token uses",
                "params.tables": "Parameters of embedding tables",
+               "macs.prefill": "Multiply-accumulates to read the context",
+               "macs.decode_step": "Multiply-accumulates of one decoding step",
                "macs.update": "Multiply-accumulates per update, forward and backward",
                "macs.run": "Multiply-accumulates of training, forward and backward",
                "memory.optimizer": "Optimizer state (bytes, float32)",
@@ -56,6 +58,8 @@ def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
         fit = protocol.get("fit") if protocol else None
         if name == "artifact.bytes" and artifact:
             return f"Files of {artifact} (bytes)"
+        if name == "memory.cache" and protocol and protocol.get("cache"):
+            return COST_LABELS[name].replace("float32", protocol["cache"])
         if name == "latency.predicted" and fit:
             setup = str(fit).partition(";")[0].split(", ")  # shortened: the notes have the text
             return f"{COST_LABELS[name]}\n({setup[0]} on {setup[-1]})"
@@ -68,6 +72,8 @@ def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
         return f"{label} ({format_vocabulary(protocol)})"
     tokens = "lengths of the corpus" if protocol.get("lengths") else \
         f"{protocol['source']} source, {protocol['target']} target tokens"
+    if protocol.get("length"):
+        tokens = f"{protocol['length']:,} tokens"
     return f"{label}\n({protocol['name']}: {tokens}, {format_vocabulary(protocol)})"
 
 
@@ -108,6 +114,10 @@ def format_protocol(protocol: ProtocolDict) -> str:
     artifact = f"; files of {protocol['artifact']}" if protocol.get("artifact") else ""
     latency = f"; latency of {protocol['fit']}" if protocol.get("fit") else ""
     tokens = f"{protocol['source']} source and {protocol['target']} target tokens"
+    if protocol.get("length"):
+        tokens = f"{protocol['length']:,} tokens"
+    if protocol.get("cache"):
+        tokens += f", cache in {protocol['cache']}"
     if protocol.get("lengths"):
         pairs = (f"{int(vocab):,}: {source} and {target}"
                  for vocab, (source, target) in protocol["lengths"].items())

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -109,19 +109,21 @@ def find_crossings(block: Block, protocol: Protocol,
     """
     sizes = length_values(protocol)
     symbols = SymbolTable(sizes)
-    symbolic = SymbolicProtocol.from_protocol(protocol, symbols)
-    try:
-        breakdown = evaluate_cost(block, symbolic)
-    except NotPolynomialError:
-        return CostCrossings()
-    attention = attention_product_macs(block, symbolic)
-    macs = {OUTPUT: breakdown["macs.output"],
-            LAYERS: breakdown["macs.encoder"] + breakdown["macs.decoder"],
-            ATTENTION: attention, REST: breakdown["macs.total"] - attention}
     is_vocab_bound = depends_on_vocab(block, protocol, lambda leaf: leaf.loop_nests())
     crossings = []
     for length in (name for name in lengths if name != "vocab" or not is_vocab_bound):
         held = {name: size for name, size in sizes.items() if name not in LENGTH_SYMBOLS[length]}
+        # The context of a decoder-only model has no separate source if both vary.
+        varied = replace(protocol, has_prompt=protocol.has_prompt and length != "length")
+        symbolic = SymbolicProtocol.from_protocol(varied, symbols)
+        try:
+            breakdown = evaluate_cost(block, symbolic)
+        except NotPolynomialError:
+            return CostCrossings()
+        attention = attention_product_macs(block, symbolic)
+        macs = {OUTPUT: breakdown["macs.output"],
+                LAYERS: breakdown["macs.encoder"] + breakdown["macs.decoder"],
+                ATTENTION: attention, REST: breakdown["macs.total"] - attention}
         for part, other in PAIRS_BY_LENGTH.get(length, DEFAULT_PAIRS):
             difference = symbols.to_formula(macs[part] - macs[other])
             # Coefficient by power, if all lengths that vary are equal.

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
 from numpy.polynomial.polynomial import polymul
+from numpy.typing import NDArray
 
 from scalesearch.blocks.core import VOCAB, Axis, Block, iterate_cost_lines
 from scalesearch.blocks.polynomial import Polynomial, PopulationColumns
 from scalesearch.blocks.sizes import evaluate_size
 from scalesearch.cost import find_protocol
-from scalesearch.cost.protocol import Protocol
+from scalesearch.cost.protocol import PROTOCOLS, Protocol
 from scalesearch.errors import UserError
 
 S = "S"
@@ -127,8 +128,19 @@ class NotPolynomialError(UserError):
     code = "not-a-polynomial"
 
 
+def lagrange_basis(points: Sequence[int]) -> NDArray[Any]:
+    """Coefficients, from power 0, of the polynomials that are 1 at one of the points, 0 at others.
+
+    Row k of the matrix belongs to point k.
+    """
+    return np.array([reduce(polymul,
+                            [np.array([Fraction(-m, k - m), Fraction(1, k - m)])
+                             for m in points if m != k], np.array([Fraction(1)]))
+                     for k in points])
+
+
 @lru_cache(maxsize=4096)
-def extent_formula(protocol: str, axes: tuple[Axis, ...]) -> Formula:
+def extent_formula(protocol: str, axes: tuple[Axis, ...], has_prompt: bool = True) -> Formula:
     """Formula of the extent of sorted ``axes`` for lengths of at least 1.
 
     It is interpolated by Lagrange polynomials at the points 1, 2, … for S and T.
@@ -144,14 +156,11 @@ def extent_formula(protocol: str, axes: tuple[Axis, ...]) -> Formula:
     points = range(1, len(inner) + 3)
 
     def extent(source: int, target: int) -> int:
-        return find_protocol(protocol, source, target, 1).extent(inner)
+        passes = PROTOCOLS[protocol].passes(source, target, source if has_prompt else 0)
+        return replace(find_protocol(protocol, source, target, 1), passes=passes).extent(inner)
 
     table = np.array([[extent(s, t) for t in points] for s in points], dtype=object)
-    # Row k has the coefficients, from power 0, of the polynomial that is 1 at point k and 0 at the
-    # other points.
-    lagrange = np.array([reduce(polymul,
-                                [np.array([Fraction(-m, k - m), Fraction(1, k - m)])
-                                 for m in points if m != k]) for k in points])
+    lagrange = lagrange_basis(points)
     factors = lagrange.T @ table @ lagrange
     polynomial = Formula.of(((S,) * s + (T,) * t, factor)
                             for (s, t), factor in np.ndenumerate(factors))
@@ -209,10 +218,15 @@ class SymbolicProtocol(Protocol):
     def from_protocol(cls, protocol: Protocol, symbols: SymbolTable) -> SymbolicProtocol:
         """Make a protocol with symbols for the lengths of ``protocol``."""
         sizes = protocol.name, protocol.source, protocol.target, protocol.vocab
-        return cls(*sizes, protocol.passes, protocol.work_weights, symbols=symbols)
+        return cls(*sizes, protocol.passes, protocol.work_weights, protocol.has_prompt,
+                   symbols=symbols)
+
+    @property
+    def length(self) -> None:
+        """None: prefill and decoding step have passes of their own, which have no formula."""
 
     def extent(self, axes: tuple[Axis, ...]) -> Any:
-        return self.symbols.to_poly(extent_formula(self.name, axes))
+        return self.symbols.to_poly(extent_formula(self.name, axes, self.has_prompt))
 
     @property
     def vocab_size(self) -> Any:

@@ -86,7 +86,7 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
     protocol = protocol or load_protocol(space.protocol)
     # If the vocabulary is a parameter of the space, it is swept like other keys.
     length_keys = LENGTH_SYMBOLS.keys() - space.parameter_space.nodes_by_key.keys()
-    lengths = {key: _lengths(key, text)
+    lengths = {key: parse_lengths(key, text)
                for key, text in values_by_key.items() if key in length_keys}
     if len(lengths) == len(LENGTH_SYMBOLS) or (
             "length" in lengths and {"source", "target"} & set(lengths)):
@@ -96,8 +96,10 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
     combinations = list(itertools.product(*lengths.values()))
     space = space.with_overrides(keys, "sweep") if keys else space
     configs = _configurations(space, keys, MAX_SWEEP_ROWS // max(1, len(combinations)))
-    optional = [name for name in PROTOCOL_KEYS_OF_COST
-                if find_missing_key(name, protocol.settings) is None]
+    settings = {**protocol.settings, **dict.fromkeys(lengths, 1)}
+    optional = [name for name in PROTOCOL_KEYS_OF_COST if find_missing_key(name, settings) is None]
+    if "length" in settings:
+        optional.append("memory.cache")
     columns = (*DEFAULT_COLUMNS, *optional, *[ATTENTION_PRODUCTS_COLUMN] * bool(lengths))
     rows: list[dict[str, Any]] = []
     index = build_index(space.schema)
@@ -108,10 +110,12 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
         length_by_key = dict(zip(lengths, values))
         swept = protocol
         if lengths:
-            both = length_by_key.get("length")
-            swept = protocol.with_lengths(both or length_by_key.get("source", protocol.source),
-                                          both or length_by_key.get("target", protocol.target),
-                                          length_by_key.get("vocab", protocol.vocab))
+            has_other_length = bool({"source", "target"} & {*lengths})
+            swept = protocol.with_lengths(
+                length_by_key.get("source", protocol.source),
+                length_by_key.get("target", protocol.target),
+                length_by_key.get("vocab", protocol.vocab),
+                length_by_key.get("length", None if has_other_length else protocol.length))
         rows += _rows(configs, references, swept, length_by_key, columns)
     rows.sort(key=_sort_key(rows, tuple(names.values())))
     crossings = CostCrossings()
@@ -158,7 +162,7 @@ def _rows(configs: Sequence[ParamValues], references: Mapping[str, KeyRef | None
         yield {**values, **costs, "error": candidate.error}
 
 
-def _lengths(key: str, text: str) -> list[int]:
+def parse_lengths(key: str, text: str) -> list[int]:
     """Parse the values of a length. Raises UserError."""
     try:
         values = list(whole_numbers(parse_value(text)))

@@ -43,6 +43,47 @@ def test_artifact_bytes_are_in_all_views_or_refused() -> None:
         raise CliRunner().invoke(command, [*small, "--formula"]).exception
 
 
+QWEN3 = {"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 1024,
+         "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
+         "num_key_value_heads": 8, "head_dim": 128, "hidden_act": "silu",
+         "tie_word_embeddings": True, "rope_theta": 10000}
+
+
+def test_costs_of_a_context(tmp_path: Path) -> None:
+    """Qwen3 0.6B: 28 layers cache 2 · 8 heads of 128 numbers per token."""
+    config = tmp_path / "qwen3.json"
+    config.write_text(json.dumps(QWEN3))
+    costs = run(str(config), "--length", "4096", "--cache", "int8")
+    assert costs["memory"]["cache"] == 4096 * 28 * 2 * 8 * 128
+    assert costs["protocol"]["length"] == 4096 and costs["protocol"]["cache"] == "int8"
+    products = 2 * 28 * 16 * 128 * 4096
+    matrices = costs["params"]["total"] - 1024 * (2 * 28 + 1) - 2 * 28 * 128  # without gains
+    assert costs["macs"]["decode_step"] == matrices + products
+    assert costs["macs"]["prefill"] == (matrices - 151936 * 1024) * 4096 + 151936 * 1024 + (
+        4096 * products)
+    output = CliRunner().invoke(command, [str(config), "--length", "4096"]).output
+    assert f"{costs['macs']['decode_step']:,}" in output
+
+
+def test_architectures_are_compared_over_the_context(tmp_path: Path) -> None:
+    options = ("transformer", "--set", "model=decoder-only", "--against", "decoder.window=64",
+               "--sweep", "length=32 | 64 | 128")
+    plot, csv = tmp_path / "figure.png", tmp_path / "costs.csv"
+    record = run(*options, "--plot", str(plot), "--csv", str(csv))
+    assert plot.is_file() and len(csv.read_text().splitlines()) == 1 + 6
+    assert [row["length"] for row in record["rows"]] == [32, 32, 64, 64, 128, 128]
+    crossings = {(crossing["cost"], crossing["lower"]): crossing["ranges"]
+                 for crossing in record["crossings"]}
+    assert crossings == {("macs.prefill", "decoder.window=64"): [[65, None]],
+                         ("macs.decode_step", "decoder.window=64"): [[65, None]],
+                         ("memory.cache", "decoder.window=64"): [[64, None]]}
+    output = CliRunner().invoke(command, options).output
+    assert "macs.prefill: decoder.window=64 < transformer" in output
+    for more in (("--sweep", "width=64"), ("--formula",)):
+        with refuses("options-conflict"):
+            raise CliRunner().invoke(command, [*options, *more]).exception
+
+
 EDGE = ("encoder.depth=12 decoder.depth=2 decoder.interleaved=yes decoder.ffn.hidden=128 "
         "share.encoder.attention=cycle(4) share.encoder.ffn=6-6 "
         "share.decoder.self=encoder.attention[2*i] share.decoder.cross=encoder.attention[2*i+1] "

@@ -49,7 +49,8 @@ def test_costs_of_sections_add_up(name: str) -> None:
 def test_all_cost_names_are_costs(tmp_path) -> None:
     breakdown = evaluate_cost(assemble(transformer_config()).block,
                               load_protocol({"artifact": "torch", "latency": fit_file(tmp_path),
-                                             "optimizer": "soap", "max_tokens": 90, "steps": 9}))
+                                             "optimizer": "soap", "max_tokens": 90, "steps": 9,
+                                             "length": 9}))
     assert set(COST_NAMES) == {*breakdown.values, *breakdown.load_balance, *breakdown.latency,
                                "refusals.ctranslate2"} - {"macs.once"}
     nested = breakdown.by_quantity
@@ -83,6 +84,46 @@ def test_costs_of_protocols_are_ordered() -> None:
         assert cached < once < rerun
 
 
+@pytest.mark.parametrize("changes", [{}, {"decoder__window": 4}, {"decoder__rotary": True},
+                                     {"decoder__mixer": "average", "decoder__mixer__dims": 4}])
+def test_decoding_a_context_is_the_sum_of_its_steps(changes: dict[str, object]) -> None:
+    """Prefill is a pass with logits of one token; its length has no separate prompt."""
+    block = assemble(transformer_config(model="decoder-only", **changes)).block
+    steps = [evaluate_cost(block, find_protocol("forward", vocab=30, length=n)) for n in (1, 2, 7)]
+    decoded = [evaluate_cost(block, find_protocol("decode", vocab=30, length=n))["macs.total"]
+               for n in (1, 2, 6, 7)]
+    assert steps[0]["macs.decode_step"] == steps[0]["macs.prefill"] == decoded[0]
+    assert steps[1]["macs.decode_step"] == decoded[1] - decoded[0]
+    assert steps[2]["macs.decode_step"] == decoded[3] - decoded[2]
+    reading = evaluate_cost(block, find_protocol("forward", 6, 1, 30))
+    assert steps[2]["macs.prefill"] == reading["macs.total"]
+    assert steps[2]["memory.cache"] == reading["memory.cache"]
+    assert steps[2]["macs.total"] - reading["macs.total"] == 6 * steps[2]["macs.output"] // 7
+
+
+def test_prefill_of_an_encoder_decoder_reads_the_source() -> None:
+    block = assemble(transformer_config()).block
+    costs = evaluate_cost(block, find_protocol("train", vocab=30, length=7))
+    first = evaluate_cost(block, find_protocol("decode", 7, 1, 30))
+    before, after = (evaluate_cost(block, find_protocol("decode", 7, t, 30))["macs.total"]
+                     for t in (6, 7))
+    assert costs["macs.prefill"] == first["macs.total"]
+    assert costs["macs.decode_step"] == after - before
+
+
+@pytest.mark.parametrize(("cache", "ratio"), [("float32", 1), ("bf16", 2), ("int8", 4)])
+def test_cache_is_counted_in_the_bytes_of_its_type(cache: str, ratio: int) -> None:
+    block = assemble(transformer_config()).block
+    protocol = load_protocol({"length": 16, "cache": cache})
+    costs = evaluate_cost(block, protocol)
+    plain = evaluate_cost(block, load_protocol({"source": 16, "target": 16}))
+    assert ratio * costs["memory.cache"] == plain["memory.cache"]
+    assert costs["memory.activations"] == plain["memory.activations"]
+    for again in (load_protocol(protocol.settings), protocol.with_vocab(99)):
+        assert (again.length, again.cache) == (16, cache)
+    assert load_protocol(protocol.settings, source=3).length is None
+
+
 def test_protocols_agree_for_one_target_token() -> None:
     block = assemble(transformer_config()).block
     costs = {evaluate_cost(block, find_protocol(name, 6, 1, 30))["macs.total"]
@@ -104,6 +145,11 @@ def test_memory_of_a_small_model() -> None:
         (lambda: find_protocol("foward"), ("unknown-protocol", "did you mean forward")),
         (lambda: find_protocol("forward", 0), ("below-one", "source is 0")),
         (lambda: find_protocol("forward", 1, 1, -5), ("below-one", "vocab is -5")),
+        (lambda: find_protocol("forward", length=0), ("below-one", "length is 0")),
+        (lambda: load_protocol({"length": 9, "source": 3}), ("given-twice", "length")),
+        (lambda: load_protocol({"cache": "int3"}), ("unknown-cache-type", "int3")),
+        (lambda: evaluate_cost(assemble(transformer_config()).block,
+                               find_protocol())["macs.prefill"], ("length-missing", "--length")),
     ],
 )
 def test_invalid_protocols_are_rejected_with_help(call, error: tuple[str, str]) -> None:

@@ -54,7 +54,8 @@ def test_population_costs_equal_single_costs(name: str, tmp_path) -> None:
     for _ in range(80):
         config = population(rng)
         lengths = (rng.randint(1, 9), rng.randint(1, 9), rng.randint(8, 40))
-        protocol = replace(find_protocol(name, *lengths), artifact="torch",
+        protocol = replace(find_protocol(name, vocab=lengths[2], length=lengths[0]),
+                           artifact="torch", cache="int8",
                            latency_model_path=fit_file(tmp_path),
                            training=TrainingRun(steps=9, max_tokens=30, optimizer="soap"))
         costs, is_buildable = evaluate_population_costs(config, ROWS, protocol, COST_NAMES)

@@ -1,6 +1,7 @@
 """Sweeps, comparisons, formulas and crossings, compared with single architectures."""
 
 from fractions import Fraction
+from itertools import permutations
 from random import Random
 
 import pytest
@@ -14,9 +15,11 @@ from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.syntax.diagnostics import ConfigError
 from scalesearch.testing import random_architecture
-from scalesearch.whatif import cite, compare_costs, find_crossings, sweep_costs
+from scalesearch.whatif import cite, compare_contexts, compare_costs, find_crossings, sweep_costs
+from scalesearch.whatif.contexts import CONTEXT_COLUMNS
 from scalesearch.whatif.crossings import positive_ranges
 from scalesearch.whatif.formulas import Formula, extent_formula
+from tests.architectures import transformer_config
 from tests.errors import refuses
 
 TRANSFORMER = read_space(find_file("transformer", "spaces"))
@@ -82,6 +85,23 @@ def test_quadratic_term_is_the_cost_of_attention_products() -> None:
     sweep = sweep_costs(TRANSFORMER, {"length": "10 | 20"})
     assert [row["macs.attention_products"] for row in sweep.rows] == [
         18 * 2 * 512 * n * n for n in (10, 20)]
+
+
+def test_length_of_a_decoder_only_model_is_its_context() -> None:
+    space = Space.parse("model: decoder-only\nwidth: 64\nvocab: 100\ndecoder: { depth: 2, heads: 4 }\n")
+    sweep = sweep_costs(space, {"length": "10 | 20"})
+    for row in sweep.rows:
+        n = row["length"]
+        costs = evaluate_cost(space.single_architecture().block,
+                              find_protocol("forward", vocab=100, length=n))
+        assert row["macs.attention_products"] == 2 * 2 * 64 * n * n
+        assert all(row[name] == costs[name] for name in ("macs.total", "macs.prefill",
+                                                         "macs.decode_step", "memory.cache"))
+    (crossing,) = [crossing for crossing in sweep.crossings if crossing.ranges]
+    ((first, end),) = crossing.ranges
+    rows = sweep_costs(space, {"length": f"{first - 1} | {first}"}).rows
+    assert end is None and [2 * row["macs.attention_products"] > row["macs.total"]
+                            for row in rows] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -267,3 +287,31 @@ def test_no_crossing_over_vocabularies_that_determine_shapes() -> None:
     frame = crossings.frame()
     assert frame["part"].tolist() == ["attention's products"] and frame["to"].isna().all()
     assert cite(space, config_of(space), load_protocol(space.protocol)).vocab_bound
+
+
+# -- the length of the context
+
+
+def test_crossings_of_contexts_are_those_of_all_lengths() -> None:
+    """Windows of 5 and 9 tokens, fewer heads of keys and values, and moving averages."""
+    changes = {"full": {}, "window": {"decoder__window": 9},
+               "grouped": {"decoder__key_value_heads": 1, "decoder__ffn__hidden": 24},
+               "mixed": {"decoder__window": 5, "decoder__global_every": 2},
+               "average": {"decoder__mixer": "average", "decoder__mixer__dims": 4}}
+    protocol = find_protocol("forward", vocab=30)
+    blocks = {name: (assemble(transformer_config(model="decoder-only", **change)).block, protocol)
+              for name, change in changes.items()}
+    lengths = range(1, 60)
+    comparison = compare_contexts(blocks, lengths)
+    frame = comparison.frame()
+    assert len(comparison.crossings) > 10 and len(frame) == len(lengths) * len(blocks)
+    crossings = {(crossing.cost, crossing.lower, crossing.higher): crossing.ranges
+                 for crossing in comparison.crossings}
+    assert any(len(ranges) > 1 or ranges[0][1] for ranges in crossings.values())
+    for cost in CONTEXT_COLUMNS:
+        costs = frame.pivot(index="length", columns="name", values=cost)
+        for n in lengths:
+            for lower, higher in permutations(blocks, 2):
+                ranges = crossings.get((cost, lower, higher), ())
+                is_lower = any(low <= n and (high is None or n <= high) for low, high in ranges)
+                assert is_lower == (costs[lower][n] < costs[higher][n]), (cost, lower, higher, n)

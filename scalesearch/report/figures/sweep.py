@@ -18,6 +18,7 @@ from scalesearch.report.figures.style import (
     figure_text,
     new_figure,
 )
+from scalesearch.report.labels import axis_label
 
 LINE_STYLES = ("-", "--", "-.", ":")
 MIN_LOG_RATIO = 20  # of the largest to the smallest swept value, above which axes are logarithmic
@@ -88,6 +89,27 @@ def plot_sweep(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, 
     return figure
 
 
+def plot_contexts(table: pd.DataFrame, protocol: Mapping[str, Any]) -> Figure:
+    """Plot prefill, decoding step and cache of architectures over the length of the context.
+
+    Args:
+        table: table of :meth:`scalesearch.whatif.ContextComparison.frame`.
+        protocol: protocol of the costs, as JSON.
+    """
+    costs = [column for column in table.columns if column not in ("length", "name")]
+    with new_figure(4.4 * len(costs), 3.4, columns=len(costs)) as (figure, panels):
+        for axes, column in zip(panels, costs):
+            for index, (name, rows) in enumerate(table.groupby("name", sort=False)):
+                style = LINE_STYLES[index % len(LINE_STYLES)]
+                _draw_line(axes, rows, "length", column, figure_text(name), index, style)
+            axes.set(xscale="log", yscale="log", xlabel="Tokens of context",
+                     ylabel=axis_label(column, protocol))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+            axes.yaxis.set_major_formatter(EngFormatter(sep="", places=None))
+            axes.legend(handlelength=1.8)
+    return figure
+
+
 def _draw_lines(axes: Axes, built: pd.DataFrame, keys: Sequence[str], quantity: str,
                 curve: pd.DataFrame | None) -> None:
     """Draw a line per value of the second key.
@@ -100,7 +122,8 @@ def _draw_lines(axes: Axes, built: pd.DataFrame, keys: Sequence[str], quantity: 
             _draw_line(axes, rows, keys[0], f"{quantity}.total",
                        figure_text(f"{keys[1]} = {value}"), index, style)
         return
-    columns = [column for column in built.columns if column.startswith(f"{quantity}.")]
+    columns = [column for column in built.columns
+               if column.removeprefix(f"{quantity}.") in SECTION_NAMES]
     for index, column in enumerate(sorted(columns, key=lambda name: not name.endswith(".total"))):
         if built[column].max() > 0:
             _draw_line(axes, built, keys[0], column, SECTION_NAMES[column.partition(".")[2]],

@@ -613,10 +613,10 @@ def find_conflicts(file: StudyFile, space: Space, objectives: Iterable[Objective
         yield ("stop", f"`{file.sampler.name}` does not predict a gain",
                f"remove one of the two, or use `{GAIN_FORECASTER}`")
     if file.protocol.get("lengths") == CORPUS_WORD:
-        for key in ("source", "target"):
+        for key in ("source", "target", "length"):
             if f"protocol.{key}" in given_keys:
                 yield (f"protocol.{key}", "`lengths: corpus` sets the lengths of the sentences",
                        "remove one of the two")
         if file.data and TASKS[file.data.task].file_format == "text":
             yield ("protocol.lengths", f"{file.data.task} has windows, not sentences",
-                   "give `source` and `target`")
+                   "give `length`")

@@ -53,7 +53,7 @@ from scalesearch.pareto import Objective
 from scalesearch.pareto.noise import CONFIDENCE
 from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec
 from scalesearch.schedule import Rungs
-from scalesearch.spaces.schema.cost_names import ARTIFACT_FORMATS, PROTOCOL_NAMES
+from scalesearch.spaces.schema.cost_names import ARTIFACT_FORMATS, CACHE_TYPES, PROTOCOL_NAMES
 from scalesearch.spaces.syntax.nodes import Node, ScalarNode
 from scalesearch.studies.config.values import (
     MIN_RAY_AMOUNT,
@@ -385,6 +385,13 @@ class ProtocolConfig(Config):
                            synonyms=("src_len", "source_length"))
     target: Size = setting(None, "length of the target", unit="tokens", default_text="the space's",
                            synonyms=("tgt_len", "target_length"))
+    length: Size = setting(
+        None, "tokens of a language model's context, instead of `source` and `target`; for "
+        "`macs.prefill`, `macs.decode_step` and `memory.cache`", unit="tokens",
+        default_text="the space's", synonyms=("context", "context_length"))
+    cache: Annotated[str, words(*CACHE_TYPES)] | None = setting(
+        None, "type of the numbers in `memory.cache`; scales of quantized numbers are not counted",
+        default_text="the space's, else float32")
     vocab: Annotated[int | str, size(special_values=(CORPUS_WORD,))] = setting(
         None, "size of the vocabulary", unit="entries",
         default_text=f"the space's own, else {CORPUS_WORD}", synonyms=("vocab_size",))

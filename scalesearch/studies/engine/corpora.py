@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from scalesearch.cost import Protocol, load_protocol
+from scalesearch.cost.protocol import override_settings
 from scalesearch.data import Corpus, default_cache, load_corpus
 from scalesearch.data.corpus import hash_text
 from scalesearch.errors import UserError, error_context
@@ -86,7 +87,8 @@ def protocol_settings(spec: StudySpec, epoch_pairs: int | None = None) -> dict[s
     training: dict[str, Any] = {}
     if uses_training_costs(spec):
         training = spec.recipe.protocol_settings(epoch_pairs)
-    return {**spec.space.protocol, **training, **settings, "longest": spec.data.max_length}
+    return override_settings(spec.space.protocol, {**training, **settings,
+                                                   "longest": spec.data.max_length})
 
 
 def uses_training_costs(spec: StudySpec) -> bool:

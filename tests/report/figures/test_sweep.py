@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from scalesearch.report.figures.sweep import plot_sweep
+from scalesearch.report.figures.sweep import plot_contexts, plot_sweep
 from tests.errors import refuses
 
 PROTOCOL = {"name": "forward", "source": 30, "target": 20, "vocab": 100}
@@ -59,3 +59,14 @@ def test_long_sweep_has_logarithmic_axes_and_lines_through_the_curve() -> None:
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert list(line.get_xdata()) == [10, 100, 1000] and line.get_marker() == "None"
     assert list(markers.get_xdata()) == [10, 1000] and markers.get_marker() == "o"
+
+
+def test_contexts_have_a_panel_per_cost_and_a_line_per_architecture():
+    rows = [{"length": n, "name": name, "macs.prefill": n * n * factor, "memory.cache": n * factor}
+            for n in (10, 1000) for name, factor in (("a", 1), ("b", 3))]
+    panels = plot_contexts(pd.DataFrame(rows), {**PROTOCOL, "cache": "int8"}).axes
+    assert [axes.get_ylabel() for axes in panels] == ["Multiply-accumulates to read the context",
+                                                      "Key-value cache (bytes, int8)"]
+    for axes in panels:
+        assert [line.get_label() for line in axes.lines] == ["a", "b"]
+    assert list(panels[1].lines[1].get_ydata()) == [30, 3000]
