@@ -190,6 +190,46 @@ class Model(Displayable):
         translations = translator.best_translations(texts.source)
         return score_translations([translator], [translations], texts, resamples)[0]
 
+    @python_error_messages()
+    def score_text(self, text: TextSource) -> dict[str, Any]:
+        """Score a language model on a text.
+
+        Args:
+            text: a file, or lines.
+
+        Returns:
+            ``loss`` (nats per token), ``perplexity``, ``word_perplexity``, ``bits_per_byte``,
+            ``unknown_tokens`` and a signature.
+        """
+        from scalesearch.data.files import read_lines, select_column
+        from scalesearch.training.checkpoint import read_checkpoint
+        from scalesearch.training.scoring.texts import score_text
+
+        lines = (select_column(read_lines(Path(text)), Path(text), "text")
+                 if isinstance(text, str | Path) else text)
+        return score_text(read_checkpoint(self.folder), lines)
+
+    @python_error_messages()
+    def generate(self, prompt: str = "", tokens: int = 100, *, temperature: float = 1.0,
+                 top_k: int | None = None, seed: int = 1) -> str:
+        """Continue a text with a language model.
+
+        Args:
+            prompt: the text before; a newline starts a new line.
+            tokens: number of tokens to generate, with ends of lines.
+            temperature: divisor of the logits; 0 selects the most probable token.
+            top_k: sample from the most probable tokens only.
+            seed: seed of the samples.
+
+        Returns:
+            The continuation, without the prompt.
+        """
+        from scalesearch.training.checkpoint import read_checkpoint
+        from scalesearch.training.scoring.texts import continue_text
+
+        return continue_text(read_checkpoint(self.folder), prompt, tokens, temperature, top_k,
+                             seed).text
+
     @python_error_messages(to="format")
     def export(self, format: str, out: str | Path | None = None, *, quantize: str | None = None,
                data: ConfigSource | DataSpec | None = None, sentences: int = 1000,

@@ -33,6 +33,7 @@ COMMANDS = {
     "distill": ("distill",
                 "Write the translations or soft targets of a teacher, to train students on."),
     "translate": ("translate", "Translate lines from standard input with a trained model."),
+    "generate": ("generate", "Continue a text with a trained language model."),
     "score": ("score", "Score trained models on any files, with intervals and paired tests."),
     "analyze": ("analyze", "Analyze the heads, tokens, activations and gradients of a trained "
                 "model."),

@@ -11,17 +11,20 @@ import click
 from scalesearch.cli.options import option, print_json, search_options
 from scalesearch.cli.translate import length_notes, translate_with_progress
 from scalesearch.errors import UserError
-from scalesearch.terminal import make_table, print_text
+from scalesearch.terminal import format_count, make_table, print_text
 
 MIN_BREVITY_PENALTY = 0.975  # costs one point at BLEU 40
 
 
 @click.command(name="score")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
-@click.option("--source", required=True, type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--text", type=click.Path(path_type=Path), metavar="FILE",
+              help="Text for language models, instead of --source and --target; may be compressed, "
+              "or a table.")
+@click.option("--source", type=click.Path(path_type=Path), metavar="FILE",
               help="Text to translate, one sentence per line; may be compressed (.gz, .xz or .zst), or "
               "a table (.tsv or .jsonl).")
-@click.option("--target", "targets", required=True, multiple=True, metavar="FILE",
+@click.option("--target", "targets", multiple=True, metavar="FILE",
               type=click.Path(path_type=Path),
               help="Reference translations; may be the same table. Can be repeated for several "
               "references.")
@@ -31,20 +34,30 @@ MIN_BREVITY_PENALTY = 0.975  # costs one point at BLEU 40
               help="Also score the ensemble of all models (mean of their probabilities).")
 @option("resamples", earlier=("--samples",), default=1000)
 @option("json")
-def command(models: tuple[str, ...], source: Path, targets: tuple[Path, ...],
-            search: dict[str, Any], threads: int, ensemble: bool, resamples: int,
-            as_json: bool) -> None:
+def command(models: tuple[str, ...], text: Path | None, source: Path | None,
+            targets: tuple[Path, ...], search: dict[str, Any], threads: int, ensemble: bool,
+            resamples: int, as_json: bool) -> None:
     """Score the trained or exported models in the folders MODEL on parallel files.
 
     Translations are scored by sacreBLEU with 95 % bootstrap intervals; its tokenizer is that of
     the data, or fits the language or script of the references. If there are several models,
     each is tested against the first by paired bootstrap (Koehn 2004). Tokenized BLEU is added if
     the data of the models are tokenized. A note reports translations that are too short. Models of
-    other tasks are scored by the metrics of their task, without intervals.
+    other tasks are scored by the metrics of their task, without intervals. Language models are
+    scored on a --text, with the windows of their data.
 
     \b
     Example: scalesearch score runs/a runs/b --source test.en --target test.de
     """
+    if text is not None:
+        if source or targets or ensemble:
+            raise UserError("--text is for language models: remove --source, --target and "
+                            "--ensemble", code="options-conflict")
+        _score_text(models, text, threads, as_json)
+        return
+    if source is None or not targets:
+        raise UserError("give --source and --target, or --text for language models",
+                        code="option-missing")
     from scalesearch.export.translator import Translator, score_translations
     from scalesearch.tasks import METRICS
 
@@ -105,6 +118,34 @@ def command(models: tuple[str, ...], source: Path, targets: tuple[Path, ...],
     signatures = dict.fromkeys(value["signature"] for value in scores[0].values())
     for line in (*signatures, *legend, *notes):
         print_text(line, style="dim")
+
+
+def _score_text(models: Sequence[str], text: Path, threads: int, as_json: bool) -> None:
+    """Print scores of language models on a text."""
+    from scalesearch.data.files import read_lines, select_column
+    from scalesearch.tasks import METRICS
+    from scalesearch.training.checkpoint import read_checkpoint
+    from scalesearch.training.scoring.texts import TASK, score_text
+
+    lines = select_column(read_lines(text), text, "text")
+    scores = [score_text(read_checkpoint(model), lines, threads=threads) for model in models]
+    if as_json:
+        print_json({"text": str(text), "lines": len(lines),
+                    "models": [{"model": model, **values}
+                               for model, values in zip(models, scores)]})
+        return
+    metrics = [*TASK.metrics, "loss"]
+    print_text(make_table(("model", *(METRICS[name].label for name in metrics)),
+                          [(name, *(_format_metric(values[metric]) for metric in metrics))
+                           for name, values in zip(distinct_names(models), scores)]))
+    for name, values in zip(models, scores):
+        unknown = values["unknown_tokens"]
+        note = f"; {format_count(unknown, 'unknown token')}" if unknown else ""
+        print_text(f"{name}: {values['perplexity_signature']}{note}", style="dim")
+
+
+def _format_metric(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
 
 
 def brevity_notes(names: Sequence[str], scores: Sequence[dict[str, Any]],

@@ -122,13 +122,20 @@ def _encode_text(spec: DataSpec, split: str, lines: ParallelText, tokenizer: Tok
     """Encode the text of a language model as windows, and fill ``counts``."""
     assert spec.window is not None and spec.stride is not None, "a spec of text has both"
     stride = spec.window if split == "train" else spec.stride
-    rows = _encode_lines(tokenizer, lines.target)
-    windows = rows.windows(spec.window, stride)
-    counts[split] = lines.counts | {
-        "windows": len(windows), "lines": len(rows), "cut": 0, "source_unknown": 0,
-        "target_tokens": len(rows.flat) + len(rows), "target_unknown": _count_unknown(rows)}
+    encoded, text_counts = encode_windows(tokenizer, lines.target, spec.window, stride)
+    counts[split] = lines.counts | text_counts
+    return encoded
+
+
+def encode_windows(tokenizer: Tokenizer, lines: list[str], window: int,
+                   stride: int) -> tuple[Split, dict[str, int]]:
+    """Encode lines as one stream of tokens in windows; return them with counts."""
+    rows = _encode_lines(tokenizer, lines)
+    windows = rows.windows(window, stride)
+    counts = {"windows": len(windows), "lines": len(rows), "cut": 0, "source_unknown": 0,
+              "target_tokens": len(rows.flat) + len(rows), "target_unknown": _count_unknown(rows)}
     sources = RaggedArray.from_lists([[]] * len(windows))
-    return Split.from_rows(sources, windows, Texts([], lines.target), spec.window - stride)
+    return Split.from_rows(sources, windows, Texts([], lines), window - stride), counts
 
 
 def _encode_lines(tokenizer: Tokenizer, lines: list[str]) -> RaggedArray:
@@ -179,12 +186,12 @@ def _normalize(line: str) -> str:
 
 def describe_counts(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
     """Yield notes about dropped or truncated pairs and overlapping splits."""
+    if spec.builtin:
+        yield "synthetic text from the built-in grammar: scores compare architectures, nothing else"
     if spec.file_format == "text":
         yield from _describe_text(spec, counts)
         return
     train = counts["train"]
-    if spec.builtin:
-        yield "synthetic text from the built-in grammar: scores compare architectures, nothing else"
     if spec.distilled:
         relation = "next to" if spec.mix_distilled else "instead of"
         yield (f"train: a teacher's translations {relation} the real ones; validation and test are "

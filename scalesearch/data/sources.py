@@ -98,9 +98,10 @@ def read_sentences(spec: DataSpec) -> dict[str, ParallelText]:
     if spec.builtin:
         assert spec.pairs is not None, "a spec of the built-in corpus has a number of pairs"
         for split, pairs in read_builtin(spec.pairs).items():
-            splits[split] = ParallelText([source for source, _ in pairs],
-                                         [target for _, target in pairs],
-                                         {"read": len(pairs), "empty": 0})
+            english = [source for source, _ in pairs]
+            german = [target for _, target in pairs]
+            sides = ([], english) if spec.file_format == "text" else (english, german)
+            splits[split] = ParallelText(*sides, {"read": len(pairs), "empty": 0})
     for split in _file_splits(spec):
         with_gold = spec.file_format == "corrections" and split not in _TRAINING_SPLITS
         if split == "test" and not spec.test:

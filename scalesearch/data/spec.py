@@ -42,6 +42,7 @@ MAX_PAIRS = 50_000  # training pairs of the built-in corpus
 DEFAULT_BUILTIN_VOCAB = 2000
 DEFAULT_BUILTIN_PAIRS = 20_000
 DEFAULT_WINDOW = 128
+BUILTIN_TASKS = ("translation", "language-model")
 MAX_VOCAB = 1_000_000
 TEXT_FILE_KEYS = ("source", "target", *SPLIT_NAMES)
 FILE_KEYS = ("tokenizer", "soft_targets")
@@ -90,7 +91,7 @@ class DataSpec(Config):
         None, "the built-in corpus of synthetic pairs", synonyms=("corpus", "dataset"))
     pairs: Annotated[int, size(high=MAX_PAIRS)] | None = setting(
         None, "number of training pairs of the built-in corpus, from its start "
-        f"({DEFAULT_BUILTIN_PAIRS:,})", unit="pairs")
+        f"({DEFAULT_BUILTIN_PAIRS:,}); a language model reads their English lines", unit="pairs")
     source: Name | None = setting(None, "source language: the suffix of its files, such as en",
                                   expected=NAME_DESCRIPTION,
                                   synonyms=("source_lang", "src", "src_lang"))
@@ -250,7 +251,8 @@ class DataSpec(Config):
     def describe(self, vocab: str = "") -> str:
         """Describe text and vocabulary; ``vocab`` replaces the number of entries."""
         if self.builtin:
-            text = f"built-in {self.builtin} (synthetic), {self.pairs} pairs"
+            unit = "lines" if self.file_format == "text" else "pairs"
+            text = f"built-in {self.builtin} (synthetic), {self.pairs} {unit}"
         else:
             languages = f"{self.source}-{self.target}" if self.source and self.target else self.task
             text = f"{languages} from {', '.join(map(str, self.train))}"
@@ -300,9 +302,9 @@ def _check_key_combination(spec: DataSpec) -> Iterator[Conflict]:
         for key in text_keys:
             yield (key, "it is for text files and cannot be combined with `builtin`",
                    "remove one of the two")
-        if spec.task != "translation":
-            yield ("task",
-                   f"the built-in corpus is for translation, and the task is {spec.task}", None)
+        if spec.task not in BUILTIN_TASKS:
+            yield ("task", f"the built-in corpus is for {format_alternatives(BUILTIN_TASKS)}, and "
+                   f"the task is {spec.task}", None)
         return
     if spec.pairs is not None:
         yield "pairs", "it is only for `builtin: grammar`", "for text files, use `max_pairs`"

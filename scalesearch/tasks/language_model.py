@@ -1,4 +1,4 @@
-"""Language modeling: perplexity per token and per word, with a sliding window."""
+"""Language modeling: perplexity and bits per byte, with a sliding window."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from scalesearch.tasks.base import Metric, MetricOptions, Task, Texts
 
 METRICS = {"perplexity": Metric("min", 1.0, "Perplexity"),
-           "word_perplexity": Metric("min", 1.0, "Perplexity per word")}
+           "word_perplexity": Metric("min", 1.0, "Perplexity per word"),
+           "bits_per_byte": Metric("min", 0.0, "Bits per byte")}
 
 
 def count_words(lines: Any) -> int:
@@ -16,9 +17,19 @@ def count_words(lines: Any) -> int:
     return sum(len(line.split()) + 1 for line in lines)
 
 
+def count_bytes(lines: Any) -> int:
+    """Count UTF-8 bytes of lines as they are tokenized, and one end of line per line.
+
+    Tokenizers read a run of blanks as one blank, and no blanks around a line.
+    """
+    return sum(len(" ".join(filter(None, line.split(" "))).encode()) + 1 for line in lines)
+
+
 def perplexity_metrics(
         loss: float, tokens: int, texts: Texts, options: MetricOptions) -> dict[str, Any]:
-    """Compute perplexity per token and per word, with a signature.
+    """Compute perplexity per token and per word and bits per byte, with a signature.
+
+    Bits per byte compare models with different vocabularies, also across languages.
 
     Args:
         loss: mean over ``tokens`` tokens, ends of lines included, in nats.
@@ -27,9 +38,11 @@ def perplexity_metrics(
         The metrics; a perplexity that overflows is None.
     """
     count = count_words(texts.target)
+    n_bytes = count_bytes(texts.target)
     signature = (f"window:{options.window}|stride:{options.stride}|tokens:{tokens}|words:{count}, "
-                 "separated by blanks, and one end of line per line")
+                 f"separated by blanks, and one end of line per line|bytes:{n_bytes}")
     return {"perplexity": perplexity(loss), "word_perplexity": perplexity(loss * tokens / count),
+            "bits_per_byte": loss * tokens / (n_bytes * math.log(2)),
             "perplexity_signature": signature}
 
 
