@@ -206,7 +206,8 @@ def configurations(stored: dict[str, Any] | None) -> dict[str, Any]:
     facts: dict[str, Any] = {"costs": [], "spaces": {}}
     for file in sorted((ROOT / "spaces").rglob("*.yaml")):
         name = str(file.relative_to(ROOT))
-        facts["spaces"][name], facts["costs"] = space_facts(file, stored and stored["spaces"][name])
+        facts["spaces"][name], facts["costs"] = space_facts(
+            file, stored and stored["spaces"].get(name))
     return facts
 
 
