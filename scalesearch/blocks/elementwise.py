@@ -1,4 +1,4 @@
-"""Dropout, sums and products of activations that are faster on a CPU.
+"""Limits of activations, and dropout, sums and products that are faster on a CPU.
 
 Times for 2^20 bf16 numbers on one core (Zen 5, PyTorch 2.13):
 
@@ -59,6 +59,11 @@ def autocast_input(x: Tensor) -> Tensor:
     if not torch.is_autocast_enabled(device) or x.dtype != torch.float32:
         return x
     return x.to(torch.get_autocast_dtype(device))
+
+
+def soft_cap(x: Tensor, limit: float) -> Tensor:
+    """Return limit · tanh(x / limit), which is between -limit and limit (Gemma 2)."""
+    return (x / limit).tanh() * limit
 
 
 def add_promoted(x: Tensor, y: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import SRC, TGT, VOCAB, Axes, Block, Extent, LoopNest, Size, Use, block
-from scalesearch.blocks.elementwise import dropout
+from scalesearch.blocks.elementwise import dropout, soft_cap
 from scalesearch.blocks.leaves import (
     Convolution,
     Embedding,
@@ -131,6 +131,37 @@ class FactorizedOutput(Block):
     def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
         """Return the softmax terms; see :meth:`Linear.softmax_terms`."""
         return [(m.down(hidden), m.table.weight, m.table.bias if self.bias else None, target)]
+
+
+@block
+class SoftCappedOutput(Block):
+    """Output layer with logits limited by tanh (Gemma 2): (…, d) to (…, V).
+
+    Attributes:
+        output: the output layer, a single softmax over the vocabulary.
+        limit: logits x become limit · tanh(x / limit).
+        vocab: size of the vocabulary.
+    """
+
+    output: Use
+    limit: float
+    vocab: Extent = field(default=VOCAB, metadata={"plain": VOCAB})
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return {"map": self.output}
+
+    def part_roles(self) -> Mapping[str, str]:
+        return {"map": "readout"}
+
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((TGT, self.vocab), "activation")]  # of the tanh
+
+    def forward(self, module: Any, x: Tensor) -> Tensor:
+        return soft_cap(module.map(x), self.limit)
+
+    def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
+        """Return the terms before the limit; see :meth:`Linear.softmax_terms`."""
+        return m.map.block.softmax_terms(m.map, hidden, target)
 
 
 @block

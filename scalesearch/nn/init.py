@@ -82,7 +82,7 @@ def chain_std(block: Any, initialization: str, path: str) -> tuple[float, float]
     if initialization == "table cores":
         variance = 1 / columns
     else:
-        variance = 1 / rows if path == "output" else 2 / (rows + columns)
+        variance = 1 / rows if path.partition(".")[0] == "output" else 2 / (rows + columns)
     return float((variance / cores.bond ** (n - 1)) ** (1 / (2 * n))), float(variance**0.5)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scalesearch.blocks.embedding import SoftCappedOutput
 from scalesearch.blocks.layers import Layer
 from scalesearch.blocks.mixture import Mixture
 from scalesearch.blocks.seq2seq import DecoderOnly
@@ -228,7 +229,7 @@ class Seq2SeqModel(Module):
         """Return softmax terms; the loss is the sum of their losses.
 
         With these, the loss can be computed without storing all logits. Adaptive softmax has
-        several terms, other output layers have one.
+        several terms, other output layers have one. :attr:`logit_limit` applies to the logits.
 
         Args:
             states: (N, d).
@@ -240,6 +241,12 @@ class Seq2SeqModel(Module):
         terms: list[tuple[Tensor, Tensor, Tensor | None,
                           Tensor]] = self.output.block.softmax_terms(self.output, states, target)
         return terms
+
+    @property
+    def logit_limit(self) -> float:
+        """Limit of the logits by tanh; 0 for no limit."""
+        output = self.output.block
+        return output.limit if isinstance(output, SoftCappedOutput) else 0.0
 
     def balance_loss(self) -> Tensor:
         """Return the sum of the balance losses of the last pass in training of all mixtures.

@@ -471,11 +471,11 @@ def _set_windows(a: HuggingFaceArchitecture, is_local: list[bool],
 
 
 def _set_soft_caps(a: HuggingFaceArchitecture, head_dim: int) -> None:
-    """Set the soft cap of attention, and list other scales in the models of Gemma."""
+    """Set the soft caps, and list other scales in the models of Gemma."""
     if cap := a.get("attn_logit_softcapping"):
         a.set("decoder.soft_cap", cap, "attn_logit_softcapping")
     if cap := a.get("final_logit_softcapping"):
-        a.add_difference(f"outputs are limited to ±{cap:g} by tanh")
+        a.set("embedding.output_soft_cap", cap, "final_logit_softcapping")
     if (scale := a.get("query_pre_attn_scalar", default=head_dim)) != head_dim:
         a.add_difference(f"attention scores are divided by √{scale}, not √{head_dim}")
 

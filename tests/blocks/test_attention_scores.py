@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from scalesearch.blocks.core import SRC
 from scalesearch.blocks.maps.linear_factories import DENSE
@@ -11,10 +13,15 @@ from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.attention_extras import add_distance_bias
 from scalesearch.blocks.mixers.scores import RelativeBuckets
 from scalesearch.cost import evaluate_cost, find_protocol
+from scalesearch.data import Batch
 from scalesearch.lowering.unsupported import find_unsupported_parts
+from scalesearch.nn import build_model
 from scalesearch.nn.build import build_module
 from scalesearch.spaces import UnbuildableError
 from scalesearch.testing import check_model
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.recipe import Recipe
+from scalesearch.training.updates.engine import Engine
 from tests.blocks.test_window import architecture
 from tests.nn.test_static_search import check_equal_translations, sharp_model
 
@@ -92,6 +99,33 @@ def test_what_does_not_support_them() -> None:
     assert caught.value.key == "encoder.qk_norm"
     for text in ("qk_norm: head", "alibi: yes", "soft_cap: 2", "position_buckets: 8"):
         assert len(find_unsupported_parts(architecture(f"depth: 2, {text}").block)) == 2
+
+
+@pytest.mark.parametrize("embedding", ["tie: all", "tie: none", "tied_bias: yes, factorised: { rank: 3 }"])
+def test_limited_logits_are_those_of_the_plain_output(embedding: str) -> None:
+    plain, limited = (architecture("depth: 1", f"embedding: {{ {embedding}, output_soft_cap: {cap} }}")
+                      for cap in (0, 0.5))
+    check_model(limited, 1)
+    assert find_unsupported_parts(limited.block)[0].startswith("output:")
+    model, other = (build_model(spec.block, vocab=9) for spec in (plain, limited))
+    for weight, copied in zip(model.parameters(), other.parameters(), strict=True):
+        copied.data.copy_(weight)
+    source, target = torch.tensor([[5, 6, 7]]), torch.tensor([[2, 8, 3]])
+    logits = model(source, target)
+    assert torch.allclose(other(source, target), 0.5 * torch.tanh(2 * logits))
+    engine = Engine(other, Recipe(steps=1), Hardware.from_recipe(Recipe(steps=1, precision="fp32")))
+    batch = Batch(source.numpy(), target.numpy(), target.numpy(), np.arange(1))
+    expected = cross_entropy(0.5 * torch.tanh(2 * logits[0]), target[0], reduction="sum",
+                             label_smoothing=0.1)
+    assert torch.allclose(engine.loss_sum(batch, 0.1), expected)
+    costs, others = (evaluate_cost(spec.block, find_protocol()) for spec in (plain, limited))
+    assert dict(costs.values.items() ^ others.values.items()).keys() == {"memory.activations"}
+
+
+def test_an_adaptive_softmax_has_no_limit() -> None:
+    with pytest.raises(UnbuildableError) as caught:
+        architecture("depth: 1", "vocab: 40\nembedding: { adaptive: { cutoffs: [9] }, output_soft_cap: 3 }")
+    assert caught.value.key == "embedding.output_soft_cap"
 
 
 @pytest.mark.parametrize(("causal", "buckets", "distance"),

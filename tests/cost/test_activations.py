@@ -116,6 +116,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "norms of embeddings": {"top": "embedding: { tie: inputs, scaled: no, norm: yes }"},
     "an output map of its own": {
         "top": "embedding: { norm: yes, factorised: { rank: 5, own_map: yes } }\nnorm_kind: rms"},
+    "limited logits": {"top": "embedding: { output_soft_cap: 3, tie: none }"},
     "bias of a tied output": {"top": "embedding: { tied_bias: yes, factorised: { rank: 5 } }"},
     "no biases of a gated network": {"ffn": "swiglu", "both": "ffn_bias: no,"},
     "heads in parallel": {

@@ -64,7 +64,7 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
             "left": "separable", "left_kernel": 5, "right_activation": "none", "multiple": 1}).items()}},
     "windows": both(window=3, global_every=2, rotary=True, qk_norm="head", soft_cap=2, alibi=True) | {
         "embedding__positions": "none", "decoder__position_buckets": 4,
-        "decoder__bucket_distance": 9},
+        "decoder__bucket_distance": 9, "embedding__output_soft_cap": 3},
     "windows, decoder-only": {
         "model": "decoder-only", "decoder__window": [2, 5], "decoder__local": "ssru", "decoder__local__join": "sum"},
     "SSRU": both(depth=1, mixer="ssru"),

@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Axis, Block, Extent, LoopNest, Shape, Size, Use, block
-from scalesearch.blocks.elementwise import add_promoted, dropout
+from scalesearch.blocks.elementwise import add_promoted, dropout, soft_cap
 from scalesearch.blocks.leaves import KeyValueCache, Linear, MatMul
 from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
@@ -184,7 +184,7 @@ class ExplicitAttention(Block):
                 scores = scores + carried[self.score_cache_key]
             carried[self.score_cache_key] = scores
         if self.soft_cap:
-            scores = (scores / self.soft_cap).tanh() * self.soft_cap
+            scores = soft_cap(scores, self.soft_cap)
         if self.mask is not None:
             mask = module.mask(x, k.shape[2] - self.extra_keys)
             scores = scores + pad(mask, (self.extra_keys, 0))

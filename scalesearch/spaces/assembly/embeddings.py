@@ -12,6 +12,7 @@ from scalesearch.blocks.embedding import (
     AdaptiveOutput,
     FactorizedEmbedding,
     FactorizedOutput,
+    SoftCappedOutput,
     SoftPOS,
     TokenEmbedding,
 )
@@ -156,6 +157,17 @@ def _embedding_table(a: Config, d: int, over: tuple[Axis, ...]) -> Block:
 
 def build_output(a: Config, table_path: str) -> Use:
     """The output layer: tied to the table at ``table_path``, or a separate matrix."""
+    output = _build_readout(a, table_path)
+    limit = float(require_single_value(a.get("embedding.output_soft_cap", 0)))
+    if not limit:
+        return output
+    if isinstance(output.block, AdaptiveOutput):
+        raise UnbuildableError("embedding.output_soft_cap", "needs a single softmax over the "
+                               "vocabulary, and adaptive embeddings have one per band")
+    return Use(SoftCappedOutput(output, limit, vocabulary_extent(a)))
+
+
+def _build_readout(a: Config, table_path: str) -> Use:
     width = a["width"]
     kind = a.get("embedding", "plain")
     tied = a["embedding.tie"] not in UNTIED_OUTPUTS

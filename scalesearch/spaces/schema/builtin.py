@@ -73,6 +73,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "qk_norm": ("use_qk_norm", "qk_layernorm", "qk_normalization", "query_key_norm"),
     "alibi": ("use_alibi", "linear_biases", "alibi_bias"),
     "soft_cap": ("attn_logit_softcapping", "logit_soft_cap", "attention_softcap", "softcap"),
+    "output_soft_cap": ("final_logit_softcapping", "final_softcap"),
     "window": ("sliding_window", "attention_window", "window_size", "local_attention"),
     "global_every": ("sliding_window_pattern", "global_attn_every_n_layers"),
     "norm_kind": ("norm_type", "rms_norm", "rmsnorm", "use_rmsnorm", "normalization_type"),
@@ -136,6 +137,8 @@ def _embedding() -> SchemaGroup:
                            "share weights"),
          "output_bias": flag_field("yes", "a bias on an output matrix that is not tied"),
          "tied_bias": flag_field("no", "a bias on an output that is tied (BERT, Marian)"),
+         "output_soft_cap": SchemaField("number", default="0", low=0, doc="logits are limited to "
+                                        "±output_soft_cap by tanh (Gemma 2); 0: no limit"),
          "scaled": flag_field("yes", "tables are multiplied by √width"),
          "norm": flag_field("no", "a norm of the sum with positions (BART, Bloom)"),
          "positions": word_field(POSITION_TYPES, "sinusoidal", "how positions are encoded"),

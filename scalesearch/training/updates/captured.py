@@ -248,7 +248,8 @@ class CapturedEngine(Engine):
             loss = cross_entropy(states, matrix, bias, term_labels, recipe.label_smoothing,
                                  rdrop_alpha=recipe.rdrop, label_weights=label_weights,
                                  row_weights=row_weights.repeat_interleave(passes),
-                                 is_compiled=self.hardware.is_compiled) / passes
+                                 is_compiled=self.hardware.is_compiled,
+                                 logit_limit=self.model.logit_limit) / passes
             return self._with_balance_loss(loss, row_weights.sum())
 
     def _finish_update(self) -> None:

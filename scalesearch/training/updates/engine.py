@@ -128,7 +128,8 @@ class Engine:
             labels = to_device(label_ids.repeat(passes, 0))
             label_weights = None if weights is None else to_device(weights.repeat(passes, 0))
             losses = [cross_entropy(states, matrix, bias, target, smoothing, rdrop_alpha=alpha,
-                                    label_weights=label_weights)
+                                    label_weights=label_weights,
+                                    logit_limit=self.model.logit_limit)
                       for states, matrix, bias, target in self.model.softmax_terms(hidden, labels)]
             loss = (losses[0] if len(losses) == 1 else torch.stack(losses).sum()) / passes
             return self._with_balance_loss(loss, batch.tokens)

@@ -14,6 +14,9 @@ per row, n rows of a chunk, ε smoothing. Three identities save passes over the 
 With R-Drop (Liang et al. 2021), two passes over a batch with different dropout are regularized to
 have equal distributions. Rows 2i and 2i + 1 then belong to the same target. Logits differ from
 log-probabilities by a constant per row, which cancels in p - q.
+
+If logits are limited by tanh, their sum does not follow from that of the rows of the matrix, and
+the smoothing term is computed chunk by chunk, too.
 """
 
 from typing import Any
@@ -21,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalesearch.blocks.elementwise import autocast_input
+from scalesearch.blocks.elementwise import autocast_input, soft_cap
 from scalesearch.nn.graphs import compile_function
 
 # rows per chunk: 256 · 8,000 fp32 logits are 8 MB, which fit into a last-level cache
@@ -32,7 +35,7 @@ CHUNK_ROWS_GPU = 4096
 def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor,
                   smoothing: float = 0.0, chunk_rows: int | None = None, rdrop_alpha: float = 0.0,
                   label_weights: Tensor | None = None, row_weights: Tensor | None = None,
-                  is_compiled: bool = False) -> Tensor:
+                  is_compiled: bool = False, logit_limit: float = 0.0) -> Tensor:
     """Sum the label-smoothed cross-entropy (Szegedy et al. 2016), in nats.
 
     Args:
@@ -50,6 +53,7 @@ def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: T
         row_weights: (N,) fp32 factors on the losses of the rows: 0 for padding in batches of a
             fixed shape. None stands for 1.
         is_compiled: whether the passes over the logits are compiled, for each shape.
+        logit_limit: if positive, logits x become limit · tanh(x / limit).
 
     Returns:
         A scalar.
@@ -60,7 +64,7 @@ def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: T
         label_weights = hidden.new_ones(target.shape, dtype=torch.float32)
     loss: Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
         hidden, weight, bias, target, label_weights, row_weights, smoothing, rows, rdrop_alpha,
-        is_compiled)
+        is_compiled, logit_limit)
     return loss
 
 
@@ -73,7 +77,8 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor,
                 label_weights: Tensor, row_weights: Tensor | None, smoothing: float,
-                chunk_rows: int, rdrop_alpha: float, is_compiled: bool) -> Tensor:
+                chunk_rows: int, rdrop_alpha: float, is_compiled: bool,
+                logit_limit: float) -> Tensor:
         x = autocast_input(hidden)
         w = weight.to(x.dtype)
         grads = _OutputGradients(x, weight, bias) if any(ctx.needs_input_grad[:3]) else None
@@ -86,16 +91,18 @@ class _CrossEntropy(torch.autograd.Function):
             logits = x[rows] @ w.t()
             if grads is not None:
                 loss, d_logits = compute(logits, bias, target[rows], label_weights[rows],
-                                         chunk_weights, smoothing, rdrop_alpha)
+                                         chunk_weights, smoothing, rdrop_alpha, logit_limit)
                 grads.add(x[rows], w, d_logits, rows)
                 total += loss
                 continue
-            logits = _wide_logits(logits, bias)
+            logits = _wide_logits(logits, bias, logit_limit)
             chunk_label_weights = label_weights[rows].to(logits.dtype)
             correct = (logits.gather(1, target[rows]) * chunk_label_weights).sum(1, keepdim=True)
             losses = torch.logsumexp(logits, 1, keepdim=True) - (1 - smoothing) * correct
+            if logit_limit:
+                losses -= smoothing * logits.mean(1, keepdim=True)
             total += (losses if chunk_weights is None else losses * chunk_weights).sum()
-        if smoothing:
+        if smoothing and not logit_limit:
             total += _smoothing_term(x, weight, bias, row_weights, smoothing, grads)
         ctx.grads = grads
         ctx.hidden_dtype = hidden.dtype
@@ -108,7 +115,7 @@ class _CrossEntropy(torch.autograd.Function):
         hidden = grads.hidden.mul_(grad).to(ctx.hidden_dtype)
         weight = grads.weight.mul_(grad)
         bias = None if grads.bias is None else grads.bias.mul_(grad)
-        return hidden, weight, bias, None, None, None, None, None, None, None
+        return hidden, weight, bias, None, None, None, None, None, None, None, None
 
 
 class _OutputGradients:
@@ -132,30 +139,36 @@ class _OutputGradients:
             self.bias += d_logits.sum(0)
 
 
-def _wide_logits(logits: Tensor, bias: Tensor | None) -> Tensor:
+def _wide_logits(logits: Tensor, bias: Tensor | None, logit_limit: float) -> Tensor:
     logits = logits if logits.dtype == torch.float64 else logits.float()
-    return logits if bias is None else logits.add_(bias)
+    logits = logits if bias is None else logits.add_(bias)
+    return soft_cap(logits, logit_limit) if logit_limit else logits
 
 
 def _logit_gradient(logits: Tensor, bias: Tensor | None, target: Tensor, label_weights: Tensor,
-                    row_weights: Tensor | None, smoothing: float,
-                    rdrop_alpha: float) -> tuple[Tensor, Tensor]:
-    """Compute the loss of a chunk and the gradient of its logits (n, V).
+                    row_weights: Tensor | None, smoothing: float, rdrop_alpha: float,
+                    logit_limit: float) -> tuple[Tensor, Tensor]:
+    """Compute the loss of a chunk and the gradient of its logits (n, V) before any limit.
 
     Compiled, these passes over the logits are a few kernels.
     """
-    logits = _wide_logits(logits, bias)
+    logits = _wide_logits(logits, bias, logit_limit)
     label_weights = label_weights.to(logits.dtype)
     correct = (logits.gather(1, target) * label_weights).sum(1, keepdim=True)
     p = torch.softmax(logits, 1)
     partition = logits.amax(1, keepdim=True) - p.amax(1, keepdim=True).log()
     losses = partition - (1 - smoothing) * correct
+    if logit_limit:
+        losses = losses - smoothing * logits.mean(1, keepdim=True)
     loss = (losses if row_weights is None else losses * row_weights).sum()
     rdrop_gradient, rdrop_loss = _rdrop_gradient(
         logits, p, rdrop_alpha, row_weights) if rdrop_alpha else (None, 0)
     p.scatter_add_(1, target, (smoothing - 1) * label_weights)
     if rdrop_gradient is not None:
         p += rdrop_gradient
+    if logit_limit:
+        p -= smoothing / logits.shape[1]
+        p *= 1 - (logits / logit_limit).square()
     if row_weights is not None:
         p *= row_weights
     return loss + rdrop_loss, p

@@ -142,7 +142,7 @@ def weight_scales(model: Seq2SeqModel, recipe: Recipe) -> dict[str, WeightScale]
                 lowest = min(first.lr_factor, scale.lr_factor)
                 scale_of[id(weight)] = replace(owner_scale, lr_factor=lowest)
     scales = {name: scale_of[id(weight)] for name, weight in model.named_parameters()}
-    if lr.rule == "mup" and "output.weight" not in scales:
+    if lr.rule == "mup" and not {"output.weight", "output.map.weight"} & scales.keys():
         gain = "decoder.norm.weight"  # of the norm before the readout
         decoder: Any = model.block.decoder  # type: ignore[attr-defined]
         if not decoder.has_final_norm:

@@ -24,14 +24,18 @@ def inputs(n: int, d: int, v: int, bias: bool, seed: int,
 
 @settings(max_examples=60)
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(2, 30), st.booleans(), st.floats(0, 0.9),
-       st.integers(1, 50), st.integers(0, 1000))
-def test_value_and_gradients_equal_pytorch(n, d, v, bias, smoothing, chunk, seed) -> None:
+       st.integers(1, 50), st.sampled_from([0.0, 0.7, 3.0]), st.integers(0, 1000))
+def test_value_and_gradients_equal_pytorch(n, d, v, bias, smoothing, chunk, limit, seed) -> None:
     hidden, weight, offset, target = inputs(n, d, v, bias, seed)
-    target_values = reference(hidden @ weight.t() + (0 if offset is None else offset), target,
-                       reduction="sum", label_smoothing=smoothing)
+    logits = hidden @ weight.t() + (0 if offset is None else offset)
+    logits = limit * (logits / limit).tanh() if limit else logits
+    target_values = reference(logits, target, reduction="sum", label_smoothing=smoothing)
     leaves = [hidden, weight] + ([offset] if bias else [])
     expected = torch.autograd.grad(3 * target_values, leaves)
-    output = cross_entropy(hidden, weight, offset, target, smoothing, chunk)
+    output = cross_entropy(hidden, weight, offset, target, smoothing, chunk, logit_limit=limit)
+    with torch.no_grad():
+        assert torch.allclose(output, cross_entropy(hidden, weight, offset, target, smoothing, chunk,
+                                                    logit_limit=limit), atol=1e-9)
     assert torch.allclose(output, target_values, atol=1e-9)
     for first, other in zip(torch.autograd.grad(3 * output, leaves), expected):
         assert torch.allclose(first, other, atol=1e-9)
@@ -83,12 +87,13 @@ def test_memory_is_limited_to_one_chunk_of_logits() -> None:
 
 @settings(max_examples=60)
 @given(st.integers(1, 20), st.integers(1, 9), st.integers(2, 30), st.booleans(), st.floats(0, 0.9),
-       st.integers(1, 25), st.floats(0.1, 6), st.integers(0, 1000))
+       st.integers(1, 25), st.floats(0.1, 6), st.sampled_from([0.0, 2.0]), st.integers(0, 1000))
 def test_rdrop_adds_both_divergences_of_row_pairs(
-        n, d, v, bias, smoothing, half, alpha, seed) -> None:
+        n, d, v, bias, smoothing, half, alpha, limit, seed) -> None:
     hidden, weight, offset, target = inputs(2 * n, d, v, bias, seed)
     target = target[::2].repeat_interleave(2)
     logits = hidden @ weight.t() + (0 if offset is None else offset)
+    logits = limit * (logits / limit).tanh() if limit else logits
     p = logits[::2].log_softmax(1)
     q = logits[1::2].log_softmax(1)
     separate = kl_div(q, p, reduction="sum", log_target=True) + kl_div(
@@ -96,7 +101,8 @@ def test_rdrop_adds_both_divergences_of_row_pairs(
     target_values = reference(logits, target, reduction="sum",
                        label_smoothing=smoothing) + alpha / 2 * separate
     leaves = [hidden, weight] + ([offset] if bias else [])
-    output = cross_entropy(hidden, weight, offset, target, smoothing, 2 * half, alpha)
+    output = cross_entropy(hidden, weight, offset, target, smoothing, 2 * half, alpha,
+                           logit_limit=limit)
     assert torch.allclose(output, target_values, atol=1e-9)
     for first, other in zip(torch.autograd.grad(output, leaves),
                             torch.autograd.grad(target_values, leaves)):

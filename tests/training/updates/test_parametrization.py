@@ -79,6 +79,9 @@ def test_mup_scales_readout_or_gain_before_tied_readout(norm, gain) -> None:
                  for tie in ("all", "none"))
     assert (tied[gain].init_factor, tied["embedding.source.table.weight"].init_factor) == (0.5, 1.0)
     assert (own[gain].init_factor, own["output.weight"].init_factor) == (1.0, 0.5)
+    limited = result(tiny(width=64, norm=norm, embedding__tie="none", embedding__output_soft_cap=3),
+                     lr={**WIDE, "rule": "mup"})
+    assert (limited[gain].init_factor, limited["output.map.weight"].init_factor) == (1.0, 0.5)
     others = [scale.init_factor
               for name, scale in tied.items() if name.endswith("norm.weight") and name != gain]
     assert set(others) == {1.0}
