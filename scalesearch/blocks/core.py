@@ -35,10 +35,13 @@ TGT = "tgt"  # target positions that the decoder and the output projection proce
 TGT_KEYS = "keys"  # target positions that a target position attends to
 SEQ = "seq"  # decoder-only models: positions of the source followed by the target
 SEQ_KEYS = "seq_keys"  # decoder-only models: positions that a position attends to
+TGT_STEP = "tgt_step"  # TGT in a pass of cached decoding, and 0 in other passes
+SEQ_STEP = "seq_step"  # SEQ in a pass of cached decoding, and 0 in other passes
 VOCAB = "vocab"
 
 QUERY_AXES = {TGT_KEYS: TGT, SEQ_KEYS: SEQ}  # positions that attend to the positions of an axis
-AXES = (SRC, CROSS_MEMORY, SRC_KEYS, TGT, TGT_KEYS, SEQ, SEQ_KEYS, VOCAB)
+STEP_AXES = {TGT: TGT_STEP, SEQ: SEQ_STEP}
+AXES = (SRC, CROSS_MEMORY, SRC_KEYS, TGT, TGT_KEYS, TGT_STEP, SEQ, SEQ_KEYS, SEQ_STEP, VOCAB)
 
 Shape: TypeAlias = tuple[Extent, ...]
 Axes: TypeAlias = tuple[Axis, ...]

@@ -20,10 +20,12 @@ from scalesearch.blocks.core import (
     QUERY_AXES,
     SEQ,
     SEQ_KEYS,
+    SEQ_STEP,
     SRC,
     SRC_KEYS,
     TGT,
     TGT_KEYS,
+    TGT_STEP,
     VOCAB,
     Axis,
     Shape,
@@ -285,7 +287,8 @@ def _teacher_forced(source: int, target: int, prompt: int) -> tuple[Pass, ...]:
 
 def _decoding_step(source: int, step: int, prompt: int) -> Pass:
     """The pass for target token ``step``, with a cache."""
-    return {**_decoder_prefix(source, step, prompt), TGT: 1, SEQ: 1}
+    new_tokens = dict.fromkeys((TGT, TGT_STEP, SEQ, SEQ_STEP), 1)
+    return {**_decoder_prefix(source, step, prompt), **new_tokens}
 
 
 def _cached_decoding(source: int, target: int, prompt: int) -> tuple[Pass, ...]:
@@ -294,7 +297,8 @@ def _cached_decoding(source: int, target: int, prompt: int) -> tuple[Pass, ...]:
     In a decoder-only model, the first pass also reads the prompt.
     """
     steps = [_decoding_step(source, t, prompt) for t in range(1, target + 1)]
-    return (_encoder(source), *({**step, SEQ: prompt + 1} for step in steps[:1]), *steps[1:])
+    first = {SEQ: prompt + 1, SEQ_STEP: prompt + 1}
+    return (_encoder(source), *({**step, **first} for step in steps[:1]), *steps[1:])
 
 
 def _uncached_decoding(source: int, target: int, prompt: int,

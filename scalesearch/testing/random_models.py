@@ -85,6 +85,7 @@ SMALL_SIZES = {
 _TAPS = "kernel: '1..9 | ramp(1..9, 1..9)', heads: 1 | 2, glu: yes | no"
 _KINDS = {"lightweight": _TAPS, "dynamic": _TAPS, "separable": "kernel: 1..9, glu: yes | no",
           "average": "dims: 1..4", "ssru": "",
+          "linear_attention": "heads: 1 | 2, key_dim: 1..4",
           "mega": "dims: 1..3, head_dim: 1..4, value_dim: 1..5, clip: 1..4"}
 _JOINED = "join: split | sum | before, channels: = width // 2 if join == split else 1"
 _OTHERS = ", ".join(f"{kind}: {{ {keys} }}" for kind, keys in _KINDS.items())

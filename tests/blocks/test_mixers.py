@@ -8,6 +8,7 @@ import torch
 from scalesearch.blocks.core import CROSS_MEMORY, SRC, SRC_KEYS, TGT
 from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers.convolutions import ConvolutionMixer, ShortConvolution
+from scalesearch.blocks.mixers.linear_attention import GatedLinearAttention
 from scalesearch.blocks.mixers.mega import GatedCrossAttention, Mega
 from scalesearch.blocks.mixers.moving_average import MovingAverageMixer
 from scalesearch.blocks.mixers.recurrence import SSRU
@@ -23,7 +24,7 @@ from scalesearch.testing import check_mixer
 from scalesearch.testing.registered_blocks import check_count, tiny_space
 from tests.errors import refuses
 
-BUILT_IN = ("lightweight", "dynamic", "separable", "average", "ssru", "mega")
+BUILT_IN = ("lightweight", "dynamic", "separable", "average", "ssru", "linear_attention", "mega")
 
 
 def architecture(**more: Any) -> ModelSpec:
@@ -109,12 +110,39 @@ def test_ssru_equals_its_recurrence(is_decoder: bool) -> None:
         assert torch.allclose(gradient, true_gradient)
 
 
-def test_ssru_reads_several_positions_after_a_state() -> None:
-    module = build_module(SSRU(4, TGT, True, DENSE))
+@pytest.mark.parametrize("is_decoder", [True, False])
+def test_linear_attention_equals_its_recurrence(is_decoder: bool) -> None:
+    """A state of each head; in an encoder, a second one from the end, without the own position."""
+    block = GatedLinearAttention(6, TGT if is_decoder else SRC, is_decoder, DENSE, heads=2, key_dim=4)
+    module = build_module(block).double()
+    x = torch.randn(1, 9, 6, dtype=torch.float64)
+    decay = module.decay(x)[0].sigmoid() ** (1 / 16)
+    query, key, value = (getattr(module, name)(x)[0].view(9, 2, -1)
+                         for name in ("query", "key", "value"))
+    outputs = torch.zeros(9, 2, 3, dtype=torch.float64)
+    for head in range(2):
+        state = torch.zeros(4, 3, dtype=torch.float64)
+        for t in range(9):
+            state = decay[t, head] * state + torch.outer(key[t, head], value[t, head])
+            outputs[t, head] += query[t, head] @ state / 2
+        state = torch.zeros(4, 3, dtype=torch.float64)
+        for t in range(7, -1, -1) if not is_decoder else ():
+            state = decay[t + 1, head] * (
+                state + torch.outer(key[t + 1, head], value[t + 1, head]))
+            outputs[t, head] += query[t, head] @ state / 2
+    root = (outputs.square().mean(-1, keepdim=True) + block.parts()["norm"].eps).sqrt()
+    gated = (outputs / root).flatten(1) * torch.nn.functional.silu(module.gate(x)[0])
+    assert torch.allclose(module(x, None, None)[0], module.out(gated))
+
+
+@pytest.mark.parametrize("block", [
+    GatedLinearAttention(4, TGT, True, DENSE, heads=2, key_dim=3), SSRU(4, TGT, True, DENSE)])
+def test_recurrence_reads_several_positions_after_a_state(block: Any) -> None:
+    module = build_module(block)
     x = torch.randn(2, 9, 4)
     cache = DecodingCache()
     parts = [module(part, None, None, cache) for part in x.split([4, 3, 1, 1], 1)]
-    assert torch.allclose(torch.cat(parts, 1), module(x, None, None), atol=1e-6)
+    assert torch.allclose(torch.cat(parts, 1), module(x, None, None), atol=1e-5)
 
 
 def test_mega_equals_its_equations() -> None:

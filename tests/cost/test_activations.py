@@ -79,6 +79,8 @@ FAMILIES: dict[str, dict[str, str]] = {
     "mask": {"both": "mask: dynamic,"},
     "Mega": {"decoder": "mixer: mega, cross: gated"},
     "SSRU": {"encoder": "local: { ssru: { join: sum } }", "decoder": "mixer: ssru"},
+    "linear attention": {"encoder": "local: { linear_attention: { join: before } }",
+                         "decoder": "mixer: { linear_attention: { key_dim: 6 } }"},
     "lift": {"both": "lift: { dextra: { groups: 4 } },"},
     "lifted table": {"top": "embedding: { dextra: { rank: 8, groups: 4 } }"},
     "Macaron": {"encoder": "sublayers: [ffn, attention, ffn]",

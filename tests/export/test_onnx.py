@@ -68,6 +68,11 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
     "windows, decoder-only": {
         "model": "decoder-only", "decoder__window": [2, 5], "decoder__local": "ssru", "decoder__local__join": "sum"},
     "SSRU": both(depth=1, mixer="ssru"),
+    "linear attention": {
+        "encoder__local": "linear_attention", "encoder__local__join": "before",
+        "encoder__local__heads": 2, "encoder__local__key_dim": 2,
+        "decoder__mixer": "linear_attention", "decoder__mixer__heads": 4,
+        "decoder__mixer__key_dim": 3},
     "decoder-only": both(depth=1, residual_scores="global", key_value_heads=1) | {
         "model": "decoder-only", "decoder__local": "average", "decoder__local__join": "sum", "decoder__local__dims": 3,
         "norm": "post", "embedding__tie": "decoder", "embedding__positions": "learned",
