@@ -14,6 +14,7 @@ import math
 import random
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,7 @@ from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
 from scalesearch.spaces import ParamValues, Space
 from scalesearch.spaces.parameters.constraints import Constraint
+from scalesearch.spaces.parameters.count import UncountableSpaceError, count_configurations
 from scalesearch.spaces.syntax.parameters import IntRange, Parameter, format_constant
 
 N_STRATA = 8
@@ -39,6 +41,7 @@ class Estimate:
         share, share_low, share_high: the share and its 95 % interval.
         size: estimated number of configurations, without bias (Knuth 1975).
         strata: description of the strata.
+        n_samples: number of samples.
         value_shares: a row per parameter and value, with the weights of all ``candidates``, of
             ``valid`` and of ``feasible`` ones; the mean weight of a sample is 1.
         sample: a row per sample that can be built, with its costs, whether it ``fits``, and the
@@ -50,6 +53,7 @@ class Estimate:
     share_high: float
     size: float
     strata: str
+    n_samples: int
     value_shares: pd.DataFrame = field(repr=False)
     sample: pd.DataFrame = field(repr=False)
 
@@ -58,18 +62,29 @@ def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constr
                          names: tuple[str, ...], n_samples: int, seed: int) -> Estimate:
     """Estimate the feasible share from equally many samples of each stratum.
 
+    A space with at most ``n_samples`` configurations is not sampled: each is evaluated once.
+
     Args:
         names: costs of each sample, at least those in the budgets and constraints.
     """
-    rng = random.Random(seed)
-    parameter, strata = _strata(space)
-    samples = []
-    log_weights = []
-    for n in range(n_samples):
-        stratum = n % len(strata)
-        values, log_weight = _sample(space, rng, parameter, strata[stratum])
-        samples.append(values)
-        log_weights.append(log_weight - math.log(len(range(stratum, n_samples, len(strata)))))
+    n_configurations = None
+    with suppress(UncountableSpaceError):
+        n_configurations = count_configurations(space.parameter_space, n_samples)
+    if n_configurations is not None and n_configurations <= n_samples:
+        description = "every configuration once"
+        samples = list(space.enumerate())
+        log_weights = [0.0] * len(samples)
+    else:
+        rng = random.Random(seed)
+        parameter, strata = _strata(space)
+        description = f"{len(strata)} strata of {parameter}" if parameter else "one stratum"
+        samples = []
+        log_weights = []
+        for n in range(n_samples):
+            stratum = n % len(strata)
+            values, log_weight = _sample(space, rng, parameter, strata[stratum])
+            samples.append(values)
+            log_weights.append(log_weight - math.log(len(range(stratum, n_samples, len(strata)))))
     weights = np.exp(np.array(log_weights) - max(log_weights))
     log_size = max(log_weights) + math.log(weights.sum())
     weights /= weights.mean()
@@ -86,7 +101,6 @@ def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constr
     fits = np.array([texts == [] for texts in violated])
     share = float((weights * fits).mean())
     low, high = wilson_interval(share, float(weights.sum() ** 2 / (weights**2).sum()))
-    description = f"{len(strata)} strata of {parameter}" if parameter else "one stratum"
     rows = [{**(candidate.costs or {}), "fits": fit, "violated": " and ".join(texts),
              "weight": weight}
             for candidate, fit, texts, weight in zip(candidates, fits.tolist(), violated,
@@ -104,7 +118,7 @@ def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constr
     by_value = sums.sort_values("value").sort_values(
         "value", key=lambda column: pd.to_numeric(column, errors="coerce"), kind="stable")
     size = math.exp(min(log_size, MAX_LOG_SIZE))
-    return Estimate(share, low, high, size, description, by_value, frame)
+    return Estimate(share, low, high, size, description, len(samples), by_value, frame)
 
 
 def _strata(space: Space) -> tuple[str, list[Sequence[Any]]]:

@@ -101,7 +101,8 @@ def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constra
 
     Args:
         budgets: constraints on costs, in addition to the constraints of the space.
-        n_samples: random candidates, for figures and for estimates.
+        n_samples: random candidates, for figures and for estimates. A smaller space is evaluated
+            completely instead.
         seed: random seed.
         progress: called with a text for each step, and with its progress if it is long.
     """
@@ -117,7 +118,7 @@ def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constra
         try:
             counter = _make_counter(estimator, space, protocol, budgets, names, estimate.size,
                                     progress)
-            report = _exact_report(estimator, counter, estimate, n_samples)
+            report = _exact_report(estimator, counter, estimate)
             break
         except (TooManyCandidatesError, ContinuousRangeError) as reason:
             reasons.append(str(reason))
@@ -134,7 +135,7 @@ def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constra
         report = FeasibilityReport(
             "samples", estimate.share, estimate.share_low, estimate.share_high,
             _with_verdicts(estimate.value_shares, names_in_order, False), violations,
-            sample.drop(columns=["violated", "weight"]), n_samples, estimate.strata,
+            sample.drop(columns=["violated", "weight"]), estimate.n_samples, estimate.strata,
             "; ".join(dict.fromkeys(reasons)), n_candidates)
     printed = [*select_spread_points(report.front), *report.extremes.values()]
     candidates = evaluate_costs([CostedCandidate.from_param_values(candidate.param_values)
@@ -178,8 +179,8 @@ def _make_counter(estimator: str, space: Space, protocol: Protocol,
     return FeasibleCounter(Decomposition(space, protocol, names), bounds, required, progress)
 
 
-def _exact_report(estimator: str, counter: FeasibleCounter, estimate: Estimate,
-                  n_samples: int) -> FeasibilityReport:
+def _exact_report(estimator: str, counter: FeasibleCounter,
+                  estimate: Estimate) -> FeasibilityReport:
     share = counter.n_feasible / counter.n_candidates
     notes: list[str] = []
     try:
@@ -206,8 +207,8 @@ def _exact_report(estimator: str, counter: FeasibleCounter, estimate: Estimate,
         estimator, share, share, share, _with_verdicts(frame, list(parameters), True),
         violation_frame,
         estimate.sample.drop(columns=["violated", "weight"]),
-        n_samples, estimate.strata, n_candidates=counter.n_candidates, n_valid=counter.n_valid,
-        n_feasible=counter.n_feasible, n_distinct=n_distinct,
+        estimate.n_samples, estimate.strata, n_candidates=counter.n_candidates,
+        n_valid=counter.n_valid, n_feasible=counter.n_feasible, n_distinct=n_distinct,
         n_distinct_feasible=n_distinct_feasible, front=front, is_front_complete=is_complete,
         extremes=extremes, min_costs=_min_costs(counter) if not counter.n_feasible else {},
         notes=notes)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scalesearch.cost import evaluate_cost, find_protocol
+from scalesearch.feasible.enumeration import TooManyCandidatesError
 from scalesearch.feasible.estimate import estimate_feasibility
 from scalesearch.feasible.limits import read_budgets
 from scalesearch.feasible.nearest import ProjectedCandidate, find_nearest
@@ -25,6 +26,9 @@ decoder: { depth: 1..3, heads: 2, ffn: { relu: { hidden: 16 } } }
 where: [encoder.ffn.gelu.hidden != 9, decoder.depth <= encoder.depth + 1]
 cost: { protocol: { source: 8, target: 8, vocab: 200 } }
 """
+# The same branches in 1,920 configurations.
+LARGE = UNEVEN.replace("heads: 2", "heads: 1 | 2").replace("relu: { hidden: 16 } }",
+                                                           "relu: { hidden: 8 | 12 | 16 | 24 } }")
 BUDGET = "params.total <= 12k"
 SPELLINGS = (BUDGET, "not params.total > 12k", "not not params.total <= 12k",
              "12k >= params.total", "params.total * 2 <= 24k", "params.total <= 12k and width >= 1",
@@ -141,10 +145,10 @@ def test_formats_that_do_not_support_a_network_leave_other_budgets_alone() -> No
 @pytest.mark.parametrize("spelling", [BUDGET, "params.total <= 12k and load.mean >= 0"])
 def test_estimates_are_shares_of_configurations(
         spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = analyze(UNEVEN, BUDGET)
+    exact = analyze(LARGE, BUDGET)
     monkeypatch.setattr("scalesearch.feasible.listing.MAX_LISTED", 10)
     monkeypatch.setattr("scalesearch.feasible.counter.MAX_RIGHT_ROWS", 1)
-    report = analyze(UNEVEN, spelling, n_samples=1500)
+    report = analyze(LARGE, spelling, n_samples=1500)
     assert report.estimator == "samples" and not report.exact
     assert report.share == pytest.approx(exact.share, abs=0.03)
     assert report.share_low <= exact.share <= report.share_high
@@ -182,10 +186,25 @@ def test_spaces_without_valid_candidates_are_counted(invalid: str, budget: str) 
 
 
 def test_size_is_estimated_without_bias() -> None:
-    space = Space.parse(UNEVEN)
+    space = Space.parse(LARGE)
     estimate = estimate_feasibility(space, PROTOCOL, read_budgets(space, [BUDGET]),
-                                    ("params.total",), 2000, 1)
-    assert estimate.size == pytest.approx(120, rel=0.05)
+                                    ("params.total",), 1900, 1)
+    assert estimate.size == pytest.approx(1920, rel=0.05) and estimate.n_samples == 1900
+
+
+def test_small_spaces_are_evaluated_instead_of_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = analyze(UNEVEN, BUDGET, n_samples=119)
+    assert exact.exact and exact.n_samples == 119
+    monkeypatch.setattr("scalesearch.feasible.report._make_counter", _raise_too_many)
+    report = analyze(UNEVEN, BUDGET, n_samples=120)
+    assert not report.exact and report.n_samples == len(report.sample) == 120
+    assert report.share == pytest.approx(exact.share)
+    assert report.value_shares["share"].tolist() == pytest.approx(
+        exact.value_shares["share"].tolist())
+
+
+def _raise_too_many(*args: object) -> None:
+    raise TooManyCandidatesError("too many")
 
 
 @pytest.mark.parametrize(("hidden", "expected"), [(512, 512), (9, 16), (10**21, 10**20)])
