@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -35,14 +36,12 @@ from scalesearch.feasible.identity import NetworkNumbering, network_signature
 from scalesearch.feasible.pieces import (
     NetworkPiece,
     SectionCandidates,
-    TracingConfig,
-    UndeclaredReadError,
+    TracedConfig,
     join_parts,
     parameters_behind,
     shared_parameters,
-    trace_keys_read,
 )
-from scalesearch.spaces import Space
+from scalesearch.spaces import Space, UnbuildableError
 from scalesearch.spaces.assembly.architecture import SECTION_NAMES
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.schema.bound_tree import ParameterNode
@@ -94,17 +93,24 @@ class Decomposition:
         samples = [values for values in samples if not values.infeasible_values]
         # If sentence lengths depend on the vocabulary, the cost of every piece does.
         length_keys = {"vocab"} if protocol.lengths_by_vocab else set()
-        nodes_by_key = self.parameter_space.nodes_by_key
-        self.keys_read = {piece: trace_keys_read(piece, samples, nodes_by_key) | length_keys
-                          for pieces in self.pieces.values() for piece in pieces}
-        while True:
-            try:
-                return self._decompose(max_rows)
-            except UndeclaredReadError as error:
-                assert isinstance(error.piece, NetworkPiece)
-                self.keys_read[error.piece].add(error.key)
+        space_keys = self.parameter_space.nodes_by_key
+        self.keys_read: dict[NetworkPiece, set[str]] = {}
+        for piece in (piece for pieces in self.pieces.values() for piece in pieces):
+            self.keys_read[piece] = set(length_keys)
+            for values in samples:
+                with suppress(UnbuildableError):
+                    piece.build(TracedConfig(values, space_keys, space_keys,
+                                             self.keys_read[piece]))
+        is_complete = False
+        while not is_complete:
+            is_complete = self._decompose(max_rows)
 
-    def _decompose(self, max_rows: int) -> None:
+    def _decompose(self, max_rows: int) -> bool:
+        """List the candidates of all parts, unless a piece reads a key that no sample has shown.
+
+        Returns:
+            whether all parts are listed; if not, the key was added to ``keys_read``.
+        """
         constraints = [constraint for constraint in self.space.constraints if not constraint.costs]
         # Keys that no piece reads belong to the piece that decides whether they exist. If several
         # pieces decide, their parameters have to be shared.
@@ -133,7 +139,12 @@ class Decomposition:
             self.constraints[deciding_part].append(constraint)
             coupled |= parameters if deciding_part == SHARED_PART else set()
         self.shared = frozenset(coupled | shared_parameters(section_parameters.values()))
-        self.parts = {name: self._part(name, max_rows) for name in SECTION_NAMES}
+        n_keys_read = sum(map(len, self.keys_read.values()))
+        self.parts = {}
+        for name in SECTION_NAMES:
+            self.parts[name] = self._part(name, max_rows)
+            if sum(map(len, self.keys_read.values())) > n_keys_read:
+                return False
         used = frozenset().union(*section_parameters.values()) | coupled
         nodes = self.parameter_space.nodes
         remaining_keys = [node.key for node in nodes if self._parameters([node.key]) - used]
@@ -147,6 +158,7 @@ class Decomposition:
                        or (node.key not in read and self._parameters([node.key]) <= self.shared)]
         self.parts[SHARED_PART] = self._list_candidates(
             None, shared_keys, self.constraints[SHARED_PART], self.shared, max_rows)
+        return True
 
     # -- dependencies
 
@@ -262,12 +274,15 @@ class Decomposition:
     def _evaluate_piece(
             self, piece: NetworkPiece, build: BlockBuilder, table: CandidateTable,
             keys: Container[str], inspect_block: BlockInspector | None) -> tuple[Any, Any]:
+        keys_read: set[str] = set()
+
         def build_traced(config: Mapping[str, Any]) -> Block:
-            return build(TracingConfig(config, keys, self.parameter_space.nodes_by_key, piece))
+            return build(TracedConfig(config, keys, self.parameter_space.nodes_by_key, keys_read))
 
         costs, is_buildable = evaluate_population_costs(
             table.values, table.n_candidates, self.protocol, self.names, build_traced,
             inspect_block)
+        self.keys_read[piece] |= {key for key in keys_read if key not in keys}
         return np.stack([costs[name] for name in self.names], 1), is_buildable
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from scalesearch.feasible.enumeration import TooManyCandidatesError
 from scalesearch.feasible.identity import number_rows
-from scalesearch.spaces import ParamValues, UnbuildableError
+from scalesearch.spaces import UnbuildableError
 from scalesearch.spaces.assembly.architecture import build_section
 from scalesearch.spaces.parameters.param_values import ParameterSpace
 from scalesearch.spaces.schema.bound_tree import ParameterNode
@@ -35,8 +35,8 @@ _PLAIN_MIXER_CONFIG = {"mixer": "attention", "local": "none", "heads": 1, "head_
                        "position_buckets": 0, "window": 0, "qk_norm": "none", "alibi": False,
                        "soft_cap": 0, "global_every": 0,
                        "cross_gate": "none", "projections": "matrices", "projection_bias": True,
-                       "out_bias": True, "cross_heads": 1, "parallel_heads": "off", "pg": "none", "attention_rank": 0,
-                       "cross_rank": 0, "cross_key_value_heads": "off"}
+                       "out_bias": True, "cross_heads": 1, "parallel_heads": "off", "pg": "none",
+                       "attention_rank": 0, "cross_rank": 0, "cross_key_value_heads": "off"}
 _ATTENTION_SLOTS = {"encoder": ("attention",), "decoder": ("self", "cross")}
 
 
@@ -153,36 +153,28 @@ def join_parts(left: SectionCandidates, right: SectionCandidates,
 # -- keys that pieces read
 
 
-class UndeclaredReadError(Exception):
-    """A piece of the network reads a key that was not listed as one of its keys."""
-
-    def __init__(self, piece: object, key: str) -> None:
-        super().__init__(f"{piece} also reads {key}")
-        self.piece = piece
-        self.key = key
-
-
-class TracingConfig(Mapping[str, Any]):
-    """A configuration that permits only some of its keys.
-
-    To read another key of the space raises UndeclaredReadError instead of KeyError.
+class TracedConfig(Mapping[str, Any]):
+    """A configuration that records which keys of the space are read.
 
     Args:
-        keys: keys that may be read.
+        known_keys: keys whose values are in ``config``, if they exist. To read another key of the
+            space raises UnbuildableError.
         space_keys: all keys of the space.
-        piece: the piece that is built.
+        keys_read: set to which the keys are added.
     """
 
-    def __init__(self, config: Config, keys: Container[str], space_keys: Container[str],
-                 piece: object) -> None:
+    def __init__(self, config: Config, known_keys: Container[str], space_keys: Container[str],
+                 keys_read: set[str]) -> None:
         self.config = config
-        self.permitted_keys = keys
+        self.known_keys = known_keys
         self.space_keys = space_keys
-        self.piece = piece
+        self.keys_read = keys_read
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self.permitted_keys and key in self.space_keys:
-            raise UndeclaredReadError(self.piece, key)
+        if key in self.space_keys:
+            self.keys_read.add(key)
+            if key not in self.known_keys:
+                raise UnbuildableError(key, "has no value yet")
         return self.config[key]
 
     def __iter__(self) -> Iterator[str]:
@@ -190,23 +182,6 @@ class TracingConfig(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.config)
-
-
-def trace_keys_read(piece: NetworkPiece, samples: Iterable[ParamValues],
-                    space_keys: Container[str]) -> set[str]:
-    """Keys that ``piece`` reads for any of ``samples``; others may need more."""
-    keys: set[str] = set()
-    for values in samples:
-        while True:
-            try:
-                piece.build(TracingConfig(values, keys, space_keys, piece))
-            except UndeclaredReadError as error:
-                keys.add(error.key)
-                continue
-            except UnbuildableError:
-                pass
-            break
-    return keys
 
 
 def parameters_behind(space_parameters: ParameterSpace, keys: Iterable[str]) -> list[ParameterNode]:

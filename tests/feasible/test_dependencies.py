@@ -3,8 +3,8 @@
 import pytest
 
 from scalesearch.feasible import decomposition
-from scalesearch.feasible.pieces import TracingConfig, UndeclaredReadError
-from scalesearch.spaces import Space
+from scalesearch.feasible.pieces import TracedConfig
+from scalesearch.spaces import Space, UnbuildableError
 from scalesearch.spaces.assembly.architecture import build_section
 from scalesearch.testing import check_count
 
@@ -45,15 +45,17 @@ def test_unused_values_count_as_configurations(more: str) -> None:
     check_count(Space.parse(f"width: 16\nencoder:\n  depth: 1\n  heads: 2 | 4\n  {more}\n"))
 
 
-def test_undeclared_reads_raise_errors() -> None:
+def test_reads_of_unknown_keys_are_recorded() -> None:
     space = Space.parse(DEPENDENT)
     config = next(space.enumerate())
-    all_keys = set(config)
-    build_section(TracingConfig(config, all_keys, space.parameter_space.nodes_by_key, "all"),
-                  "encoder")
-    with pytest.raises(UndeclaredReadError) as caught:
-        build_section(TracingConfig(config, all_keys - {"encoder.gate"},
-                                    space.parameter_space.nodes_by_key, "all but one"), "encoder")
-    assert caught.value.key == "encoder.gate"
+    space_keys = space.parameter_space.nodes_by_key
+    keys_read: set[str] = set()
+    build_section(TracedConfig(config, space_keys, space_keys, keys_read), "encoder")
+    assert "encoder.gate" in keys_read and "decoder.depth" not in keys_read
+    unknown: set[str] = set()
+    with pytest.raises(UnbuildableError) as caught:
+        build_section(TracedConfig(config, set(config) - {"encoder.gate"}, space_keys, unknown),
+                      "encoder")
+    assert caught.value.key == "encoder.gate" and "encoder.gate" in unknown
     with pytest.raises(TypeError):
-        dict(TracingConfig(config, all_keys, space.parameter_space.nodes_by_key, "all"))
+        dict(TracedConfig(config, space_keys, space_keys, keys_read))
