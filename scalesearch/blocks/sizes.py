@@ -18,13 +18,20 @@ T = TypeVar("T")
 class PopulationSplitError(Exception):
     """Raised if a decision differs between the candidates of a population.
 
-    Attributes:
+    Args:
         labels: an int per candidate; candidates with equal labels have equal decisions.
     """
 
     def __init__(self, labels: Any) -> None:
         super().__init__("the population has to be split")
         self.labels = labels
+
+    def masks(self) -> Iterator[Any]:
+        """Yield a mask (candidates,) for each part of the population."""
+        import numpy as np
+
+        for label in np.unique(self.labels):
+            yield self.labels == label
 
 
 def map_structures(evaluate: Callable[[Any], T], start: int, end: int) -> Iterator[tuple[Any, T]]:
@@ -46,7 +53,7 @@ def map_structures(evaluate: Callable[[Any], T], start: int, end: int) -> Iterat
             result = evaluate(group)
         except PopulationSplitError as split:
             indices = np.arange(end)[group]
-            queue += [indices[split.labels == label] for label in np.unique(split.labels)]
+            queue += [indices[mask] for mask in split.masks()]
         else:
             yield group, result
 

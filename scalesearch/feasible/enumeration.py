@@ -137,8 +137,7 @@ def enumerate_tables(space_parameters: ParameterSpace, keys: Iterable[str],
             crossed[missing.name] = np.tile(np.arange(missing.count, dtype=np.int32), n_rows)
             queue.append((crossed, n_rows * missing.count))
         except PopulationSplitError as split:
-            queue += [select_rows(indices, split.labels == label)
-                      for label in np.unique(split.labels)]
+            queue += [select_rows(indices, mask) for mask in split.masks()]
         else:
             if is_invalid.all() or not is_invalid.any():
                 yield CandidateTable(values, n_rows, indices,

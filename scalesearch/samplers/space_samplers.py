@@ -60,7 +60,7 @@ class ExactFeasibleSampler:
             limit.costs or limit in space.constraints for limit in limits) else None
 
     @classmethod
-    def of(cls, space: Any, protocol: Protocol,
+    def of(cls, space: Space, protocol: Protocol,
            limits: Sequence[Any]) -> ExactFeasibleSampler | None:
         """Decompose ``space``, which takes seconds; None if that is not possible."""
         if not _is_supported(space, limits):
@@ -81,7 +81,7 @@ class ExactFeasibleSampler:
         return None if values is None else encode_params(self.space, values)[0]
 
 
-def _is_supported(space: Any, limits: Sequence[Any]) -> bool:
+def _is_supported(space: Space, limits: Sequence[Any]) -> bool:
     """Return whether ``space`` and ``limits`` are those of a space file."""
     return isinstance(space, Space) and all(isinstance(limit, Constraint) for limit in limits)
 
@@ -103,7 +103,7 @@ class NeighborBatchSampler:
                         if (parameter.count() or MAX_VALUES) < MAX_VALUES}
 
     @classmethod
-    def of(cls, space: Any, protocol: Protocol,
+    def of(cls, space: Space, protocol: Protocol,
            limits: Sequence[Any]) -> NeighborBatchSampler | None:
         """Return a sampler; None if costs can only be evaluated one by one."""
         if not _is_supported(space, limits):
@@ -175,8 +175,7 @@ class NeighborBatchSampler:
             except MissingValuesError as missing:  # a parameter that exists for other numbers only
                 codes = {**codes, missing.name: rng.integers(0, missing.count, rows, np.int32)}
             except PopulationSplitError as split:
-                labels, sizes = np.unique(split.labels, return_counts=True)
-                codes, rows = select_rows(codes, split.labels == labels[sizes.argmax()])
+                codes, rows = select_rows(codes, max(split.masks(), key=np.count_nonzero))
             else:
                 return config, dict(columns.params), 0 if columns.infeasible else rows
 
