@@ -6,7 +6,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.resources import files
 from pathlib import Path
@@ -71,19 +71,17 @@ def install_command(extra: str) -> str:
 
     It uses the same source as this package if that is known.
     """
-    return f"pip install {shlex.quote(f'{_origin()}[{extra}]')}"
-
-
-def _origin() -> str:
+    origin = "scalesearch"
     source = Path(str(files("scalesearch"))).parent
     if (source / "pyproject.toml").is_file():
-        return str(source)
-    try:
-        direct_url = json.loads(distribution("scalesearch").read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:
-        return "scalesearch"
-    path = Path(unquote(urlparse(direct_url.get("url", "")).path))
-    return str(path) if path.is_absolute() and path.exists() else "scalesearch"
+        origin = str(source)
+    else:
+        with suppress(PackageNotFoundError):
+            text = distribution("scalesearch").read_text("direct_url.json") or "{}"
+            path = Path(unquote(urlparse(json.loads(text).get("url", "")).path))
+            if path.is_absolute() and path.exists():
+                origin = str(path)
+    return f"pip install {shlex.quote(f'{origin}[{extra}]')}"
 
 
 def require_packages(*packages: str) -> None:

@@ -112,10 +112,6 @@ class Layer(Block):
         suffix = {"branch": "_norm", "sandwich": "_norm_out"}.get(self.norm)
         return [f"{step[0][1]}{suffix}" for step in self.steps] if suffix else []
 
-    def _norm_owner(self, step: Sequence[tuple[str, str]], name: str) -> str:
-        """Return the part after which the norm before the part ``name`` of a step is named."""
-        return name if self.separate_norms else step[0][1]
-
     @cached_property
     def path_names(self) -> list[str]:
         """Names of the paths of the whole layer; one empty name without parallel paths."""
@@ -146,8 +142,9 @@ class Layer(Block):
 
     def parts(self) -> Mapping[str, Block | Use]:
         calls = Counter(name for step in self.steps for _, name in step)
-        norms = Counter(owner for step in self.steps for owner in
-                        dict.fromkeys(self._norm_owner(step, name) for _, name in step))
+        # The norm before a step is named after its first part; separate norms, after each part.
+        norms = Counter(name for step in self.steps for name in dict.fromkeys(
+            name for _, name in (step if self.separate_norms else step[:1])))
         output_norms = Counter(step[0][1] for step in self.steps if self.norm == "sandwich")
         norm = NORM_CLASSES[self.norm_kind](self.mixer.d, (self.mixer.queries,))
         count = len(self.path_names)

@@ -7,7 +7,7 @@ multiply-adds but no parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -40,13 +40,13 @@ class OdeSolver:
     gated: bool = False
 
 
-def rk2_step(m: Any, layer: Any, x: Tensor, context: Context) -> Tensor:
+def rk2_step(m: Any, layer: Callable[..., Tensor], x: Tensor, context: Context) -> Tensor:
     """Return x + (F₁ + F₂) / 2, with F₂ = F(x + F₁)."""
     first = _change(layer, x, context)
     return x + (first + _change(layer, x + first, context)) / 2
 
 
-def learned_rk2_step(m: Any, layer: Any, x: Tensor, context: Context) -> Tensor:
+def learned_rk2_step(m: Any, layer: Callable[..., Tensor], x: Tensor, context: Context) -> Tensor:
     """Return x + g F₁ + (1 - g) F₂, with g = σ(W [F₁; F₂]) and one W per stack."""
     import torch
 
@@ -56,7 +56,7 @@ def learned_rk2_step(m: Any, layer: Any, x: Tensor, context: Context) -> Tensor:
     return x + g * first + (1 - g) * second
 
 
-def rk4_step(m: Any, layer: Any, x: Tensor, context: Context) -> Tensor:
+def rk4_step(m: Any, layer: Callable[..., Tensor], x: Tensor, context: Context) -> Tensor:
     """Return x + (F₁ + 2 F₂ + 2 F₃ + F₄) / 6 (the classical Runge-Kutta method)."""
     first = _change(layer, x, context)
     second = _change(layer, x + first / 2, context)
@@ -64,11 +64,11 @@ def rk4_step(m: Any, layer: Any, x: Tensor, context: Context) -> Tensor:
     return x + (first + 2 * second + 2 * third + _change(layer, x + third, context)) / 6
 
 
-def _change(layer: Any, x: Tensor, context: Context) -> Any:
+def _change(layer: Callable[..., Tensor], x: Tensor, context: Context) -> Tensor:
     return layer(x, *context) - x
 
 
-def euler_step(m: Any, layer: Any, x: Tensor, context: Context) -> Any:
+def euler_step(m: Any, layer: Callable[..., Tensor], x: Tensor, context: Context) -> Tensor:
     """Return x + F(x), the usual residual."""
     return layer(x, *context)
 
@@ -166,8 +166,8 @@ class Stack(LayerStack):
         return module.norm(x) if self.has_final_norm else x
 
 
-def run_layers(m: Any, layers: Any, x: Tensor, context: Context, steps: bool,
-               solver: str = "euler", first: int = 0) -> Tensor:
+def run_layers(m: Any, layers: Iterable[Callable[..., Tensor]], x: Tensor, context: Context,
+               steps: bool, solver: str = "euler", first: int = 0) -> Tensor:
     """Apply ``layers`` to ``x``.
 
     Args:

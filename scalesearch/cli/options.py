@@ -71,6 +71,8 @@ class OutputPath(click.Path):
 COUNT = click.IntRange(1)
 FOLDER = OutputPath(is_folder=True)
 THREADS = click.IntRange(1, 1024)
+
+
 def _use_figure_style(context: click.Context, parameter: click.Parameter, style: str) -> None:
     """Draw the figures of the command in ``style``."""
     if style == "paper":

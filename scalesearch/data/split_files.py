@@ -45,12 +45,12 @@ def _pair_of_files(pair: FilePair) -> dict[str, Any]:
 SplitPart = str | FilePair
 
 
-def is_m2(part: Any) -> bool:
+def is_m2(part: object) -> bool:
     """Whether a part of a split is a file of gold edits."""
     return isinstance(part, str) and part.endswith(M2_ENDINGS)
 
 
-def is_prefix(part: Any) -> bool:
+def is_prefix(part: object) -> bool:
     """Whether a part of a split of pairs names two files without their endings."""
     return isinstance(part, str) and not is_m2(part) and table_format(part) is None
 

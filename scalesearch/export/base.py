@@ -157,7 +157,8 @@ def get_format(name: str, opset: int | None = None) -> ExportFormat:
     format: ExportFormat = getattr(importlib.import_module(module), class_name)()
     if opset is not None:
         if opset not in format.opsets:
-            supported = ", ".join(map(str, sorted(format.opsets))) or "none, as only onnx has opsets"
+            supported = (", ".join(map(str, sorted(format.opsets)))
+                         or "none, as only onnx has opsets")
             raise UserError(f"{option('opset', opset)}: {name} supports {supported}",
                             code="unknown-opset")
         format.opset = opset
@@ -212,7 +213,7 @@ def resolve_decoder_format(recipe: Recipe) -> tuple[ExportFormat, str] | None:
     return format, quantization
 
 
-def check_decoder(recipe: Recipe, block: Any) -> None:
+def check_decoder(recipe: Recipe, block: Block) -> None:
     """Raise a UserError if the format of the decoder cannot hold an architecture."""
     if decoder_format := resolve_decoder_format(recipe):
         format, quantization = decoder_format

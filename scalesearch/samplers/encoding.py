@@ -20,6 +20,7 @@ from optuna.distributions import (
 
 from scalesearch.blocks.sizes import is_number
 from scalesearch.samplers import candidate
+from scalesearch.spaces.parameters.param_values import ParameterSpace
 from scalesearch.spaces.syntax.parameters import Choice, FloatRange, IntRange, Parameter
 
 Encoded = tuple[Parameter, str, BaseDistribution]
@@ -90,7 +91,7 @@ def encode_parameter(space: Any, path: str, parameter: Parameter) -> tuple[str, 
 
 
 @lru_cache(maxsize=16)
-def _encoded_by_path(space_parameters: Any) -> dict[str, list[Encoded]]:
+def _encoded_by_path(space_parameters: ParameterSpace) -> dict[str, list[Encoded]]:
     """Return the encoded parameters by path, in the order of the space."""
     encoded_by_path: dict[str, list[Encoded]] = {}
     for path, parameter in space_parameters.parameters():

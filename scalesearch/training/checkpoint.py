@@ -20,6 +20,7 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 import torch
 
+from scalesearch.blocks.core import Block
 from scalesearch.data import Corpus, DataSpec, Tokenizer
 from scalesearch.errors import UserError, option
 from scalesearch.files import (
@@ -34,6 +35,7 @@ from scalesearch.files import (
 )
 from scalesearch.lowering import LENGTH_FACTOR
 from scalesearch.nn import build_model
+from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.training.hardware import TrainingFailedError, check_memory
 from scalesearch.training.recipe import RESUME_FREE_KEYS, Recipe, fill_defaults
@@ -53,7 +55,7 @@ UNHASHED_DATA_KEYS = ("task", "tokenized", "tokenize", "comet")
 DESCRIPTION_FILES = (ARCHITECTURE_FILE, TOKENIZER_FILE, RECIPE_FILE, DATA_FILE)
 
 
-def run_identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int,
+def run_identity(architecture: ModelSpec, corpus: Corpus, recipe: Recipe, seed: int,
                  initial_weights: str | None = None) -> dict[str, Any]:
     """Return the settings that must not change when a run is resumed.
 
@@ -112,7 +114,8 @@ def hash_weights(folder: Path) -> str:
     return hashlib.sha256((folder / WEIGHTS_FILE).read_bytes()).hexdigest()[:16]
 
 
-def write_description(directory: Path, architecture: Any, corpus: Corpus, recipe: Recipe) -> None:
+def write_description(directory: Path, architecture: ModelSpec, corpus: Corpus,
+                      recipe: Recipe) -> None:
     """Write the description of a run; an existing architecture file is kept."""
     directory.mkdir(parents=True, exist_ok=True)
     if not (directory / ARCHITECTURE_FILE).exists():
@@ -200,7 +203,7 @@ class Checkpoint:
 
     model: Any
     tokenizer: Tokenizer
-    architecture: Any
+    architecture: ModelSpec
     spec: DataSpec
     recipe: Recipe
     folder: Path | None = None
@@ -310,7 +313,7 @@ class _ArtifactFile(TypedDict):
     checksums: NotRequired[dict[str, str]]
 
 
-def _load_model(folder: Path, block: Any, vocab: int) -> Any:
+def _load_model(folder: Path, block: Block, vocab: int) -> Any:
     """Load the model in ``folder``; the number of weights is checked first.
 
     Raises:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scalesearch.blocks.core import Block
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.errors import UserError
 from scalesearch.terminal import format_bytes
@@ -132,7 +133,7 @@ class Hardware:
         return tensor.to(self.device, non_blocking=True)
 
 
-def estimate_update_flops(block: Any, vocab: int, recipe: Recipe) -> float:
+def estimate_update_flops(block: Block, vocab: int, recipe: Recipe) -> float:
     """Estimate the FLOPs of forward and backward pass of an update."""
     length = min(32, recipe.max_tokens)
     macs = evaluate_cost(block, find_protocol("forward", length, length, vocab))["macs.total"]
@@ -167,7 +168,7 @@ def has_fast_bf16(device: torch.device) -> bool:
     return any(flag in flags for flag in _FAST_BF16_FLAGS)
 
 
-def check_memory(block: Any, vocab: int) -> int:
+def check_memory(block: Block, vocab: int) -> int:
     """Check that this machine has memory for a model; return its weight count.
 
     Raises:

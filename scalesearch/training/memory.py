@@ -34,6 +34,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from scalesearch.blocks.core import Block
 from scalesearch.data import Batch, Corpus, DataSpec, load_corpus
 from scalesearch.data.soft_targets import SoftTargetBatch
 from scalesearch.data.split import EOS
@@ -248,7 +249,7 @@ def predict_job_bytes(folder: Path, job: Mapping[str, Any]) -> int:
 _load_corpus = functools.lru_cache(maxsize=8)(load_corpus)
 
 
-def predict_training_bytes(block: Any, corpus: Corpus, recipe: Recipe) -> int:
+def predict_training_bytes(block: Block, corpus: Corpus, recipe: Recipe) -> int:
     """Predict the bytes that PyTorch reserves for the updates of a training run.
 
     The first update of a shape is eager, while the graphs of other shapes keep their memory.
@@ -294,7 +295,7 @@ class UpdateMemory:
     persistent: int
 
 
-def simulate_updates(block: Any, vocab: int, recipe: Recipe, batch: Batch) -> UpdateMemory:
+def simulate_updates(block: Block, vocab: int, recipe: Recipe, batch: Batch) -> UpdateMemory:
     """Run two updates on tensors without values."""
     eager = CachingAllocator()
     captured = CachingAllocator()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from scalesearch.blocks.core import Block
 from scalesearch.blocks.embedding import AdaptiveOutput
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.data import BatchStream, Corpus
@@ -14,6 +15,7 @@ from scalesearch.files import DiskFullError
 from scalesearch.nn.causality import CausalityError, check_causality
 from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.signals import SignalInterrupt, deferred_signals
+from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.training import checkpoint
 from scalesearch.training.checkpoint import Checkpoint
 from scalesearch.training.effort import START, Effort, TrainingTimer
@@ -26,7 +28,12 @@ from scalesearch.training.hardware import (
     is_out_of_memory,
 )
 from scalesearch.training.loop import ReportFunction, TrainingRun
-from scalesearch.training.recipe import DECODE_WITH_MODEL, Recipe, check_compatible, check_model_type
+from scalesearch.training.recipe import (
+    DECODE_WITH_MODEL,
+    Recipe,
+    check_compatible,
+    check_model_type,
+)
 from scalesearch.training.result import RESULT_FILE, Result, package_versions
 from scalesearch.training.scoring import proxies as zero_cost
 from scalesearch.training.scoring.evaluate import check_beam, check_lengths
@@ -35,10 +42,11 @@ from scalesearch.training.updates.captured import build_engine, choose_buckets, 
 from scalesearch.training.updates.engine import build_initial_model
 
 
-def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | str, seed: int = 1,
-          report: ReportFunction | None = None, resume: bool = True, until_share: float = 1.0,
-          with_proxies: bool = False, open_artifact: OpenArtifact | None = None,
-          start_seconds: float = 0.0, initial_model: Checkpoint | None = None) -> Result:
+def train(architecture: ModelSpec, corpus: Corpus, recipe: Recipe, directory: Path | str,
+          seed: int = 1, report: ReportFunction | None = None, resume: bool = True,
+          until_share: float = 1.0, with_proxies: bool = False,
+          open_artifact: OpenArtifact | None = None, start_seconds: float = 0.0,
+          initial_model: Checkpoint | None = None) -> Result:
     """Train and score an architecture; write all files to ``directory``.
 
     With ``resume``, a complete result in ``directory`` is returned unchanged, and an interrupted
@@ -124,7 +132,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     return result
 
 
-def _check_compatible(architecture: Any, corpus: Corpus, recipe: Recipe,
+def _check_compatible(architecture: ModelSpec, corpus: Corpus, recipe: Recipe,
                       open_artifact: OpenArtifact | None) -> None:
     """Check that model, data and recipe fit together.
 
@@ -153,7 +161,7 @@ def _check_compatible(architecture: Any, corpus: Corpus, recipe: Recipe,
         check_beam(recipe.beam, corpus.tokenizer.vocab_size)
 
 
-def _describe_initial_model(model: Checkpoint | None, architecture: Any,
+def _describe_initial_model(model: Checkpoint | None, architecture: ModelSpec,
                             corpus: Corpus) -> dict[str, str]:
     """Return folder and hash of the weights of an initial model; empty without one.
 
@@ -196,7 +204,7 @@ def _record_failures(result: Result) -> Iterator[None]:
         result.reason = f"out of memory on {result.device}: {message}"
 
 
-def _choose_hardware(block: Any, corpus: Corpus, recipe: Recipe) -> Hardware:
+def _choose_hardware(block: Block, corpus: Corpus, recipe: Recipe) -> Hardware:
     """Choose the hardware by the size of the updates and the length of the run."""
     update_flops = estimate_update_flops(block, corpus.tokenizer.vocab_size, recipe)
     epoch_tokens = int(corpus.train.target_ids.lengths.sum())
@@ -238,8 +246,8 @@ def _choose_shapes(model: Seq2SeqModel, corpus: Corpus, recipe: Recipe,
         "batches have no fixed shapes: the learned positions do not suffice for their padding"]
 
 
-def _choose_precision(model: Seq2SeqModel, corpus: Corpus, recipe: Recipe, hardware: Hardware, seed: int,
-                      state: dict[str, Any] | None) -> Hardware:
+def _choose_precision(model: Seq2SeqModel, corpus: Corpus, recipe: Recipe, hardware: Hardware,
+                      seed: int, state: dict[str, Any] | None) -> Hardware:
     """Return the hardware with the faster precision, if a run is long enough to measure it.
 
     A resumed run keeps the precision of ``state``.

@@ -36,11 +36,11 @@ class CostTolerance:
     def __str__(self) -> str:
         return f"{self.name} within {self.percent:g}%"
 
-    def is_within(self, value: Any, reference: Any) -> bool:
+    def is_within(self, value: float, reference: float) -> bool:
         """Whether the difference to the reference is within the tolerance."""
         return bool(abs(value - reference) * 100 <= self.percent * abs(reference))
 
-    def is_exceeded(self, value: Any, reference: Any) -> bool:
+    def is_exceeded(self, value: float, reference: float) -> bool:
         """Whether ``value`` is too large."""
         return bool(value > reference and not self.is_within(value, reference))
 
@@ -77,7 +77,7 @@ class TradeOffs:
         return frame.assign(**percents)
 
 
-def percent_difference(value: Any, reference: Any) -> float:
+def percent_difference(value: float, reference: float) -> float:
     """Difference of ``value`` to ``reference`` in percent of the reference."""
     if reference:
         return 100.0 * (value - reference) / reference
@@ -101,7 +101,8 @@ def parse_tolerances(texts: Sequence[str]) -> tuple[CostTolerance, ...]:
                             help=suggest_match(match[1], COST_NAMES), code="unknown-cost")
         tolerances.append(CostTolerance(match[1], float(match[2])))
     if not tolerances:
-        raise UserError("no costs to keep", help=f"set them, for example {option('hold', EXAMPLE_HOLD)}",
+        raise UserError("no costs to keep",
+                        help=f"set them, for example {option('hold', EXAMPLE_HOLD)}",
                         code="hold-missing")
     return tuple(tolerances)
 
@@ -192,7 +193,8 @@ class _TradeOffSearch:
         if len(pairs) > MAX_PAIRS:
             raise UserError(f"{len(pairs):,} combinations are more than {MAX_PAIRS:,}",
                             help="set a smaller range, for example "
-                            f"{option('for', f'{self.free_sizes.keys[0]}=1..24')}", code="too-many-sweep-rows")
+                            f"{option('for', f'{self.free_sizes.keys[0]}=1..24')}",
+                            code="too-many-sweep-rows")
         return self.free_sizes.evaluate_costs(
             pairs, self.protocol, (*self.cost_names, *cost_names(self.limits)))
 

@@ -19,6 +19,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from scalesearch.blocks.core import Block
 from scalesearch.errors import UserError, option
 
 TEMPLATE_MODULE = "scalesearch.export.huggingface.modeling"
@@ -103,7 +104,7 @@ def called_name(node: ast.expr | None) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def bundle_source(block: Any, title: str) -> str:
+def bundle_source(block: Block, title: str) -> str:
     """Write the Python source of the architecture ``block`` for transformers.
 
     Raises:
@@ -115,7 +116,7 @@ def bundle_source(block: Any, title: str) -> str:
 class Bundle:
     """The required definitions and the names that they use."""
 
-    def __init__(self, block: Any) -> None:
+    def __init__(self, block: Block) -> None:
         self.block = block
         classes = set(_block_classes(block))
         self.packages = {"scalesearch", *(cls.__module__.split(".")[0] for cls in classes)}

@@ -26,7 +26,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from scalesearch.errors import UserError
 from scalesearch.pareto.noise import CONFIDENCE
@@ -57,7 +57,7 @@ class PowerLaw:
     sign: int
     unit_size: float
 
-    def __call__(self, sizes: Any) -> FloatArray:
+    def __call__(self, sizes: ArrayLike) -> FloatArray:
         """Compute the score at each size."""
         return np.asarray(self.a
                           - self.sign * self.b
@@ -117,12 +117,12 @@ class LawFit:
     bootstrap_samples: FloatArray
     confidence: float
 
-    def predict_bootstrap(self, sizes: Any) -> FloatArray:
+    def predict_bootstrap(self, sizes: ArrayLike) -> FloatArray:
         """(resamples, k) scores at ``sizes`` (k,) of the law of each resample."""
         a, b, c = (self.bootstrap_samples[:, i, None] for i in range(N_LAW_PARAMETERS))
         return PowerLaw(a, b, c, self.law.sign, self.law.unit_size)(sizes)
 
-    def interval_at(self, sizes: Any) -> FloatArray:
+    def interval_at(self, sizes: ArrayLike) -> FloatArray:
         """(2, k) lower and upper limits of the law at ``sizes`` (k,)."""
         return self._percentile_interval(self.predict_bootstrap(sizes))
 

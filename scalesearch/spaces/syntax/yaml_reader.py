@@ -163,7 +163,7 @@ class _Composer:
             self.anchors[event.anchor] = node
         return node
 
-    def mapping(self, event: Any, depth: int) -> MappingNode:
+    def mapping(self, event: yaml.MappingStartEvent, depth: int) -> MappingNode:
         """The mapping that begins with ``event``."""
         entries = []
         while not isinstance(key := self.loader.get_event(), yaml.MappingEndEvent):
@@ -176,7 +176,7 @@ class _Composer:
                 entries.append((name, value))
         return MappingNode(self.position_of(event, key), tuple(entries))
 
-    def key(self, event: Any, depth: int) -> ScalarNode | None:
+    def key(self, event: yaml.NodeEvent, depth: int) -> ScalarNode | None:
         """A key of a mapping, which must be a plain text; it does not count as a node."""
         n_problems = len(self.problems)
         self.n_nodes -= isinstance(event, yaml.ScalarEvent)
@@ -208,7 +208,7 @@ class _Composer:
                                 "anchors may not be used inside themselves")
         return replace(target, alias=place) if target else Node(place)
 
-    def count_nodes(self, event: Any, nodes: int, depth: int) -> None:
+    def count_nodes(self, event: yaml.NodeEvent, nodes: int, depth: int) -> None:
         """Count the nodes that ``event`` adds. Raises ConfigError if there are too many."""
         self.n_nodes += nodes
         if self.n_nodes > MAX_NODES or depth > MAX_DEPTH:
@@ -219,7 +219,7 @@ class _Composer:
                                 code="too-large")
             raise ConfigError(self.problems)
 
-    def scalar(self, event: Any) -> ScalarNode:
+    def scalar(self, event: yaml.ScalarEvent) -> ScalarNode:
         """A scalar with the place of each of its characters."""
         place = self.position_of(event, event)
         quoted = event.style is not None

@@ -8,7 +8,7 @@ forecast is kept in ``gain.json``, which ``study status`` and ``study watch`` pr
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -40,7 +40,7 @@ class EarlyStopping:
         slots: number of trials in training at once, by which a horizon in seconds is divided.
     """
 
-    def __init__(self, study: StudyDir, stop_spec: StopSpec | None, sampler: Any,
+    def __init__(self, study: StudyDir, stop_spec: StopSpec | None, sampler: object,
                  slots: int) -> None:
         self.study = study
         self.stop_spec = stop_spec

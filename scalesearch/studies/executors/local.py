@@ -251,7 +251,9 @@ class PoolRunner(Runner):
 
     def _take_worker(self, job: TrainingJob) -> PoolWorker | None:
         """Take a place and a process for ``job``; None if it must wait."""
-        self._idle = [worker for worker in self._idle if self._is_alive(worker)]
+        for worker in [worker for worker in self._idle if not worker.process.is_alive()]:
+            self._idle.remove(worker)
+            self._discard(worker)  # its place is free again
         if not (self._free or self._idle):
             return None
         if not self._gpus:
@@ -291,13 +293,6 @@ class PoolRunner(Runner):
             process.start()
         worker_connection.close()
         return PoolWorker(process, connection, place)
-
-    def _is_alive(self, worker: PoolWorker) -> bool:
-        """Whether an idle process can train a job; otherwise its place is free again."""
-        if worker.process.is_alive():
-            return True
-        self._discard(worker)
-        return False
 
     def _discard(self, worker: PoolWorker) -> None:
         """Free what belongs to a process that has ended, or will end on its own."""

@@ -17,7 +17,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.pareto import Objective
 from scalesearch.samplers.encoding import encode_parameter, to_distribution, to_param
+from scalesearch.spaces.space import Space
 from scalesearch.spaces.syntax.parameters import Choice, FloatRange, Parameter
+from scalesearch.studies.trials.evaluator import JointSpace
 from scalesearch.studies.trials.trial import State, Trial
 
 TRIAL_NUMBER_ATTR = "trial"  # user attribute with the study's trial number
@@ -51,7 +53,7 @@ def export_value(parameter: Parameter, value: Any) -> Any:
 class TrialExporter:
     """Converts trials of a study for the export."""
 
-    def __init__(self, space: Any, objectives: tuple[Objective, ...]) -> None:
+    def __init__(self, space: Space | JointSpace, objectives: tuple[Objective, ...]) -> None:
         self.space = space
         self.objectives = objectives
 

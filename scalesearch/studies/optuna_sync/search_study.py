@@ -30,7 +30,9 @@ from scalesearch.samplers.trial_history import (
     REPLICATES,
     RUNGS,
 )
+from scalesearch.spaces.space import Space
 from scalesearch.studies.optuna_sync.attributes import OPTUNA_STATES, TRIAL_NUMBER_ATTR
+from scalesearch.studies.trials.evaluator import JointSpace
 from scalesearch.studies.trials.trial import Origin, Params, State, Trial
 from scalesearch.studies.trials.trials import Trials, full_run_cpu_seconds
 
@@ -45,7 +47,7 @@ class SearchStudy:
         has_compute_limit: whether the search is limited by CPU time; trials then report theirs.
     """
 
-    def __init__(self, space: Any, objectives: tuple[Objective, ...], trials: Trials,
+    def __init__(self, space: Space | JointSpace, objectives: tuple[Objective, ...], trials: Trials,
                  has_compute_limit: bool = False) -> None:
         self.space = space
         self.objectives = objectives

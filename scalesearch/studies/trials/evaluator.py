@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from scalesearch.samplers.space_samplers import ExactFeasibleSampler, NeighborBa
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.parameters.param_values import ParamValues, SuggestFunction, plain_config
 from scalesearch.spaces.schema.cost_names import COST_NAMES
+from scalesearch.spaces.space import Space
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 from scalesearch.spaces.syntax.parameters import Parameter
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
@@ -42,14 +43,14 @@ class Limit(Protocol):
     def text(self) -> str:
         """Text of the limit, which is its name."""
 
-    def violation(self, lookup: Any) -> float:
+    def violation(self, lookup: Callable[[str], Any]) -> float:
         """Return 0 or less if the limit is met; log(cost / budget) for a budget."""
 
 
 class JointSpace:
     """Parameters of a space and of a recipe."""
 
-    def __init__(self, space: Any, recipe: RecipeSpace) -> None:
+    def __init__(self, space: Space, recipe: RecipeSpace) -> None:
         self.parts = space, recipe
 
     def parameters(self) -> list[tuple[str, Parameter]]:
@@ -76,7 +77,7 @@ class Evaluator:
         constraint_names: names of all constraints, equal for all trials.
     """
 
-    def __init__(self, space: Any, protocol: CostProtocol, limits: tuple[Limit, ...],
+    def __init__(self, space: Space, protocol: CostProtocol, limits: tuple[Limit, ...],
                  recipe: RecipeSpace = EMPTY_RECIPE_SPACE) -> None:
         self.space = space
         self.protocol = protocol
@@ -106,8 +107,8 @@ class Evaluator:
         """
         parameters = [path for path, _ in self.joint_space.parameters()]
         if not name.endswith(".csv") and name not in (*parameters, *COST_NAMES):
-            raise UserError(f"proxy {name}: neither a cost, a parameter of the space nor a CSV file",
-                            key="sampler.proxy", code="unknown-metric")
+            raise UserError(f"proxy {name}: neither a cost, a parameter of the space nor a "
+                            "CSV file", key="sampler.proxy", code="unknown-metric")
         table = ProxyTable(Path(name), parameters) if name.endswith(".csv") else None
 
         def evaluate(params: Params) -> float | None:

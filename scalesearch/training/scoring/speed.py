@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ import torch
 from scalesearch.data import Batch, BatchStream, Corpus, Split, eval_batches
 from scalesearch.data.batching import MAX_BUCKETS
 from scalesearch.nn.causality import check_causality
+from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.tasks import TASKS
 from scalesearch.training.effort import OTHER, SCORING, UPDATES, VALIDATION, Effort, read_clocks
 from scalesearch.training.hardware import Hardware, estimate_update_flops
@@ -75,7 +75,7 @@ class TrainingSpeed:
                 SCORING: self.scoring_time, OTHER: self.other_time}
 
 
-def measure_speed(architecture: Any, corpus: Corpus, recipe: Recipe, max_seconds: float,
+def measure_speed(architecture: ModelSpec, corpus: Corpus, recipe: Recipe, max_seconds: float,
                   read_time: ReadClocks = read_clocks) -> TrainingSpeed:
     """Measure the training speed in about ``max_seconds``; writes no files.
 

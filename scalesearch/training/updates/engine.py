@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scalesearch.blocks.core import Block
 from scalesearch.blocks.mixture import Mixture
 from scalesearch.data import PAD, Batch
 from scalesearch.data.split import IntArray
@@ -17,7 +18,12 @@ from scalesearch.nn import DropoutRates, build_model
 from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.nn.module import Module
 from scalesearch.training import checkpoint
-from scalesearch.training.hardware import Hardware, TrainingFailedError, check_memory, is_out_of_memory
+from scalesearch.training.hardware import (
+    Hardware,
+    TrainingFailedError,
+    check_memory,
+    is_out_of_memory,
+)
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.updates.loss import cross_entropy
 from scalesearch.training.updates.optimizers import (
@@ -180,7 +186,7 @@ class Engine:
         return None
 
 
-def build_initial_model(block: Any, vocab: int, recipe: Recipe, seed: int) -> Any:
+def build_initial_model(block: Block, vocab: int, recipe: Recipe, seed: int) -> Any:
     """Build the model before its first update; seeds the generators of PyTorch."""
     check_memory(block, vocab)
     torch.manual_seed(seed)
