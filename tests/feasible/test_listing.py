@@ -154,7 +154,7 @@ def test_estimates_are_shares_of_configurations(
     assert report.share_low <= exact.share <= report.share_high
     rows = report.value_shares.merge(exact.value_shares, on=["parameter", "value"])
     assert len(rows) == len(exact.value_shares)
-    assert rows["share_x"].to_numpy() == pytest.approx(rows["share_y"].to_numpy(), abs=0.12)
+    assert rows["share_x"].to_numpy() == pytest.approx(rows["share_y"].to_numpy(), abs=0.16)
     # each branch is sampled equally often
     assert report.sample["fits"].mean() != pytest.approx(exact.n_feasible / exact.n_valid, abs=0.06)
 
