@@ -108,6 +108,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "cache": {"type": click.Choice(tuple(CACHE_TYPES)),
               "help": "Type of the numbers in memory.cache.  [default: float32]"},
     "vocab": {"type": int, "metavar": "V", "help": "Vocabulary size."},
+    "shortlist": {"type": int, "metavar": "N",
+                  "help": "Tokens whose logits a decoding step computes (default: all)."},
     "artifact": {"earlier": ("--artefact",), "metavar": "FORMAT",
                  "help": "Export format for artifact.bytes, e.g. ctranslate2-int8."},
     "latency": {"metavar": "FIT.json",
@@ -191,7 +193,7 @@ def _protocol_overrides(protocol: str | None, recipe: str | None, pairs: int | N
 protocol_options = grouped_options(
     "protocol_overrides", _protocol_overrides,
     **{name: option(name) for name in ("protocol", "source", "target", "length", "cache", "vocab",
-                                       "recipe", "pairs", "artifact", "latency")})
+                                       "shortlist", "recipe", "pairs", "artifact", "latency")})
 # Beam and length penalty default to those of the model.
 search_options = grouped_options(
     "search", dict, beam=option("beam", show_default="the model's"),

@@ -41,11 +41,13 @@ READ_BYTES = 1 << 16
 @click.option("--nbest", default=1, show_default=True, type=click.IntRange(1),
               help="Number of translations per line (at most --beam), as NUMBER, SCORE and "
               "TRANSLATION separated by tabs.")
+@option("shortlist", help="Only use tokens of a shortlist: N target tokens per token of the "
+        "source, by co-occurrence in the training text, and the N most frequent ones.")
 @click.option("--output", type=OutputPath(), help="Output file, written atomically.")
 @option("json", help="Print one JSON object per line.")
 def command(models: tuple[str, ...], input_file: Path | None, input_format: str | None,
-            search: dict[str, Any], threads: int, nbest: int, output: Path | None,
-            as_json: bool) -> None:
+            search: dict[str, Any], threads: int, nbest: int, shortlist: int | None,
+            output: Path | None, as_json: bool) -> None:
     """Translate each line of standard input with the model in the folder MODEL.
 
     The model is trained or exported. Output lines are in the order of the input lines; the
@@ -64,7 +66,8 @@ def command(models: tuple[str, ...], input_file: Path | None, input_format: str 
     lines: Iterable[str | None] = read_lines(input_file) if input_file else _standard_input_lines()
     if input_format in ("tsv", "jsonl"):
         lines = read_column(lines, input_format, "source", str(input_file or "standard input"))
-    translator = Translator(models, **search, n_best=nbest, threads=threads)
+    translator = Translator(models, **search, n_best=nbest, threads=threads,
+                            shortlist=shortlist)
     for note in translator.notes:
         print_text(f"note: {note}", open_console(stderr=True), style="dim")
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from scalesearch.blocks.core import Axis, Block, CostLine, Shape, Size, iterate_cost_lines
+from scalesearch.blocks.leaves import Linear
 from scalesearch.blocks.sizes import may_be_nonzero
 from scalesearch.cost.artifact import artifact_bytes
 from scalesearch.cost.latency import predict_latency
@@ -39,6 +40,7 @@ from scalesearch.spaces.schema.cost_names import (
 
 QUANTITIES = ("params", "macs", "flops")
 TABLE_INITIALIZATIONS = ("tokens", "table cores")  # of tables that tokens index
+OUTPUT_MATRICES = ("output", "output.table")  # paths of maps to logits
 FLOAT32_BYTES = 4  # memory is stated for float32
 # This path component is omitted: "encoder.layers.ffn" is shown as "encoder.ffn".
 COLLAPSED_MODULE = "layers"
@@ -141,8 +143,9 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
     unless the protocol counts it.
     """
     lines = list(iterate_cost_lines(block, vocab=protocol.shared_vocab))
+    counted_lines = [_with_shortlist(line, protocol) for line in lines]
     leaf_costs = []
-    for line in lines:  # without lines that have only saved activations
+    for line in counted_lines:  # without lines that have only saved activations
         if line.weights or any(work.operation != "activation" for work in line.loop_nests):
             params = sum(line.weight_copies[name] * weight_numel(shape, protocol)
                          for name, shape in line.weights.items())
@@ -159,7 +162,7 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
         values |= _by_section(quantity, items)
     elementwise = protocol.work_weights.keys() & set(ELEMENTWISE_WORK)
     single_steps = _by_section(
-        "steps", ((line.path, _steps(line, protocol, elementwise)) for line in lines)
+        "steps", ((line.path, _steps(line, protocol, elementwise)) for line in counted_lines)
     ) if elementwise else {}
     for section in COST_PARTS:
         values[f"flops.{section}"] = 2 * values[f"macs.{section}"] - single_steps.get(
@@ -167,7 +170,8 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
     training = training_protocol(protocol)
     values["macs.once"] = sum(work_steps(line, "once", training) for line in lines)
     for name, passes in context_protocols(protocol).items():
-        values[f"macs.{name}"] = sum(_steps(line, passes, passes.work_weights) for line in lines)
+        values[f"macs.{name}"] = sum(_steps(line, passes, passes.work_weights)
+                                     for line in counted_lines)
     # Of one sentence: the key-value cache after T tokens, and an estimate of the tensors that
     # autograd saves for the backward pass.
     values["memory.weights"] = FLOAT32_BYTES * values["params.total"]
@@ -184,6 +188,16 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
     if protocol.artifact is not None:
         values["artifact.bytes"] = artifact_bytes(block, protocol)
     return CostBreakdown(protocol, tuple(leaf_costs), values, block)
+
+
+def _with_shortlist(line: CostLine, protocol: Protocol) -> CostLine:
+    """``line`` with the rows of the shortlist, if it is an output matrix."""
+    is_output = line.path in OUTPUT_MATRICES and isinstance(line.block, Linear)
+    if protocol.shortlist is None or not is_output:
+        return line
+    vocab = protocol.shared_vocab
+    rows = protocol.shortlist if vocab is None else min(protocol.shortlist, vocab)
+    return replace(line, loop_nests=replace(line.block, d_out=rows).loop_nests())  # type: ignore[type-var]
 
 
 def _steps(line: CostLine, protocol: Protocol, work_types: Iterable[str]) -> Size:

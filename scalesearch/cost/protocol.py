@@ -76,6 +76,8 @@ class Protocol:
             only the keys in the window.
         max_source_length: source tokens that the exported model must support, if it has a table
             of positions (CTranslate2).
+        shortlist: tokens whose logits a decoding step computes, if the output is a matrix; None:
+            all tokens.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Protocol:
     max_source_length: int = MAX_SOURCE_TOKENS
     training: TrainingRun = field(default_factory=TrainingRun, repr=False)
     dense_windows: bool = False
+    shortlist: int | None = None
 
     @cached_property
     def _extents(self) -> dict[tuple[Axis, ...], int]:
@@ -165,7 +168,8 @@ class Protocol:
         protocol = find_protocol(self.name, source, target, vocab, length)
         return replace(protocol, work_weights=self.work_weights, artifact=self.artifact,
                        latency_model_path=self.latency_model_path, training=self.training,
-                       max_source_length=self.max_source_length, cache=self.cache)
+                       max_source_length=self.max_source_length, cache=self.cache,
+                       shortlist=self.shortlist)
 
     def for_candidates(self, values: Mapping[str, Any]) -> Protocol:
         """This protocol for candidates with these parameter values.
@@ -186,6 +190,8 @@ class Protocol:
         named: dict[str, int | str] = {key: value for key, value in choices.items() if value}
         if self.max_source_length != MAX_SOURCE_TOKENS:
             named["longest"] = self.max_source_length
+        if self.shortlist is not None:
+            named["shortlist"] = self.shortlist
         named |= self.training.settings
         if self.length:
             named["length"] = self.length
@@ -252,9 +258,10 @@ class Protocol:
         artifact = f", artifact {self.artifact}{limit}{note}" if self.artifact else ""
         summary = self.latency_model_summary
         latency = f"; latency of {summary}" if summary else ""
+        shortlist = f", shortlist of {self.shortlist:,} tokens" if self.shortlist else ""
         training = "".join(f", {key} {value:,}" if isinstance(value, int) else f", {value}"
                            for key, value in self.training.settings.items())
-        return f"{self.name} ({sizes}{''.join(extra)}{training}{artifact}{latency})"
+        return f"{self.name} ({sizes}{''.join(extra)}{shortlist}{training}{artifact}{latency})"
 
 
 def weight_numel(shape: Shape, protocol: Protocol) -> Size:
@@ -264,6 +271,7 @@ def weight_numel(shape: Shape, protocol: Protocol) -> Size:
 
 # Parts of an exported model whose bytes are estimated.
 ESTIMATE_NOTES = {"onnx": ", its graphs estimated", "huggingface": ", its code estimated"}
+DECODING_PROTOCOLS = ("decode", "decode-uncached")
 ELEMENTWISE_WORK = ("bias", "norm")  # one step per element, not a multiply-add
 
 
@@ -432,7 +440,11 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
                          else MAX_SOURCE_TOKENS)
     lengths = {int(size): (source, target)
                for size, (source, target) in chosen.get("lengths", {}).items()}
-    for key in TRAINING_SIZES:
+    if chosen.get("shortlist") is not None and protocol.name not in DECODING_PROTOCOLS:
+        raise UserError(f"the protocol {protocol.name} computes the logits of all tokens: a "
+                        "shortlist needs decoding", help="set the protocol to "
+                        f"{' or '.join(DECODING_PROTOCOLS)}", code="bad-value")
+    for key in (*TRAINING_SIZES, "shortlist"):
         if chosen.get(key) is not None and chosen[key] < 1:
             raise UserError(f"protocol: {key} is {chosen[key]}; it must be at least 1",
                             code="below-one")
@@ -441,7 +453,8 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
                         f"{', '.join(OPTIMIZERS)}", code="unknown-optimizer")
     return replace(protocol, artifact=artifact, latency_model_path=chosen.get("latency"),
                    training=TrainingRun.from_settings(chosen),
-                   max_source_length=max_source_length, lengths_by_vocab=lengths, cache=cache)
+                   max_source_length=max_source_length, lengths_by_vocab=lengths, cache=cache,
+                   shortlist=chosen.get("shortlist"))
 
 
 def training_protocol(protocol: Protocol) -> Protocol:

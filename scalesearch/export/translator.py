@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from scalesearch.data import load_corpus
 from scalesearch.data.prepare import lowercase_pairs
 from scalesearch.data.sources import ParallelText, read_pairs
 from scalesearch.errors import UserError
+from scalesearch.nn.shortlist import Shortlist
 from scalesearch.tasks import TASKS, Texts
 from scalesearch.training import Recipe
 from scalesearch.training.checkpoint import read_ensemble
@@ -44,7 +47,7 @@ class Translator:
                  length_penalty: float | None = None, batch_tokens: int = DECODE_BATCH_TOKENS,
                  n_best: int = 1, max_length_a: float | None = None,
                  max_length_b: int | None = None, threads: int | None = None,
-                 allow_unk: bool = False) -> None:
+                 allow_unk: bool = False, shortlist: int | None = None) -> None:
         folders = [Path(folder)] if isinstance(folder, Path | str) else list(map(Path, folder))
         self.folder = " + ".join(map(str, folders))
         self.notes: list[str] = []
@@ -71,6 +74,14 @@ class Translator:
         self.decoding = self.resolve_decoding(
             beam=beam, length_penalty=length_penalty, batch_tokens=batch_tokens, n_best=n_best,
             max_length_a=max_length_a, max_length_b=max_length_b, allow_unk=allow_unk)
+        if shortlist is not None:
+            if is_artifact or len(folders) > 1:
+                raise UserError(f"{self.folder}: only a single trained model supports a shortlist",
+                                help="remove --shortlist", code="shortlist-output")
+            corpus = load_corpus(self.checkpoint.spec)
+            table = Shortlist.from_pairs(zip(corpus.train.source_ids, corpus.train.target_ids),
+                                         corpus.tokenizer.vocab_size, shortlist, shortlist)
+            self.decoding = replace(self.decoding, shortlist=table)
 
     def resolve_decoding(self, **options: Any) -> DecodingOptions:
         """Complete search options; see :func:`.evaluate.resolve_decoding`."""

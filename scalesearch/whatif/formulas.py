@@ -219,7 +219,7 @@ class SymbolicProtocol(Protocol):
         """Make a protocol with symbols for the lengths of ``protocol``."""
         sizes = protocol.name, protocol.source, protocol.target, protocol.vocab
         return cls(*sizes, protocol.passes, protocol.work_weights, protocol.has_prompt,
-                   symbols=symbols)
+                   shortlist=protocol.shortlist, symbols=symbols)
 
     @property
     def length(self) -> None:

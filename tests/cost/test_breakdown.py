@@ -46,6 +46,25 @@ def test_costs_of_sections_add_up(name: str) -> None:
         assert all(row.params >= 0 and row.macs >= 0 for row in module_costs(costs, 4))
 
 
+@pytest.mark.parametrize("changes", [
+    {"embedding__tie": "none"}, {"embedding__tie": "all"}, {"vocab": 50},
+    {"embedding": "factorised", "embedding__rank": 3}])
+def test_shortlist_is_the_number_of_output_rows_in_decoding(changes) -> None:
+    block = assemble(transformer_config(**changes)).block
+    vocab = "own" if "vocab" in changes else 50
+    costs, limited = (evaluate_cost(block, load_protocol({
+        "name": "decode", "source": 5, "target": 4, "vocab": vocab, "shortlist": shortlist}))
+        for shortlist in (None, 20))
+    features = 3 if "embedding" in changes else block.decoder.layer.mixer.d
+    saved = 4 * features * (50 - 20)
+    assert costs["macs.output"] - limited["macs.output"] == saved
+    assert costs["macs.total"] - limited["macs.total"] == saved
+    same = {name for name in costs.values if not name.startswith(("macs", "flops"))}
+    assert all(costs[name] == limited[name] for name in same)
+    with refuses("bad-value", "forward"):
+        load_protocol({"shortlist": 20})
+
+
 def test_all_cost_names_are_costs(tmp_path) -> None:
     breakdown = evaluate_cost(assemble(transformer_config()).block,
                               load_protocol({"artifact": "torch", "latency": fit_file(tmp_path),

@@ -207,6 +207,9 @@ def test_formulas_evaluate_to_costs_of_other_sizes_and_lengths(
 def test_formulas_are_readable() -> None:
     formulas = cite(TRANSFORMER, config_of(TRANSFORMER), find_protocol("decode"))
     assert formulas.costs["macs.output"] == {"formula": "T * V * width", "value": 30 * 32000 * 512}
+    limited = cite(TRANSFORMER, config_of(TRANSFORMER),
+                   load_protocol({"name": "decode", "shortlist": 500}))
+    assert limited.costs["macs.output"]["value"] == 30 * 500 * 512
     assert formulas.modules["encoder.ffn"][0].to_factored_text() == (
         "encoder.depth * (2 * encoder.ffn.relu.hidden * width + encoder.ffn.relu.hidden + width)")
     assert formulas.where["encoder.head_dim"] == "width // encoder.heads"

@@ -19,7 +19,7 @@ PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight
 RUN_LENGTHS = ("steps", "tokens", "pairs")
 TRAINING_SIZES = (*RUN_LENGTHS, "max_tokens", "accumulate")
 OPTIMIZERS = ("adamw", "muon", "soap")
-PROTOCOL_SIZES = ("source", "target", "length", "vocab", *TRAINING_SIZES)
+PROTOCOL_SIZES = ("source", "target", "length", "vocab", "shortlist", *TRAINING_SIZES)
 # Export formats, with their quantizations; the size in bytes of all of them can be predicted.
 RUNTIMES = (*(f"ctranslate2-{quantization}" for quantization in ("int8", "int16", "bf16", "none")),
             "onnx-int8", "onnx-none")  # for decoding during training: `recipe.decode_with`

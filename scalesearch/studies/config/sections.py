@@ -398,6 +398,8 @@ class ProtocolConfig(Config):
     lengths: Annotated[str, words(CORPUS_WORD)] | None = setting(
         None, "lengths of source and target from the training text, for each vocabulary: rounded "
         "mean numbers of tokens that a model reads")
+    shortlist: Size = setting(None, "logits per decoding step of an output matrix, if a shortlist "
+                              "of tokens is used", unit="tokens", default_text="all")
     artifact: Annotated[str, words(*ARTIFACT_FORMATS)] | None = setting(
         None, "format and quantization for `artifact.bytes`; candidates that the format does not "
         "support are infeasible", deprecated=("artefact",))

@@ -24,6 +24,7 @@ from scalesearch.nn.decode import (
 )
 from scalesearch.nn.graphs import GraphRunner
 from scalesearch.nn.model import Seq2SeqModel
+from scalesearch.nn.shortlist import Shortlist, ShortlistModel
 from scalesearch.nn.static_search import StaticSearch
 from scalesearch.tasks import TASKS
 from scalesearch.tasks.language_model import perplexity
@@ -78,6 +79,7 @@ class DecodingOptions:
         max_length_a, max_length_b: a translation has at most ``max_length_a`` · source tokens
             (with EOS) + ``max_length_b`` tokens.
         allow_unk: whether a translation may contain UNK, which is printed as ⁇.
+        shortlist: the tokens of each translation; None for all tokens.
     """
 
     beam: int = 5
@@ -87,6 +89,7 @@ class DecodingOptions:
     max_length_a: float = LENGTH_FACTOR
     max_length_b: int = EXTRA_LENGTH
     allow_unk: bool = False
+    shortlist: Shortlist | None = None
 
     def max_lengths(self, source: Tensor) -> Tensor:
         """Return the length limits (B,) of translations of ``source`` (B, S)."""
@@ -104,7 +107,8 @@ class DecodingOptions:
             f"beam {self.beam}, log-probability / length^{self.length_penalty:g}")
         has_default_limit = (self.max_length_a, self.max_length_b) == (LENGTH_FACTOR, EXTRA_LENGTH)
         return (search + ("" if has_default_limit else f", {self.length_limit}")
-                + ", with unknown tokens" * self.allow_unk)
+                + ", with unknown tokens" * self.allow_unk
+                + ("" if self.shortlist is None else f", {self.shortlist.description}"))
 
 
 def resolve_decoding(recipe: Recipe, learned_max_length_a: float, beam: int | None = None,
@@ -240,7 +244,8 @@ def open_search(model: Seq2SeqModel, hardware: Hardware, decoding: DecodingOptio
     """
     options = (decoding.beam, decoding.length_penalty)
     with hardware.autocast():
-        if hardware.has_fixed_shapes and StaticSearch.supports(model):
+        is_static = hardware.has_fixed_shapes and decoding.shortlist is None
+        if is_static and StaticSearch.supports(model):
             runner = GraphRunner(hardware.device, "decoding steps", notes)
             with model.cached_weights():
                 yield StaticSearch(model, runner, *options, decoding.n_best,
@@ -248,11 +253,15 @@ def open_search(model: Seq2SeqModel, hardware: Hardware, decoding: DecodingOptio
                                    allow_unk=decoding.allow_unk).search
             return
 
+        searched: Any = model
+        if decoding.shortlist is not None:
+            searched = ShortlistModel(model, decoding.shortlist)
+
         def search(source: Tensor, limit: int | None) -> Hypotheses:
             limits = decoding.max_lengths(source) if limit is None else limit
             if decoding.beam == 1:
-                return greedy_search(model, source, limits, allow_unk=decoding.allow_unk)
-            return beam_search(model, source, *options, limits, decoding.n_best,
+                return greedy_search(searched, source, limits, allow_unk=decoding.allow_unk)
+            return beam_search(searched, source, *options, limits, decoding.n_best,
                                allow_unk=decoding.allow_unk)
 
         yield search

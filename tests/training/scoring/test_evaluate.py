@@ -10,7 +10,7 @@ import pytest
 import sacrebleu
 import torch
 
-from scalesearch.data import Split, load_corpus
+from scalesearch.data import Split, eval_batches, load_corpus
 from scalesearch.data.batching import decoding_batches
 from scalesearch.export.translator import Translator
 from scalesearch.nn import build_model
@@ -32,6 +32,7 @@ from scalesearch.training.scoring.evaluate import (
 )
 from scalesearch.training.updates.averaging import WeightSnapshots
 from scalesearch.training.updates.captured import build_engine
+from tests.errors import refuses
 from tests.training.conftest import recipe, tiny
 
 HYPOTHESES = ["Der Hund läuft schnell nach Hause .", "Eine Katze, die schläft."]
@@ -211,6 +212,26 @@ def test_length_limit_fits_the_training_text(spelled_out: Path, tmp_path: Path) 
     assert sum("\u00a0" in line for line in distilled) > 100
     short = score_split(build_initial_engine(trained), corpus, "test", DecodingOptions(1))
     assert short["reached_limit"] > 5 and short["bleu"] < metrics["bleu"]
+
+
+def test_translations_with_a_shortlist_have_the_same_bleu(spelled_out: Path,
+                                                           tmp_path: Path) -> None:
+    """Each digit has its own letters, which occur with it in the training text."""
+    corpus = load_data(str(spelled_out / "data.yaml"))
+    train(tiny(), corpus, recipe(steps=150, lr=1e-2, dropout=0.0, attention_dropout=0.0,
+                                 activation_dropout=0.0), tmp_path)
+    limited = Translator(tmp_path, shortlist=8)
+    shortlist = limited.decoding.shortlist
+    assert shortlist is not None and shortlist.description in limited.decoding.description
+    batch = torch.from_numpy(next(iter(eval_batches(corpus.test, 200))).source)
+    assert shortlist.allowed(batch).double().mean() < 0.9
+    bleu, limited_bleu = (
+        bleu_chrf_scores(translator.best_translations(corpus.test.source_text),
+                         [corpus.test.target_text])["bleu"]
+        for translator in (Translator(tmp_path), limited))
+    assert bleu > 50 and abs(bleu - limited_bleu) < 2
+    with refuses("shortlist-output"):
+        Translator([str(tmp_path), str(tmp_path)], shortlist=8)
 
 
 def build_initial_engine(trained):
