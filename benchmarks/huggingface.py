@@ -59,13 +59,26 @@ def bloom(width: int, layers: int, heads: int) -> dict[str, Any]:
     return {"hidden_size": width, "n_layer": layers, "n_head": heads, "vocab_size": 250880}
 
 
+def bert(width: int, layers: int, heads: int, vocab: int, **others: Any) -> dict[str, Any]:
+    """Return a configuration of BERT."""
+    return decoder(width, layers, heads, 4 * width, vocab, **others)
+
+
+def distilbert(width: int, layers: int, heads: int, vocab: int) -> dict[str, Any]:
+    """Return a configuration of DistilBERT."""
+    return {"dim": width, "n_layers": layers, "n_heads": heads, "hidden_dim": 4 * width,
+            "vocab_size": vocab, "max_position_embeddings": 512}
+
+
 def mixtral(width: int, layers: int, heads: int, hidden: int, kv: int) -> dict[str, Any]:
     """Return a configuration of Mixtral."""
     return decoder(width, layers, heads, hidden, 32000, num_key_value_heads=kv,
                    num_local_experts=8, num_experts_per_tok=2)
 
 
+MASKED_TYPES = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert")
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+ROBERTA = {"max_position_embeddings": 514, "type_vocab_size": 1}
 NEW_FALCON = {"new_decoder_architecture": True, "bias": False, "parallel_attn": True}
 # Three sizes per model type: those of released models, in the words of their configurations.
 MODELS: list[tuple[str, str, dict[str, Any]]] = [
@@ -143,19 +156,47 @@ MODELS: list[tuple[str, str, dict[str, Any]]] = [
     ("olmo2", "olmo-2-13b", decoder(5120, 40, 40, 13824, 100352)),
     ("mixtral", "mixtral-8x7b", mixtral(4096, 32, 32, 14336, 8)),
     ("mixtral", "mixtral-8x22b", mixtral(6144, 56, 48, 16384, 8)),
-    ("mixtral", "small", mixtral(512, 6, 8, 1024, 4))]
+    ("mixtral", "small", mixtral(512, 6, 8, 1024, 4)),
+    ("bert", "bert-base-uncased", bert(768, 12, 12, 30522, max_position_embeddings=512)),
+    ("bert", "bert-large-uncased", bert(1024, 24, 16, 30522, max_position_embeddings=512)),
+    ("bert", "bert-tiny", bert(128, 2, 2, 30522, max_position_embeddings=512)),
+    ("roberta", "roberta-base", bert(768, 12, 12, 50265, **ROBERTA)),
+    ("roberta", "roberta-large", bert(1024, 24, 16, 50265, **ROBERTA)),
+    ("roberta", "distilroberta-base", bert(768, 6, 12, 50265, **ROBERTA)),
+    ("xlm-roberta", "xlm-roberta-base", bert(768, 12, 12, 250002, **ROBERTA)),
+    ("xlm-roberta", "xlm-roberta-large", bert(1024, 24, 16, 250002, **ROBERTA)),
+    ("xlm-roberta", "half", bert(384, 12, 6, 250002, **ROBERTA)),
+    ("camembert", "camembert-base", bert(768, 12, 12, 32005, **ROBERTA)),
+    ("camembert", "camembert-large", bert(1024, 24, 16, 32005, **ROBERTA)),
+    ("camembert", "half", bert(384, 6, 6, 32005, **ROBERTA)),
+    ("distilbert", "distilbert-base", distilbert(768, 6, 12, 30522)),
+    ("distilbert", "multilingual", distilbert(768, 6, 12, 119547)),
+    ("distilbert", "half", distilbert(384, 3, 6, 30522))]
+
+
+def model_class(config: Any) -> Any:
+    """Return the class of transformers with the output layer that predicts tokens."""
+    import transformers
+
+    if config.is_encoder_decoder:
+        return transformers.AutoModelForSeq2SeqLM
+    return (transformers.AutoModelForMaskedLM if config.model_type in MASKED_TYPES
+            else transformers.AutoModelForCausalLM)
 
 
 def count(model_type: str, sizes: dict[str, Any]) -> dict[str, int]:
-    """Count trainable params, MACs of both passes, and bytes of the cache, with transformers."""
+    """Count trainable params, MACs of both passes, and bytes of the cache, with transformers.
+
+    Encoder-only models have no cache, and logits of all tokens.
+    """
     import torch
     import transformers
     from torch.utils.flop_counter import FlopCounterMode
 
     config = transformers.AutoConfig.for_model(model_type, **{"pad_token_id": 0, **sizes})
     config._experts_implementation = "batched_mm"  # only the experts that a token uses
-    kind = (transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder
-            else transformers.AutoModelForCausalLM)
+    kind = model_class(config)
+    is_masked = model_type in MASKED_TYPES
     with torch.device("meta"), torch.no_grad():
         model = kind.from_config(config, attn_implementation="eager").eval()
         if config.tie_word_embeddings and sizes.get("tie_word_embeddings") is False:
@@ -166,8 +207,13 @@ def count(model_type: str, sizes: dict[str, Any]) -> dict[str, int]:
             if config.is_encoder_decoder:
                 model(input_ids=tokens[:, :SOURCE], decoder_input_ids=tokens[:, :TARGET],
                       use_cache=False)
+            elif is_masked:
+                model(tokens)
             else:
                 model(tokens, attention_mask=tokens, use_cache=False, logits_to_keep=TARGET)
+        params = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        if is_masked:
+            return {"params": params, "macs_forward": forward.get_total_flops() // 2}
         with FlopCounterMode(display=False) as decode:
             cache: Any = None
             if config.is_encoder_decoder:
@@ -183,7 +229,7 @@ def count(model_type: str, sizes: dict[str, Any]) -> dict[str, int]:
                                   logits_to_keep=1).past_key_values
     layers = ([*cache.self_attention_cache.layers, *cache.cross_attention_cache.layers]
               if config.is_encoder_decoder else cache.layers)
-    return {"params": sum(p.numel() for p in model.parameters() if p.requires_grad),
+    return {"params": params,
             "macs_forward": forward.get_total_flops() // 2,
             "macs_decode": decode.get_total_flops() // 2,
             "cache": sum(tensor.nbytes for layer in layers for tensor in (layer.keys, layer.values))}
@@ -212,9 +258,13 @@ def unexplained_differences(model: Mapping[str, Any]) -> dict[str, int]:
 
     space = ss.from_huggingface(model["config"])
     architecture = space.architecture()
+    listed = sum(difference.params for difference in space.not_expressed)
+    if "macs_decode" not in model:
+        costs = architecture.cost(source=SOURCE + TARGET, target=SOURCE + TARGET)
+        return {"params": model["params"] - costs["params.total"] - listed,
+                "macs_forward": model["macs_forward"] - costs["macs.total"]}
     forward = architecture.cost(source=SOURCE, target=TARGET)
     decode = architecture.cost("decode", source=SOURCE, target=TARGET)
-    listed = sum(difference.params for difference in space.not_expressed)
     macs, cache_factor, _ = explained_differences(model["config"])
     return {"params": model["params"] - forward["params.total"] - listed,
             "macs_forward": model["macs_forward"] - forward["macs.total"] - macs,

@@ -81,7 +81,8 @@ def huggingface_table(results: Mapping[str, Any]) -> str:
     for model in json.loads(HUGGINGFACE.read_text("utf-8"))["models"]:
         config = model["config"]
         listed = sum(difference.params for difference in ss.from_huggingface(config).not_expressed)
-        counts = [f"{model[key]:,}" for key in ("params", "macs_forward", "macs_decode", "cache")]
+        counts = [f"{model[key]:,}" if key in model else ""
+                  for key in ("params", "macs_forward", "macs_decode", "cache")]
         unexplained = sum(map(abs, unexplained_differences(model).values()))
         _, _, reason = explained_differences(config)
         rows.append([f"`{config['model_type']}` {model['name']}", *counts, f"{listed:,}", reason,

@@ -134,6 +134,39 @@ class FactorizedOutput(Block):
 
 
 @block
+class TransformedOutput(Block):
+    """Output layer after a linear map, GELU and a norm (BERT): (…, d) to (…, V)."""
+
+    d: Size
+    output: Use
+    norm_type: str
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return {"transform": Linear(self.d, self.d, (TGT,)),
+                "norm": NORM_CLASSES[self.norm_type](self.d, (TGT,)), "map": self.output}
+
+    def part_roles(self) -> Mapping[str, str]:
+        return {"map": "readout"}
+
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((TGT, self.d), "activation")]  # of the GELU
+
+    def forward(self, module: Any, x: Tensor) -> Tensor:
+        return module.map(self._transform(module, x))
+
+    def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
+        """Return the softmax terms; see :meth:`Linear.softmax_terms`."""
+        terms: list[tuple[Any, ...]] = m.map.block.softmax_terms(m.map, self._transform(m, hidden),
+                                                                 target)
+        return terms
+
+    def _transform(self, m: Any, x: Tensor) -> Tensor:
+        from torch.nn.functional import gelu
+
+        return m.norm(gelu(m.transform(x)))
+
+
+@block
 class SoftCappedOutput(Block):
     """Output layer with logits limited by tanh (Gemma 2): (…, d) to (…, V).
 

@@ -1,4 +1,4 @@
-"""Blocks of whole models: encoder-decoder and decoder-only.
+"""Blocks of whole models: encoder-decoder, decoder-only and encoder-only.
 
 :class:`scalesearch.nn.model.Seq2SeqModel` is the model for users, built from these blocks.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.blocks.core import PAD, SEQ, TGT, Block, LoopNest, Use, block
+from scalesearch.blocks.core import PAD, SEQ, SRC, TGT, Axis, Block, LoopNest, Use, block
 from scalesearch.blocks.elementwise import autocast_input
 from scalesearch.blocks.stacks import BottleneckStack, Stack
 
@@ -56,13 +56,7 @@ class EncoderDecoder(Block):
             States (batch, S, d) and the bias (batch, 1, 1, S) of attention scores that hides
             padding.
         """
-        import torch
-
-        states = m.embedding.source(source,
-                                    torch.arange(source.shape[1], device=source.device)[None])
-        present = source != PAD
-        hidden = autocast_input(mask_bias(~present[:, None, None, :], states.dtype))
-        return autocast_input(m.encoder(states, present, hidden)), hidden
+        return _encode(m.embedding.source, m.encoder, source)
 
     def decode(self, m: Any, target: Tensor, memory: Tensor | None, memory_bias: Tensor | None,
                cache: Any) -> Tensor:
@@ -88,6 +82,46 @@ class EncoderDecoder(Block):
 
 
 @block
+class EncoderOnly(Block):
+    """A stack over the source in which positions attend to both sides (BERT).
+
+    Target tokens are predictions of tokens of the source, at the same positions.
+    """
+
+    embedding: Block
+    encoder: Stack | BottleneckStack
+    output: Use
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return {"embedding": self.embedding, "encoder": self.encoder, "output": self.output}
+
+    def part_roles(self) -> Mapping[str, str]:
+        return {"output": "readout"}
+
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return target_state_nests(self.encoder, SRC)
+
+    def encode(self, m: Any, source: Tensor) -> tuple[Any, Any]:
+        """Encode token ids; see :meth:`EncoderDecoder.encode`. States of padding are zero."""
+        states, hidden = _encode(m.embedding, m.encoder, source)
+        return states.masked_fill((source == PAD)[..., None], 0), hidden
+
+    def decode(self, m: Any, target: Tensor, memory: Tensor, memory_bias: Tensor | None,
+               cache: Any) -> Tensor:
+        """Return the states (batch, T, d) at the positions of ``target`` (batch, T).
+
+        They are zero after the end of the source.
+        """
+        from torch.nn.functional import pad
+
+        first = 0 if cache is None else cache.length
+        end = first + target.shape[1]
+        if cache is not None:
+            cache.length = end
+        return pad(memory, (0, 0, 0, max(0, end - memory.shape[1])))[:, first:end]
+
+
+@block
 class DecoderOnly(Block):
     """A causal stack over the source followed by the target."""
 
@@ -102,7 +136,7 @@ class DecoderOnly(Block):
         return {"output": "readout"}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        return target_state_nests(self.decoder)
+        return target_state_nests(self.decoder, SEQ)
 
     def encode(self, m: Any, source: Tensor) -> tuple[Any, Any]:
         """Move the padding of the source (batch, S) to its front.
@@ -179,10 +213,25 @@ class ModelSection(Block):
         return self.model_nests
 
 
-def target_state_nests(decoder: Stack | BottleneckStack) -> tuple[LoopNest, ...]:
-    """Correction of saved activations: the output layer only stores states of the target."""
-    d = decoder.layer.mixer.d
-    return LoopNest((SEQ, -d), "activation"), LoopNest((TGT, d), "activation")
+def target_state_nests(stack: Stack | BottleneckStack, axis: Axis) -> tuple[LoopNest, ...]:
+    """Correction of saved activations: the output layer only stores states of the target.
+
+    Args:
+        stack: the last stack.
+        axis: its positions.
+    """
+    d = stack.layer.mixer.d
+    return LoopNest((axis, -d), "activation"), LoopNest((TGT, d), "activation")
+
+
+def _encode(embedding: Any, encoder: Any, source: Tensor) -> tuple[Tensor, Tensor]:
+    """Return states (batch, S, d) and the bias that hides padding; both are modules."""
+    import torch
+
+    states = embedding(source, torch.arange(source.shape[1], device=source.device)[None])
+    present = source != PAD
+    hidden = autocast_input(mask_bias(~present[:, None, None, :], states.dtype))
+    return autocast_input(encoder(states, present, hidden)), hidden
 
 
 def causal_positions(target: Tensor, cache: Any) -> tuple[Tensor, Tensor | None]:

@@ -9,7 +9,7 @@ from scalesearch.data.batching import (
     restore_order,
     training_batches,
 )
-from scalesearch.data.corpus import Corpus, load_corpus, retokenize
+from scalesearch.data.corpus import Corpus, load_corpus, remask, retokenize
 from scalesearch.data.files import default_cache
 from scalesearch.data.spec import DataSpec
 from scalesearch.data.split import BOS, EOS, PAD, UNK, RaggedArray, Split
@@ -18,4 +18,4 @@ from scalesearch.data.tokenizer import Tokenizer
 
 __all__ = ["BOS", "EOS", "PAD", "UNK", "Batch", "BatchStream", "Batches", "Corpus", "DataSpec",
            "FilePair", "RaggedArray", "Split", "Tokenizer", "default_cache", "eval_batches",
-           "load_corpus", "make_batch", "restore_order", "retokenize", "training_batches"]
+           "load_corpus", "make_batch", "remask", "restore_order", "retokenize", "training_batches"]

@@ -103,7 +103,7 @@ class Buckets:
         longest = int(_max_lengths(split).max(initial=1))
         step = BUCKET_MULTIPLE * -(-longest // (BUCKET_MULTIPLE * MAX_BUCKETS))
         return cls(step, max_tokens, max(longest, 1 + (max_length or 0)),
-                   None if split.window_overlap is None else 1)
+                   None if split.window_overlap is None or split.masking else 1)
 
     def shapes(self, split: Split) -> list[tuple[int, int]]:
         """Return the shapes (rows, width) of the batches of ``split``, by ascending width.
@@ -172,6 +172,8 @@ class PlannedBatch(Batch):
     def tokens(self) -> int:
         """Number of target tokens without padding, EOS included; the loss is their mean."""
         lengths = self.split.target_ids.lengths[self.indices]
+        if self.split.masking is not None:
+            return int(self.split.masking.counts(lengths).sum())
         overlap = self.split.window_overlap
         if overlap is None:
             return int(lengths.sum()) + len(lengths)
@@ -318,6 +320,9 @@ def make_batch(split: Split, indices: IntArray) -> Batch:
             indices,
             split.soft_targets and split.soft_targets.batch(split, indices),
         )
+    if split.masking is not None:
+        masked, labels = split.masking.apply(target.pad(indices), indices)
+        return Batch(masked, masked, labels, indices)
     # The source of a window is EOS only. Tokens that it shares with the previous window are input
     # but not scored.
     tokens = target.pad(indices)

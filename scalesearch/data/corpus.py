@@ -17,6 +17,7 @@ from scalesearch.data.cache import (
     write_cache,
 )
 from scalesearch.data.files import default_cache
+from scalesearch.data.masking import Masking
 from scalesearch.data.prepare import SplitCounts, describe_counts, prepare_corpus
 from scalesearch.data.soft_targets import SoftTargets, read_metadata
 from scalesearch.data.sources import fingerprint_text, read_sentences
@@ -76,7 +77,13 @@ class Corpus:
 
     @property
     def mean_lengths(self) -> tuple[int, int]:
-        """Rounded mean source and target tokens of training pairs, with EOS or BOS."""
+        """Rounded mean source and target tokens of training pairs, with EOS or BOS.
+
+        For a masked language model, they are the tokens and the masked tokens of a window.
+        """
+        if (masking := self.train.masking) is not None:
+            lengths = self.train.target_ids.lengths
+            return int(lengths.mean() + 0.5), int(masking.counts(lengths).mean() + 0.5)
         source, target = (int(rows.lengths.mean() + 1.5)
                           for rows in (self.train.source_ids, self.train.target_ids))
         return source, target
@@ -131,6 +138,9 @@ def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = N
     for split in ("validation", "test"):
         notes += (f"{split}: {note}"
                   for note in TASKS[spec.task].check_texts(splits[split].texts, spec))
+    if TASKS[spec.task].score_masked is not None:
+        splits = {name: split.masked(Masking(tokenizer.vocab_size))
+                  for name, split in splits.items()}
     if resolved.soft_targets is not None:
         train = splits["train"]
         soft_targets = SoftTargets.read(Path(resolved.soft_targets), content_hash, train,
@@ -204,6 +214,11 @@ def _build_and_store(spec: DataSpec, folder: Path) -> tuple[StoredCorpus, list[s
         raise UserError(f"data: the cache {folder.parent} cannot be written: "
                         f"{error.strerror or error}. Choose another cache folder, or set "
                         "XDG_CACHE_HOME", key="data", code="cache-not-writable") from None
+
+
+def remask(corpus: Corpus, ratio: float, seed: int, epoch: int) -> Split:
+    """Return the training split with the masked tokens of an epoch."""
+    return corpus.train.masked(Masking(corpus.tokenizer.vocab_size, ratio, seed, epoch))
 
 
 def retokenize(corpus: Corpus, dropout: float, seed: int, epoch: int) -> Split:

@@ -142,7 +142,8 @@ class DataSpec(Config):
         None, f"context length of a language model ({DEFAULT_WINDOW})", unit="tokens",
         synonyms=("block_size", "context", "context_length", "bptt"))
     stride: Size | None = setting(
-        None, "distance between the windows for perplexity (half a window)", unit="tokens")
+        None, "distance between the windows for perplexity (half a window; a window if tokens are "
+        "masked)", unit="tokens")
     distilled: Parts = setting((), "teachers' translations of the training text to train on, such as "
                                "kd/train; `scalesearch distill --targets text` writes them",
                                expected=PARTS_SYNTAX)
@@ -195,7 +196,9 @@ class DataSpec(Config):
             self.__dict__["pairs"] = DEFAULT_BUILTIN_PAIRS if self.pairs is None else self.pairs
         if self.file_format == "text":
             self.__dict__["window"] = window = self.window or DEFAULT_WINDOW
-            self.__dict__["stride"] = self.stride or max(1, window // 2)
+            # Masked tokens have context on both sides: windows need not overlap.
+            overlaps = TASKS[self.task].score_masked is None
+            self.__dict__["stride"] = self.stride or (max(1, window // 2) if overlaps else window)
         return self
 
     @property

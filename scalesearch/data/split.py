@@ -3,6 +3,7 @@
 Shapes: B rows, L ids per row.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalesearch.data.masking import Masking
 from scalesearch.tasks import Texts
 
 if TYPE_CHECKING:
@@ -122,6 +124,7 @@ class Split:
         window_overlap: number of tokens that a window repeats of the previous one, as input that
             is not scored; None for sentence pairs.
         soft_targets: a teacher's probabilities at each target position, if any.
+        masking: which tokens of a window are masked and scored, for a masked language model.
     """
 
     def __init__(self, source_ids: RaggedArray, target_ids: RaggedArray, texts: Callable[[], Texts],
@@ -131,6 +134,7 @@ class Split:
         self.window_overlap = window_overlap
         self._texts = texts
         self.soft_targets: SoftTargets | None = None
+        self.masking: Masking | None = None
 
     @classmethod
     def from_lists(cls, source_ids: Sequence[Sequence[int]],
@@ -150,6 +154,12 @@ class Split:
                   window_overlap: int | None = None) -> "Split":
         """Make a split from rows and text in memory."""
         return cls(source_ids, target_ids, partial(replace, texts), window_overlap)
+
+    def masked(self, masking: Masking) -> "Split":
+        """Return this split with other masked tokens."""
+        split = copy.copy(self)
+        split.masking = masking
+        return split
 
     @cached_property
     def texts(self) -> Texts:

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scalesearch.blocks.seq2seq import EncoderOnly
 from scalesearch.data import Split, eval_batches, restore_order
 from scalesearch.errors import UserError, option
 from scalesearch.library import install_command
@@ -182,6 +183,9 @@ def check_exportable(format: ExportFormat, block: object, quantization: str) -> 
     Raises UserError with every reason, and the formats that can hold it.
     """
     resolve_quantization(format, quantization)
+    if isinstance(block, EncoderOnly) and format.has_decoder:
+        raise UserError(f"{option('to', format.name)} holds models that generate text, and this "
+                        "one is encoder-only\nThese formats can: torch", code="not-exportable")
     if reasons := format.unsupported_reasons(block):  # type: ignore[arg-type]
         others = [name for name in FORMAT_CLASSES if name != format.name
                   and not get_format(name).unsupported_reasons(block)]  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from scalesearch.blocks.core import Block, Use
+from scalesearch.blocks.core import SRC, Block, Use
 from scalesearch.blocks.embedding import TokenEmbedding
 from scalesearch.blocks.ffn import SelfGated
 from scalesearch.blocks.layers import DecoderLayer
@@ -31,6 +31,8 @@ def find_unsupported_parts(block: Block) -> list[str]:
             if type(inner) not in tensor_expressions.SUPPORTED_OUTPUTS:
                 reasons.append(f"output: {type(inner).__name__} is not a linear map to logits")
         elif name == "embedding":
+            if getattr(inner, "over", ()) == (SRC,):  # the table of an encoder-only model
+                reasons.append("embedding: the runtime's translator needs a decoder")
             both = inner.parts() if isinstance(inner, Embeddings) else {}
             tables = {f"{name}.{key}": table for key, table in both.items()} or {name: inner}
             for path, table in tables.items():

@@ -188,7 +188,7 @@ class DecodingCache:
 
 
 class Seq2SeqModel(Module):
-    """An encoder-decoder or decoder-only model.
+    """An encoder-decoder, decoder-only or encoder-only model.
 
     Token ids are int64, padded with 0 at the end.
     """

@@ -281,6 +281,50 @@ def _read_t5(a: HuggingFaceArchitecture) -> None:
     a.add_difference("attention scores are not divided by √head_dim")
 
 
+# -- encoder-only models
+
+
+@_register("bert", "roberta", "xlm-roberta", "camembert")
+def _read_bert(a: HuggingFaceArchitecture) -> None:
+    width = _start_encoder(a, "hidden_size")
+    a.copy("encoder.depth", "num_hidden_layers")
+    a.copy("encoder.heads", "num_attention_heads")
+    a.set_ffn("encoder", a.get("hidden_act", default="gelu"), "hidden_act, intermediate_size",
+              a.size("intermediate_size"))
+    segments = a.size("type_vocab_size", default=2)
+    a.add_difference(f"vectors of {segments} types of segments are added to embeddings",
+                     segments * width)
+    if not a.get("tie_word_embeddings", default=True):
+        a.add_difference("a second bias of the output, which is not used", a.size("vocab_size"))
+    if a.get("is_decoder"):
+        a.add_difference("positions attend to earlier positions only")
+
+
+@_register("distilbert")
+def _read_distilbert(a: HuggingFaceArchitecture) -> None:
+    _start_encoder(a, "dim")
+    a.copy("encoder.depth", "n_layers")
+    a.copy("encoder.heads", "n_heads")
+    a.set_ffn("encoder", a.get("activation", default="gelu"), "activation, hidden_dim",
+              a.size("hidden_dim"))
+
+
+def _start_encoder(a: HuggingFaceArchitecture, width_name: str) -> int:
+    """Set the keys of an encoder-only model that are not in its stack, and return the width."""
+    a.set("model", "encoder-only")
+    width = a.copy("width", width_name)
+    a.copy("vocab", "vocab_size")
+    a.set("norm", "post")
+    is_tied = a.get("tie_word_embeddings", default=True)
+    a.set("embedding.tie", "all" if is_tied else "none", "tie_word_embeddings")
+    a.set("embedding.tied_bias", True)
+    a.set("embedding.norm", True)
+    a.set("embedding.output_transform", True)
+    _set_learned_positions(a, a.size("max_position_embeddings", default=512),
+                           "max_position_embeddings")
+    return width
+
+
 # -- decoder-only models with layer norms
 
 

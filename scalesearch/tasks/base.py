@@ -85,7 +85,9 @@ class Task:
             task generates no text.
         score_loss: maps loss (nats per token), tokens, texts and data spec to metrics; None if it
             has no such metrics.
-        model_type: the model type that the task needs; None for any.
+        score_masked: maps the number of correct tokens, and of tokens, to metrics; None if no
+            tokens are masked.
+        model_types: the model types that can do the task.
         check_options: raises UserError if a metric that the spec enables cannot be computed here.
         check_texts: returns notes about how texts are scored; raises UserError if they cannot be.
     """
@@ -97,7 +99,8 @@ class Task:
     optional_metrics: Mapping[str, tuple[Metric, str]] = field(default_factory=dict)
     score: Callable[[Sequence[str], Texts, MetricOptions], dict[str, Any]] | None = None
     score_loss: Callable[[float, int, Texts, MetricOptions], dict[str, Any]] | None = None
-    model_type: str | None = None
+    score_masked: Callable[[int, int], dict[str, Any]] | None = None
+    model_types: tuple[str, ...] = ("encoder-decoder", "decoder-only")
     check_options: Callable[[MetricOptions], None] = field(default=lambda options: None)
     check_texts: Callable[[Texts, MetricOptions], Iterable[str]] = field(
         default=lambda texts, options: ())

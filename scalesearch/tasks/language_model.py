@@ -52,4 +52,4 @@ def perplexity(loss: float) -> float | None:
 
 
 TASK = Task("language-model", "text", METRICS, ("window", "stride"), score_loss=perplexity_metrics,
-            model_type="decoder-only")
+            model_types=("decoder-only",))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalesearch.data import BatchStream, Corpus, retokenize
+from scalesearch.data import BatchStream, Corpus, remask, retokenize
 from scalesearch.signals import StopRequest
 from scalesearch.tasks import TASKS
 from scalesearch.training import checkpoint
@@ -91,6 +91,8 @@ class TrainingRun:
     def _build_batch_stream(self, has_buckets: bool) -> BatchStream:
         dropout = self.recipe.subword_dropout
         make_epoch_split = partial(retokenize, self.corpus, dropout, self.seed) if dropout else None
+        if self.corpus.train.masking is not None:
+            make_epoch_split = partial(remask, self.corpus, self.recipe.mask_ratio, self.seed)
         buckets = choose_buckets(self.corpus, self.recipe) if has_buckets else None
         return BatchStream(self.corpus.train, self.recipe.max_tokens, self.seed, make_epoch_split,
                            buckets)

@@ -18,6 +18,7 @@ from scalesearch.config.model import (
     size,
     words,
 )
+from scalesearch.data.masking import MASK_RATIO
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.lowering import EXTRA_LENGTH
@@ -219,6 +220,9 @@ class Recipe(Config):
         0.0, "BPE-dropout (Provilkov et al. 2020): share of merges that are left out in the "
         "training text; re-tokenized every epoch",
         synonyms=("bpe_dropout", "subword_regularization", "subword_sampling"))
+    mask_ratio: Annotated[float, number(0.01, 0.9)] = setting(
+        MASK_RATIO, "share of the tokens that a masked language model predicts in training; "
+        f"evaluations mask {MASK_RATIO:.0%}", synonyms=("mlm_probability", "masking_ratio"))
     balance_loss: NonNegative = setting(
         0.01, "weight of the loss that balances the load of experts (Fedus et al. 2022), if a "
         "feed-forward network is a mixture", synonyms=("router_aux_loss_coef", "aux_loss"))
@@ -411,12 +415,12 @@ def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
 
 
 def check_model_type(task: str, model_type: str) -> None:
-    """Check that the task supports ``encoder-decoder`` or ``decoder-only``.
+    """Check that the task supports a model type, such as ``encoder-decoder``.
 
     Raises:
         UserError: names the type that the task needs.
     """
-    needed = TASKS[task].model_type
-    if needed is not None and model_type != needed:
-        raise UserError(f"the task {task} needs `model: {needed}`, and this architecture is "
-                        f"{model_type}", key="space", code="other-model")
+    supported = TASKS[task].model_types
+    if model_type not in supported:
+        raise UserError(f"the task {task} needs `model: {' or '.join(supported)}`, and "
+                        f"this architecture is {model_type}", key="space", code="other-model")

@@ -145,9 +145,7 @@ def _check_compatible(architecture: ModelSpec, corpus: Corpus, recipe: Recipe,
             f"decode_with: {recipe.decode_with} needs a function that exports the model",
             help="pass open_artifact=scalesearch.export.base.artifact_decoder",
             code="exporter-missing")
-    model_type = "decoder-only" if isinstance(
-        architecture.block, DecoderOnly) else "encoder-decoder"
-    check_model_type(corpus.spec.task, model_type)
+    check_model_type(corpus.spec.task, architecture.config["model"])
     if architecture.config.get("target_vocab"):
         raise UserError("target_vocab: models with a separate target vocabulary cannot be trained, "
                         "because data have one tokenizer", key="target_vocab",

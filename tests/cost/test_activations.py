@@ -62,6 +62,8 @@ FAMILIES: dict[str, dict[str, str]] = {
     "interleaved": {"decoder": "interleaved: yes"},
     "post": {"top": "norm: post"},
     "decoder-only": {"top": "model: decoder-only"},
+    "encoder-only": {"top": "model: encoder-only\nembedding.output_transform: yes"},
+    "encoder-only, post": {"top": "model: encoder-only\nnorm: post\nembedding.tied_bias: yes"},
     "h-softpos": {"top": "embedding: { tie: none, "
                          "h-softpos: { levels: 3, roles: 4, level_width: 5 } }"},
     "attentive": {"top": "embedding: { attentive: { rank: 6, heads: 2 } }"},

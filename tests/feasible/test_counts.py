@@ -112,6 +112,14 @@ norm: pre
 encoder: { depth: 1 | 2, heads: 2 }
 decoder: { depth: 1..3, heads: 2 | 4, ffn: { relu: { hidden: 64 | 96 } } }
 """,
+    "encoder-only": """
+model: encoder-only | encoder-decoder
+width: 32 | 64
+norm: post
+embedding: { output_transform: no | yes }
+encoder: { depth: 1..3, heads: 2 | 4, ffn: { relu: { hidden: 64 | 96 } } }
+decoder: { depth: 1 | 2, heads: 2 }
+""",
     "vocab": """
 width: 32 | 48
 vocab: 500 | 1k | 2k
@@ -205,6 +213,7 @@ BUDGETS = {"plain": [[CostBound(PARAMS, 1, 90_000), CostBound(MACS, 1, 3_600_000
                      CostBound("params.encoder", -1, -30_000)]],
            "chains": [[CostBound(PARAMS, 1, 140_000), CostBound(MACS, 1, 3_500_000)], []],
            "decoder-only": [[CostBound("params.total", 1, 160_000), CostBound(MACS, 1, 3_000_000)]],
+           "encoder-only": [[CostBound("params.total", 1, 160_000), CostBound(MACS, 1, 3_000_000)]],
            "by-layer": [[CostBound(PARAMS, 1, 60_000), CostBound(MACS, 1, 2_000_000)]],
            "tied across stacks": [[CostBound(PARAMS, 1, 16_000)]],
            "vocab": [[CostBound("params.total", 1, 90_000), CostBound(MACS, 1, 1_500_000)]],

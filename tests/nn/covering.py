@@ -7,7 +7,7 @@ from typing import Any
 
 from scalesearch.blocks.core import iterate_cost_lines
 from scalesearch.blocks.sublayers import SUBLAYERS
-from scalesearch.spaces.assembly.architecture import ENCODER_ONLY_PREFIXES, ModelSpec
+from scalesearch.spaces.assembly.architecture import UNUSED_PREFIXES, ModelSpec
 from scalesearch.testing import random_architecture
 
 POOL = 8  # sampled networks per chosen network
@@ -48,9 +48,8 @@ def _stack(word: str) -> str:
 
 def words(config: Mapping[str, Any]) -> Iterator[str]:
     """Values that are words, flags or schedules, as texts; optional sizes only as ``on``."""
-    only = config["model"] == "decoder-only"
     for path, value in config.items():
-        if only and path.startswith(ENCODER_ONLY_PREFIXES):
+        if path.startswith(UNUSED_PREFIXES[config["model"]]):
             continue
         stack, _, key = path.removeprefix("share.").partition(".")
         word = key.partition(".")[0]

@@ -32,7 +32,7 @@ WORDS = {
     "embedding.tie": TYING_MODES,
     "embedding": ["plain", "factorised", "attentive", "h-softpos", "adaptive"],
     "norm": ["pre", "post"],
-    "model": ["encoder-decoder", "decoder-only"],
+    "model": ["encoder-decoder", "decoder-only", "encoder-only"],
     "adapt": ["nothing", "bias", "lora", "prompt"],
     "encoder.solver": list(SOLVERS),
     "encoder.pg": ["none", "relu", "swiglu"],
@@ -67,7 +67,8 @@ def test_block_costs_are_equal_for_populations(name: str) -> None:
 def covering_networks() -> list[ModelSpec]:
     """Networks of all families that cover most pairs of values."""
     return [*covering(Random(6), 34, model="encoder-decoder"),
-            *covering(Random(6), 8, model="decoder-only")]
+            *covering(Random(6), 8, model="decoder-only"),
+            *covering(Random(6), 6, model="encoder-only")]
 
 
 @pytest.mark.full

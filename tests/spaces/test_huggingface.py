@@ -9,7 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 import scalesearch as ss
-from benchmarks.huggingface import RESULTS, count, unexplained_differences
+from benchmarks.huggingface import (
+    MASKED_TYPES,
+    RESULTS,
+    count,
+    model_class,
+    unexplained_differences,
+)
 from scalesearch.cli.cost import command as cost
 from scalesearch.cli.import_ import command as import_
 from scalesearch.cost import evaluate_cost, find_protocol, load_protocol
@@ -54,7 +60,10 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
     ("falcon", FALCON), ("falcon", {**FALCON, "bias": True}), ("falcon", FALCON | NEW_FALCON),
     ("falcon", FALCON | NEW_FALCON | {"num_ln_in_parallel_attn": 1}),
     ("falcon", {**FALCON, "parallel_attn": False, "alibi": True, "multi_query": False}),
-    ("bloom", {"vocab_size": 160, "hidden_size": 32, "n_layer": 3, "n_head": 4})]
+    ("bloom", {"vocab_size": 160, "hidden_size": 32, "n_layer": 3, "n_head": 4}),
+    *((name, NEOX) for name in ("bert", "roberta", "xlm-roberta", "camembert")),
+    ("bert", {**NEOX, "type_vocab_size": 3, "tie_word_embeddings": False}),
+    ("distilbert", {"vocab_size": 160, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 64})]
 NUMBERED = [pytest.param(name, sizes, id=f"{name}-{number}")
             for number, (name, sizes) in enumerate(MODELS)]
 FIRST = dict(reversed(MODELS))
@@ -66,6 +75,7 @@ WINDOWED = [("gemma3_text", {**LLAMA, "sliding_window": 4, "num_hidden_layers": 
                        "max_window_layers": 1}), ("mistral", {**LLAMA, "sliding_window": 2})]
 RUN = [pytest.param(name, sizes, id=f"{name}-{number}")
        for number, (name, sizes) in enumerate([*FIRST.items(), *WINDOWED])]
+GENERATING = [parameter for parameter in RUN if parameter.values[0] not in MASKED_TYPES]
 
 
 def params_of(space: Space) -> int:
@@ -80,10 +90,8 @@ def test_params_equal_those_of_the_module(name: str, sizes: dict[str, Any]) -> N
     import torch
 
     config = transformers.AutoConfig.for_model(name, **sizes, pad_token_id=0)
-    kind = (transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder
-            else transformers.AutoModelForCausalLM)
     with torch.device("meta"):
-        module = kind.from_config(config)
+        module = model_class(config).from_config(config)
     assert params_of(ss.from_huggingface(config).definition) == sum(
         parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
@@ -97,7 +105,12 @@ def test_macs_equal_those_of_the_module(name: str, sizes: dict[str, Any]) -> Non
     config = transformers.AutoConfig.for_model(name, **sizes, pad_token_id=0)
     eager = {"attn_implementation": "eager"}
     tokens = torch.ones(1, SOURCE + TARGET, dtype=torch.long)
-    if config.is_encoder_decoder:
+    lengths = (SOURCE, TARGET)
+    if name in MASKED_TYPES:
+        module = model_class(config).from_config(config, **eager)
+        inputs = {"input_ids": tokens}
+        lengths = (SOURCE + TARGET, SOURCE + TARGET)  # logits of all tokens
+    elif config.is_encoder_decoder:
         module = transformers.AutoModelForSeq2SeqLM.from_config(config, **eager)
         inputs = {"input_ids": tokens[:, :SOURCE], "decoder_input_ids": tokens[:, :TARGET]}
     else:
@@ -107,14 +120,14 @@ def test_macs_equal_those_of_the_module(name: str, sizes: dict[str, Any]) -> Non
         if name in ("gpt2", "bloom", "falcon", "opt"):
             inputs["attention_mask"] = torch.ones_like(tokens)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        module.eval()(**inputs, use_cache=False)
+        module.eval()(**inputs, **({} if name in MASKED_TYPES else {"use_cache": False}))
     # transformers computes the scores of all keys, and hides those outside of windows.
     costs = evaluate_cost(ss.from_huggingface(config).definition.single_architecture().block,
-                          replace(find_protocol("forward", SOURCE, TARGET), dense_windows=True))
+                          replace(find_protocol("forward", *lengths), dense_windows=True))
     assert counter.get_total_flops() / 2 == costs["macs.total"]
 
 
-@pytest.mark.parametrize(("name", "sizes"), RUN)
+@pytest.mark.parametrize(("name", "sizes"), GENERATING)
 def test_cached_decoding_equals_that_of_the_module(name: str, sizes: dict[str, Any]) -> None:
     transformers = pytest.importorskip("transformers", "5")
     import torch
@@ -232,7 +245,8 @@ def test_cache_of_a_gemma_3_1b() -> None:
 
 
 @pytest.mark.parametrize(("config", "code", "part"), [
-    ({"model_type": "bert"}, "unknown-model-type", "gpt_neox"),
+    ({"model_type": "vit"}, "unknown-model-type", "gpt_neox"),
+    ({"model_type": "bert"}, "bad-value", "hidden_size"),
     ({}, "unknown-model-type", "None"),
     ({"model_type": "gpt2"}, "bad-value", "hidden_size"),
     ({"model_type": "gpt2", **GPT2, "n_layer": "3"}, "bad-value", "n_layer"),

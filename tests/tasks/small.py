@@ -69,4 +69,4 @@ def model_for(task: Task, **more: Any) -> ModelSpec:
     """An architecture of width 16 with one layer per stack."""
     return assemble(transformer_config(width=16, encoder__depth=1, decoder__depth=1,
                                        embedding__max_length=128,
-                                       model=task.model_type or "encoder-decoder", **more))
+                                       model=task.model_types[0], **more))

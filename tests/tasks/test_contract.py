@@ -18,7 +18,8 @@ RECIPE = Recipe(steps=6, max_tokens=200, lr=5e-3, beam=1, average="none", valida
 
 
 def test_tasks_are_registered() -> None:
-    assert set(TASKS) == {"translation", "summarization", "correction", "language-model"}
+    assert set(TASKS) == {"translation", "summarization", "correction", "language-model",
+                          "masked-language-model"}
 
 
 @TASK
@@ -59,6 +60,9 @@ def test_perfect_hypotheses_have_the_best_score(task, tmp_path) -> None:
         else:
             best, worse = (task.score_loss(loss, 100, split.texts, corpus.spec)
                            for loss in (0.0, 3.0))
+        if task.score_masked:
+            best |= task.score_masked(100, 100)
+            worse |= task.score_masked(10, 100)
         assert worse[task.main_metric] != pytest.approx(best[task.main_metric], rel=0.05)
         for name, metric in task.metrics.items():
             assert best[name] == pytest.approx(metric.best_value), name

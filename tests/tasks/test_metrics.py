@@ -148,7 +148,7 @@ def test_invalid_m2_file_is_reported_with_position(lines: list[str], expected_te
 @pytest.mark.parametrize(("mapping", "expected_text"),
                          [({"task": "translating"}, "did you mean `translation`?"),
                           ({"task": "correction", "window": 9},
-                           "window: it is for `language-model`, and the task is correction"),
+                           "window: it is for `language-model` or `masked-language-model`, and the task is correction"),
                           ({"task": "correction", "tokenized": True},
                            "tokenized: it is for `summarization` or `translation`"),
                           ({"task": "summarization", "train": {"source": "a", "target": ["b", "c"]}},

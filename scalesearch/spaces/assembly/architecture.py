@@ -39,6 +39,7 @@ from scalesearch.blocks.seq2seq import (
     DecoderOnly,
     Embeddings,
     EncoderDecoder,
+    EncoderOnly,
     ModelSection,
     target_state_nests,
 )
@@ -139,8 +140,13 @@ def build_layers(a: Mapping[str, Any], stack: str, build_layer: LayerFactory) ->
     return Repeat(layer, require_single_value(depth), distinct_layers=(layer, *others))
 
 
-ENCODER_ONLY_PREFIXES = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt",
-                         "decoder.cross", "target_vocab")
+# prefixes of keys that a model type does not read
+UNUSED_PREFIXES: Mapping[str, tuple[str, ...]] = {
+    "encoder-decoder": (),
+    "decoder-only": ("encoder.", "share.encoder.", "share.decoder.cross", "adapt", "decoder.cross",
+                     "target_vocab"),
+    "encoder-only": ("decoder.", "share.decoder.", "target_vocab")}
+SINGLE_STACKS = {"decoder-only": ("decoder", SEQ), "encoder-only": ("encoder", SRC)}
 
 
 @dataclass(frozen=True)
@@ -201,11 +207,14 @@ def build_blocks(config: Config) -> tuple[Config, Block]:
         PopulationSplitError: candidates of a population have different blocks.
     """
     config = parse_config(config)
-    if config["model"] == "decoder-only":
-        config = {path: value for path, value in config.items()
-                  if not path.startswith(ENCODER_ONLY_PREFIXES)}
-        return config, DecoderOnly(build_embedding(config, SEQ),
-                                   _build_stack(config, "decoder", None), _build_output(config))
+    model = config["model"]
+    config = {path: value for path, value in config.items()
+              if not path.startswith(UNUSED_PREFIXES[model])}
+    if model in SINGLE_STACKS:
+        name, axis = SINGLE_STACKS[model]
+        parts = (build_embedding(config, axis), _build_stack(config, name, None),
+                 _build_output(config))
+        return config, DecoderOnly(*parts) if model == "decoder-only" else EncoderOnly(*parts)
     encoder = _build_stack(config, "encoder", None)
     decoder = _build_stack(config, "decoder",
                            encoder.layers if isinstance(encoder, Stack) else None)
@@ -222,20 +231,20 @@ def build_section(config: Config, name: str) -> ModelSection:
 
     The costs of all sections add up to those of the network.
     """
-    is_decoder_only = config["model"] == "decoder-only"
+    single_stack, axis = SINGLE_STACKS.get(config["model"], ("", SRC))
     section: Block | Use | None
     if name == "embedding":
-        section = build_embedding(config, SEQ) if is_decoder_only else _build_embeddings(config)
+        section = build_embedding(config, axis) if single_stack else _build_embeddings(config)
     elif name == "output":
         section = _build_output(config)
-    elif is_decoder_only and name == "encoder":
+    elif single_stack and name != single_stack:
         section = None
     else:
-        encoder_layers = (None if is_decoder_only or name == "encoder"
+        encoder_layers = (None if single_stack or name == "encoder"
                           else _tied_encoder_layers(config))
         section = _build_stack(config, name, encoder_layers)
-        if is_decoder_only:
-            return ModelSection(name, section, target_state_nests(section))
+        if single_stack:
+            return ModelSection(name, section, target_state_nests(section, axis))
     return ModelSection(name, section)
 
 
@@ -284,8 +293,7 @@ def _target_config(a: Config) -> Config:
 
 
 def _build_output(a: Config) -> Use:
-    is_decoder_only = a["model"] == "decoder-only"
-    return build_output(_target_config(a), "embedding.table" if is_decoder_only
+    return build_output(_target_config(a), "embedding.table" if a["model"] in SINGLE_STACKS
                         else _shared_table(a) or "embedding.target.table")
 
 

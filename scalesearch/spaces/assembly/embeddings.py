@@ -15,6 +15,7 @@ from scalesearch.blocks.embedding import (
     SoftCappedOutput,
     SoftPOS,
     TokenEmbedding,
+    TransformedOutput,
 )
 from scalesearch.blocks.ffn import NoFFN
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
@@ -158,6 +159,8 @@ def _embedding_table(a: Config, d: int, over: tuple[Axis, ...]) -> Block:
 def build_output(a: Config, table_path: str) -> Use:
     """The output layer: tied to the table at ``table_path``, or a separate matrix."""
     output = _build_readout(a, table_path)
+    if a.get("embedding.output_transform", False):
+        output = Use(TransformedOutput(a["width"], output, str(a.get("norm_kind", "layer"))))
     limit = float(require_single_value(a.get("embedding.output_soft_cap", 0)))
     if not limit:
         return output

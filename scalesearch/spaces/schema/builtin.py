@@ -39,7 +39,7 @@ from scalesearch.spaces.schema.stack import (
 )
 from scalesearch.spaces.schema.types import ScheduleSignature, SchemaField, SchemaGroup
 
-MODELS = ("encoder-decoder", "decoder-only")
+MODELS = ("encoder-decoder", "decoder-only", "encoder-only")
 FieldT = TypeVar("FieldT", bound=SchemaField | SchemaGroup)
 # Names in other tools and papers by the last name of a key. Errors suggest the key instead.
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -137,6 +137,7 @@ def _embedding() -> SchemaGroup:
                            "share weights"),
          "output_bias": flag_field("yes", "a bias on an output matrix that is not tied"),
          "tied_bias": flag_field("no", "a bias on an output that is tied (BERT, Marian)"),
+         "output_transform": flag_field("no", "a map, GELU and a norm before the output (BERT)"),
          "output_soft_cap": SchemaField("number", default="0", low=0, doc="logits are limited to "
                                         "±output_soft_cap by tanh (Gemma 2); 0: no limit"),
          "scaled": flag_field("yes", "tables are multiplied by √width"),
@@ -236,7 +237,8 @@ def _cached_schema(*registered: object) -> SchemaGroup:
         "attention": optional_size_field("rank of the maps of query, key and value"),
         "ffn": optional_size_field("rank of feed-forward matrices")}
     return with_synonyms(SchemaGroup({
-        "model": word_field(MODELS, "encoder-decoder", "with an encoder, or a language model"),
+        "model": word_field(MODELS, "encoder-decoder", "both stacks; a language model; or a masked "
+                            "language model (BERT)"),
         "width": SchemaField("size", low=1, doc="d_model: features of a position between layers"),
         "vocab": SchemaField("size", low=5, optional=True,
                              doc="entries of the vocabulary, one tokenizer per size; by default "

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scalesearch.blocks.seq2seq import DecoderOnly
+from scalesearch.blocks.core import PAD
+from scalesearch.blocks.seq2seq import DecoderOnly, EncoderOnly
 from scalesearch.config import MAX_BEAM
 from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, restore_order
 from scalesearch.data.batching import decoding_batches
@@ -241,7 +242,13 @@ def open_search(model: Seq2SeqModel, hardware: Hardware, decoding: DecodingOptio
     """Open the search for the shapes of batches on this hardware.
 
     Inside the context, weights and autocast must not change. Remarks are appended to ``notes``.
+
+    Raises:
+        UserError: the model has no decoder.
     """
+    if isinstance(model.block, EncoderOnly):
+        raise UserError("an encoder-only model generates no text", key="space",
+                        help="use a model with a decoder", code="no-decoder")
     options = (decoding.beam, decoding.length_penalty)
     with hardware.autocast():
         is_static = hardware.has_fixed_shapes and decoding.shortlist is None
@@ -393,7 +400,29 @@ def score_split(engine: Engine, corpus: Corpus, split_name: str, decoding: Decod
     if task.score_loss is not None:
         tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_BATCH_TOKENS))
         metrics |= task.score_loss(loss, tokens, split.texts, corpus.spec)
+    if task.score_masked is not None:
+        metrics |= task.score_masked(*count_correct(engine, split, check))
     return metrics
+
+
+def count_correct(engine: Engine, split: Split, check: StopCheck) -> tuple[int, int]:
+    """Return how many labels are the most probable token, and the number of labels."""
+    def run(max_tokens: int) -> tuple[int, int]:
+        correct = tokens = 0
+        for batch in eval_batches(split, max_tokens):
+            check()
+            source, labels = map(engine.hardware.to_device, (batch.source, batch.target_out))
+            with engine.hardware.autocast():
+                states = engine.model.decode(source, engine.model.encode(source))
+                is_label = labels != PAD
+                best = engine.model.logits(states[is_label]).argmax(-1)
+            correct += int((best == labels[is_label]).sum())
+            tokens += batch.tokens
+        return correct, tokens
+
+    engine.model.eval()
+    with torch.inference_mode():
+        return retry_with_smaller_batches(run, LOSS_BATCH_TOKENS)
 
 
 def retry_with_smaller_batches(run: Callable[[int], T], max_tokens: int) -> T:

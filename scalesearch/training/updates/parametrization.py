@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scalesearch.blocks.core import has_matrices
+from scalesearch.blocks.embedding import TransformedOutput
 from scalesearch.blocks.layers import Layer
 from scalesearch.blocks.maps.linear_factories import LowRankLinear as LowRank
 from scalesearch.nn.init import chain_std, fan_in
@@ -142,14 +143,18 @@ def weight_scales(model: Seq2SeqModel, recipe: Recipe) -> dict[str, WeightScale]
                 lowest = min(first.lr_factor, scale.lr_factor)
                 scale_of[id(weight)] = replace(owner_scale, lr_factor=lowest)
     scales = {name: scale_of[id(weight)] for name, weight in model.named_parameters()}
-    if lr.rule == "mup" and not {"output.weight", "output.map.weight"} & scales.keys():
-        gain = "decoder.norm.weight"  # of the norm before the readout
-        decoder: Any = model.block.decoder  # type: ignore[attr-defined]
-        if not decoder.has_final_norm:
-            last_path, last_layer = list(_stack_layers(model, "decoder"))[-1]
+    is_tied = not any(f"output.{'map.' * level}weight" in scales for level in range(3))
+    if lr.rule == "mup" and is_tied:
+        name = "decoder" if hasattr(model, "decoder") else "encoder"
+        gain = f"{name}.norm.weight"  # of the norm before the readout
+        stack: Any = getattr(model.block, name)
+        if isinstance(model.output.block, TransformedOutput):
+            gain = "output.norm.weight"
+        elif not stack.has_final_norm:
+            last_path, last_layer = list(_stack_layers(model, name))[-1]
             gain = f"{last_path}.{last_layer.block.last_norm}.weight"  # type: ignore[attr-defined]
         if gain in scales:
-            factor = _width_ratio(decoder.layer.mixer.d, lr) ** -0.5
+            factor = _width_ratio(stack.layer.mixer.d, lr) ** -0.5
             scales[gain] = scales[gain].multiply(factor, factor)
     return scales
 
