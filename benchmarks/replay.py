@@ -33,6 +33,7 @@ from nmt_tables import read
 from numpy.typing import NDArray
 from peers.table_search import ANCHORS, TITLES, regrets
 from replay_plot import draw
+from synthetic_tables import TYPES, make_table
 from tabular import Replay, Table, Trace
 
 from scalesearch.errors import UserError
@@ -211,11 +212,10 @@ def show_ratios(results: list[Search], marks: list[int]) -> None:
         print(f"  {search.name:16}", *(f"{cell:>14}" for cell in cells))
 
 
-def replay(file: Path, options: argparse.Namespace) -> list[Search]:
+def replay(name: str, table: Table, note: str, options: argparse.Namespace) -> list[Search]:
     """Run every search on a table and print the results."""
-    table, note = _table(file, options)
     names = ", ".join(objective.name for objective in table.objectives)
-    print(f"\n{file.stem}: {len(table.rows)} models{note}, objectives {names}, {options.seeds} "
+    print(f"\n{name}: {len(table.rows)} models{note}, objectives {names}, {options.seeds} "
           f"seeds, from {options.first_seed}, {options.workers} workers; its front has {table.front} "
           f"models, the best of which has {table.share:.0%} of the hypervolume", flush=True)
     if options.ends:
@@ -233,6 +233,17 @@ def replay(file: Path, options: argparse.Namespace) -> list[Search]:
     for share in NEARLY:
         show_nearly(results, len(table.rows), share)
     return results
+
+
+def _tables(options: argparse.Namespace) -> dict[str, tuple[Table, str]]:
+    """Return tables by name, each with a note on it."""
+    if options.synthetic is not None:
+        return {name: (make_table(name, options.synthetic), "") for name in TYPES}
+    files = sorted(options.tables.glob("*.csv")) if options.tables.is_dir() else [options.tables]
+    if not files:
+        raise UserError(f"{options.tables}: the folder does not contain a table, NAME.csv",
+                        code="no-table")
+    return {file.stem: _table(file, options) for file in files}
 
 
 def _table(file: Path, options: argparse.Namespace) -> tuple[Table, str]:
@@ -261,6 +272,8 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=Path, default=own_tables.FOLDER,
                         help="a folder of tables, or one .csv")
+    parser.add_argument("--synthetic", type=int, metavar="SEED",
+                        help="instead: synthetic tables on which early losses mislead")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=1,
                         help="seeds 1 to 10 were used to choose defaults")
@@ -286,11 +299,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write every trace here")
     options = parser.parse_args()
     try:
-        files = sorted(options.tables.glob("*.csv")) if options.tables.is_dir() else [options.tables]
-        if not files:
-            raise UserError(f"{options.tables}: the folder does not contain a table, NAME.csv",
-                            code="no-table")
-        tables = {file.stem: replay(file, options) for file in files}
+        tables = {name: replay(name, *table, options) for name, table in _tables(options).items()}
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
