@@ -58,7 +58,7 @@ def main() -> None:
     space = read_space("spaces/transformer.yaml")
     totals: dict[str, list[float]] = {}
     for extra in range(arguments.candidates):
-        rows = measure(dict(space.with_overrides({"encoder.depth": str(6 + extra)}).resolve(lambda path, parameter: None)))  # noqa: E501
+        rows = measure(dict(space.with_overrides({"encoder.depth": str(6 + extra)}).resolve(lambda path, parameter: None)))
         for name, (seconds, _) in rows.items():
             totals.setdefault(name, []).append(seconds)
         macs = rows["scalesearch"][1]["macs.total"]

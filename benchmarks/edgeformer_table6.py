@@ -29,7 +29,13 @@ from rich.table import Table
 from scalesearch.cost.latency_model import DecodingSetup
 from scalesearch.data import DataSpec, load_corpus
 from scalesearch.export.base import ArtifactDecoder, get_format
-from scalesearch.export.export import Artifact, VerificationSample, export_model, open_artifact, write_description
+from scalesearch.export.export import (
+    Artifact,
+    VerificationSample,
+    export_model,
+    open_artifact,
+    write_description,
+)
 from scalesearch.export.latency import (
     LatencyStatistics,
     describe_device,

@@ -28,7 +28,15 @@ from scalesearch.samplers.candidate_facts import CandidateFacts, FactsCache
 from scalesearch.samplers.candidate_sampler import CandidateSampler, SpaceExhaustedError
 from scalesearch.samplers.encoding import decode_params, encode_params, suggest_params
 from scalesearch.samplers.sampler_state import SamplerState
-from scalesearch.samplers.trial_history import ARCHITECTURE, COMPUTE, COSTS, LOSS_UNIT, PAUSED, RUNGS, rung_losses
+from scalesearch.samplers.trial_history import (
+    ARCHITECTURE,
+    COMPUTE,
+    COSTS,
+    LOSS_UNIT,
+    PAUSED,
+    RUNGS,
+    rung_losses,
+)
 from scalesearch.schedule import START_TRIAL, Rungs, Scheduler
 from scalesearch.spaces.syntax.parameters import Choice, Parameter
 

@@ -90,8 +90,8 @@ def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]],
     table = Table(title=title, title_justify="left", box=box.HEAVY_HEAD if has_box else None,
                   header_style="bold")
     for index, heading in enumerate(headings):
-        table.add_column(to_rich_text(heading), justify="left" if index in left_columns else "right",
-                         overflow="fold")
+        table.add_column(to_rich_text(heading),
+                         justify="left" if index in left_columns else "right", overflow="fold")
     for index, cells in enumerate(rows):
         table.add_row(*map(to_rich_text, cells), style=row_styles[index] if row_styles else None)
     return table

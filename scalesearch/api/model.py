@@ -79,8 +79,8 @@ def train(architecture: str | Path | ModelSpec, data: ConfigSource | DataSpec = 
     corpus = load_data(data, recipe, architecture.vocab,
                        initial and Path(initial_model or "") / TOKENIZER_FILE)
     with training_bar(open_console(stderr=True)) as bar:
-        result = run(architecture, corpus, recipe, folder, seed=seed, report=report or bar, resume=resume,
-                     open_artifact=artifact_decoder, initial_model=initial)
+        result = run(architecture, corpus, recipe, folder, seed=seed, report=report or bar,
+                     resume=resume, open_artifact=artifact_decoder, initial_model=initial)
     if result.state != "complete":
         raise UserError(f"{folder}: {result.reason}", code="training-failed")
     return Model(folder)
@@ -168,8 +168,8 @@ class Model(Displayable):
 
     @python_error_messages()
     def score(self, source: TextSource,
-              target: TextSource | Sequence[Path] | Sequence[Sequence[str]], *, beam: int | None = None,
-              length_penalty: float | None = None,
+              target: TextSource | Sequence[Path] | Sequence[Sequence[str]], *,
+              beam: int | None = None, length_penalty: float | None = None,
               resamples: int = 1000) -> dict[str, dict[str, Any]]:
         """Score translations of a text; metrics of translation have 95 % intervals.
 

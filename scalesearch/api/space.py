@@ -146,7 +146,8 @@ class SearchSpace(Displayable):
                 built.
 
         Example:
-            >>> space("transformer").architecture({"encoder.depth": 2}, width=128).cost()["params.encoder"]
+            >>> architecture = space("transformer").architecture({"encoder.depth": 2}, width=128)
+            >>> architecture.cost()["params.encoder"]
             396544
         """
         return as_subclass(Architecture,

@@ -141,7 +141,8 @@ class Study(Displayable):
         """Run the study to its end; the same call resumes an interrupted study.
 
         Args:
-            callbacks: called for each trial; see :class:`scalesearch.studies.trials.trial.Callback`.
+            callbacks: called for each trial; see
+                :class:`scalesearch.studies.trials.trial.Callback`.
             resume: False refuses a study that was started before.
             measure: seconds in which the speed of models is measured, for the forecast.
             quiet: print nothing.

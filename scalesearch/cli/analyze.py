@@ -115,7 +115,8 @@ def _show(result: Analysis, subject: str, smoothing: float) -> None:
                result.tokens, TOKEN_COLUMNS),
               ("Active FFN units: per token, as a share of hidden units, per parameter",
                result.ffn, FFN_COLUMNS),
-              (f"Uses of parameter groups per forward pass: {load}", result.load.groups, LOAD_COLUMNS),
+              (f"Uses of parameter groups per forward pass: {load}", result.load.groups,
+               LOAD_COLUMNS),
               (f"Gradient of the mean loss ({gradients.loss:.4f} nats per token, label smoothing "
                f"{smoothing:g}), norm {gradients.norm:.4g}", gradients.groups, GRADIENT_COLUMNS))
     for title, rows, columns in tables:

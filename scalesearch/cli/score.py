@@ -22,8 +22,8 @@ MIN_BREVITY_PENALTY = 0.975  # costs one point at BLEU 40
               help="Text for language models, instead of --source and --target; may be compressed, "
               "or a table.")
 @click.option("--source", type=click.Path(path_type=Path), metavar="FILE",
-              help="Text to translate, one sentence per line; may be compressed (.gz, .xz or .zst), or "
-              "a table (.tsv or .jsonl).")
+              help="Text to translate, one sentence per line; may be compressed (.gz, .xz or "
+              ".zst), or a table (.tsv or .jsonl).")
 @click.option("--target", "targets", multiple=True, metavar="FILE",
               type=click.Path(path_type=Path),
               help="Reference translations; may be the same table. Can be repeated for several "

@@ -117,8 +117,9 @@ def length_notes(translator: Translator, cropped: Sequence[int],
                f"{max_source_tokens(translator.checkpoint)} tokens: lines {_list_numbers(cropped)}")
     if reached_limit:
         yield (f"{format_count(len(reached_limit), 'translation')} ended at the length limit "
-               f"({translator.decoding.length_limit} tokens): lines {_list_numbers(reached_limit)}. "
-               "If they should be longer, raise --max-length-a or --max-length-b")
+               f"({translator.decoding.length_limit} tokens): lines "
+               f"{_list_numbers(reached_limit)}. If they should be longer, raise --max-length-a or "
+               "--max-length-b")
 
 
 def _list_numbers(numbers: Sequence[int]) -> str:
@@ -126,7 +127,8 @@ def _list_numbers(numbers: Sequence[int]) -> str:
     return shown + (", …" if len(numbers) > MAX_LISTED_LINES else "")
 
 
-def translate_with_progress(translator: Translator, lines: Iterable[str | None], total: int | None = None
+def translate_with_progress(translator: Translator, lines: Iterable[str | None],
+                            total: int | None = None
             ) -> Iterator[TranslatedLine]:
     """Yield lines with their translations, with a progress bar on standard error.
 

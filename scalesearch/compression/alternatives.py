@@ -168,7 +168,8 @@ class Parent:
                    if len(kept[stack]) < own[f"{stack}.depth"]]
         changed += [f"{key} {config[key]}" for chain, (key, _, _) in CHAINS.items()
                     if any(self.sizes[chain]) and config[key] != own[key]]
-        keys = [f"{chain.partition('.')[0]}.{name}" for chain in CHAINS for name in STRUCTURES[chain]]
+        keys = [f"{chain.partition('.')[0]}.{name}" for chain in CHAINS
+                for name in STRUCTURES[chain]]
         changed += [f"{key} {config[key]}" for key in keys
                     if config.get(key, 0) not in (0, "off", own.get(key))]
         changed += [f"share.{chain} {config[f'share.{chain}']}" for chain in CHAINS

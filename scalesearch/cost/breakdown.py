@@ -153,7 +153,8 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
                                        _steps(line, protocol, protocol.work_weights)))
     values: dict[str, int] = {"params.tables": sum(
         line.weight_copies[name] * weight_numel(shape, protocol)
-        for line in lines if line.path.startswith("embedding") for name, shape in line.weights.items()
+        for line in lines if line.path.startswith("embedding")
+        for name, shape in line.weights.items()
         if line.block.initialization(name) in TABLE_INITIALIZATIONS)}
     # without the experts of a mixture that a token does not use, which have no calls
     values["params.active"] = sum(leaf.params for leaf in leaf_costs if may_be_nonzero(leaf.calls))
@@ -257,7 +258,8 @@ def module_costs(cost: CostBreakdown, max_level: int = 2) -> list[ModuleCost]:
     return list(_module_rows(cost, (), max_level))
 
 
-def _module_rows(cost: CostBreakdown, prefix: tuple[str, ...], max_level: int) -> Iterator[ModuleCost]:
+def _module_rows(cost: CostBreakdown, prefix: tuple[str, ...],
+                 max_level: int) -> Iterator[ModuleCost]:
     children: dict[str, list[tuple[int, int, int, bool]]] = {}
     for leaf in cost.leaf_costs:
         path = tuple(name for name in leaf.path.split(".") if name != COLLAPSED_MODULE)

@@ -344,8 +344,8 @@ PROTOCOLS: dict[str, _Convention] = {
                               {**DEFAULT_WORK_WEIGHTS, "once": 1, "norm": 5}),
     # MACs of DeLighT and PartialFormer: the decoder and the projections of cross-attention run
     # again on every prefix. Biases are counted, products across heads are not.
-    "delight": _Convention(lambda s, t, prompt: _uncached_decoding(s, t, prompt, True), (20, 20, 34040),
-                           {"mac": 1, "bias": 1}),
+    "delight": _Convention(lambda s, t, prompt: _uncached_decoding(s, t, prompt, True),
+                           (20, 20, 34040), {"mac": 1, "bias": 1}),
     # Forward and backward pass of one sentence pair in training.
     "train": _Convention(_teacher_forced, work_weights=dict.fromkeys(DEFAULT_WORK_WEIGHTS,
                                                                      PASSES_PER_PRODUCT)),

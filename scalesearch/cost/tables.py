@@ -35,8 +35,8 @@ def memory_line(result: CostBreakdown) -> str:
                                    for name in ("weights", "cache", "activations"))
     protocol = result.protocol
     cache_type = f" in {protocol.cache}" if protocol.cache != "float32" else ""
-    line = (f"memory in float32: weights {weights}, cache {cache}{cache_type}; training activations "
-            f"per sentence: about {activations}")
+    line = (f"memory in float32: weights {weights}, cache {cache}{cache_type}; training "
+            f"activations per sentence: about {activations}")
     context = [f"context of {protocol.length:,} tokens: prefill {result['macs.prefill']:,} MACs, "
                f"decoding step {result['macs.decode_step']:,} MACs, cache {cache}{cache_type}"
                ] if protocol.length else []

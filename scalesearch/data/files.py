@@ -57,7 +57,7 @@ def expand_path(path: str, where: str, base: Path | None = None) -> Path:
 
 
 def find_text_file(path: str, where: str) -> Path:
-    """Find the file at ``path``, or a compressed one (``path.gz``, .xz or .zst) if only that exists.
+    """Find the file at ``path``, or a compressed one (``path.gz``, .xz or .zst).
 
     Raises:
         UserError: neither is a file; the message lists files with similar names.
@@ -201,7 +201,8 @@ def read_column(lines: Iterable[Line], file_format: str, column: str, name: str)
                 index = names.index(column)
                 continue
             if has_header:
-                raise UserError(f"{name}:{number}: the header has no column {column}", code="bad-row")
+                raise UserError(f"{name}:{number}: the header has no column {column}",
+                                code="bad-row")
         if index >= len(cells):
             raise UserError(f"{name}:{number}: expected at least {index + 1} columns, separated by "
                             f"tabs, found {len(cells)}", code="bad-row")

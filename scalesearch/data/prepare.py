@@ -206,11 +206,13 @@ def describe_counts(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
             yield (f"{split}: {held_out['cut']} of {held_out['pairs']} pairs are truncated to "
                    f"max_length {spec.max_length} for the model; their references stay complete")
         if held_out.get("periods_apart") and not spec.tokenized:
-            yield (f"warning: {held_out['periods_apart']} of {held_out['pairs']} {split} references "
-                   "end in a period after a space: BLEU of tokenized text is not comparable with "
+            yield (f"warning: {held_out['periods_apart']} of {held_out['pairs']} {split} "
+                   "references end in a period after a space: BLEU of tokenized text is not "
+                   "comparable with "
                    "published scores; detokenize it, or set `tokenized: true`")
         if unknown := held_out["source_unknown"] + held_out["target_unknown"]:
-            yield f"{split}: {format_count(unknown, 'token')} with characters that are not in the vocabulary"
+            yield (f"{split}: {format_count(unknown, 'token')} with characters that are not in the "
+                   "vocabulary")
         if sources := overlap[f"{split}_sources"]:
             yield (f"warning: {sources} of {held_out['pairs']} {split} sources are also in the "
                    f"training text, {overlap[f'{split}_pairs']} with the same translation")
@@ -235,11 +237,11 @@ def _describe_text(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
     for split in SPLIT_NAMES:
         split_counts = counts[split]
         if split_counts.get("empty"):
-            yield (f"{split}: {split_counts['empty']} of {format_count(split_counts['read'], 'line')} left out: "
-                   "empty")
+            yield (f"{split}: {split_counts['empty']} of "
+                   f"{format_count(split_counts['read'], 'line')} left out: empty")
         if split_counts["target_unknown"] and split != "train":
-            yield (f"{split}: {format_count(split_counts['target_unknown'], 'token')} with characters that are not "
-                   "in the vocabulary; each counts as one unknown token")
+            yield (f"{split}: {format_count(split_counts['target_unknown'], 'token')} with "
+                   "characters that are not in the vocabulary; each counts as one unknown token")
         if shared := counts["overlap"].get(f"{split}_lines"):
             yield (f"warning: {shared} of {split_counts['lines']} {split} lines are also in the "
                    "training text")

@@ -180,8 +180,9 @@ def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> ParallelText
         for file, side in zip(files[1:], sides):
             if len(side) != len(source):
                 raise UserError(f"data: {split}: line i of one side translates line i of the "
-                                f"other, but {files[0]} has {format_count(len(source), 'line')} and {file} has "
-                                f"{len(side)}", key=f"data.{split}", code="unequal-lines")
+                                f"other, but {files[0]} has {format_count(len(source), 'line')} "
+                                f"and {file} has {len(side)}", key=f"data.{split}",
+                                code="unequal-lines")
         target = sides[0]
         first_line = 1 + len(source_lines) - len(source)  # 2 after a header
         line_numbers = list(range(first_line, first_line + len(source)))

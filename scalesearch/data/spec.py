@@ -98,8 +98,10 @@ class DataSpec(Config):
     target: Name | None = setting(None, "target language: the suffix of its files, such as de",
                                   expected=NAME_DESCRIPTION,
                                   synonyms=("target_lang", "tgt", "trg", "tgt_lang"))
-    train: Parts = setting((), "training text, such as data/train for data/train.en and data/train.de",
-                           expected=PARTS_SYNTAX, synonyms=("trainpref", "train_file", "path_train"))
+    train: Parts = setting((),
+                           "training text, such as data/train for data/train.en and data/train.de",
+                           expected=PARTS_SYNTAX, synonyms=("trainpref", "train_file",
+                                                            "path_train"))
     validation: Parts = setting((), "validation text, such as data/val", expected=PARTS_SYNTAX,
                                 deprecated=("valid",), synonyms=("dev", "val", "validpref", "eval"))
     test: Parts = setting((), "test text, such as data/test; without it, only the validation text "
@@ -129,8 +131,8 @@ class DataSpec(Config):
     max_pairs: Size | None = setting(
         None, "use only this many training pairs from the start, for the vocabulary too",
         unit="pairs", deprecated=("limit",), synonyms=("subset", "max_samples", "num_samples"))
-    tokenized: Flag = setting(False, "the text has spaces between all tokens: also report tokenized "
-                              "BLEU; ROUGE uses these tokens", deprecated=("tokenised",),
+    tokenized: Flag = setting(False, "the text has spaces between all tokens: also report "
+                              "tokenized BLEU; ROUGE uses these tokens", deprecated=("tokenised",),
                               synonyms=("pretokenized",))
     tokenize: Annotated[str, words(AUTO_TOKENIZER, *BLEU_TOKENIZERS)] = setting(
         AUTO_TOKENIZER, "sacreBLEU's tokenizer; auto: by the target language or the script of the "
@@ -144,8 +146,8 @@ class DataSpec(Config):
     stride: Size | None = setting(
         None, "distance between the windows for perplexity (half a window; a window if tokens are "
         "masked)", unit="tokens")
-    distilled: Parts = setting((), "teachers' translations of the training text to train on, such as "
-                               "kd/train; `scalesearch distill --targets text` writes them",
+    distilled: Parts = setting((), "teachers' translations of the training text to train on, such "
+                               "as kd/train; `scalesearch distill --targets text` writes them",
                                expected=PARTS_SYNTAX)
     mix_distilled: Flag = setting(False, "train on the real pairs in addition to `distilled`",
                                   deprecated=("mix",))
@@ -178,7 +180,8 @@ class DataSpec(Config):
                     yield key, f"it is for pairs of texts, and the task is {task.name}", None
         if self.vocab is not None and self.tokenizer is not None:
             yield ("tokenizer",
-                   "give `vocab` (to fit a vocabulary) or `tokenizer` (to use a fitted one), not both",
+                   "give `vocab` (to fit a vocabulary) or `tokenizer` (to use a fitted one), not "
+                   "both",
                    None)
         if self.mix_distilled and not self.distilled:
             yield ("mix_distilled", "no translations to mix are given",

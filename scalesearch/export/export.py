@@ -82,8 +82,8 @@ class Artifact:
     def summary_lines(self) -> list[str]:
         """Describe what was written and verified, line by line."""
         lines = [f"{self.format}, {self.quantization}: {sum(self.bytes.values()):,} bytes in "
-                 f"{format_count(len(self.bytes), 'file')}; {self.folder_bytes:,} bytes with tokenizer and "
-                 "description"]
+                 f"{format_count(len(self.bytes), 'file')}; {self.folder_bytes:,} bytes with "
+                 "tokenizer and description"]
         checked = self.verification
         for name in [name for name in ("model", "float", "quantized") if name in checked]:
             scores = ", ".join(f"{key} {value:.2f}"

@@ -120,7 +120,8 @@ def split_constraint(constraint: Constraint) -> tuple[Constraint, ...]:
             return tuple(replace(constraint, expression=Compare(left, (right,)))
                          for (_, left), right in pairs)
         case Operation("not", (Compare(left, ((op, right),)),)):
-            return (replace(constraint, expression=Compare(left, ((NEGATED_OPERATOR[op], right),))),)
+            negated = Compare(left, ((NEGATED_OPERATOR[op], right),))
+            return (replace(constraint, expression=negated),)
         case Operation("not", (Operation("not", (operand,)),)):
             return split_constraint(replace(constraint, expression=operand))
     return (constraint,)

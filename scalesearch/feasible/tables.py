@@ -125,8 +125,8 @@ def _counts(report: FeasibilityReport) -> Iterator[str]:
         share = (report.n_distinct_feasible or 0) / max(1, report.n_distinct)
         networks = format_count(report.n_distinct_feasible or 0, "distinct network")
         yield (f"Within budget: {format_count(report.n_feasible or 0, 'configuration')} "
-               f"({format_share(report.share)} of all, {format_share(valid_share)} of those that are "
-               f"valid), {networks} ({format_share(share)}).")
+               f"({format_share(report.share)} of all, {format_share(valid_share)} of those that "
+               f"are valid), {networks} ({format_share(share)}).")
         return
     size = (f"Configurations: {report.n_candidates:,} (exact)" if report.n_candidates is not None
             else "Configurations not counted")

@@ -297,7 +297,8 @@ class _StackLowering:
                               ConstantTensor("zeros", (self.d,)))
             else:
                 gain, offset = _norm_weights(
-                    self.layer.norm_kind, self.d, partial(self.owners.owner_name, norm.layer, f"{norm.part}_norm"))
+                    self.layer.norm_kind, self.d,
+                    partial(self.owners.owner_name, norm.layer, f"{norm.part}_norm"))
                 self._vectors(sub.name, gain, _plus(offset, signal if post else None))
         if self.stack.has_final_norm:
             self._vectors(self.name, *_norm_weights(self.layer.norm_kind, self.d,

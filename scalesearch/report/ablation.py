@@ -98,8 +98,8 @@ class Ablation:
         """Sentences on the meaning of the numbers, and the rows that are not finished."""
         noise = (f"± is the {format_percent(self.confidence)} interval of a mean or a difference, "
                  f"by the noise between seeds (standard deviation {self.noise.sd:.3g}, pooled over "
-                 f"{format_count(self.noise.n_candidates, 'row')}, {self.noise.df} degrees of freedom), without a "
-                 "correction for multiple comparisons." if self.noise.is_known
+                 f"{format_count(self.noise.n_candidates, 'row')}, {self.noise.df} degrees of "
+                 "freedom), without a correction for multiple comparisons." if self.noise.is_known
                  else "No row has a second seed, so no score has an interval.")
         return [noise,
                 *([f"Not finished: {', '.join(self.unfinished)}."] if self.unfinished else [])]
@@ -135,8 +135,8 @@ def build_ablation(records: Iterable[Record], metric: str, base: str | None = No
                         "`reference`. `scalesearch study front` shows the searched candidates",
                         code="no-named-architecture")
     if base not in labeled:
-        raise UserError(f"{option('base', base)}: the study has no architecture of that name; it has "
-                        f"{', '.join(labeled)}", code="unknown-architecture")
+        raise UserError(f"{option('base', base)}: the study has no architecture of that name; it "
+                        f"has {', '.join(labeled)}", code="unknown-architecture")
     samples = {name: scores_over_seeds(record, records, metric) for name, record in labeled.items()}
     base_sample = samples[base]
     if not base_sample:

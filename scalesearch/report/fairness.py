@@ -162,8 +162,9 @@ class Fairness:
             comparison = f"; that of the study's recipe is {study_regret}" if study_regret else ""
             fairest = [f"Fairest recipe for all: {describe_option(best.option)}, mean regret "
                        f"{best.mean_regret}{comparison}."]
-        return [f"Mean regret of the study's recipe over {format_count(len(losses), 'architecture')}: "
-                f"{np.mean(losses):.3g} in validation loss (nats per character){in_score}; at most "
+        return [f"Mean regret of the study's recipe over "
+                f"{format_count(len(losses), 'architecture')}: {np.mean(losses):.3g} in validation "
+                f"loss (nats per character){in_score}; at most "
                 f"{losses[0]:.3g} ({self.regrets[0].architecture}).", agreement,
                 *([at_edge] if n_at_edge else []),
                 f"Disadvantaged groups: {'; '.join(disadvantaged)}." if disadvantaged

@@ -62,7 +62,8 @@ def trials_frame(records: Iterable[Record], objectives: Iterable[str],
             replicates.setdefault(record["original"], []).append(row)
     if not rows:
         return pd.DataFrame(columns=["trial", "state", "front", "label", "id", "is_feasible",
-                                     "is_in_space", *names, *TRAINING_COLUMNS, "rung_loss", "seeds"])
+                                     "is_in_space", *names, *TRAINING_COLUMNS, "rung_loss",
+                                     "seeds"])
     columns: dict[str, Any] = {}
     for name in dict.fromkeys(key for row in rows for key in row):
         # parameters are objects, because pandas converts 2 to 2.0 in a column with missing values

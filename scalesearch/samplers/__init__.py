@@ -112,7 +112,8 @@ def make_sampler(spec: SamplerSpec | BaseSampler | Callable[[int], BaseSampler],
         arguments = {}
         make_inner = (lambda seed: spec) if isinstance(spec, BaseSampler) else spec
     try:
-        return OptunaSamplerAdapter(make_inner, learns_from_infeasible=name in LEARN_FROM_INFEASIBLE,
+        return OptunaSamplerAdapter(make_inner,
+                                    learns_from_infeasible=name in LEARN_FROM_INFEASIBLE,
                                     n_startup_trials=arguments.get("n_startup_trials"), **context)
     except (TypeError, ValueError, ImportError) as error:
         raise UserError(f"sampler {name}: {error}", code="bad-argument") from None

@@ -237,8 +237,8 @@ class Space(BoundSpace):
         if names:
             shown = ", ".join(names[:6]) + f" and {len(names) - 6} more" * (len(names) > 6)
             raise UserError(f"{name or self.document.position.source.name} leaves {shown} open; "
-                            f"set one value for each ({option('set', 'key=value')}, in a study file "
-                            "under set:)", code="open-parameters")
+                            f"set one value for each ({option('set', 'key=value')}, in a study "
+                            "file under set:)", code="open-parameters")
         # each parameter that is requested has a single value
         values = self.resolve(lambda name, parameter: (parameter.values() or ())[0])
         return replace(self.architecture(values), protocol=self.protocol)

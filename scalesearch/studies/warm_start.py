@@ -62,8 +62,8 @@ class WarmStart(msgspec.Struct, frozen=True):
         skipped = ", ".join(f"{count} that {reason}" for reason, count in self.skipped.items())
         note = f"; skipped: {skipped}" if skipped else ""
         return (f"Warm start: {len(self.imported)} finished candidates imported, "
-                f"{format_count(len(self.enqueued), 'architecture')} of other fronts to be trained here "
-                f"first{why}{note}.")
+                f"{format_count(len(self.enqueued), 'architecture')} of other fronts to be trained "
+                f"here first{why}{note}.")
 
 
 def choose_warm_start(study: StudyDir, spec: StudySpec, evaluator: Evaluator,

@@ -73,7 +73,8 @@ class EditCounts:
         return (1 + BETA**2) * self.correct / denominator if denominator else 1.0
 
 
-def count_edits(sources: Sequence[str], hypotheses: Sequence[str], gold: Sequence[Sequence[Edits]]) -> EditCounts:
+def count_edits(sources: Sequence[str], hypotheses: Sequence[str],
+                gold: Sequence[Sequence[Edits]]) -> EditCounts:
     """Count the edits of a text whose words are separated by blanks.
 
     Args:
@@ -172,7 +173,8 @@ class _LatticeSearch:
             for index, (end, words) in enumerate(self.gold.get(i, ())):
                 next_vertex = end, j + len(words)
                 rank = self.rank[i][index]  # insertions at the same place are in order
-                if ((rank >= used or end != i) and list(self.hypothesis[j : next_vertex[1]]) == words
+                if ((rank >= used or end != i)
+                    and list(self.hypothesis[j : next_vertex[1]]) == words
                         and self._is_one_edit(vertex, next_vertex)):
                     next_used = rank + 1 if end == i else 0
                     yield next_vertex, (OUTSIDE_EDIT, next_used), (-1, 0, 0)

@@ -213,7 +213,8 @@ def comet_score(hypotheses: Sequence[str], texts: Texts, model: str) -> float:
 
     rows = [{"src": source, "mt": hypothesis, "ref": reference}
             for source, hypothesis, reference in zip(texts.source, hypotheses, texts.target)]
-    return float(load_from_checkpoint(comet_file(model)).predict(rows, batch_size=8, gpus=0).system_score)
+    return float(load_from_checkpoint(comet_file(model)).predict(rows, batch_size=8,
+                                                                 gpus=0).system_score)
 
 
 def _score(hypotheses: Sequence[str], texts: Texts, options: MetricOptions) -> dict[str, Any]:

@@ -178,7 +178,8 @@ class Recipe(Config):
         None, "learning rate of the matrices of muon and soap, relative to the other weights",
         default_text="2 for muon, 1 for soap", deprecated=("matrix_rate",),
         synonyms=("muon_lr", "matrix_lr"))
-    schedule: Annotated[str, words("cosine", "linear", "wsd", "inverse_sqrt", "constant")] = setting(
+    schedule: Annotated[str, words("cosine", "linear", "wsd", "inverse_sqrt",
+                                   "constant")] = setting(
         "cosine", "learning rate after the warm-up: cosine or linear to 0 at the end of the "
         "budget, wsd (constant, then linear to 0 in the `cooldown`), inverse_sqrt "
         "(lr · √(warmup / position)) or constant",
@@ -291,8 +292,8 @@ class Recipe(Config):
         "auto", "auto: bf16 if the hardware supports it well",
         synonyms=("dtype", "fp16", "bf16", "mixed_precision", "amp"))
     compile: Annotated[str, words("auto", "yes", "no")] = setting(
-        "auto", "compile layers and loss with torch.compile; auto: on a GPU, if training takes more "
-        "than ten minutes there", synonyms=("torch_compile",))
+        "auto", "compile layers and loss with torch.compile; auto: on a GPU, if training takes "
+        "more than ten minutes there", synonyms=("torch_compile",))
     bucketing: Annotated[str, words("auto", "yes", "no")] = setting(
         "auto", "pad batches to at most 16 shapes, whose updates a GPU runs as CUDA graphs; auto: "
         "on a GPU", synonyms=("bucket_batches", "cuda_graphs"))

@@ -86,7 +86,8 @@ def compare_contexts(blocks: Mapping[str, tuple[Block, Protocol]],
         NotPolynomialError: a cost is not a polynomial of the length between two windows.
     """
     evaluate = {name: _cost_function(*pair) for name, pair in blocks.items()}
-    rows = [{"length": n, "name": name, **{cost: evaluate[name](n)[cost] for cost in CONTEXT_COLUMNS}}
+    rows = [{"length": n, "name": name,
+             **{cost: evaluate[name](n)[cost] for cost in CONTEXT_COLUMNS}}
             for n in lengths for name in blocks]
     limits = set().union(*(_window_limits(*pair) for pair in blocks.values()))
     starts = sorted({1, *limits})

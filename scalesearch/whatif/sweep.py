@@ -135,7 +135,8 @@ def _configurations(space: Space, keys: Mapping[str, str], max_rows: int) -> lis
         for name, parameter in space.parameter_space.domains[node.path].parameters():
             if name in open_parameters and not is_swept:
                 raise UserError(f"{name} is open ({parameter})",
-                                help=f"set it with {option('set', f'{name}=…')}, or sweep it as well",
+                                help=f"set it with {option('set', f'{name}=…')}, or sweep it "
+                                "as well",
                                 code="open-parameters")
             is_too_large |= (parameter.count() or 0) > max_rows
     configs = [] if is_too_large else list(itertools.islice(space.enumerate(), max_rows + 1))
@@ -168,11 +169,11 @@ def parse_lengths(key: str, text: str) -> list[int]:
         values = list(whole_numbers(parse_value(text)))
     except (ValueSyntaxError, TypeError) as error:
         reason = error.message if isinstance(error, ValueSyntaxError) else "expected integers"
-        raise UserError(f"{option('sweep', f'{key}={text}')}: {reason}", help="write for example 10..200, "
-                        "10..200 step 10 or 10 | 20 | 50", code="bad-sweep") from None
+        raise UserError(f"{option('sweep', f'{key}={text}')}: {reason}", help="write for example "
+                        "10..200, 10..200 step 10 or 10 | 20 | 50", code="bad-sweep") from None
     if min(values) < 1:
-        raise UserError(f"{option('sweep', f'{key}={text}')}: {key} is {min(values)}; it must be at least 1",
-                        code="below-one")
+        raise UserError(f"{option('sweep', f'{key}={text}')}: {key} is {min(values)}; it must be "
+                        "at least 1", code="below-one")
     if len(values) > MAX_SWEEP_ROWS:
         raise UserError(f"more than {MAX_SWEEP_ROWS:,} rows", help=f"use a larger step of {key}",
                         code="too-many-sweep-rows")

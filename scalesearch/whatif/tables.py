@@ -36,7 +36,8 @@ def solution_to_json(solution: Solution) -> dict[str, Any]:
     record["for"] = record.pop("fixed_sizes")
     for point in filter(None, (record["best"], record["next"])):
         point["limits"] = list(point["limits"])
-    return {key: value for key, value in record.items() if key not in ("n_within_budget", "nearest")}
+    return {key: value for key,
+            value in record.items() if key not in ("n_within_budget", "nearest")}
 
 
 def _describe_solution(solution: Solution) -> Iterator[str]:

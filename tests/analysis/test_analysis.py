@@ -178,7 +178,8 @@ def test_loads_equal_the_cost_module() -> None:
     assert by_name["decoder.layers.0.ffn"] == 4  # two layers, each called twice
     assert sum(row.use_share for row in load.groups) == pytest.approx(1)
     model = model_of(architecture)
-    groups = {row.group for row in compute_gradients(engine_of(model), sentences(2), 0.0, 64).groups}
+    gradients = compute_gradients(engine_of(model), sentences(2), 0.0, 64)
+    groups = {row.group for row in gradients.groups}
     assert set(by_name) <= groups
 
 

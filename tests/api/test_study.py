@@ -16,8 +16,8 @@ from tests.errors import refuses
 KEYS = {"study": "small", "space": ss.space(SMALL), "data": yaml.safe_load(DATA), "budget": "tiny",
         "trials": 3,
         "recipe": {"steps": 8, "max_tokens": 200, "lr": 5e-3, "beam": 1, "dropout": 0,
-                   "score_splits": "validation"}, "objectives": {"bleu": "max", "params.total": "min"},
-        "sampler": "random"}
+                   "score_splits": "validation"},
+        "objectives": {"bleu": "max", "params.total": "min"}, "sampler": "random"}
 
 
 class Recorder(ss.Callback):

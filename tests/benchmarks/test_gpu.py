@@ -46,7 +46,8 @@ def test_device_with_other_gradients_is_wrong(kit, monkeypatch):
         return tuple(gradient * factor for gradient in true(*arguments))
 
     monkeypatch.setattr(correctness, "gradients", wrong)
-    result = gpu.run(gpu.Check("forward_and_backward", CHECKS["forward_and_backward"].run, 0, 15), kit)
+    check = gpu.Check("forward_and_backward", CHECKS["forward_and_backward"].run, 0, 15)
+    result = gpu.run(check, kit)
     assert result["state"] == "wrong" and "small/plain" in result["why"]
     assert result["reproduce"] == "python benchmarks/gpu.py --only forward_and_backward"
 

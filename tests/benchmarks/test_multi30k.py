@@ -18,7 +18,8 @@ def clone(tmp_path):
         for language in ("en", "de"):
             raw = tmp_path / f"clone/data/task1/raw/{split}.{language}.gz"
             raw.write_bytes(gzip.compress(b"A dog .\n" * count, 1))
-            (raw.parents[1] / f"tok/{split}.lc.norm.tok.{language}").write_bytes(b"a dog .\n" * count)
+            tokenized = raw.parents[1] / f"tok/{split}.lc.norm.tok.{language}"
+            tokenized.write_bytes(b"a dog .\n" * count)
     return tmp_path / "clone"
 
 

@@ -15,7 +15,8 @@ from tests.benchmarks.test_tabular import OBJECTIVES, rows
 SHARES = Rungs.geometric().shares
 STUB = """
 from table_search import main
-main(lambda task, seed: [(row, level) for row in range(seed) for level in range(len(task["shares"]))])
+main(lambda task, seed: [(row, level) for row in range(seed)
+                         for level in range(len(task["shares"]))])
 """
 
 

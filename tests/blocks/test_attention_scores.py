@@ -101,9 +101,11 @@ def test_what_does_not_support_them() -> None:
         assert len(find_unsupported_parts(architecture(f"depth: 2, {text}").block)) == 2
 
 
-@pytest.mark.parametrize("embedding", ["tie: all", "tie: none", "tied_bias: yes, factorised: { rank: 3 }"])
+@pytest.mark.parametrize("embedding",
+                         ["tie: all", "tie: none", "tied_bias: yes, factorised: { rank: 3 }"])
 def test_limited_logits_are_those_of_the_plain_output(embedding: str) -> None:
-    plain, limited = (architecture("depth: 1", f"embedding: {{ {embedding}, output_soft_cap: {cap} }}")
+    plain, limited = (architecture("depth: 1",
+                                   f"embedding: {{ {embedding}, output_soft_cap: {cap} }}")
                       for cap in (0, 0.5))
     check_model(limited, 1)
     assert find_unsupported_parts(limited.block)[0].startswith("output:")
@@ -124,7 +126,8 @@ def test_limited_logits_are_those_of_the_plain_output(embedding: str) -> None:
 
 def test_an_adaptive_softmax_has_no_limit() -> None:
     with pytest.raises(UnbuildableError) as caught:
-        architecture("depth: 1", "vocab: 40\nembedding: { adaptive: { cutoffs: [9] }, output_soft_cap: 3 }")
+        architecture("depth: 1", "vocab: 40\nembedding: { adaptive: { cutoffs: [9] }, "
+                                 "output_soft_cap: 3 }")
     assert caught.value.key == "embedding.output_soft_cap"
 
 

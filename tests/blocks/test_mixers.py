@@ -113,7 +113,8 @@ def test_ssru_equals_its_recurrence(is_decoder: bool) -> None:
 @pytest.mark.parametrize("is_decoder", [True, False])
 def test_linear_attention_equals_its_recurrence(is_decoder: bool) -> None:
     """A state of each head; in an encoder, a second one from the end, without the own position."""
-    block = GatedLinearAttention(6, TGT if is_decoder else SRC, is_decoder, DENSE, heads=2, key_dim=4)
+    block = GatedLinearAttention(6, TGT if is_decoder else SRC, is_decoder, DENSE, heads=2,
+                                 key_dim=4)
     module = build_module(block).double()
     x = torch.randn(1, 9, 6, dtype=torch.float64)
     decay = module.decay(x)[0].sigmoid() ** (1 / 16)

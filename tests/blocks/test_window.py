@@ -101,7 +101,8 @@ def test_decoding_and_searches_equal_one_pass(text: str, top: str) -> None:
 
 
 def test_layers_with_and_without_a_window_share_weights() -> None:
-    shared = architecture("depth: 4, window: 3, global_every: 2", "share: { encoder.attention: one }")
+    shared = architecture("depth: 4, window: 3, global_every: 2",
+                          "share: { encoder.attention: one }")
     plain = architecture("depth: 4, window: 3, global_every: 2")
     params = [evaluate_cost(spec.block, find_protocol())["params.encoder"]
               for spec in (shared, plain)]

@@ -125,8 +125,8 @@ def test_options_override_lengths_and_vocabulary() -> None:
 
 
 def test_table_names_the_protocol() -> None:
-    result = CliRunner().invoke(command,
-                                ["small/edgeformer", "--verify", "--set", "width=16", "--vocab", "64"])
+    result = CliRunner().invoke(command, ["small/edgeformer", "--verify", "--set", "width=16",
+                                          "--vocab", "64"])
     assert result.exit_code == 0
     assert "protocol forward (S=30, T=30, V=64)" in result.output
     assert "unexplained" not in result.output and "FlopCounterMode" in result.output

@@ -82,8 +82,8 @@ def test_tables_figure_and_csv(space: Path, tmp_path: Path) -> None:
     assert [{name: value for name, value in row.items() if value}
             for row in rows] == [{name: str(value) for name, value in (costs | params).items()}
                                  for costs, params in points]
-    # Parameters are written in the syntax of space files, and so --set, takes them; `cycle(1..2)` alone is a
-    # parameter inside another.
+    # Parameters are written in the syntax of space files, and so --set, takes them; `cycle(1..2)`
+    # alone is a parameter inside another.
     costs, params = next(point for point in points if "(" not in "".join(point[1]))
     closed = read_space(space).with_overrides(params).single_architecture()
     cost = evaluate_cost(closed.block, load_protocol(closed.protocol))

@@ -162,7 +162,8 @@ def read_by(verb: str, model: Path, damage: dict[str, Any], data: dict[str, Any]
     (folder / "whole.model").write_bytes(whole)
     (folder / "cut.model").write_bytes(whole[: len(whole) // 2])
     options: dict[str, list[Any]] = {
-        "train": [model / "architecture.yaml", "--data", "data.yaml", "--set", "recipe.steps=1", *only, "--json",
+        "train": [model / "architecture.yaml", "--data", "data.yaml", "--set", "recipe.steps=1",
+                  *only, "--json",
                   "--out"], "distill": [model, "--data", "data.yaml", "--json", "--out"],
         "soften": [model, "--data", "data.yaml", "--json", "--out"],
         "analyze": [model, "--data", "data.yaml", "--sentences", 3, "--json", "--to"],

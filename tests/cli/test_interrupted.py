@@ -67,7 +67,8 @@ def stopped(text: Path, out: Path, *more: str, number: int = signal.SIGTERM) -> 
     os.killpg(process.pid, number)
     status, err = ended(process)
     match = re.fullmatch(
-        rf"{signal.Signals(number).name}: saved after (\d+) updates in .*; continue with --resume\n",
+        rf"{signal.Signals(number).name}: saved after (\d+) updates in .*; "
+        r"continue with --resume\n",
         err,
     )
     assert status == 128 + number and match and 10 <= int(match[1]) < RECIPE["steps"], err

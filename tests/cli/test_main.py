@@ -38,7 +38,8 @@ def test_text_is_printed_in_any_encoding_and_data_as_utf8(encoding, monkeypatch)
         print_text(make_table(["μ"], [["中"]], has_box=True))
         print_data("μ ± ж 中")
 
-    monkeypatch.setattr(entry.LazyGroup, "get_command", lambda *_: click.Command("x", callback=show))
+    monkeypatch.setattr(entry.LazyGroup, "get_command",
+                        lambda *_: click.Command("x", callback=show))
     output = BytesIO()
     monkeypatch.setattr(sys, "stdout", TextIOWrapper(output, encoding=encoding))
     assert status(monkeypatch, "check") == 0

@@ -10,11 +10,13 @@ import pytest
 from scalesearch.cli.main import app
 from tests.errors import refuses
 
-FILES = [["cost", "transformer", "--csv"], ["cost", "transformer", "--plot"], ["solve", "transformer", "--csv"],
+FILES = [["cost", "transformer", "--csv"], ["cost", "transformer", "--plot"],
+         ["solve", "transformer", "--csv"],
          ["translate", "model", "--output"], ["distill", "model", "--data", "builtin", "--out"],
          ["distill", "--targets", "soft", "model", "--data", "builtin", "--out"],
          ["study", "report", "runs/x", "--to"]]  # fmt: skip
-FOLDERS = [["feasible", "papers", "--plot"], ["feasible", "papers", "--csv"], ["train", "transformer", "--out"],
+FOLDERS = [["feasible", "papers", "--plot"], ["feasible", "papers", "--csv"],
+           ["train", "transformer", "--out"],
            ["analyze", "model", "--data", "builtin", "--to"], ["study", "table", "runs/x", "--to"],
            ["study", "scaling", "runs/x", "--to"], ["study", "compare", "runs/x", "runs/y", "--to"],
            ["study", "plot", "runs/x", "--to"], ["export", "runs/x", "--to", "torch", "--out"],

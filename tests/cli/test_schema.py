@@ -12,7 +12,8 @@ from tools.reference import SCHEMA_FOLDER
 
 ROOT = Path(__file__).parents[2]
 FILES = [(path, category.removesuffix("s") if category == "spaces" else "study")
-         for category in ("spaces", "studies") for path in sorted((ROOT / category).rglob("*.yaml"))]
+         for category in ("spaces", "studies")
+         for path in sorted((ROOT / category).rglob("*.yaml"))]
 
 
 class Loader(yaml.SafeLoader):

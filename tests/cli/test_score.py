@@ -283,8 +283,8 @@ def test_length_limit_can_be_set_and_is_reported(place: Path) -> None:
 def test_tables_are_translated_and_scored(place: Path, tmp_path: Path) -> None:
     sides = [(place / f"test.{side}").read_text().splitlines() for side in ("en", "de")]
     rows = list(zip(*sides))
-    (tmp_path / "rows.tsv").write_text("target\tsource\n"
-                                       + "".join(f"{target}\t{source}\n" for source, target in rows))
+    (tmp_path / "rows.tsv").write_text("target\tsource\n" + "".join(
+        f"{target}\t{source}\n" for source, target in rows))
     (tmp_path / "rows.jsonl").write_text("".join(
         json.dumps({"source": source, "target": target}) + "\n" for source, target in rows))
     expected = run(translate_verb, place / "model1", text="\n".join(sides[0]))

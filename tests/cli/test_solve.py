@@ -80,10 +80,14 @@ def test_trades_list_pairs_and_differences() -> None:
         (["transformer", "max width", "--hold", "macs.total within 1%"], "options-conflict"),
         (["transformer", "max width", "--budget", "params.totl <= 1M"], "unknown-name"),
         (["transformer", "max width", "--budget", "params.total <= 10 million"], "bad-syntax"),
-        (["transformer", "max width", "--budget", "params.total <= 1M and params.total > 2M"], "budgets-contradict"),
-        (["transformer", "max width", "--budget", "macs.total <= 1G", "--for", "depth=1..3"], "unknown-key"),
-        (["transformer", "--trade", "width,encoder.depth", "--hold", "macs within 1%"], "unknown-cost"),
-        (["transformer", "--trade", "width,encoder.depth", "--hold", "macs.total within 1%", "--set", "width=1..9"],
+        (["transformer", "max width", "--budget", "params.total <= 1M and params.total > 2M"],
+         "budgets-contradict"),
+        (["transformer", "max width", "--budget", "macs.total <= 1G", "--for", "depth=1..3"],
+         "unknown-key"),
+        (["transformer", "--trade", "width,encoder.depth", "--hold", "macs within 1%"],
+         "unknown-cost"),
+        (["transformer", "--trade", "width,encoder.depth", "--hold", "macs.total within 1%",
+          "--set", "width=1..9"],
          "open-parameters"),
         (["edgeformer", "max width", "--budget", "device"], "open-parameters"),
     ],
@@ -121,7 +125,8 @@ def test_sweep_gives_table_and_figure(tmp_path: Path) -> None:
     assert result.exit_code == 0 and "from S = T = 3,300 (V = 32,768)" in result.output
     assert "params.total is 60,915,712 in all rows" in result.output
     assert {path.name for path in tmp_path.iterdir()} == {"curve.png", "curve.svg"}
-    report = json.loads(ask("transformer", "--sweep", "width=64 | 128", "--sweep", "encoder.depth=1 | 2", "--json",
+    report = json.loads(ask("transformer", "--sweep", "width=64 | 128", "--sweep",
+                            "encoder.depth=1 | 2", "--json",
                            "--plot", str(tmp_path / "grid"), of=cost).output)  # fmt: skip
     assert [(row["width"], row["encoder.depth"]) for row in report["rows"]] == [
         (64, 1), (64, 2), (128, 1), (128, 2)]

@@ -94,9 +94,10 @@ def test_front_with_interactions_equals_enumeration(seed: int) -> None:
                     for first in alternatives for second in alternatives
                     if first.chain == second.chain and first.last + 1 == second.first
                     and rng.random() < 0.7}
-    library = ScoredLibrary({}, 0.0, tuple(alternatives), tuple(rises.values()), (), 0.0, pairs=tuple(
-        MeasuredCombination(pair, value + rises[pair[0]] + rises[pair[1]], 0.0)
-        for pair, value in interactions.items()))
+    pairs = tuple(MeasuredCombination(pair, value + rises[pair[0]] + rises[pair[1]], 0.0)
+                  for pair, value in interactions.items())
+    library = ScoredLibrary({}, 0.0, tuple(alternatives), tuple(rises.values()), (), 0.0,
+                            pairs=pairs)
     front = solve(sizes, alternatives, rises, deltas, library.interactions)
     everything = np.array([[library.predicted_rise(chosen),
                             sum(deltas[item][0] for item in chosen)]

@@ -128,7 +128,8 @@ def write_study_of_trained_parent(folder: Path, place: Path) -> Path:
     start = text.index("parent:")
     end = text.index("replace:")
     file = place / "tiny.yaml"
-    file.write_text(f"{text[:start]}parent: {{ folder: {folder / 'teacher'}, beam: 1 }}\n{text[end:]}")
+    parent = f"parent: {{ folder: {folder / 'teacher'}, beam: 1 }}\n"
+    file.write_text(f"{text[:start]}{parent}{text[end:]}")
     return file
 
 

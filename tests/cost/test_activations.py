@@ -223,7 +223,8 @@ def cached(block: Block) -> int:
 @torch.no_grad()
 @pytest.mark.parametrize("name",
                          ["relu", "gate QgV", "cross gate VgQ", "h-softpos", "scores relative",
-                          "decoder-only", "grouped queries", "prompt", "raw", "branches", "windows"])
+                          "decoder-only", "grouped queries", "prompt", "raw", "branches",
+                          "windows"])
 def test_cache_has_the_size_of_its_cost(name: str) -> None:
     block = family(name)
     assert evaluate_cost(

@@ -188,7 +188,8 @@ def test_arguments_override_the_protocol_of_the_file() -> None:
     ("plain: {}", 40 * 32), ("factorised: { rank: 5 }", 40 * 5),
     ("adaptive: { cutoffs: [10, 20], factor: 2 }", 10 * 32 + 10 * 16 + 20 * 8)])
 def test_tables_exclude_other_units_of_the_embedding(embedding: str, tables: int) -> None:
-    space = Space.parse("width: 32\nencoder: { depth: 1, heads: 2, ffn: { relu: { hidden: 16 } } }\n"
+    space = Space.parse("width: 32\nencoder: { depth: 1, heads: 2, ffn: { relu: { hidden: 16 } "
+                        "} }\n"
                         "decoder: { depth: 1, heads: 2, ffn: { relu: { hidden: 16 } } }\n"
                         f"embedding: {{ {embedding}, tie: all }}\n")
     costs = evaluate_cost(space.single_architecture().block, find_protocol("forward", 3, 3, 40))

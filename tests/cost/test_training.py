@@ -79,7 +79,8 @@ def test_macs_of_protocol_are_those_of_a_pair() -> None:
 
 
 @pytest.mark.parametrize(("limits", "pairs"), [
-    ({"steps": 10}, 60), ({"tokens": 100}, 14), ({"pairs": 20}, 20), ({"steps": 2, "pairs": 20}, 12)])
+    ({"steps": 10}, 60), ({"tokens": 100}, 14), ({"pairs": 20}, 20),
+    ({"steps": 2, "pairs": 20}, 12)])
 def test_run_ends_at_first_limit(limits: dict[str, int], pairs: int) -> None:
     protocol = load_protocol(settings(name="train", **{"steps": None, **limits}))
     costs = evaluate_cost(family("relu"), protocol)

@@ -70,7 +70,8 @@ def test_longer_sides_of_later_epochs_have_few_shapes(
     """BPE-dropout lengthens sides, up to the limit of the data."""
     max_length = 300
     split = split_of(pairs)
-    longer = split_of([(min(max_length, int(factor * source)), min(max_length, int(factor * target)))
+    longer = split_of([(min(max_length, int(factor * source)),
+                        min(max_length, int(factor * target)))
                        for factor, (source, target) in zip(factors, pairs)])
     buckets = Buckets.for_split(split, budget, max_length)
     shapes = buckets.shapes(split)

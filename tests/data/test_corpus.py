@@ -177,7 +177,8 @@ def test_tables_give_the_corpus_of_their_columns(task: str, spec: DataSpec, writ
     splits = {"train": "train", "validation": "val", "test": "test"}
     key, side = ("text", "de") if task == "language-model" else ("source", "en")
     for name in splits.values():
-        columns = [(folder / f"{name}.{suffix}").read_text().splitlines() for suffix in (side, "de")]
+        columns = [(folder / f"{name}.{suffix}").read_text().splitlines()
+                   for suffix in (side, "de")]
         write(f"text/{name}.tsv", [f"{key}\ttarget", *map("\t".join, zip(*columns))])
         write(f"text/{name}.jsonl.gz", [json.dumps({key: first, "target": second})
                                         for first, second in zip(*columns)])

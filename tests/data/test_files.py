@@ -71,8 +71,8 @@ def test_reading_imports_no_further_codec(write: Write) -> None:
     space = write("space.yaml", b"\xef\xbb\xbfwidth: 16\n")
     code = (f"import sys, pathlib; from scalesearch.data.files import read_lines; "
             f"from scalesearch.spaces.syntax.yaml_reader import read_text; "
-            f"before = set(sys.modules); assert read_lines(pathlib.Path({str(text)!r})) == ['gut']; "
-            f"assert read_text(pathlib.Path({str(space)!r})) == 'width: 16\\n'; "
+            f"before = set(sys.modules); assert read_lines(pathlib.Path({str(text)!r})) == "
+            f"['gut']; assert read_text(pathlib.Path({str(space)!r})) == 'width: 16\\n'; "
             "print([name for name in set(sys.modules) - before if name.startswith('encodings')])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

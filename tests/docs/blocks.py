@@ -3,8 +3,10 @@
 A comment on the line above a block is its mark::
 
     <!-- file: small.yaml -->       the block is this file
-    <!-- run -->                    shell lines or Python to run; lines after `$ command` are what it prints
-    <!-- run: results vary -->      the same, but what it prints depends on a training: only words are compared
+    <!-- run -->                    shell lines or Python to run; lines after `$ command` are what
+                                    it prints
+    <!-- run: results vary -->      the same, but what it prints depends on a training: only words
+                                    are compared
     <!-- run: any output -->        the same, and what it prints is the model's own words
     <!-- run: slow -->              run by `pytest -m slow` alone
     <!-- no run: why -->            not run
@@ -90,7 +92,10 @@ def blocks(document: str) -> list[Block]:
 
 
 def commands(line: str) -> list[list[str]]:
-    """The words of each command of a pipe, without comments, redirections and variables set before it."""
+    """The words of each command of a pipe.
+
+    Without comments, redirections and variables that are set before it.
+    """
     pipe: list[list[str]] = [[]]
     for word in shlex.split(line, comments=True):
         if word == "|":

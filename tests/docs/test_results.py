@@ -86,14 +86,15 @@ def test_all_numbers_of_readme_results_equal_committed_ones():
     costs = RESULTS["reported_costs"]
     agreeing = costs["equal"] + costs["rounding"]
     discrepancies = _words("docs/results/discrepancies.md")
-    discovered, reference = (FLAGSHIP["front"][name] for name in ("conv-1.79m", "transformer-tiny-sizes"))
+    discovered, reference = (FLAGSHIP["front"][name]
+                             for name in ("conv-1.79m", "transformer-tiny-sizes"))
     plain = FLAGSHIP["plain-1.28m"]
     assert re.findall(r"\b(?:\d[\d,.]*\d|\d)", text) == [
         str(agreeing), str(costs["numbers"]), str(costs["no_fit"]),
         str(costs["no_fit"] - discrepancies.count("cause unknown")), "10",
         *(f"{mean_regret(RESULTS, search, 10)[0]:.1f}"
-          for search in ("bayes + rungs", "bayes", "botorch", "tpe")), str(RESULTS["replays"]["seeds"]),
-        f"{100 * discovered['params'] / reference['params']:.0f}",
+          for search in ("bayes + rungs", "bayes", "botorch", "tpe")),
+        str(RESULTS["replays"]["seeds"]), f"{100 * discovered['params'] / reference['params']:.0f}",
         f"{mean(reference['validation_bleu']) - mean(discovered['validation_bleu']):.1f}",
         f"{plain['params'] / 1e6:.2f}", f"{plain['test_mean']:.1f}",
         f"{plain['test_interval']:.1f}", f"{plain['bytes'] / 1e6:.2f}"]

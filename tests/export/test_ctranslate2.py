@@ -163,7 +163,8 @@ def deep() -> object:
 @pytest.mark.parametrize("longest", [LENGTH, 40, 1024])
 def test_size_of_model_file_is_predicted(deep, quantize, longest, tmp_path):
     """Up to estimated bytes of the scalars next to the weights."""
-    CTranslate2Format().write(replace(deep, spec=deep.spec.replace(max_length=longest)), tmp_path, quantize)
+    model = replace(deep, spec=deep.spec.replace(max_length=longest))
+    CTranslate2Format().write(model, tmp_path, quantize)
     protocol = load_protocol({"vocab": VOCAB, "artifact": f"ctranslate2-{quantize}",
                               "longest": longest})
     assert load_protocol(protocol.facts) == protocol == protocol.with_lengths(30, 30, VOCAB)

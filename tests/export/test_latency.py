@@ -108,7 +108,8 @@ def test_fixed_length_decoding_has_given_number_of_steps(beam, tmp_path, monkeyp
     decoder = CTranslate2Format().open_decoder(tmp_path, 1)
     events = []
     run = decoder._run
-    monkeypatch.setattr(decoder, "_run", lambda *args, **options: events.extend(run(*args, **options)))
+    monkeypatch.setattr(decoder, "_run", lambda *args,
+                        **options: events.extend(run(*args, **options)))
     decoder.decode_fixed_length(rows, 9, beam)
     assert [len(ids) for [(ids, _)] in events] == [9] * 3
 

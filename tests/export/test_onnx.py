@@ -40,33 +40,41 @@ BRANCHES = {"left": "dense", "left_kernel": 1, "left_multiple": 2, "left_activat
             "right_activation": "swish", "kernel": 4, "multiple": 0.75}
 FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain Transformer
     "papers": both(depth=1) | {
-        "encoder__gate": "QgV", "encoder__ffn": "geglu", "encoder__ffn__hidden": 12, "decoder__cross_gate": "QgK",
-        "tensor_chain__ffn": 0.6, "tensor_chain__output": 0.4, "tensor_chain__length": 3, "tensor_chain__apply": "auto",
-        "tensor_chain__bond": "solved", "embedding": "h-softpos", "embedding__levels": 2, "embedding__level_width": 2,
-        "embedding__roles": 2, "embedding__tie": "none", "decoder__pg": "relu", "decoder__pg__ratio": 2,
+        "encoder__gate": "QgV", "encoder__ffn": "geglu", "encoder__ffn__hidden": 12,
+        "decoder__cross_gate": "QgK",
+        "tensor_chain__ffn": 0.6, "tensor_chain__output": 0.4, "tensor_chain__length": 3,
+        "tensor_chain__apply": "auto",
+        "tensor_chain__bond": "solved", "embedding": "h-softpos", "embedding__levels": 2,
+        "embedding__level_width": 2,
+        "embedding__roles": 2, "embedding__tie": "none", "decoder__pg": "relu",
+        "decoder__pg__ratio": 2,
         "decoder__pg__gate": "relu", "decoder__pg__residual": True, "decoder__pg__per_head": True,
         "decoder__pg__on": "self", "decoder__heads": 4, "decoder__head_scaling": "mlp",
         "encoder__sublayers": [["attention", "ffn"], "ffn"],
-        "decoder__sublayers": [["self", "cross"], "self", "ffn", "ffn_again"], "encoder__mask": "dynamic",
-        "encoder__mask__clip": 2,
+        "decoder__sublayers": [["self", "cross"], "self", "ffn", "ffn_again"],
+        "encoder__mask": "dynamic", "encoder__mask__clip": 2,
         "encoder__local": "dynamic", "encoder__local__join": "sum", "encoder__local__kernel": 4,
         "encoder__local__heads": 2, "encoder__local__glu": True, "decoder__local": "lightweight",
         "decoder__local__join": "before", "decoder__local__kernel": 3, "decoder__local__heads": 4,
         "decoder__local__glu": False, "decoder__residual_scores": "relative",
         "decoder__relative_clip": 2, "adapt": "prompt", "adapt__length": 2},
-    "Evolved": both(depth=1, projection_bias=False, ffn_norm=True, ffn_bias=False, ffn="swish", ffn__hidden=12,
-                    parallel_heads=4) | {
-        "embedding": "attentive", "embedding__rank": 4, "embedding__heads": 2, "norm_kind": "layer-no-weights",
+    "Evolved": both(depth=1, projection_bias=False, ffn_norm=True, ffn_bias=False, ffn="swish",
+                    ffn__hidden=12, parallel_heads=4) | {
+        "embedding": "attentive", "embedding__rank": 4, "embedding__heads": 2,
+        "norm_kind": "layer-no-weights",
         "encoder__sublayers": ["glu", "branches", "attention", "ffn"],
         "decoder__sublayers": [["self", "cross"], "branches", "self", "cross", "ffn"],
         **{f"encoder__branches__{key}": value for key, value in BRANCHES.items()},
         **{f"decoder__branches__{key}": value for key, value in (BRANCHES | {
-            "left": "separable", "left_kernel": 5, "right_activation": "none", "multiple": 1}).items()}},
-    "windows": both(window=3, global_every=2, rotary=True, qk_norm="head", soft_cap=2, alibi=True) | {
+            "left": "separable", "left_kernel": 5, "right_activation": "none",
+            "multiple": 1}).items()}},
+    "windows": both(window=3, global_every=2, rotary=True, qk_norm="head", soft_cap=2,
+                    alibi=True) | {
         "embedding__positions": "none", "decoder__position_buckets": 4,
         "decoder__bucket_distance": 9, "embedding__output_soft_cap": 3},
     "windows, decoder-only": {
-        "model": "decoder-only", "decoder__window": [2, 5], "decoder__local": "ssru", "decoder__local__join": "sum"},
+        "model": "decoder-only", "decoder__window": [2, 5], "decoder__local": "ssru",
+        "decoder__local__join": "sum"},
     "SSRU": both(depth=1, mixer="ssru"),
     "linear attention": {
         "encoder__local": "linear_attention", "encoder__local__join": "before",
@@ -74,7 +82,8 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
         "decoder__mixer": "linear_attention", "decoder__mixer__heads": 4,
         "decoder__mixer__key_dim": 3},
     "decoder-only": both(depth=1, residual_scores="global", key_value_heads=1) | {
-        "model": "decoder-only", "decoder__local": "average", "decoder__local__join": "sum", "decoder__local__dims": 3,
+        "model": "decoder-only", "decoder__local": "average", "decoder__local__join": "sum",
+        "decoder__local__dims": 3,
         "norm": "post", "embedding__tie": "decoder", "embedding__positions": "learned",
         "norm_kind": "layer-no-bias", "embedding__tied_bias": True, "embedding__norm": True,
         "embedding__scaled": False},

@@ -91,8 +91,10 @@ def test_latex_is_escaped():
     rows = records([20.0, 21.0], [24.0])
     rows[-1]["label"] = r"no_gate & 50% {x}\#"
     text = build_ablation(rows, "bleu").to_latex()
-    assert r"no\_gate \& 50\% \{x\}\textbackslash \# & 1,001 & 9,001 & 24.00 $\pm$ 4.46 & 1 & +3.50 " in text
-    assert text.startswith(r"\begin{tabular}{lrrrrr}") and "interval of a mean" in text.splitlines()[-1]
+    assert (r"no\_gate \& 50\% \{x\}\textbackslash \# "
+            r"& 1,001 & 9,001 & 24.00 $\pm$ 4.46 & 1 & +3.50 ") in text
+    assert text.startswith(r"\begin{tabular}{lrrrrr}")
+    assert "interval of a mean" in text.splitlines()[-1]
 
 
 def test_missing_base_and_unfinished_rows():

@@ -54,7 +54,8 @@ def test_clear_difference_has_interval_above_zero():
     rows = [record(number, 30.0 + number, 1000 - number, 10) for number in range(9)]
     worse = [record(number, 10.0 + number, 9000 - number, 10) for number in range(9)]
     comparison = compare_studies(compared_study("good", rows), compared_study("bad", worse))
-    assert 0 < comparison.interval.low < comparison.difference and "good is better" in comparison.lines()[3]
+    assert 0 < comparison.interval.low < comparison.difference
+    assert "good is better" in comparison.lines()[3]
     comparison = compare_studies(compared_study("good", worse), compared_study("bad", rows))
     assert "bad is better" in comparison.lines()[3]
 

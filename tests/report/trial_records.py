@@ -53,7 +53,8 @@ def trials_table(records, objectives=None, confidence=CONFIDENCE):
     objectives = objectives or OBJECTIVES
     trials = Trials()
     for fields in records:
-        values = {name: fields["metrics"].get(name, fields["costs"].get(name)) for name in objectives}
+        values = {name: fields["metrics"].get(name, fields["costs"].get(name))
+                  for name in objectives}
         trial = Trial(fields["trial"], State(fields["state"]),
                       Origin(fields.get("origin", "sampler")), is_in_space=fields["is_in_space"],
                       architecture=fields["architecture"], costs=fields["costs"], values=values,

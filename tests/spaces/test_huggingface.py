@@ -184,7 +184,8 @@ def test_released_models_have_no_unexplained_differences(model: dict[str, Any]) 
 
 @pytest.mark.parametrize("model", [
     pytest.param(model, id=model["name"],
-                 marks=() if model["name"] in ("tiny", "mt5-small", "opt-350m") else pytest.mark.slow)
+                 marks=() if model["name"] in ("tiny", "mt5-small", "opt-350m")
+                 else pytest.mark.slow)
     for model in RELEASED])
 def test_counts_of_released_models_are_those_of_transformers(model: dict[str, Any]) -> None:
     pytest.importorskip("transformers", "5")

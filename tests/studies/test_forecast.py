@@ -87,7 +87,8 @@ def test_forecast_equals_time_of_study(tmp_path):
     assert read_forecast(tmp_path) == forecast
     shown = StudyWatcher(tmp_path).snapshot()
     assert shown.forecast_status.spent == shown.forecast_status.expected == spent
-    assert msgspec.to_builtins(shown)["forecast_status"]["forecast"] == msgspec.to_builtins(forecast)
+    written = msgspec.to_builtins(shown)["forecast_status"]["forecast"]
+    assert written == msgspec.to_builtins(forecast)
     screen = rendered(shown, 120)
     assert all(word in screen
                for word in (*TRAINING_PARTS, "wall-clock time",
@@ -117,7 +118,8 @@ def test_rungs_start_many_and_complete_few_trials():
     assert NO_RUNGS.expected_counts(5) == [5]
     counts = LADDER.expected_counts(60.0)
     trials, _ = simulated(60.0, LADDER)
-    assert sum(trial.state.name == "COMPLETE" for trial in trials) == pytest.approx(counts[-1], rel=0.1)
+    assert sum(trial.state.name == "COMPLETE" for trial in trials) == pytest.approx(counts[-1],
+                                                                                    rel=0.1)
     assert sum(len(trial.user_attrs["rungs"]) for trial in trials) == pytest.approx(
         sum(counts), rel=0.1)
 

@@ -210,8 +210,8 @@ def test_texts_need_a_language_model(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("options", "code"), [
-    (["--text", "a.txt", "--source", "b"], "options-conflict"), (["--source", "b"], "option-missing"),
-    ([], "option-missing")])
+    (["--text", "a.txt", "--source", "b"], "options-conflict"),
+    (["--source", "b"], "option-missing"), ([], "option-missing")])
 def test_score_needs_a_text_or_pairs(options: list[str], code: str) -> None:
     with refuses(code):
         raise CliRunner().invoke(score_verb.command, ["run", *options]).exception

@@ -151,8 +151,8 @@ def run_all_commands(trained: Path, folder: Path) -> list[int]:
                               ("score", whole, "--source", trained / "test.en", "--target",
                                trained / "test.de", "--samples", 10),
                               ("distill", whole, "--data", data, "--out", folder / "kd", "--json"),
-                              ("train", whole / "architecture.yaml", "--data", data, "--out", folder / "new", "--set",
-                               "recipe.steps=2", "--json"),
+                              ("train", whole / "architecture.yaml", "--data", data, "--out",
+                               folder / "new", "--set", "recipe.steps=2", "--json"),
                               ("train", trained / "stopped", "--recipe", stopped / "recipe.json",
                                "--data", data, "--out", stopped, "--resume", "--json"))]
 

@@ -69,7 +69,8 @@ def test_positions_suffice_for_retokenized_and_padded_text(corpus, out, model) -
 
 
 @pytest.mark.parametrize(("model", "positions"), [("encoder-decoder", 41), ("decoder-only", 82)])
-def test_positions_of_a_model_need_not_suffice_for_fixed_shapes(corpus, out, model, positions) -> None:
+def test_positions_of_a_model_need_not_suffice_for_fixed_shapes(corpus, out, model,
+                                                                positions) -> None:
     """Padded to a multiple of 8, the longest sentence of 41 tokens has 48."""
     split = Split.from_lists([[5] * 40] * 9, [[5] * 40] * 9, ["x"] * 9, ["x"] * 9)
     long = replace(corpus, train=split, validation=split, test=split)

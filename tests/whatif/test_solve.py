@@ -170,7 +170,8 @@ def test_keys_can_include_the_variant() -> None:
         solve(space, "max encoder.ffn.swiglu.hidden", budget)
 
 
-@pytest.mark.parametrize(("key", "form"), [("vocab", "vocab=1k..64k"), ("source", "--sweep source="),
+@pytest.mark.parametrize(("key", "form"),
+                         [("vocab", "vocab=1k..64k"), ("source", "--sweep source="),
                                            ("length", "--sweep length=")])
 def test_vocabulary_and_lengths_are_get_the_right_form(key: str, form: str) -> None:
     with refuses("unknown-key", form, place=key):

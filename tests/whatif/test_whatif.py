@@ -88,7 +88,8 @@ def test_quadratic_term_is_the_cost_of_attention_products() -> None:
 
 
 def test_length_of_a_decoder_only_model_is_its_context() -> None:
-    space = Space.parse("model: decoder-only\nwidth: 64\nvocab: 100\ndecoder: { depth: 2, heads: 4 }\n")
+    space = Space.parse("model: decoder-only\nwidth: 64\nvocab: 100\n"
+                        "decoder: { depth: 2, heads: 4 }\n")
     sweep = sweep_costs(space, {"length": "10 | 20"})
     for row in sweep.rows:
         n = row["length"]

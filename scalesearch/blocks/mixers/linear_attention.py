@@ -32,7 +32,8 @@ class GatedLinearAttention(Mixer):
     """
 
     heads: Size = option_field("4", doc="states, each with its own decay and width // heads values")
-    key_dim: Size = option_field("= max(1, width // 8)", doc="features of queries and keys of a head")
+    key_dim: Size = option_field("= max(1, width // 8)",
+                                 doc="features of queries and keys of a head")
 
     output_projections: ClassVar[tuple[str, ...]] = ("out",)
 

@@ -172,7 +172,7 @@ def get_trial(results: Results, number: int) -> Trial:
 
 
 def print_proxies(results: Results, console: Console) -> None:
-    if len(results.view.completed) > MAX_TRIALS_FOR_PROXIES:  # it would read the record of each trial
+    if len(results.view.completed) > MAX_TRIALS_FOR_PROXIES:  # records of all trials would be read
         print_text("For rank correlations of early measurements, see `scalesearch study report` or "
                    "status --json", console)
         return

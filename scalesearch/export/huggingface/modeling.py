@@ -130,8 +130,9 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
     def __init__(self, config: ScalesearchConfig) -> None:
         super().__init__(config)
         if config.verified_transformers not in ("", transformers.__version__):
-            warnings.warn(f"the model was verified with transformers {config.verified_transformers}, "
-                          f"but {transformers.__version__} is installed, with which outputs may "
+            warnings.warn(f"the model was verified with transformers "
+                          f"{config.verified_transformers}, but {transformers.__version__} is "
+                          "installed, with which outputs may "
                           "differ", stacklevel=2)
         rates = DropoutRates(config.dropout, config.attention_dropout, config.activation_dropout)
         self.model = build_model(ARCHITECTURE, vocab=config.vocab_size, init=config.init,
@@ -184,8 +185,8 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
             has_no_state = value is None or isinstance(value, (bool, int, str))
             if not has_no_state and name not in UNUSED_ARGUMENTS:
                 raise TypeError(f"{type(self).__name__} does not know the argument {name!r}; it "
-                                f"was not written for transformers {transformers.__version__}. Export "
-                                "the model again, or install the version in artifact.json")
+                                f"was not written for transformers {transformers.__version__}. "
+                                "Export the model again, or install the version in artifact.json")
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(input_ids, attention_mask)
         if decoder_input_ids is None:

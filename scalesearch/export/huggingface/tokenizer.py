@@ -86,6 +86,7 @@ def check_tokenizer(loaded: Any, expected: Tokenizer, lowercase: bool) -> None:
         ids = expected.encode([line.lower() if lowercase else line])[0]
         text = loaded.decode(ids, skip_special_tokens=True)
         if loaded(line)["input_ids"] != [*ids, EOS] or text != expected.decode([ids])[0]:
-            raise UserError(f"{option('to', 'huggingface')}: {line!r} is tokenized differently. The tokenizer "
-                            "must be a sentencepiece model with normalization identity and "
+            raise UserError(f"{option('to', 'huggingface')}: {line!r} is tokenized differently. "
+                            "The tokenizer must be a sentencepiece model with normalization "
+                            "identity and "
                             "without byte fallback", code="other-tokenizer")

@@ -133,7 +133,8 @@ def plot_feasible_shares(values: pd.DataFrame, is_exact: bool) -> Figure:
                 _draw_shares(axes, name, rows, max_percent, last=axes is panel_axes[-1])
                 axes.axvline(mean_share, color=REFERENCE_COLOR, linewidth=0.9,
                              linestyle=DASHED_LINE)
-        selection = (f"\n{len(panels)} of {len(all_panels)} parameters, those with the largest effect"
+        selection = (f"\n{len(panels)} of {len(all_panels)} parameters, those with the "
+                     "largest effect"
                      if len(panels) < len(all_panels) else "")
         population = "configurations" if is_exact else "sampled configurations"
         figure.supxlabel(f"feasible share of {population} (%); dashed: mean{selection}", fontsize=9)

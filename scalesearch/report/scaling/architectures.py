@@ -99,8 +99,8 @@ def collect_architectures(records: Sequence[Record], labels: Iterable[str], metr
     """
     complete = [record for record in records if record["state"] == "complete"]
     if complete and all(get_score(record, metric) is None for record in complete):
-        raise UserError(f"{option('metric', metric)}: no finished training run has that score; use one of "
-                        f"{', '.join(score_names(complete[0]))}", code="unknown-metric")
+        raise UserError(f"{option('metric', metric)}: no finished training run has that score; use "
+                        f"one of {', '.join(score_names(complete[0]))}", code="unknown-metric")
     records_by_label = labeled_records(records)
     architectures = []
     for label in labels:

@@ -89,7 +89,8 @@ def _size_row(study: ScalingStudy, architecture: ScaledArchitecture) -> dict[str
     interval = f" ± {half_width:.{decimals}f}" if study.noise.is_known else ""
     rules = ", ".join(study.rules_containing(architecture.label)) or "base"
     return {"label": architecture.label, "rules": rules, **costs,
-            study.metric: f"{architecture.mean_score:z.{decimals}f}{interval}", "seeds": str(n_seeds)}
+            study.metric: f"{architecture.mean_score:z.{decimals}f}{interval}",
+            "seeds": str(n_seeds)}
 
 
 def _law_row(metric: str, curve: Curve) -> dict[str, str]:
@@ -156,7 +157,8 @@ def _definitions(study: ScalingStudy) -> list[str]:
         f"± is the {confidence} interval of a mean, or of a score per million parameters, by the "
         "noise between seeds.",
         (f"Noise between seeds: standard deviation {noise.sd:.2g}, pooled over "
-         f"{format_count(noise.n_candidates, 'architecture')}, {noise.df} degrees of freedom." if noise.is_known
+         f"{format_count(noise.n_candidates, 'architecture')}, {noise.df} degrees of freedom."
+         if noise.is_known
          else "No architecture has a second seed, so scores per million parameters have no "
               "interval.")]
     if not any(curve.fit for curve in study.curves):

@@ -103,7 +103,8 @@ class AcquisitionFunction:
         self.coordinates = Coordinates.of(candidates, self.costs)
         self.proxy_test: ProxyTest | None = None
         if proxy is not None:
-            params = [*(trial.params for trial in trials), *(candidate.params for candidate in pool)]
+            params = [*(trial.params for trial in trials),
+                      *(candidate.params for candidate in pool)]
             is_measured = [objective.is_measured for objective in objectives]
             self.proxy_test, self.coordinates = proxy.add_to(
                 self.coordinates, proxy.values(params), self._final_values[:, is_measured],

@@ -124,7 +124,8 @@ def _embedding() -> SchemaGroup:
         "plain": SchemaGroup(doc="a table as wide as the model"),
         "factorised": SchemaGroup(
             {**rank, "own_map": flag_field("no", "the map before a tied output is its own, not the "
-                                           "table's (OPT)")}, doc="a narrower table, and a map to the model's width"),
+                                           "table's (OPT)")}, doc="a narrower table, and a map to "
+                                                                  "the model's width"),
         "dextra": SchemaGroup({**rank, **dextra_schema("rank").fields},
                               doc="a narrower table, and DeLighT's unit for each side"),
         "attentive": SchemaGroup(
@@ -247,7 +248,8 @@ def _cached_schema(*registered: object) -> SchemaGroup:
                                     doc="entries of a separate target vocabulary (FSMT); such "
                                     "models can be costed and not trained"),
         "norm": word_field(NORM_POSITIONS, "pre", "normalize before each sub-layer; after the "
-                           "residual sum; after each sub-layer (OLMo 2); before and after (Gemma 2)"),
+                           "residual sum; after each sub-layer (OLMo 2); before and after "
+                           "(Gemma 2)"),
         "norm_kind": word_field(tuple(NORM_CLASSES), "layer", "layer norms with gain and bias, "
                                 "with a gain only, without weights; or root mean square and gain"),
         "last_norm": flag_field("yes", "a norm after each stack, unless it is post-norm"),

@@ -26,8 +26,8 @@ MAX_DEPTH = 10_000  # each layer takes time and memory, even if all share their 
 # Keys of attention, written next to `mixer`; the first are only for self-attention.
 SELF_ATTENTION_KEYS = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores",
                                  "gate", "mask", "lift", "parallel_heads", "window",
-                                 "position_buckets", "bucket_distance", "qk_norm", "alibi", "soft_cap",
-                                 "global_every"})
+                                 "position_buckets", "bucket_distance", "qk_norm", "alibi",
+                                 "soft_cap", "global_every"})
 ATTENTION_KEYS = SELF_ATTENTION_KEYS | {"heads", "head_dim", "score_heads", "head_scaling",
                                         "key_value_heads", "attention_rank", "projections",
                                         "projection_bias", "out_bias", "pg"}

@@ -8,7 +8,8 @@ from typing import Any
 Span = tuple[int, int]  # first character, and the one after the last
 NO_SPAN: Span = (0, 0)
 
-UNIT_SCALES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+UNIT_SCALES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "Ki": 2**10,
+               "Mi": 2**20, "Gi": 2**30}
 LOOKALIKES = {"…": "..", "–": "-", "—": "-", "−": "-", "×": "*", "·": "*", "≤": "<=", "≥": ">=",
               "≠": "!=", "÷": "/"}
 OPERATOR = re.compile(r"\.\.|//|\*\*|[<>=!]=|[|+\-*/%()<>\[\],=]")

@@ -30,8 +30,8 @@ class FixedArchitecture:
     """Named architecture: a reference of a search, or a row.
 
     ``params`` are its parameters where the study's space could have proposed it, else None.
-    ``recipe_params`` are the values of the searched keys of the recipe. ``predictions`` are predicted
-    scores, such as ``predicted.loss``, which are recorded with the costs.
+    ``recipe_params`` are the values of the searched keys of the recipe. ``predictions`` are
+    predicted scores, such as ``predicted.loss``, which are recorded with the costs.
     """
 
     label: str
@@ -88,8 +88,8 @@ class ArchitectureSet:
         rows = tuple(row for row in self.architectures if not reasons[row.label])
         if not rows:
             first, reason = next(iter(reasons.items()))
-            raise UserError(f"budget: none of the {format_count(len(self.architectures), 'row')} meets it; "
-                            f"{first}: {reason}", key="budget", code="budget-unmet")
+            raise UserError(f"budget: none of the {format_count(len(self.architectures), 'row')} "
+                            f"meets it; {first}: {reason}", key="budget", code="budget-unmet")
         if self.type != GRID and reasons[self.base]:
             raise UserError(f"budget: the base misses it: {reasons[self.base]}; every row is "
                             "compared with the base", key="budget", code="base-exceeds-budget")

@@ -572,8 +572,8 @@ class _StudyReader:
         searched = {parameter.key.removeprefix(KEY_PREFIX) for parameter in self.recipe_parameters}
         open_keys = [key for key in RECIPE_KEYS_OF_COSTS if key in searched]
         if open_keys:
-            self.report(place, f"`{cost}` needs one value of recipe.{open_keys[0]}, which the study "
-                        "searches", f"set one value of recipe.{open_keys[0]}",
+            self.report(place, f"`{cost}` needs one value of recipe.{open_keys[0]}, which the "
+                        "study searches", f"set one value of recipe.{open_keys[0]}",
                         code="open-parameters")
         elif recipe is not None and find_missing_key(cost, recipe.protocol_settings(epoch_pairs=1)):
             self.report(place, f"`{cost}`: the recipe is limited by time, which has no number of "

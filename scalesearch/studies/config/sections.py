@@ -262,8 +262,8 @@ class FitConfig(Config):
     steps: Count = setting(200, "updates of each replacement to the outputs of the parent's block; "
                            "0: least squares only", unit="updates")
     lr: NonNegative = setting(2e-3, "peak learning rate of these updates")
-    checks: Count = setting(30, "random combinations whose loss is measured, to check that the rises "
-                            "of single replacements add up", unit="combinations")
+    checks: Count = setting(30, "random combinations whose loss is measured, to check that the "
+                            "rises of single replacements add up", unit="combinations")
     interactions: Count = setting(0, "pairs of replacements in neighboring layers whose loss is "
                                   "measured, because their rises may not add up: those in most "
                                   "combinations of the predicted front", unit="pairs")
@@ -340,7 +340,8 @@ class SamplerConfig(Config):
             yield "population", f"`{sampler}` has no population", "remove it, or use nsga2"
 
         if "proxy" in given_keys and sampler != "bayes":
-            yield "proxy", f"`{sampler or self.class_name}` uses no proxy", "remove it, or use bayes"
+            yield ("proxy", f"`{sampler or self.class_name}` uses no proxy",
+                   "remove it, or use bayes")
 
     def make(self) -> SamplerSpec:
         """The value of the study; an empty name if the file does not set one."""

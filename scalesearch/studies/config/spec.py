@@ -162,8 +162,9 @@ class StudyFile(Config):
     replacements: Params = setting(
         {}, "of a compression: smaller sizes by key of the space language, 0 for none, and "
         "`share.KEY` for the number of neighboring layers that may share weights", name="replace",
-        default_text="no sub-layer, half the heads, 1/4 to 3/4 of the hidden units, two layers that "
-        "share", expected="a mapping such as `{encoder.ffn.hidden: 0 | 128, share.encoder.ffn: 2}`")
+        default_text="no sub-layer, half the heads, 1/4 to 3/4 of the hidden units, two layers "
+        "that share", expected="a mapping such as `{encoder.ffn.hidden: 0 | 128, "
+                               "share.encoder.ffn: 2}`")
     fit: FitConfig = setting(FitConfig(), "of a compression: how replacements are initialized")
     warm_start: Annotated[
         WarmStartSpec | None, MadeFrom(WarmStartConfig, True)] = setting(
@@ -256,7 +257,8 @@ class StudySpec(StudyFile):
                     f"the compute of {format_count(self.trials, 'full-budget run')})")
         if self.compute is None:
             return text
-        return f"at most {text.removeprefix('about ')} in {timedelta(seconds=self.compute)} of CPU time"
+        most = text.removeprefix("about ")
+        return f"at most {most} in {timedelta(seconds=self.compute)} of CPU time"
 
     @property
     def vocab(self) -> int | str:

@@ -62,7 +62,8 @@ def run_audit(results: Results, plan: AuditPlan, runner: Runner,
             runner.stop()
         findings = audit_findings(results, plan)
         assert findings is not None, "the plan was written above"
-        write_json(study.folder / AUDIT_FOLDER / FINDINGS_FILE, replace_non_finite(asdict(findings)))
+        write_json(study.folder / AUDIT_FOLDER / FINDINGS_FILE,
+                   replace_non_finite(asdict(findings)))
     return findings
 
 

@@ -199,7 +199,8 @@ class Driver(JobLoop):
         labels = {reference.label for reference in self.spec.named_architectures}
         states = [self.trials.resolve_duplicate(trial).state
                   for trial in self.trials.with_origin(Origin.REFERENCE) if trial.label in labels]
-        return f"{states.count(State.COMPLETE)} of {format_count(len(states), 'architecture')} trained"
+        n_complete = states.count(State.COMPLETE)
+        return f"{n_complete} of {format_count(len(states), 'architecture')} trained"
 
     def _describe_exhaustion(self) -> str:
         """Describe why nothing new is proposed."""

@@ -141,8 +141,9 @@ class DryRun:
                        f"seeds each: {spec.seeds.references}, at most {self.planned_runs} runs, "
                        f"{workers}")
                 return
-            yield (f"Would train {len(self.trials_to_train)} of {format_count(len(self.trials), 'row')}, seeds "
-                   f"each: {spec.seeds.references}, {self.planned_runs} runs in all, {workers}")
+            yield (f"Would train {len(self.trials_to_train)} of "
+                   f"{format_count(len(self.trials), 'row')}, seeds each: {spec.seeds.references}, "
+                   f"{self.planned_runs} runs in all, {workers}")
             return
         odds = self.feasibility
         assert odds is not None, "of a search"

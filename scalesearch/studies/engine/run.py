@@ -104,8 +104,8 @@ def describe_start(spec: StudySpec, runner: Runner) -> list[str]:
     if spec.architectures is None:
         lines = [f"{spec.trials_text}, {runner.describe()}"]
     else:
-        lines = [f"{format_count(len(spec.architectures.architectures), 'architecture')}, {spec.seeds.references} "
-                 f"seeds each, {runner.describe()}",
+        lines = [f"{format_count(len(spec.architectures.architectures), 'architecture')}, "
+                 f"{spec.seeds.references} seeds each, {runner.describe()}",
                  *(f"not trained: {name} ({reason})"
                    for name, reason in spec.architectures.excluded.items())]
     lines.append(f"Recipe: {spec.recipe.describe()}")

@@ -282,8 +282,8 @@ class RayRunner(Runner):
                     "workers or smaller batches")
         reason = first_line(error)
         if isinstance(error, WorkerCrashedError):
-            reason = ("the worker was killed, as the system does if memory runs out, or crashed; if "
-                      "memory is short, set fewer workers or smaller batches")
+            reason = ("the worker was killed, as the system does if memory runs out, or crashed; "
+                      "if memory is short, set fewer workers or smaller batches")
         holder = read_holder(job.folder)
         last_line = last_error_line(holder.pid) if holder and self._is_on_this_machine else ""
         return f"{reason}. Last error line: {last_line}" if last_line else reason

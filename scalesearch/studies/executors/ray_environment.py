@@ -9,8 +9,8 @@ of mode 0700::
     TMP/scalesearch-ray-XXXXXXXX/.lock    held by the process that started this Ray
     TMP/scalesearch-ray-XXXXXXXX/ray/     sessions, logs and sockets of Ray
 
-TMP is the folder in ``RAY_TMPDIR``, the system's folder of temporary files (``TMPDIR``), ``/tmp`` or
-``/var/tmp``: the first that is writable and in which paths of sockets are short enough.
+TMP is the folder in ``RAY_TMPDIR``, the system's folder of temporary files (``TMPDIR``), ``/tmp``
+or ``/var/tmp``: the first that is writable and in which paths of sockets are short enough.
 """
 
 import os

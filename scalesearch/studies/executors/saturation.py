@@ -66,7 +66,8 @@ class SaturationPoint:
         self._old_folders: set[Path] = set()  # of trials when the limit changed
         self._window_start = 0.0
         self._n_updates = 0
-        self._steps: dict[Path, int] = {}  # of the trials at the last reading; empty before a window
+        # steps of the trials at the last reading; empty before a window
+        self._steps: dict[Path, int] = {}
 
     def observe(self, folders: Sequence[Path]) -> None:
         """Read the progress of the trials in ``folders``.

@@ -184,8 +184,8 @@ def finish_job(folder: Path, run: RunJob, timing: HeartbeatTiming = HEARTBEAT_TI
             raise NotSharedError(f"the worker on {platform.node()} cannot find "
                                  f"{folder / 'job.json'}. The study's folder must be on a file "
                                  "system that all nodes of the cluster share, under the same path. "
-                                 f"Move it there with {option('out')}, or remove that node from the "
-                                 f"cluster; then continue with {option('resume')}")
+                                 f"Move it there with {option('out')}, or remove that node from "
+                                 f"the cluster; then continue with {option('resume')}")
         time.sleep(0.1)
     with interrupt_on_signal(), hold_lease(folder, timing):
         job = json.loads((folder / "job.json").read_text("utf-8"))

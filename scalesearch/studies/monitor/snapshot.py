@@ -181,8 +181,8 @@ class SnapshotBuilder:
             meta.name, str(study.folder), time.time(), owner, study_progress(progress), eta,
             {str(state): counts[state] for state in State},
             trials.describe_complete(is_search=progress.planned.candidates > 0), tuple(running),
-            teacher, rung_summaries(trials, meta), self._front, tuple(events)[-MAX_EVENTS_SHOWN:], problem,
-            status, read_gain(study.folder), trials.mean_phases())
+            teacher, rung_summaries(trials, meta), self._front, tuple(events)[-MAX_EVENTS_SHOWN:],
+            problem, status, read_gain(study.folder), trials.mean_phases())
 
 
 class StudyWatcher:
@@ -249,7 +249,8 @@ def front_snapshot(view: StudyView) -> FrontSnapshot:
     if not view.candidates:
         return FrontSnapshot(view.meta.directions, main, 0, rows, None)
     # hypervolume of the front, and its growth by the latest member
-    ends = [candidate.first.ended_at and datetime.fromisoformat(candidate.first.ended_at).timestamp()
+    ends = [candidate.first.ended_at
+            and datetime.fromisoformat(candidate.first.ended_at).timestamp()
             for candidate in view.candidates]
     # Ranks instead of times: trials that ended in the same millisecond are ordered by number.
     order = np.argsort(np.argsort([-1.0 if end is None else end for end in ends], kind="stable"))

@@ -216,8 +216,9 @@ class SeedAnalysis:
                   for trial in self.replicates if trial.state == State.FAILED]
         have = "has" if first.n_candidates == 1 else "have"
         return [f"Training seed {seed}; {format_count(first.n_candidates, 'candidate')} {have} "
-                f"further seeds, and their scores are means. Standard deviation between seeds: {deviations} (pooled, "
-                f"{first.df} degrees of freedom). ± is the {format_percent(self.confidence)} "
+                f"further seeds, and their scores are means. Standard deviation between seeds: "
+                f"{deviations} (pooled, {first.df} degrees of freedom). ± is the "
+                f"{format_percent(self.confidence)} "
                 "interval of a mean, followed by its number of seeds.", *failed]
 
     def sentences(self) -> list[str]:

@@ -3,8 +3,8 @@
 ::
 
     audit/plan.json              which runs are trained; written once
-    audit/0003-4af0…/none-0.5/   a run, in files as those of a trial; named by learning-rate rule and
-                                 multiple of the study's learning rate
+    audit/0003-4af0…/none-0.5/   a run, in files as those of a trial; named by learning-rate rule
+                                 and multiple of the study's learning rate
     audit/findings.json          the findings
 """
 

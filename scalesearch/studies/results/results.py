@@ -372,8 +372,8 @@ def select_best(results: Results, objective: str | None = None,
         rows = rows.assign(**{cost: [trial_costs.get(cost) for trial_costs in costs]
                               for cost in missing})
     if not len(rows):
-        raise UserError(f"{results.study.folder}: the front is empty, since no finished trial is in "
-                        "the space and within the budget", code="nothing-meets")
+        raise UserError(f"{results.study.folder}: the front is empty, since no finished trial is "
+                        "in the space and within the budget", code="nothing-meets")
     if name not in rows.columns:
         raise UserError(f"the front has no {name}; its objectives are "
                         f"{', '.join(results.objectives)}", code="unknown-objective")

@@ -204,7 +204,8 @@ class StudyDir:
             make_folder(self.folder)
             lock.acquire(timeout=0)
         except Timeout:
-            owner = note.read_text("utf-8", errors="replace") if note.is_file() else "another process"
+            owner = note.read_text("utf-8",
+                                   errors="replace") if note.is_file() else "another process"
             raise UserError(f"{self.folder}: {owner} is already running this study",
                             code="study-running") from None
         except OSError as error:

@@ -30,8 +30,8 @@ SYNFLOW_TOKEN = 4  # the first id that is not special
 PROXY_NAMES = ("synflow", "snip", "grad_norm")
 
 
-def compute_proxies(
-        model: Seq2SeqModel, corpus: Corpus, device: torch.device | None = None) -> dict[str, float]:
+def compute_proxies(model: Seq2SeqModel, corpus: Corpus,
+                    device: torch.device | None = None) -> dict[str, float]:
     """Compute the proxies of ``PROXY_NAMES`` that are finite.
 
     - ``synflow``: log10 of SynFlow (Tanaka et al. 2020; as a proxy, Abdelfattah et al. 2021). It

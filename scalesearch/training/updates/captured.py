@@ -237,7 +237,8 @@ class CapturedEngine(Engine):
             row_weights = (labels != PAD).float()
             label_weights = None
             soft_ids, soft_probabilities = batch.soft_ids, batch.soft_probabilities
-            if soft_ids is not None and soft_probabilities is not None and recipe.distillation_weight:
+            if (soft_ids is not None and soft_probabilities is not None
+                    and recipe.distillation_weight):
                 weight = recipe.distillation_weight
                 labels = torch.cat([labels[:, None], soft_ids.flatten(0, 1)], 1)
                 hard_weights = torch.full_like(row_weights[:, None], 1 - weight)
@@ -276,7 +277,8 @@ def build_engine(model: Seq2SeqModel, recipe: Recipe, hardware: Hardware) -> Eng
     return engine_class(model, recipe, hardware)
 
 
-def measure_precision(model: Seq2SeqModel, recipe: Recipe, hardware: Hardware, batches: list[Batch]) -> bool:
+def measure_precision(model: Seq2SeqModel, recipe: Recipe, hardware: Hardware,
+                      batches: list[Batch]) -> bool:
     """Measure whether updates are faster with bf16 than without.
 
     The updates train copies of ``model``. Generators are as before.

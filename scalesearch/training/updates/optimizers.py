@@ -26,8 +26,8 @@ BASIS_UPDATE_INTERVAL = 10
 SOAP_EPS = 1e-8
 
 
-def build_optimizers(model: Seq2SeqModel, recipe: Recipe, scales: Mapping[str, WeightScale], bf16: bool,
-                     capturable: bool = False) -> list[torch.optim.Optimizer]:
+def build_optimizers(model: Seq2SeqModel, recipe: Recipe, scales: Mapping[str, WeightScale],
+                     bf16: bool, capturable: bool = False) -> list[torch.optim.Optimizer]:
     """Build the optimizers of ``model``.
 
     ``scale`` of a parameter group is its factor on the learning rate.
@@ -189,8 +189,8 @@ class Soap(MatrixOptimizer):
             _add_directions(weights, step.to(gradients.dtype), -group["lr"])
         # Otherwise no bases exist. The loss is not finite, which ends training.
         elif gradients.isfinite().all():
-            state |= {"updates": self.count(0, gradients.device), "mean": torch.zeros_like(gradients),
-                      "square": torch.zeros_like(gradients)}
+            state |= {"updates": self.count(0, gradients.device),
+                      "mean": torch.zeros_like(gradients), "square": torch.zeros_like(gradients)}
             state["covariances"] = _covariances(gradients)
             state["bases"] = {side: torch.linalg.eigh(covariance)[1]
                               for side, covariance in state["covariances"].items()}

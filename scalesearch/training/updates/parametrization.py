@@ -134,7 +134,8 @@ def weight_scales(model: Seq2SeqModel, recipe: Recipe) -> dict[str, WeightScale]
                 n_matrices = use.n_matrices if recipe.optimizer != "adamw" else 0
                 if n_matrices and recipe.optimizer == "muon" and lr.rule in ("layerwise", "mup"):
                     # The step of Muon has the spectral norm √max(fan_in, fan_out) if its entries
-                    # have unit RMS. √(fan_out / fan_in) transfers between widths (Yang et al. 2023).
+                    # have unit RMS. √(fan_out / fan_in) transfers between widths (Yang et al.
+                    # 2023).
                     lr_factor = math.sqrt(use.fan_out / max(use.fan_in, use.fan_out) / width_ratio)
                 factors = position_factors.get(f"{path}.{name}", (1.0, 1.0))
                 scale = WeightScale(use.role, init_factor, lr_factor, n_matrices).multiply(*factors)

@@ -24,7 +24,8 @@ changes: [share: none, adapt: nothing]
 base: { file: small/partialformer, set: { width: 16, encoder.depth: 1, decoder.depth: 1 } }
 rules: { wider: 24 | 32 }
 """,
-    "grid": "space: { file: small/plain, set: { width: 16 | 24, encoder.depth: 1, decoder.depth: 1 } }\n",
+    "grid": "space: { file: small/plain, "
+            "set: { width: 16 | 24, encoder.depth: 1, decoder.depth: 1 } }\n",
 }
 FILES = {"ablation": {"table.md", "table.csv", "table.tex"},
          "grid": {"table.md", "table.csv", "table.tex"},
@@ -47,7 +48,8 @@ def test_run_prints_results_of_its_type(tmp_path, kind):
     shown = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert shown.exit_code == 0, shown.output
     rows = [row["label"] for row in promised["architectures"]]
-    assert all(name.split()[0] in shown.output for name in rows) and "architectures trained" in shown.output
+    assert all(name.split()[0] in shown.output
+               for name in rows) and "architectures trained" in shown.output
     written = {Path(name).name
                for name in shown.output.rpartition("Written: ")[2].replace("\n", " ").split(", ")}
     assert FILES[kind] <= {name.strip() for name in written} and all(

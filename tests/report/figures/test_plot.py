@@ -19,7 +19,14 @@ from scalesearch.report.figures.plot import (
 )
 from scalesearch.report.figures.style import FRONT_COLOR, save_figure
 from scalesearch.report.labels import COST_LABELS, axis_label
-from tests.report.trial_records import OBJECTIVES, PROTOCOL, record, records, replicate, trials_table
+from tests.report.trial_records import (
+    OBJECTIVES,
+    PROTOCOL,
+    record,
+    records,
+    replicate,
+    trials_table,
+)
 
 OBJECTIVE_PAIR = {"bleu": "max", "params.total": "min"}
 CONTEXT = FigureContext(OBJECTIVES, PROTOCOL, {"params.total": 2e6}, "grammar", synthetic=True)

@@ -172,4 +172,5 @@ def test_leave_one_out_residuals_equal_predictions_without_each_point():
         fitted.scores = standardized[others]
         fitted.counts = np.ones(11)
         predicted = fitted.predict(observed[[left_out]])[0][0]
-        assert residuals[left_out] == pytest.approx(scores[left_out] - predicted, rel=1e-4, abs=1e-6)
+        assert residuals[left_out] == pytest.approx(
+            scores[left_out] - predicted, rel=1e-4, abs=1e-6)

@@ -14,7 +14,8 @@ data: {data}
 recipe: quick
 objectives: {{ bleu: max, params.total: min }}
 """
-KEYS = "source: en\ntarget: de\ntrain: text/train\nvalidation: text/valid\ntest: text/test\nvocab: 100\n"
+KEYS = ("source: en\ntarget: de\ntrain: text/train\nvalidation: text/valid\ntest: text/test\n"
+        "vocab: 100\n")
 
 
 def study(folder: Path, data: str, *sets: str):

@@ -568,7 +568,8 @@ def test_compute_is_a_duration(tmp_path, text):
 
 
 def test_proxy_of_the_sampler(tmp_path):
-    spec = read_study(write(tmp_path, SPACE + REST + "sampler: { type: bayes, proxy: wisdom.csv }\n"))
+    spec = read_study(write(tmp_path,
+                            SPACE + REST + "sampler: { type: bayes, proxy: wisdom.csv }\n"))
     assert spec.sampler.arguments == {"proxy": str(tmp_path / "wisdom.csv")}
     spec = read_study(write(tmp_path, SPACE + REST + "sampler: { proxy: encoder.depth }\n"))
     assert spec.sampler.arguments == {"proxy": "encoder.depth"}

@@ -33,7 +33,8 @@ from tests.studies.fakes import FaultyRunner
 STUDY = f"""\
 study: fair
 data: {DATA}
-recipe: {{ steps: 40, max_tokens: 256, beam: 1, average: none, validate_every: 0, lr: 2e-3, warmup: 10 }}
+recipe: {{ steps: 40, max_tokens: 256, beam: 1, average: none, validate_every: 0, lr: 2e-3, \
+warmup: 10 }}
 objectives: {{ loss: min, params.total: min }}
 protocol: {{ name: forward, source: 12, target: 12, vocab: corpus }}
 space:

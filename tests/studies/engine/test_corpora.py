@@ -44,7 +44,8 @@ space:
 """
 REST = f"""\
 data: {DATA}
-recipe: {{ steps: 8, max_tokens: 256, beam: 1, average: none, validate_every: 2, score_splits: validation }}
+recipe: {{ steps: 8, max_tokens: 256, beam: 1, average: none, validate_every: 2, \
+score_splits: validation }}
 objectives: {{ loss_per_char: min, params.total: min, macs.total: min }}
 protocol: {{ lengths: corpus }}
 budget: params.total <= 12k and macs.total <= 130k

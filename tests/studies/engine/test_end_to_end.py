@@ -23,7 +23,8 @@ space:
   width: 16..48 step 16
   encoder: {{ depth: 1..2, heads: 2, head_dim: 8, ffn: {{ relu: {{ hidden: 32 }} }} }}
   decoder: {{ depth: 1, heads: 2, head_dim: 8, ffn: {{ relu: {{ hidden: 32 | 64 }} }} }}
-reference: [ {{ name: small, set: {{ width: 16, encoder.depth: 1, decoder.ffn.relu.hidden: 32 }} }} ]
+reference: [ {{ name: small, \
+set: {{ width: 16, encoder.depth: 1, decoder.ffn.relu.hidden: 32 }} }} ]
 trials: 2
 out: found
 """
@@ -74,7 +75,8 @@ def test_snapshot_has_reason_of_stop_and_end(folder):
 
 def test_resumed_study_trains_all_and_writes_files(folder):
     output = (folder / "second.txt").read_text()
-    assert "2 candidates and 1 reference trained" in output and "protocol forward, 12 source" in output
+    assert "2 candidates and 1 reference trained" in output
+    assert "protocol forward, 12 source" in output
     assert "sacrebleu" in output.lower() or "BLEU: nrefs:1" in output
     folder_found = folder / "found"
     table = pd.read_csv(folder_found / "all.csv")

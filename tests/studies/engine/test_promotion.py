@@ -107,8 +107,8 @@ def test_reason_of_paused_trials(tmp_path):
 def test_values_of_paused_trials_and_counts_at_the_end(tmp_path):
     reference = FixedArchitecture("outside",
                                   architecture_of({"width": 16, "depth": 1, "kind": "plain"}))
-    driver = make_driver(tmp_path, make_plan(16, rungs=RUNGS, references=(reference,)), kind="bayes",
-                         work=work)
+    driver = make_driver(tmp_path, make_plan(16, rungs=RUNGS, references=(reference,)),
+                         kind="bayes", work=work)
     driver.study.update_meta(rungs=RUNGS)
     ended = driver.run()
     paused = driver.trials.with_state(State.PAUSED)

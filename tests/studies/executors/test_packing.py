@@ -37,7 +37,8 @@ def record_place(folder: str) -> None:
 def places(tmp_path: Path, monkeypatch):
     """Run jobs with these needs in GiB on GPUs of 80 GiB; return where they ran."""
 
-    def run(needs: list[float], n_gpus: int, workers: int = 8, overlaps: bool = False) -> list[dict]:
+    def run(needs: list[float], n_gpus: int, workers: int = 8,
+            overlaps: bool = False) -> list[dict]:
         gpus = [Gpu(f"GPU-{index}", 80 * GIB) for index in range(n_gpus)]
         monkeypatch.setattr(local, "find_gpus", lambda: gpus)
         monkeypatch.setattr(local, "predict_memory",

@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from scalesearch.studies.monitor.loggers import Logger, MLflow, TensorBoard, make_loggers, mlflow_uri
+from scalesearch.studies.monitor.loggers import (
+    Logger,
+    MLflow,
+    TensorBoard,
+    make_loggers,
+    mlflow_uri,
+)
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import State
 from tests.errors import refuses

@@ -58,7 +58,8 @@ def test_snapshot_agrees_with_results(tmp_path):
     assert list(snapshot.front.hypervolume.reference_point.values()) == results.hypervolume()[1]
     assert [row.values["bleu"] for row in snapshot.front.members] == sorted(
         (row.values["bleu"] for row in snapshot.front.members), reverse=True)
-    assert json.loads(json.dumps(msgspec.to_builtins(snapshot)))["progress"]["candidates"] == [8.0, 6.0]
+    assert json.loads(json.dumps(msgspec.to_builtins(snapshot)))["progress"]["candidates"] == [8.0,
+                                                                                               6.0]
 
 
 def test_reference_point_uses_ineligible_trials(event_study):

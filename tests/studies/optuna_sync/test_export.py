@@ -12,7 +12,11 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from scalesearch.studies.monitor.console import LineConsole
-from scalesearch.studies.optuna_sync.attributes import OPTUNA_STATES, TRIAL_NUMBER_ATTR, TrialExporter
+from scalesearch.studies.optuna_sync.attributes import (
+    OPTUNA_STATES,
+    TRIAL_NUMBER_ATTR,
+    TrialExporter,
+)
 from scalesearch.studies.optuna_sync.export import MAX_WAIT, MIN_WAIT, OptunaExport
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import Origin, State
@@ -283,14 +287,15 @@ def test_unavailable_storage_is_retried_with_backoff(event_study):
     storage.down = False
     event_study.propose(1).end(1, 5)
     export.close()
-    assert storage.messages[2:] == ["the storage here is back, and up to date"] and storage.numbers == [
-        0, 1]
+    assert storage.messages[2:] == ["the storage here is back, and up to date"]
+    assert storage.numbers == [0, 1]
     connected = len(storage.tried)
     event_study.propose(2).end(2, 5)
     update_and_wait(export)
     export.close()
     assert (
-        storage.numbers == [0, 1, 2] and len(storage.tried) == connected and len(storage.messages) == 3
+        storage.numbers == [0, 1, 2] and len(storage.tried) == connected
+        and len(storage.messages) == 3
     )
 
 

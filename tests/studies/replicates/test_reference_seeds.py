@@ -47,7 +47,8 @@ def test_reference_seeds_are_added_to_those_of_the_front(tmp_path, trials):
     others = sum(len(trained) for number, trained in seeds.items() if number > 1)
     assert others <= trials and (others > 0) == (trials > 0)
     alone = make_driver(tmp_path / "without",
-                        make_plan(4, references=NAMED, seeds=replace(plan.spec.seeds, references=1)), work=noisy_work)
+                        make_plan(4, references=NAMED,
+                                  seeds=replace(plan.spec.seeds, references=1)), work=noisy_work)
     alone.run()
     assert len(alone.trials.replicates()) <= trials
 

@@ -173,7 +173,8 @@ def spelled_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data of digits, and of their names with no-break spaces between them: 20 times as long."""
     folder = tmp_path_factory.mktemp("digits")
     for split, start, count in (("train", 0, 400), ("val", 400, 10), ("test", 500, 10)):
-        rows = [Random(index).choices("01", k=1 + index % 3) for index in range(start, start + count)]
+        rows = [Random(index).choices("01", k=1 + index % 3)
+                for index in range(start, start + count)]
         (folder / f"{split}.a").write_text("".join(" ".join(row) + "\n" for row in rows))
         (folder / f"{split}.b").write_text("".join(
             "\u00a0".join({"0": "n u l l o o o o o o", "1": "e i n s s s s s s s"}[digit]

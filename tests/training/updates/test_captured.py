@@ -98,7 +98,8 @@ def test_replayed_updates_equal_eager_updates(corpus, changes: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
-def test_updates_of_fixed_shapes_do_not_wait_for_the_device(corpus, changes: dict[str, Any]) -> None:
+def test_updates_of_fixed_shapes_do_not_wait_for_the_device(corpus,
+                                                            changes: dict[str, Any]) -> None:
     """Also in new shapes, and when SOAP updates its bases."""
     how = recipe(max_tokens=300, **changes)
     engine, _ = trained(CapturedEngine, corpus, how, tiny(width=8).block, 1)
@@ -150,7 +151,8 @@ def test_memory_that_runs_out_leads_to_eager_updates(corpus, monkeypatch) -> Non
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("out of memory"),
-                                   RuntimeError("operation not permitted when stream is capturing")])
+                                   RuntimeError("operation not permitted when stream is "
+                                                "capturing")])
 def test_failed_capture_leads_to_eager_updates(corpus, monkeypatch, error: RuntimeError) -> None:
     how = recipe(max_tokens=200, dropout=0.2)
     expected, losses = trained(CapturedEngine, corpus, how, tiny(width=8).block)

@@ -34,7 +34,8 @@ def test_value_and_gradients_equal_pytorch(n, d, v, bias, smoothing, chunk, limi
     expected = torch.autograd.grad(3 * target_values, leaves)
     output = cross_entropy(hidden, weight, offset, target, smoothing, chunk, logit_limit=limit)
     with torch.no_grad():
-        assert torch.allclose(output, cross_entropy(hidden, weight, offset, target, smoothing, chunk,
+        assert torch.allclose(output,
+                              cross_entropy(hidden, weight, offset, target, smoothing, chunk,
                                                     logit_limit=limit), atol=1e-9)
     assert torch.allclose(output, target_values, atol=1e-9)
     for first, other in zip(torch.autograd.grad(3 * output, leaves), expected):

@@ -69,7 +69,8 @@ def front_section(facts: PageFacts) -> PageSection:
     goals = ", ".join(f"{name} ({direction})"
                       for name, direction in facts.results.objectives.items())
     head = (f"{len(facts.front_members)} of {n_finished} finished trials are on the front of "
-            f"{goals}." if facts.has_front else f"{format_count(n_finished, 'architecture')} of the study file.")
+            f"{goals}." if facts.has_front
+            else f"{format_count(n_finished, 'architecture')} of the study file.")
     choices = []
     for name in (*first, *others):  # without unit and protocol
         words = labels.one_line_label(name).removesuffix(" per sentence pair")
@@ -117,7 +118,8 @@ def tradeoff_picture(facts: PageFacts, x: str, y: str) -> Part:
     front = front.dropna(subset=[x, y]) if len(front) else front
     members = "; ".join(summarize_trial(row, {y: y, x: x}) for _, row in front.iterrows())
     alt = (f"Scatter plot of {names[y]} against {labels.one_line_label(x, facts.meta.protocol)} "
-           f"for {format_count(len(facts.finished_rows), 'trial')}. On the front: {members or 'none'}.")
+           f"for {format_count(len(facts.finished_rows), 'trial')}. On the front: "
+           f"{members or 'none'}.")
     key = f"front-{x}-{y}".replace(".", "-").replace("_", "-")
     return elements.picture(figure, key, alt, "", marks, cost=x)
 
@@ -176,8 +178,9 @@ def hypervolume_section(facts: PageFacts) -> PageSection | None:
                "the number above uses means over seeds.")
     gain = read_gain(facts.results.study.folder)
     forecast = f" {describe_gain(gain).capitalize()}." if gain else ""
-    head = (f"{labels.format_scientific(now)} after {format_count(len(facts.finished_runs), 'trial')}, "
-            f"{last.hours:.2f} hours since the start of the study and {last.training_hours:.2f} "
+    head = (f"{labels.format_scientific(now)} after "
+            f"{format_count(len(facts.finished_runs), 'trial')}, {last.hours:.2f} hours since the "
+            f"start of the study and {last.training_hours:.2f} "
             f"worker-hours.{forecast}")
     return PageSection("hypervolume", "Hypervolume", [
         text(head), ("panels", (pictures, None)), ("caption", caption)])
@@ -192,7 +195,8 @@ def curves_section(facts: PageFacts) -> PageSection:
     rungs = "; crosses: losses at the rungs" if any(trial.rungs for trial in trials) else ""
     colors = "; blue: on the front; orange: references" if facts.has_front else ""
     title = LOSS_LABELS[facts.loss]
-    caption = f"{title} of {format_count(len(trials), 'trial')}, each with its first seed{colors}{rungs}."
+    caption = (f"{title} of {format_count(len(trials), 'trial')}, each with its first "
+               f"seed{colors}{rungs}.")
     parts = [curves_picture(facts, facts.loss, title, caption) if trials
              else text("No validation has been recorded yet.")]
     if any(trial.number in facts.curves["train_loss"] for trial in trials):
@@ -236,8 +240,8 @@ def curves_picture(facts: PageFacts, key: str, title: str, caption: str) -> Part
         axes.set(xlabel="Updates", ylabel=title)
     ends = "; ".join(f"{name_of(trial)} {points[-1][1]:.3f}"
                      for trial, points in curves if trial.number in facts.front_members)
-    alt = (f"{title} over updates of {format_count(len(trials), 'trial')}. Last losses of the front: "
-           f"{ends or 'none'}.")
+    alt = (f"{title} over updates of {format_count(len(trials), 'trial')}. Last losses of the "
+           f"front: {ends or 'none'}.")
     marks = [PlotMark(trial.number, name_of(trial), axes, points) for trial, points in curves]
     return elements.picture(figure, key.replace("_", "-"), alt, caption, marks)
 

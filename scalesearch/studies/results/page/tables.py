@@ -114,8 +114,9 @@ def trials_section(facts: PageFacts) -> PageSection:
                            "data-state": trial.state, "class": "front" if on_front else None})
     headings = [column_heading(name) if name in metrics else name.removeprefix(PARAM_PREFIX)
                 for name in cells[0]]
-    caption = (f"{format_count(len(rows), 'trial')}; costs under {format_protocol(facts.meta.protocol)}. Click a "
-               "heading to sort. The time is that of the updates, for the first seed.")
+    caption = (f"{format_count(len(rows), 'trial')}; costs under "
+               f"{format_protocol(facts.meta.protocol)}. Click a heading to sort. The time is that "
+               "of the updates, for the first seed.")
     states = [*[("front", "on the front")] * facts.has_front,
               *((state, state) for state in sorted(set(rows["state"])))]
     return PageSection("trials", "Trials", [
