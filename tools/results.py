@@ -11,12 +11,15 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for the benchmarks, if this file is run as a script
-PAGES = (ROOT / "docs/results/benchmarks.md", ROOT / "docs/results/huggingface.md")
+PAGES = (ROOT / "docs/results/benchmarks.md", ROOT / "docs/results/huggingface.md",
+         ROOT / "docs/results/board.md")
 HUGGINGFACE = ROOT / "benchmarks" / "huggingface.json"
+BOARD = ROOT / "benchmarks" / "board.json"
 RESULTS = ROOT / "benchmarks" / "results.json"
 SEARCH_TITLES = {"bayes + rungs": "`bayes` with rungs", "bayes": "`bayes`",
                  "botorch": "BoTorch qLogEHVI", "tpe": "Optuna TPE", "random": "random",
@@ -25,6 +28,7 @@ SEARCH_TITLES = {"bayes + rungs": "`bayes` with rungs", "bayes": "`bayes`",
 MARKED = re.compile(r"(<!-- results: (?P<name>[\w-]+) -->\n\n).*?(\n<!-- end -->)", re.S)
 # Half widths of 90 % intervals of the mean, in standard errors.
 T_20_SEEDS = 1.73  # Student's t with 19 degrees of freedom
+T_3_SEEDS = 2.92
 Z_ALL_TABLES = 1.65  # seven tables of 20 seeds
 
 
@@ -91,8 +95,69 @@ def huggingface_table(results: Mapping[str, Any]) -> str:
                       "listed params", "other differences", "unexplained"], rows)
 
 
+# Limits of the board: column of a row, limit, text.
+BOARD_LIMITS = (("params", 500_000, "0.5M"), ("params", 1_300_000, "1.3M"), ("params", 2_600_000, "2.6M"),
+                ("int8_bytes", 1_000_000, "1 MB"), ("int8_bytes", 2_000_000, "2 MB"),
+                ("int8_bytes", 4_000_000, "4 MB"))
+
+
+def board_rows(results: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Rows of the board, the smallest first: those of the flagship, then ``board.json``."""
+    flagship = results["flagship"]
+    front = {name: (row, "search", "found-by-the-search") for name, row in flagship["front"].items()
+             if (ROOT / f"spaces/found/{name}.yaml").is_file()}
+    by_hand = {name: (flagship[name], "hand", "sized-by-hand-distilled")
+               for name in ("plain-1.28m", "plain-2.54m")}
+    rows = {name: {"method": method, "how": f"[flagship](flagship.md#{section})",
+                   "params": row["params"], "int8_bytes": _predicted_int8_bytes(name),
+                   "validation_bleu": row["validation_bleu"],
+                   "tests": {"test_2016_flickr": {"tokenized_bleu": row["test_bleu"]}}}
+            for name, (row, method, section) in (front | by_hand).items()}
+    rows |= {name: row | {"how": f"`{row['command']}`"}
+             for name, row in json.loads(BOARD.read_text("utf-8")).items()}
+    return dict(sorted(rows.items(), key=lambda item: item[1]["params"]))
+
+
+def board_table(results: Mapping[str, Any]) -> str:
+    """Table of the board, one row per model."""
+    rows = board_rows(results)
+    best_within: dict[str, list[str]] = {name: [] for name in rows}
+    for key, limit, text in BOARD_LIMITS:
+        within = [name for name, row in rows.items() if row[key] <= limit]
+        if within:
+            best_within[max(within, key=lambda name: mean(rows[name]["validation_bleu"]))].append(text)
+    lines = []
+    for name, row in rows.items():
+        [(_, scores)] = row["tests"].items()
+        cells = (_seed_interval(scores[metric]) if metric in scores else "–"
+                 for metric in ("tokenized_bleu", "bleu", "chrf"))
+        lines.append([f"`{name}`", row["method"], f"{row['params']:,}", f"{row['int8_bytes']:,}",
+                      _seed_interval(row["validation_bleu"]), *cells,
+                      ", ".join(best_within[name]) or "–", row["how"]])
+    return _markdown(["model", "found by", "params", "int8 bytes", "validation, tokenized BLEU",
+                      "test, tokenized BLEU", "test, sacreBLEU", "test, chrF", "best within",
+                      "command"], lines)
+
+
+def _predicted_int8_bytes(name: str) -> int:
+    """Bytes of a model in ``spaces/found`` as CTranslate2 model, or as ONNX if it has to be."""
+    import scalesearch as ss
+
+    architecture = ss.space(f"found/{name}").architecture()
+    try:
+        return round(architecture.cost(artifact="ctranslate2-int8")["artifact.bytes"])
+    except ss.UserError:
+        return round(architecture.cost(artifact="onnx-int8")["artifact.bytes"])
+
+
+def _seed_interval(scores: list[float]) -> str:
+    half_width = T_3_SEEDS * stdev(scores) / math.sqrt(len(scores))
+    return f"{mean(scores):.2f} ± {half_width:.2f}"
+
+
 TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "replay-mean": mean_table, "replay-10": table_after_10_runs, "huggingface": huggingface_table}
+    "replay-mean": mean_table, "replay-10": table_after_10_runs, "huggingface": huggingface_table,
+    "board": board_table}
 
 
 def updated(text: str, results: Mapping[str, Any]) -> str:

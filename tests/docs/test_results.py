@@ -31,7 +31,7 @@ FACTS: list[tuple[str, str, Any]] = [
      100 * FLAGSHIP["front"]["conv-1.79m"]["params"]
      / FLAGSHIP["front"]["transformer-tiny-sizes"]["params"]),
     (INDEX, "{:.1f} ± 0.4 tokenized BLEU", FLAGSHIP["plain-1.28m"]["test_mean"]),
-    (INDEX, "int8 model of {:.2f} MB", FLAGSHIP["plain-1.28m"]["bytes"] / 1e6),
+    (INDEX, "int8 model of {:.2f} MB", FLAGSHIP["plain-1.28m"]["int8_bytes"] / 1e6),
     (PAPERS, "{} are equal at the reported digits", RESULTS["reported_costs"]["equal"]),
     (PAPERS, "{} agree if rounded", RESULTS["reported_costs"]["rounding"]),
     (BENCHMARKS, "or all | {} |", RESULTS["kills"]["kills"]),
@@ -97,7 +97,7 @@ def test_all_numbers_of_readme_results_equal_committed_ones():
         str(RESULTS["replays"]["seeds"]), f"{100 * discovered['params'] / reference['params']:.0f}",
         f"{mean(reference['validation_bleu']) - mean(discovered['validation_bleu']):.1f}",
         f"{plain['params'] / 1e6:.2f}", f"{plain['test_mean']:.1f}",
-        f"{plain['test_interval']:.1f}", f"{plain['bytes'] / 1e6:.2f}"]
+        f"{plain['test_interval']:.1f}", f"{plain['int8_bytes'] / 1e6:.2f}"]
 
 
 def _words(page: str) -> str:
