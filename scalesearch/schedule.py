@@ -26,8 +26,6 @@ from scalesearch.pareto import Objective, euclidean_distances, farthest_points
 from scalesearch.pareto.front import pareto_front, pareto_ranks
 from scalesearch.samplers.trial_history import (
     LOSS_UNIT,
-    NO_OFFSETS,
-    UnitOffsets,
     exact_values,
     is_complete,
     is_in_training,
@@ -36,7 +34,6 @@ from scalesearch.samplers.trial_history import (
     log_loss,
     predict_final_values,
     rung_losses,
-    unit_offsets,
 )
 
 if TYPE_CHECKING:
@@ -121,14 +118,13 @@ NO_RUNGS = Rungs()  # all trials are trained to the end
 def find_promotable(trials: Sequence[FrozenTrial], rungs: Rungs,
                     objectives: Sequence[Objective]) -> FrozenTrial | None:
     """Return the paused trial to promote, at the highest rung, or None."""
-    offsets = unit_offsets(trials)
     for rung in reversed(range(rungs.n_pauses)):
         reached = [trial for trial in trials if len(rung_losses(trial)) > rung]
         n_due = len(reached) // rungs.eta
         n_promoted = sum(len(rung_losses(trial)) > rung + 1 or not is_paused(trial)
                          for trial in reached)
         if n_promoted < n_due:
-            order = order_by_spread(losses_at_rung(reached, rung, objectives, offsets), n_due)
+            order = order_by_spread(losses_at_rung(reached, rung, objectives), n_due)
             for trial in (reached[index] for index in order):
                 if is_paused(trial) and len(rung_losses(trial)) == rung + 1:
                     return trial
@@ -136,7 +132,7 @@ def find_promotable(trials: Sequence[FrozenTrial], rungs: Rungs,
 
 
 def losses_at_rung(trials: Sequence[FrozenTrial], rung: int,
-                   objectives: Sequence[Objective], offsets: UnitOffsets = NO_OFFSETS) -> Points:
+                   objectives: Sequence[Objective]) -> Points:
     """Return the log loss at ``rung`` and the logarithms of the exact objectives.
 
     Returns:
@@ -146,7 +142,7 @@ def losses_at_rung(trials: Sequence[FrozenTrial], rung: int,
     rows = []
     for trial in trials:
         exact = exact_values(trial, objectives)
-        rows.append([log_loss(trial, rung, offsets),
+        rows.append([log_loss(trial, rung),
                      *(math.log(max(exact[objective.name], 1e-12)) * objective.sign
                        for objective in costs)])
     return np.array(rows, float)

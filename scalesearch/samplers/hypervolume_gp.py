@@ -28,12 +28,7 @@ from scalesearch.samplers.candidate import Candidate
 from scalesearch.samplers.front_neighbors import FRONT_PROBABILITY, FrontNeighbors
 from scalesearch.samplers.proxy import ScoreProxy
 from scalesearch.samplers.sampler_state import SamplerState
-from scalesearch.samplers.trial_history import (
-    is_complete,
-    is_in_training,
-    is_paused,
-    rung_losses,
-)
+from scalesearch.samplers.trial_history import is_paused, rung_losses
 
 # Candidates that enter the pool with a proposal: mutations of the front, and random ones.
 N_CHILDREN = 5
@@ -46,9 +41,6 @@ NEIGHBOR_BATCH_SIZE = 64
 CANDIDATE_WINDOW = 32
 NEIGHBOR_BATCH_WINDOW = 16
 MAX_CACHED_CANDIDATES = 2000
-# One of this number of completed trials is selected as in a study without rungs. If early losses
-# mislead, the surrogate learns it only from such trials.
-CHECK_PERIOD = 5
 
 
 @dataclass(frozen=True)
@@ -88,7 +80,7 @@ class HypervolumeGP(FrontNeighbors):
         """Propose a candidate; None if no candidate of the pool is new and feasible."""
         if len(state.observed_trials) < max(self.n_startup_trials, MIN_OBSERVATIONS):
             return super().propose(state)
-        acquisition, pool = self._acquisition(state, self._uses_losses(state.trials))
+        acquisition, pool = self._acquisition(state)
         for row in np.argsort(-acquisition.new_values, kind="stable") if pool else ():
             facts = state.facts(pool[row].params)  # batches of neighbors are checked only here
             if facts.is_feasible and facts.identity not in state.identities:
@@ -97,7 +89,7 @@ class HypervolumeGP(FrontNeighbors):
 
     def acquisition_values(self, trials: Sequence[FrozenTrial]) -> AcquisitionValues | None:
         """Acquisition values after ``trials``; None before there is a model."""
-        acquisition, pool = self.acquisition_after(trials, self._uses_losses(trials)) or (None, [])
+        acquisition, pool = self.acquisition_after(trials) or (None, [])
         if acquisition is None or not acquisition.predicts_final_values:
             return None
         return AcquisitionValues(float(acquisition.new_values.max()) if pool else 0.0,
@@ -112,7 +104,7 @@ class HypervolumeGP(FrontNeighbors):
         after = self.acquisition_after(trials)
         return after and forecast_hypervolume(after[0], n_runs)
 
-    def acquisition_after(self, trials: Sequence[FrozenTrial], uses_losses: bool = True) -> tuple[
+    def acquisition_after(self, trials: Sequence[FrozenTrial]) -> tuple[
             AcquisitionFunction, list[Candidate]] | None:
         """Acquisition function after ``trials``, with its pool.
 
@@ -126,23 +118,14 @@ class HypervolumeGP(FrontNeighbors):
                              random.Random(self.seed_at(len(past))))
         if len(state.observed_trials) < max(self.n_startup_trials, MIN_OBSERVATIONS):
             return None
-        return self._acquisition(state, uses_losses)
+        return self._acquisition(state)
 
-    def _uses_losses(self, trials: Sequence[FrozenTrial]) -> bool:
-        """Whether the next trial to complete is selected by losses at rungs."""
-        # Trials that are complete, or in training after a promotion.
-        n_promoted = sum(is_complete(trial) or (is_in_training(trial) and bool(rung_losses(trial)))
-                         for trial in trials)
-        return len(self.rung_shares) == 1 or n_promoted % CHECK_PERIOD < CHECK_PERIOD - 1
-
-    def _acquisition(self, state: SamplerState,
-                     uses_losses: bool) -> tuple[AcquisitionFunction, list[Candidate]]:
-        key = state.number, uses_losses, tuple((trial.number, trial.state, len(rung_losses(trial)),
+    def _acquisition(self, state: SamplerState) -> tuple[AcquisitionFunction, list[Candidate]]:
+        key = state.number, tuple((trial.number, trial.state, len(rung_losses(trial)),
                                    is_paused(trial)) for trial in state.trials)
         if self._cached_acquisition is None or self._cached_acquisition[0] != key:
             pool = self._candidate_pool(state)
-            acquisition = AcquisitionFunction(state, pool, self.rung_shares, self.proxy,
-                                              uses_losses)
+            acquisition = AcquisitionFunction(state, pool, self.rung_shares, self.proxy)
             self._cached_acquisition = key, acquisition, pool
             self.proxy_note = str(acquisition.proxy_test or "")
         return self._cached_acquisition[1], self._cached_acquisition[2]

@@ -41,8 +41,6 @@ PAUSED = "paused"  # whether the trial is paused at its last rung
 REPLICATES = "replicates"  # final values of training runs with other seeds
 
 MIN_TRIALS = 3  # trials for a linear fit
-UnitOffsets = Mapping[str | None, float]
-NO_OFFSETS: UnitOffsets = {}
 ExactValuesFunction = Callable[["FrozenTrial", Sequence[Objective]], Mapping[str, float]]
 
 
@@ -104,14 +102,12 @@ def predict_final_values(trials: Sequence[FrozenTrial], objectives: Sequence[Obj
     # a reference has no rungs
     is_early = sum(bool(rung_losses(trial)) for trial in complete) < MIN_TRIALS
 
-    offsets = unit_offsets(trials)
-
     @cache
     def fit_line(index: int, rung: int) -> tuple[float, float]:
         """Return intercept and slope of an objective over the log loss at a rung."""
         if is_early:
             return 0.0, float(objectives[index].sign)
-        return _theil_sen_fit(complete, index, objectives[index], rung, offsets)
+        return _theil_sen_fit(complete, index, objectives[index], rung)
 
     def predict(trial: FrozenTrial) -> list[float]:
         rung = 0 if is_early else len(rung_losses(trial)) - 1
@@ -120,7 +116,7 @@ def predict_final_values(trials: Sequence[FrozenTrial], objectives: Sequence[Obj
         for index, objective in enumerate(objectives):
             if objective.is_measured:
                 intercept, slope = fit_line(index, rung)
-                values.append(intercept + slope * log_loss(trial, rung, offsets))
+                values.append(intercept + slope * log_loss(trial, rung))
             else:
                 values.append(costs[objective.name])
         return values
@@ -134,35 +130,18 @@ def predict_final_values(trials: Sequence[FrozenTrial], objectives: Sequence[Obj
     return values_by_number
 
 
-def log_loss(trial: FrozenTrial, rung: int, offsets: UnitOffsets = NO_OFFSETS) -> float:
-    """Return the logarithm of the loss at ``rung``, less the offset of its unit."""
-    offset = offsets.get(trial.user_attrs.get(LOSS_UNIT), 0.0)
-    return math.log(max(rung_losses(trial)[rung], 1e-12)) - offset
-
-
-def unit_offsets(trials: Sequence[FrozenTrial]) -> UnitOffsets:
-    """Return the median logarithm of losses at the first rung, by unit of losses.
-
-    Less these offsets, losses of different units can enter one model. A ratio of two units, such as
-    the characters per token, cancels. Empty if all losses have the same unit.
-    """
-    logs_by_unit: dict[str | None, list[float]] = {}
-    for trial in trials:
-        if rung_losses(trial) and math.isfinite(rung_losses(trial)[0]):
-            unit = trial.user_attrs.get(LOSS_UNIT)
-            logs_by_unit.setdefault(unit, []).append(log_loss(trial, 0))
-    if len(logs_by_unit) < 2:
-        return NO_OFFSETS
-    return {unit: float(np.median(logs)) for unit, logs in logs_by_unit.items()}
+def log_loss(trial: FrozenTrial, rung: int) -> float:
+    """Return the logarithm of the loss at ``rung``."""
+    return math.log(max(rung_losses(trial)[rung], 1e-12))
 
 
 def _theil_sen_fit(complete: Sequence[FrozenTrial], index: int, objective: Objective,
-                   rung: int, offsets: UnitOffsets) -> tuple[float, float]:
+                   rung: int) -> tuple[float, float]:
     """Return intercept and slope of an objective over the log loss at ``rung``.
 
     The slope is 0 if the fitted one has the wrong sign: a lower loss cannot be worse.
     """
-    points = [(log_loss(trial, rung, offsets), trial.values[index])
+    points = [(log_loss(trial, rung), trial.values[index])
               for trial in complete if len(rung_losses(trial)) > rung]
     x, y = np.array(points, float).reshape(-1, 2).T
     first, second = np.triu_indices(len(x), 1)

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from scalesearch.samplers import SamplerSpec
-from scalesearch.schedule import Rungs
 from tests.docs.blocks import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from synthetic_tables import TYPES, make_table
-from tabular import Replay
 
 
 def correlation(table, share):
@@ -35,13 +32,3 @@ def test_early_ranks_mislead_more_than_late_ones(table_type):
 def test_tables_depend_on_the_seed_only():
     first, same, other = make_table("rate", 1), make_table("rate", 1), make_table("rate", 2)
     assert first.rows == same.rows and first.rows != other.rows
-
-
-def test_search_with_rungs_finishes_trials_of_every_vocabulary():
-    """Losses per token of the largest vocabulary are twice those of the smallest."""
-    table = make_table("vocabulary", 1)
-    search = Replay(table, SamplerSpec("bayes", {}, 3), Rungs.geometric())
-    search.run(trials=20)
-    finished = {table.rows[search.rows[trial.number]].unit
-                for trial in search.trials if trial.state.name == "COMPLETE"}
-    assert finished == {row.unit for row in table.rows}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalesearch.pareto import Objective
-from scalesearch.samplers.trial_history import predict_final_values, unit_offsets
+from scalesearch.samplers.trial_history import predict_final_values
 from tests.samplers.trials import frozen
 
 OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))
@@ -73,24 +73,3 @@ def test_trials_without_rungs_determine_no_slope():
     straight = [frozen(n, "COMPLETE", values=[20.0 + n, 5.0]) for n in range(4)]
     values = predicted([*straight, paused(8, 2.0), paused(9, 3.0)])
     assert set(values) == {8, 9} and values[8]["bleu"] > values[9]["bleu"]
-
-
-@pytest.mark.parametrize("factor", [0.5, 7.0])
-def test_ratio_of_two_units_changes_no_prediction(factor):
-    """As losses per token of two vocabularies, one with longer tokens."""
-    def history(scale):
-        units = [("a", 1.0), ("b", scale)] * 4
-        return [frozen(n, "COMPLETE" if n < 6 else "PAUSED",
-                       values=[30.0 - n, 5.0] if n < 6 else None,
-                       rungs=[(2 + n % 3 + 0.1 * n) * unit_scale], costs={"params": 3.0},
-                       loss_unit=unit)
-                for n, (unit, unit_scale) in enumerate(units)]
-
-    assert predicted(history(factor))[7]["bleu"] == pytest.approx(
-        predicted(history(1.0))[7]["bleu"])
-
-
-def test_losses_of_one_unit_have_no_offset():
-    assert unit_offsets(LINE) == {} and unit_offsets([]) == {}
-    diverged = frozen(8, "PAUSED", rungs=(math.inf,), loss_unit="b")
-    assert unit_offsets([*LINE, diverged]) == {}

@@ -2,11 +2,8 @@
 
 import math
 
-import pytest
-
 from scalesearch.pareto import Objective
-from scalesearch.samplers.bayes.acquisition import AcquisitionFunction
-from scalesearch.samplers.hypervolume_gp import CHECK_PERIOD, AcquisitionValues, HypervolumeGP
+from scalesearch.samplers.hypervolume_gp import AcquisitionValues, HypervolumeGP
 from scalesearch.samplers.trial_history import rung_losses
 from scalesearch.schedule import START_TRIAL, Rungs, Scheduler
 from tests.samplers.pools import SPACE, Searched
@@ -95,27 +92,3 @@ def test_infinite_losses_and_rungs_of_another_ladder_are_accepted():
     # no trial has a loss at the second
     longer.study.sampler.rung_shares = (0.1, 0.3, 1.0)
     assert longer.study.sampler.acquisition_values(longer.trials) is None
-
-
-@pytest.mark.parametrize("ended", [CHECK_PERIOD, 2 * CHECK_PERIOD - 1])
-def test_every_fifth_completed_trial_is_selected_without_losses(ended):
-    """A trial with a misleading loss is finished, too."""
-    search = ladder(12, ended)
-    sampler = search.study.sampler
-    trials = search.study.get_trials(deepcopy=True)
-    acquisition, pool = sampler.acquisition_after(trials, uses_losses=False)
-
-    def paused_values(uses_losses):
-        return AcquisitionFunction(acquisition.state, pool, (0.1, 1.0), None,
-                                   uses_losses).paused_values
-
-    with_losses = paused_values(True)
-    without_losses = paused_values(False)
-    is_check = ended == 2 * CHECK_PERIOD - 1
-    selected = sampler.acquisition_values(trials).paused
-    assert selected == (without_losses if is_check else with_losses)
-    for trial in trials:
-        if trial.user_attrs.get("paused"):
-            trial.set_user_attr("rungs", [3 + trial.number % 3])
-    assert paused_values(False) == without_losses
-    assert paused_values(True) != with_losses

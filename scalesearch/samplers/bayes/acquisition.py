@@ -40,7 +40,6 @@ from scalesearch.samplers.trial_history import (
     is_paused,
     log_loss,
     rung_losses,
-    unit_offsets,
     values_by_seed,
 )
 
@@ -59,26 +58,19 @@ class AcquisitionFunction:
         pool: new candidates.
         rung_shares: shares of a full-budget run at which trials pause; the last one is 1.
         proxy: proxy of the scores, a further coordinate if it helps.
-        uses_losses: whether losses at rungs predict final values; otherwise, only coordinates do.
 
     Attributes:
         proxy_test: comparison of the surrogate with and without the proxy; None without one.
     """
 
     def __init__(self, state: SamplerState, pool: Sequence[Candidate],
-                 rung_shares: Sequence[float], proxy: ScoreProxy | None = None,
-                 uses_losses: bool = True) -> None:
+                 rung_shares: Sequence[float], proxy: ScoreProxy | None = None) -> None:
         self.state = state
-        self.rung_shares = rung_shares if uses_losses else (1.0,)
+        self.rung_shares = rung_shares
         observed = [trial
                     for trial in state.trials
                     if trial.params and (is_complete(trial) or rung_losses(trial))]
         self.observed_trials = _select_training_trials(observed, state.objectives)
-        self._offsets = unit_offsets(observed)
-        passed = [min(len(rung_losses(trial)), len(rung_shares) - 1) if is_paused(trial) else 0
-                  for trial in self.observed_trials]
-        # (trials,): share of the run of each paused trial
-        self._trained_shares = np.array([0.0, *rung_shares])[passed]
         pending = [trial for trial in state.running_trials if not rung_losses(trial)]
         trials = [*self.observed_trials, *pending]
         names = {name for candidate in pool for name in candidate.params}
@@ -144,12 +136,6 @@ class AcquisitionFunction:
     def paused_values(self) -> dict[int, float]:
         """Acquisition value of each paused trial, by its number."""
         value_by_number: dict[int, float] = {}
-        paused_rows = np.flatnonzero(self._trained_shares) if len(self.rung_shares) == 1 else ()
-        if len(paused_rows):  # as new candidates with a smaller remaining budget
-            values = self._values(paused_rows, -1, np.full(len(paused_rows), np.nan))
-            values = values / (1 - self._trained_shares[paused_rows])
-            return {self.observed_trials[row].number: float(value)
-                    for row, value in zip(paused_rows, values)}
         for level in range(len(self.rung_shares) - 1):
             rows = [row for row, trial in enumerate(self.observed_trials)
                     if is_paused(trial) and len(rung_losses(trial)) == level + 1]
@@ -262,7 +248,7 @@ class AcquisitionFunction:
         log_losses = np.full((len(self.observed_trials), n_rungs), np.nan)
         for row, trial in enumerate(self.observed_trials):
             for rung in range(min(n_rungs, len(rung_losses(trial)))):
-                log_losses[row, rung] = min(log_loss(trial, rung, self._offsets), MAX_LOG_LOSS)
+                log_losses[row, rung] = min(log_loss(trial, rung), MAX_LOG_LOSS)
         return log_losses
 
     @cached_property
@@ -285,7 +271,7 @@ class AcquisitionFunction:
         rows = []
         for trial in self.observed_trials:
             exact = self.state.exact_values(trial, objectives)
-            rows.append([objective.sign * min(log_loss(trial, 0, self._offsets), MAX_LOG_LOSS)
+            rows.append([objective.sign * min(log_loss(trial, 0), MAX_LOG_LOSS)
                          if objective.is_measured else exact[objective.name]
                          for objective in objectives] if rung_losses(trial) else missing)
         return np.array(rows, float)
