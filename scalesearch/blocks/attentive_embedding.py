@@ -66,7 +66,7 @@ class AttentiveEmbedding(Block):
         x = module.table(tokens) * self.rank**0.5
         if self.positions != "none":
             x = x + (module.position(positions) if self.positions == "learned"
-                     else sinusoidal_positions(positions, self.rank, x.dtype))
+                     else sinusoidal_positions(positions, self.rank, x.dtype, self.positions))
         x = dropout(x, module.dropout_rates.residual, module.training)
         if self.layer.mixer.decoder:
             present = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,11 @@ from scalesearch.blocks.sizes import maximum
 if TYPE_CHECKING:
     from torch import Tensor
 
-POSITION_TYPES = ("sinusoidal", "learned", "none")
+# Divisors of exponents of the wavelengths for d features. In tensor2tensor and fairseq, the last
+# wavelength is 10000 · 2π. Those of Marian are 10000^(2 i / d) · 2π (Vaswani et al. 2017).
+SINUSOID_DIVISORS: dict[str, Callable[[int], float]] = {
+    "sinusoidal": lambda d: max((d + 1) // 2 - 1, 1), "sinusoidal-marian": lambda d: d / 2}
+POSITION_TYPES = (*SINUSOID_DIVISORS, "learned", "none")
 SOFTPOS_KERNEL = 3  # kernel width of the convolutions of H-SoftPOS
 
 
@@ -68,23 +72,24 @@ class TokenEmbedding(Block):
         x = module.table(tokens) * self.d**0.5 if self.scaled else module.table(tokens)
         if self.positions == "learned":
             x = x + module.position(positions)
-        elif self.positions == "sinusoidal":
-            x = x + sinusoidal_positions(positions, self.d, x.dtype)
+        elif self.positions in SINUSOID_DIVISORS:
+            x = x + sinusoidal_positions(positions, self.d, x.dtype, self.positions)
         x = module.norm(x) if self.norm_type else x
         return dropout(x, module.dropout_rates.residual, module.training)
 
 
-def sinusoidal_positions(positions: Tensor, d: int, dtype: Any) -> Tensor:
+def sinusoidal_positions(positions: Tensor, d: int, dtype: Any,
+                         position_type: str = "sinusoidal") -> Tensor:
     """Return sinusoidal positions, (…) to (…, d) (Vaswani et al. 2017, section 3.5).
 
-    The first half of the features are sines, the second half cosines, with wavelengths from 2π to
-    10000 · 2π.
+    The first half of the features are sines, the second half cosines. ``position_type`` is a key of
+    ``SINUSOID_DIVISORS``.
     """
     import torch
 
-    half = (d + 1) // 2
-    frequencies = torch.exp(torch.arange(half, device=positions.device)
-                            * (-9.210340371976184 / max(half - 1, 1)))  # -log(10000) / (half - 1)
+    frequencies = torch.exp(
+        torch.arange((d + 1) // 2, device=positions.device)
+        * (-9.210340371976184 / SINUSOID_DIVISORS[position_type](d)))  # -log(10000)
     angles = positions.unsqueeze(-1) * frequencies
     return torch.cat([angles.sin(), angles.cos()], -1)[..., :d].to(dtype)
 
@@ -379,8 +384,8 @@ class SoftPOS(Block):
 
         table = module.table(tokens)
         x = table * table.shape[-1] ** 0.5
-        if self.positions == "sinusoidal":
-            x = x + sinusoidal_positions(positions, x.shape[-1], x.dtype)
+        if self.positions in SINUSOID_DIVISORS:
+            x = x + sinusoidal_positions(positions, x.shape[-1], x.dtype, self.positions)
         features = []
         for level in range(self.levels):
             features += [x, getattr(module, f"role{level}")(x[..., : self.roles].softmax(-1))]

@@ -62,6 +62,10 @@ class ExportFormat(ABC):
     def unsupported_reasons(self, block: Block) -> list[str]:
         """List why the format cannot hold an architecture, without its packages."""
 
+    def notes(self, trained: Checkpoint) -> list[str]:
+        """List facts about the export of a model that its user should know."""
+        return []
+
     @abstractmethod
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
         """Write the files of the format into the empty ``folder``."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from scalesearch.blocks.core import PAD, Block
-from scalesearch.blocks.embedding import sinusoidal_positions
+from scalesearch.blocks.embedding import SINUSOID_DIVISORS, sinusoidal_positions
 from scalesearch.data import Tokenizer
 from scalesearch.data.split import BOS, UNK
 from scalesearch.errors import UserError
@@ -195,8 +195,8 @@ CONSTANT_TENSORS: Mapping[str, Callable[[ConstantTensor], Tensor]] = {
     "zeros": lambda source: torch.zeros(source.shape),
     "ones": lambda source: torch.ones(source.shape),
     "identity": lambda source: torch.eye(*source.shape),
-    "sinusoid": lambda source: sinusoidal_positions(torch.arange(source.shape[0]), source.shape[1],
-                                                    torch.float32),
+    **dict.fromkeys(SINUSOID_DIVISORS, lambda source: sinusoidal_positions(
+        torch.arange(source.shape[0]), source.shape[1], torch.float32, source.type)),
     "step": lambda source: sinusoidal_positions(torch.tensor(source.index), source.shape[0],
                                                 torch.float32)}
 

@@ -65,6 +65,7 @@ class Artifact:
         bytes: size of each file of the format.
         folder_bytes: size of all files, with tokenizer and description, without ``artifact.json``.
         checksums: SHA-256 of all files, except the model card, which may be edited.
+        notes: facts about the files that their user should know.
         verification: see :func:`verify_artifact`; empty if the weights are unchanged.
         provenance: architecture, costs under their protocol, scores with signatures, data, seed,
             and why a study selected the model.
@@ -76,6 +77,7 @@ class Artifact:
     bytes: dict[str, int] = field(default_factory=dict)
     folder_bytes: int = 0
     checksums: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     verification: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
@@ -83,7 +85,7 @@ class Artifact:
         """Describe what was written and verified, line by line."""
         lines = [f"{self.format}, {self.quantization}: {sum(self.bytes.values()):,} bytes in "
                  f"{format_count(len(self.bytes), 'file')}; {self.folder_bytes:,} bytes with "
-                 "tokenizer and description"]
+                 "tokenizer and description", *self.notes]
         checked = self.verification
         for name in [name for name in ("model", "float", "quantized") if name in checked]:
             scores = ", ".join(f"{key} {value:.2f}"
@@ -206,7 +208,7 @@ def write_description(trained: Checkpoint, folder: Path, format: ExportFormat,
     """Add the files that are needed to open the exported files in ``folder``."""
     sizes = {str(file.relative_to(folder)): file.stat().st_size
              for file in sorted(folder.rglob("*")) if file.is_file()}
-    artifact = Artifact(format.name, quantization, bytes=sizes)
+    artifact = Artifact(format.name, quantization, bytes=sizes, notes=format.notes(trained))
     for name in DESCRIPTION_FILES:
         if trained.folder is None or (folder / name).exists():
             continue

@@ -188,7 +188,7 @@ def _embedding(plan: VariablePlan, stack: str, path: str, block: TokenEmbedding,
         rows = block.max_length
         positions = WeightRef(f"{path}.position.weight")
     else:
-        positions = ConstantTensor("sinusoid" if block.positions == "sinusoidal" else "zeros",
+        positions = ConstantTensor("zeros" if block.positions == "none" else block.positions,
                                    (rows, block.d))
     if not block.scaled:
         plan.scalars[f"{stack}/scale_embeddings"] = False

@@ -38,8 +38,8 @@ class ConstantTensor:
     """A constant.
 
     Attributes:
-        type: ``zeros``, ``ones``, ``identity``, ``sinusoid`` (rows, features) or ``step``, the step
-            signal of a layer.
+        type: ``zeros``, ``ones``, ``identity``, a type of sinusoidal positions (rows, features) or
+            ``step``, the step signal of a layer.
         shape: its shape.
         index: index of the layer of a step signal.
     """

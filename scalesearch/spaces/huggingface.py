@@ -207,7 +207,7 @@ def read_config(config: Mapping[str, Any]) -> HuggingFaceArchitecture:
 # -- encoder-decoder models
 
 
-def _read_bart_family(a: HuggingFaceArchitecture, norm: str, positions: str = "sinusoidal",
+def _read_bart_family(a: HuggingFaceArchitecture, norm: str, positions: str = "sinusoidal-marian",
                       has_embedding_norm: bool = False) -> None:
     """Read a configuration with the names of BART."""
     width = a.copy("width", "d_model")
@@ -241,9 +241,15 @@ def _read_marian(a: HuggingFaceArchitecture) -> None:
     _read_bart_family(a, "post")
 
 
-@_register("m2m_100", "pegasus")
+@_register("pegasus")
 def _read_pegasus(a: HuggingFaceArchitecture) -> None:
     _read_bart_family(a, "pre")
+
+
+@_register("m2m_100")
+def _read_m2m_100(a: HuggingFaceArchitecture) -> None:
+    _read_bart_family(a, "pre", "sinusoidal")
+    a.add_difference("sinusoidal positions start at 2, not at 0")
 
 
 @_register("bart")

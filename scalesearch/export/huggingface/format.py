@@ -1,4 +1,7 @@
-"""Files for ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer`` of transformers 5."""
+"""Files for transformers 5: of one of its classes if the architecture is exactly one.
+
+Other architectures have a class of their own, whose code is in the folder.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,24 @@ from safetensors.torch import save
 from scalesearch.blocks.core import PAD, Block
 from scalesearch.cost import load_protocol
 from scalesearch.data import BOS, EOS, UNK
+from scalesearch.errors import UserError
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
 from scalesearch.export.export import collect_provenance
 from scalesearch.export.huggingface.bundle import bundle_source
-from scalesearch.export.huggingface.tokenizer import check_tokenizer, tokenizer_json
-from scalesearch.files import write_json, write_text
+from scalesearch.export.huggingface.native import ClassSearch, NativeModel, find_native_class
+from scalesearch.export.huggingface.tokenizer import (
+    TokenTemplate,
+    check_tokenizer,
+    tokenizer_json,
+)
+from scalesearch.files import read_json, write_json, write_text
 from scalesearch.tasks import TASKS
 from scalesearch.training.checkpoint import WEIGHTS_FILE, Checkpoint
 from scalesearch.training.scoring.evaluate import DecodingOptions, resolve_decoding
 
 MODELING_MODULE = "modeling_scalesearch"
+CONFIG_FILE = "config.json"
+OWN_CLASS = "ScalesearchForSeq2SeqLM"
 # Beam search of transformers keeps the scores of every step in memory.
 MAX_BATCH_SENTENCES = 32
 DTYPES = {"none": "float32", "bf16": "bfloat16"}
@@ -47,32 +58,58 @@ class HuggingFaceFormat(ExportFormat):
     def unsupported_reasons(self, block: Block) -> list[str]:
         return []
 
+    def notes(self, trained: Checkpoint) -> list[str]:
+        search = _find_class(trained)
+        if search.model is not None:
+            native_class = search.model.native_class
+            return [f"class: {native_class.name} of transformers, without own code; the tokenizer "
+                    f"is loaded by {native_class.tokenizer_class}"]
+        needs = f". {search.nearest} needs {'; '.join(search.reasons)}" if search.nearest else ""
+        return [f"class: {OWN_CLASS}, whose code is in the folder (trust_remote_code=True){needs}"]
+
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
         dtype = DTYPES[quantization]
-        weights = {f"model.{name}": weight.to(getattr(torch, dtype)).contiguous()
-                   for name, weight in trained.model.state_dict().items()}
-        (folder / WEIGHTS_FILE).write_bytes(save(weights, metadata={"format": "pt"}))
+        native = _find_class(trained).model
+        state = trained.model.state_dict()
+        weights = native.convert(state) if native else {
+            f"model.{name}": weight for name, weight in state.items()}
+        stored = {name: weight.to(getattr(torch, dtype)).contiguous()
+                  for name, weight in weights.items()}
+        (folder / WEIGHTS_FILE).write_bytes(save(stored, metadata={"format": "pt"}))
         architecture = trained.architecture
-        write_text(folder / f"{MODELING_MODULE}.py",
-                   bundle_source(architecture.block, f"Architecture {architecture.id}."))
-        write_json(folder / "config.json", model_config(trained, dtype))
-        write_json(folder / "generation_config.json", generation_config(trained))
+        if native is None:
+            write_text(folder / f"{MODELING_MODULE}.py",
+                       bundle_source(architecture.block, f"Architecture {architecture.id}."))
+        config = model_config(trained, dtype) if native is None else native_config(
+            trained, native, dtype)
+        write_json(folder / CONFIG_FILE, config)
+        write_json(folder / "generation_config.json", generation_config(trained, native))
         names = {f"{name}_token": piece for name, (piece, _) in
                  zip(("pad", "unk", "bos", "eos"), trained.tokenizer.pieces()) if name != "unk"}
+        is_causal = _is_causal(native)
         write_json(folder / "tokenizer_config.json",
                    {"tokenizer_class": "TokenizersBackend", **names, "split_special_tokens": True,
-                    "padding_side": "right", "clean_up_tokenization_spaces": False,
-                    "model_max_length": trained.max_source_length + 1})
-        tokens = tokenizer_json(trained.tokenizer, trained.is_lowercase)
+                    "padding_side": "left" if is_causal else "right",
+                    "clean_up_tokenization_spaces": False,
+                    "model_max_length": longest_input(trained) if is_causal
+                    else trained.max_source_length + 1})
+        template = token_template(trained, native)
+        tokens = tokenizer_json(trained.tokenizer, trained.is_lowercase, template)
         write_text(folder / "tokenizer.json",
                    json.dumps(tokens, ensure_ascii=False, separators=(",", ":")))
-        write_text(folder / "README.md", model_card(trained))
-        loaded = _import_quietly().AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-        check_tokenizer(loaded, trained.tokenizer, trained.is_lowercase)
+        write_text(folder / "README.md", model_card(trained, native))
+        tokenizer_class = native.native_class.tokenizer_class if native else "AutoTokenizer"
+        loaded = getattr(_import_quietly(), tokenizer_class).from_pretrained(
+            folder, trust_remote_code=native is None)
+        check_tokenizer(loaded, trained.tokenizer, trained.is_lowercase, template)
 
     def open_decoder(self, folder: Path, threads: int) -> ArtifactDecoder:
         torch.set_num_threads(threads)
         transformers = _import_quietly()
+        config = read_json(folder / CONFIG_FILE, dict[str, Any])
+        if config["architectures"] != [OWN_CLASS]:
+            return NativeDecoder(getattr(transformers, config["architectures"][0]).from_pretrained(
+                folder))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # decoders have a note of the version
             return HuggingFaceDecoder(transformers.AutoModelForSeq2SeqLM.from_pretrained(
@@ -119,15 +156,82 @@ class HuggingFaceDecoder(ArtifactDecoder):
                                    return_dict_in_generate=True, **settings)
 
 
+class NativeDecoder(HuggingFaceDecoder):
+    """Decoder of a class of transformers."""
+
+    def _generate(self, source_ids: list[list[int]], max_lengths: list[int],
+                  allow_unk: bool = False, **settings: Any) -> Any:
+        from scalesearch.export.huggingface.modeling import LengthLimitProcessor
+
+        is_causal = not self.model.config.is_encoder_decoder
+        rows = [torch.tensor([*ids, BOS] if is_causal else ids) for ids in source_ids]
+        source = torch.nn.utils.rnn.pad_sequence(
+            rows, batch_first=True, padding_side="left" if is_causal else "right")
+        n_before = source.shape[1] if is_causal else 1  # tokens before the first generated one
+        limits = torch.tensor(max_lengths)
+        if not is_causal:  # tables of positions
+            max_positions = self.model.config.max_position_embeddings
+            if source.shape[1] > max_positions:
+                raise UserError(f"a sentence has {source.shape[1]} tokens, but the exported model "
+                                f"has {max_positions} positions: translate shorter sentences",
+                                code="sentence-too-long")
+            limits = limits.clamp(max=max_positions - 1)
+        output = self.model.generate(
+            source, attention_mask=(source != PAD).long(), do_sample=False,
+            logits_processor=[LengthLimitProcessor(limits + n_before - 1)],
+            suppress_tokens=[PAD, BOS] if allow_unk else [PAD, UNK, BOS],
+            return_dict_in_generate=True,
+            **{"max_new_tokens": int(limits.max()) + 1} | settings)
+        output.sequences = output.sequences[:, n_before - 1 :]  # from BOS
+        return output
+
+
+def _find_class(trained: Checkpoint) -> ClassSearch:
+    return find_native_class(trained.architecture, trained.max_source_length + 1)  # with EOS
+
+
+def _is_causal(native: NativeModel | None) -> bool:
+    return native is not None and native.native_class.auto_class == "AutoModelForCausalLM"
+
+
+def longest_input(trained: Checkpoint) -> int:
+    """Return the largest number of tokens that a decoder-only model has read in training."""
+    if trained.spec.window:
+        return trained.spec.window + 1  # with EOS before the first token
+    return 2 * (trained.max_source_length + 1)
+
+
+def token_template(trained: Checkpoint, native: NativeModel | None) -> TokenTemplate:
+    """Return the special tokens around a text: those of the training."""
+    if not _is_causal(native):
+        return TokenTemplate()
+    if TASKS[trained.task].model_types == ("decoder-only",):  # texts follow the end of another
+        return TokenTemplate((EOS, BOS), ())
+    return TokenTemplate((), (EOS, BOS))
+
+
+def native_config(trained: Checkpoint, native: NativeModel, dtype: str) -> dict[str, Any]:
+    """Build the content of ``config.json`` for a class of transformers."""
+    recipe = trained.recipe
+    config = {"architectures": [native.native_class.name], **native.config,
+              "vocab_size": trained.tokenizer.vocab_size, "dtype": dtype,
+              "pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS,
+              "attention_dropout": recipe.attention_dropout}
+    if _is_causal(native):
+        return {**config, "max_position_embeddings": longest_input(trained)}
+    return {**config, "dropout": recipe.dropout, "activation_dropout": recipe.activation_dropout,
+            "decoder_start_token_id": BOS, "forced_eos_token_id": None}
+
+
 def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
-    """Build the content of ``config.json``."""
+    """Build the content of ``config.json`` for the class of the package."""
     recipe = trained.recipe
     decoding = resolve_decoding(recipe, trained.max_length_a)
     block = trained.architecture.block
     classes = {"AutoConfig": "ScalesearchConfig",
-               "AutoModelForSeq2SeqLM": "ScalesearchForSeq2SeqLM"}
+               "AutoModelForSeq2SeqLM": OWN_CLASS}
     return {
-        "architectures": ["ScalesearchForSeq2SeqLM"],
+        "architectures": [OWN_CLASS],
         "auto_map": {auto: f"{MODELING_MODULE}.{name}" for auto, name in classes.items()},
         "model_type": "scalesearch",
         "vocab_size": trained.tokenizer.vocab_size,
@@ -144,22 +248,19 @@ def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
     }
 
 
-def generation_config(trained: Checkpoint) -> dict[str, Any]:
+def generation_config(trained: Checkpoint, native: NativeModel | None) -> dict[str, Any]:
     """Build ``generation_config.json``: the search that the model was scored with."""
     recipe = trained.recipe
+    special = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS,
+               "suppress_tokens": [PAD, UNK, BOS]}
+    beam = {"num_beams": recipe.beam, "length_penalty": recipe.length_penalty,
+            "early_stopping": "never"} if recipe.beam > 1 else {}
+    if _is_causal(native):
+        return {**special, "max_length": longest_input(trained), **beam}
     decoding = resolve_decoding(recipe, trained.max_length_a)
     max_length = int(decoding.max_lengths(torch.ones(1, trained.max_source_length + 1)))
-    beam = {"num_beams": recipe.beam, "length_penalty": recipe.length_penalty,
-            "early_stopping": "never"}
-    return {
-        "pad_token_id": PAD,
-        "bos_token_id": BOS,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": BOS,
-        "suppress_tokens": [PAD, UNK, BOS],
-        "max_length": max_length + 2,  # with BOS and EOS
-        **(beam if recipe.beam > 1 else {}),
-    }
+    return {**special, "decoder_start_token_id": BOS,
+            "max_length": max_length + 2, **beam}  # with BOS and EOS
 
 
 def _strip_special_ids(ids: list[int]) -> list[int]:
@@ -176,7 +277,7 @@ def _import_quietly() -> Any:
     return transformers
 
 
-def model_card(trained: Checkpoint) -> str:
+def model_card(trained: Checkpoint, native: NativeModel | None) -> str:
     """Return the model card: task, usage, costs, scores and provenance."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -187,10 +288,13 @@ def model_card(trained: Checkpoint) -> str:
     sides = (str(data.get("spec", {}).get(side)) for side in ("source", "target"))
     languages = [code for code in sides if re.fullmatch("[a-z]{2,3}", code)]
     name = f"scalesearch {architecture.id}"
-    task_tag = HUB_TASK_TAGS.get(trained.task)
+    is_text = TASKS[trained.task].model_types == ("decoder-only",)
+    task_tag = ("text-generation" if is_text and _is_causal(native)
+                else HUB_TASK_TAGS.get(trained.task))
     scores = [(metric.label, metrics[key],
                str(metrics.get(f"{key}_signature", "")).replace("|", r"\|"))
-              for key, metric in TASKS[trained.task].metrics.items() if key in metrics]
+              for key, metric in TASKS[trained.task].metrics.items()
+              if metrics.get(key) is not None]
     # the scores as the Hub expects them
     model_index = {"name": name, "results": [{
         "task": {"type": task_tag},
@@ -207,7 +311,10 @@ def model_card(trained: Checkpoint) -> str:
     return templates.get_template("card.md").render(
         {"trained_with": {}, "seed": None} | facts,
         head={key: value for key, value in head.items() if value}, name=name, languages=languages,
-        lowercase=trained.is_lowercase, data=data, metrics={"weights": ""} | metrics, scores=scores,
+        model_class=native.native_class.name if native else None, is_causal=_is_causal(native),
+        tokenizer_class=native.native_class.tokenizer_class if native else "AutoTokenizer",
+        is_text=is_text, lowercase=trained.is_lowercase, data=data, scores=scores,
+        metrics={"weights": "", "decoding": ""} | metrics,
         costs=[(label, facts["costs"][key]) for key, label in COST_LABELS.items()],
         protocol=load_protocol(architecture.protocol).with_vocab(architecture.vocab),
         search=resolve_decoding(trained.recipe, trained.max_length_a).description)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from scalesearch.data import BOS, EOS, PAD, UNK, Tokenizer
@@ -21,8 +22,17 @@ PIECES_PER_PROBE = 12
 EDGE_CASE_TEXTS = ("a  b ", " \t½", "ﬁ…", "</s> <unk> a<pad>b", "x▁y", "\U0001f642\U0001f642 z")
 
 
-def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
-    """Build ``tokenizer.json``; ids of sources and targets end with EOS."""
+@dataclass(frozen=True)
+class TokenTemplate:
+    """Special ids before and after the ids of each text; by default, texts end with EOS."""
+
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = (EOS,)
+
+
+def tokenizer_json(tokenizer: Tokenizer, lowercase: bool,
+                   template: TokenTemplate = TokenTemplate()) -> dict[str, Any]:
+    """Build ``tokenizer.json``."""
     pieces = tokenizer.pieces()
     ids = {piece: id for id, (piece, _) in enumerate(pieces)}
     named = {name: piece for name, (piece, _) in zip(("pad", "unk", "bos", "eos"), pieces)}
@@ -52,18 +62,21 @@ def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
                  "byte_fallback": False, "ignore_merges": False, "vocab": ids, "merges": merges}
     decoders = [_replace(named["unk"], " ⁇ "), {"type": "Fuse"},
                 _replace(rf"\A{SPACE_MARKER}", "", "Regex"), _replace(SPACE_MARKER, " ")]
-    end = {"SpecialToken": {"id": named["eos"], "type_id": 0}}
-    first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    before, after = ([{"SpecialToken": {"id": pieces[id][0], "type_id": 0}} for id in special]
+                     for special in (template.before, template.after))
+    first, second = ([*before, {"Sequence": {"id": name, "type_id": 0}}, *after] for name in "AB")
     return {"version": "1.0", "truncation": None, "padding": None,
             "added_tokens": [{"id": id, "content": pieces[id][0], "single_word": False,
                               "lstrip": False, "rstrip": False, "normalized": False,
                               "special": True} for id in (PAD, BOS, EOS)],
             "normalizer": {"type": "Sequence", "normalizers": normalizers},
             "pre_tokenizer": {"type": "Sequence", "pretokenizers": pre_tokenizers},
-            "post_processor": {"type": "TemplateProcessing", "single": [first, end],
-                               "pair": [first, end, second, end],
-                               "special_tokens": {named["eos"]: {"id": named["eos"], "ids": [EOS],
-                                                                 "tokens": [named["eos"]]}}},
+            "post_processor": {"type": "TemplateProcessing", "single": first,
+                               "pair": [*first, *second],
+                               "special_tokens": {
+                                   pieces[id][0]: {"id": pieces[id][0], "ids": [id],
+                                                   "tokens": [pieces[id][0]]}
+                                   for id in {*template.before, *template.after}}},
             "decoder": {"type": "Sequence", "decoders": decoders},
             "model": model}
 
@@ -72,7 +85,8 @@ def _replace(pattern: str, content: str, pattern_type: str = "String") -> dict[s
     return {"type": "Replace", "pattern": {pattern_type: pattern}, "content": content}
 
 
-def check_tokenizer(loaded: Any, expected: Tokenizer, lowercase: bool) -> None:
+def check_tokenizer(loaded: Any, expected: Tokenizer, lowercase: bool,
+                    template: TokenTemplate = TokenTemplate()) -> None:
     """Check that a loaded tokenizer gives the same ids and texts, on random pieces.
 
     Raises:
@@ -85,7 +99,8 @@ def check_tokenizer(loaded: Any, expected: Tokenizer, lowercase: bool) -> None:
     for line in (*lines, *EDGE_CASE_TEXTS):
         ids = expected.encode([line.lower() if lowercase else line])[0]
         text = loaded.decode(ids, skip_special_tokens=True)
-        if loaded(line)["input_ids"] != [*ids, EOS] or text != expected.decode([ids])[0]:
+        framed = [*template.before, *ids, *template.after]
+        if loaded(line)["input_ids"] != framed or text != expected.decode([ids])[0]:
             raise UserError(f"{option('to', 'huggingface')}: {line!r} is tokenized differently. "
                             "The tokenizer must be a sentencepiece model with normalization "
                             "identity and "

@@ -15,7 +15,7 @@ from scalesearch.training.result import Result
 def test_card_has_costs_scores_data_and_seed_and_no_local_path(trained_folder):
     trained = read_checkpoint(trained_folder)
     result = Result.read(trained_folder)
-    text = model_card(trained)
+    text = model_card(trained, None)
     head = yaml.safe_load(text.split("---\n")[1])
     (index,) = head["model-index"]
     assert head["license"] == "unknown" and head["pipeline_tag"] == "translation"
@@ -35,7 +35,7 @@ def test_card_has_costs_scores_data_and_seed_and_no_local_path(trained_folder):
 def test_card_of_model_without_result(trained_folder):
     trained = read_checkpoint(trained_folder)
     lowercase = trained.spec.replace(lowercase=True)
-    text = model_card(replace(trained, folder=None, spec=lowercase))
+    text = model_card(replace(trained, folder=None, spec=lowercase), None)
     assert (
         "## Costs" in text
         and "## Scores" not in text
