@@ -49,6 +49,8 @@ class Layer(Block):
         extra_sublayers: words and blocks of other sub-layers.
         parallel_mixer: mixer that replaces ``mixer`` in steps with parallel sub-layers.
         separate_norms: whether parallel sub-layers have a norm each (GPT-NeoX), not one in common.
+        residual_after_norm: whether residual connections of a pre-norm layer start after the norm:
+            norm(x) + f(norm(x)) (Bloom).
     """
 
     mixer: Mixer
@@ -61,6 +63,7 @@ class Layer(Block):
         default=(), kw_only=True, metadata={"plain": ()})
     parallel_mixer: Mixer | None = field(default=None, kw_only=True, metadata={"plain": None})
     separate_norms: bool = field(default=False, kw_only=True, metadata={"plain": False})
+    residual_after_norm: bool = field(default=False, kw_only=True, metadata={"plain": False})
 
     default_order: ClassVar[SublayerOrder]
 
@@ -208,8 +211,9 @@ class Layer(Block):
                     self._run_step(module, [part], getattr(module, f"{part[1]}_norm")(x), context)
                     for part in step])
             else:
-                y = self._run_step(module, step, norm(x) if self.norm in INPUT_NORMS else x,
-                                   context)
+                y = norm(x) if self.norm in INPUT_NORMS else x
+                x = y if self.residual_after_norm else x
+                y = self._run_step(module, step, y, context)
             if self.norm == "branch":
                 y = norm(y)
             elif self.norm == "sandwich":

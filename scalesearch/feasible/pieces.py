@@ -33,7 +33,7 @@ _PLAIN_MIXER_CONFIG = {"mixer": "attention", "local": "none", "heads": 1, "head_
                        "gate": "none", "mask": "none", "lift": "none", "cross": "attention",
                        "relative_positions": False, "rotary": False, "residual_scores": "none",
                        "position_buckets": 0, "window": 0, "qk_norm": "none", "alibi": False,
-                       "soft_cap": 0, "global_every": 0,
+                       "soft_cap": 0, "global_every": 0, "score_dim": 0, "alibi_scaled": False,
                        "cross_gate": "none", "projections": "matrices", "projection_bias": True,
                        "out_bias": True, "cross_heads": 1, "parallel_heads": "off", "pg": "none",
                        "attention_rank": 0, "cross_rank": 0, "cross_key_value_heads": "off"}

@@ -77,6 +77,8 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
             yield from _of_mixer(f"{path}.cross_attention", cross_attention)
     if layer.norm not in ("pre", "post"):
         yield f"{path}: norms at the end of residual branches (norm: {layer.norm})"
+    if layer.residual_after_norm:
+        yield f"{path}: residual connections start after the norms"
     if layer.norm == "post" and any(other.part_names.keys() != layer.part_names.keys()
                                     for other in layers):
         yield f"{path}: sub-layers that are absent in some layers, in a post-norm model"
@@ -123,6 +125,8 @@ def _of_mixer(path: str, mixer: Mixer) -> Iterator[str]:
         yield f"{path}: queries and keys are normalized"
     if mixer.alibi:
         yield f"{path}: the runtime adds no bias by distance in a translator"
+    if is_set(mixer.score_dim):
+        yield f"{path}: scores are not divided by the root of head_dim"
     if mixer.soft_cap:
         yield f"{path}: scores are limited by tanh"
     if mixer.head_ffn is not None:

@@ -284,7 +284,7 @@ def _read_t5(a: HuggingFaceArchitecture) -> None:
                   a.size("d_ff"), activation.startswith("gated-"), has_biases=False)
         a.copy(f"{stack}.position_buckets", "relative_attention_num_buckets", default=32)
         a.copy(f"{stack}.bucket_distance", "relative_attention_max_distance", default=128)
-    a.add_difference("attention scores are not divided by √head_dim")
+        a.set(f"{stack}.score_dim", 1)  # scores are not divided
 
 
 # -- encoder-only models
@@ -438,7 +438,7 @@ def _read_falcon(a: HuggingFaceArchitecture) -> None:
     a.set("decoder.projection_bias", has_biases, "bias")
     if a.get("alibi", default=False):
         a.set("decoder.alibi", True, "alibi")
-        a.add_difference("biases of attention scores by distance (ALiBi) are divided by √head_dim")
+        a.set("decoder.alibi_scaled", True)
     else:
         _set_rotary(a)
     if is_new or a.get("parallel_attn", default=True):
@@ -461,7 +461,7 @@ def _read_bloom(a: HuggingFaceArchitecture) -> None:
     a.set("decoder.alibi", True)
     a.set("embedding.scaled", False)
     if a.get("apply_residual_connection_post_layernorm"):
-        a.add_difference("residual connections start after the norms")
+        a.set("residual_after_norm", True, "apply_residual_connection_post_layernorm")
 
 
 # -- decoder-only models with RMS norms, rotary positions and gated feed-forward networks
@@ -521,13 +521,13 @@ def _set_windows(a: HuggingFaceArchitecture, is_local: list[bool],
 
 
 def _set_soft_caps(a: HuggingFaceArchitecture, head_dim: int) -> None:
-    """Set the soft caps, and list other scales in the models of Gemma."""
+    """Set the soft caps and the scale of attention scores in the models of Gemma."""
     if cap := a.get("attn_logit_softcapping"):
         a.set("decoder.soft_cap", cap, "attn_logit_softcapping")
     if cap := a.get("final_logit_softcapping"):
         a.set("embedding.output_soft_cap", cap, "final_logit_softcapping")
-    if (scale := a.get("query_pre_attn_scalar", default=head_dim)) != head_dim:
-        a.add_difference(f"attention scores are divided by √{scale}, not √{head_dim}")
+    if a.get("query_pre_attn_scalar", default=head_dim) != head_dim:
+        a.copy("decoder.score_dim", "query_pre_attn_scalar")
 
 
 @_register("llama", "mistral", "phi3")

@@ -216,13 +216,20 @@ class Space(BoundSpace):
     def architecture(self, values: ParamValues) -> "ModelSpec":
         """The network that ``values`` describe.
 
-        Raises UnbuildableError if it cannot be built.
+        Raises UnbuildableError if it cannot be built, with the name of the parameter as its key.
         """
         from scalesearch.spaces.assembly import architecture
 
         for path, reason in values.infeasible_values:
             raise UnbuildableError(path, reason)
-        return architecture.assemble(values)
+        try:
+            return architecture.assemble(values)
+        except UnbuildableError as error:
+            group, _, key = error.key.rpartition(".")
+            name = f"{group}.{values.get(group)}.{key}"  # with the variant, if there is one
+            if name not in self.parameter_space.domains:
+                raise
+            raise UnbuildableError(name, error.reason) from None
 
     def single_architecture(self, name: str | None = None) -> "ModelSpec":
         """The network of a space without open parameters.
@@ -245,7 +252,8 @@ class Space(BoundSpace):
 
     def problem_of(self, error: UnbuildableError, message: str = "") -> Problem:
         """``error`` at the position of its key; ``message`` is put before the reason."""
-        node = next(iter(self.parameter_space.nodes_by_key.get(error.key, ())), None)
+        node = next((node for node in self.parameter_space.nodes
+                     if error.key in (node.path, node.key)), None)
         position = node.position_of((0, 0)) if node else self.document.position
         return Problem(position, f"{message}{error}", code=error.code)
 

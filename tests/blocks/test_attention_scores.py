@@ -81,11 +81,30 @@ def test_linear_biases_and_limits_of_scores() -> None:
     assert torch.allclose(module(x, None, None), mix(module, x, weights), atol=1e-5)
 
 
+def test_scale_of_scores_and_of_linear_biases() -> None:
+    x = 3 * torch.randn(1, 5, 8)
+    distance = (torch.arange(5)[:, None] - torch.arange(5)).abs()
+    slopes = torch.tensor([1 / 4, 1 / 16, 1 / 64, 1 / 256])[:, None, None]
+    # `scores` are divided by 2, the root of the features of a head
+    for changes, score_factor, slope_factor in (
+            ({"score_dim": 1}, 2, 1), ({"score_dim": 64}, 1 / 4, 1),
+            ({"alibi_scaled": True}, 1, 1 / 2),
+            ({"score_dim": 16, "alibi_scaled": True}, 1 / 2, 1 / 4)):
+        module = build_module(attention(alibi=True, **changes))
+        weights = (score_factor * scores(module, x) - slope_factor * slopes * distance).softmax(-1)
+        assert torch.allclose(module(x, None, None), mix(module, x, weights), atol=1e-5)
+
+
+def test_scale_of_biases_without_biases_is_not_part_of_the_identity() -> None:
+    assert architecture("depth: 2, alibi_scaled: yes").id == architecture("depth: 2").id
+
+
 @pytest.mark.parametrize(("text", "top"), [
     ("depth: 2, qk_norm: head, rotary: yes", "model: decoder-only\nembedding.positions: none"),
     ("depth: 2, qk_norm: width, key_value_heads: 1", ""),
     ("depth: 2, alibi: yes, window: 3", "embedding.positions: none"),
     ("depth: 2, alibi: yes, soft_cap: [2, 0]", "model: decoder-only"),
+    ("depth: 2, alibi: yes, alibi_scaled: yes, score_dim: [1, 9]", ""),
     ("depth: 2, soft_cap: 3, score_heads: 3, head_scaling: mlp, alibi: yes", "adapt: prompt")])
 def test_decoding_and_searches_equal_one_pass(text: str, top: str) -> None:
     spec = architecture(text, top)
@@ -99,6 +118,8 @@ def test_what_does_not_support_them() -> None:
     assert caught.value.key == "encoder.qk_norm"
     for text in ("qk_norm: head", "alibi: yes", "soft_cap: 2", "position_buckets: 8"):
         assert len(find_unsupported_parts(architecture(f"depth: 2, {text}").block)) == 2
+    cross_too = architecture("depth: 2, score_dim: 1").block
+    assert len(find_unsupported_parts(cross_too)) == 3
 
 
 @pytest.mark.parametrize("embedding",

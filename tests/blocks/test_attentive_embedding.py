@@ -57,7 +57,7 @@ def test_cache_includes_keys_and_values_of_the_embedding():
 
 
 def test_unbuildable_configurations_report_their_key():
-    with refuses("unbuildable", 4, 6, key="embedding.heads"):
+    with refuses("unbuildable", 4, 6, key="embedding.attentive.heads"):
         first_architecture(rank="6", heads="4")
     with refuses("unbuildable", key="embedding"):
         first_architecture(model="decoder-only")

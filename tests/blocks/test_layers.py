@@ -11,6 +11,7 @@ from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn import build_model
 from scalesearch.spaces import Space
 from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
+from scalesearch.testing import check_model
 from scalesearch.testing.registered_blocks import check_count, tiny_space
 from scalesearch.training import Recipe
 from scalesearch.training.updates.parametrization import weight_scales
@@ -61,6 +62,23 @@ def test_parallel_sublayers_share_one_normalized_input() -> None:
     x = torch.randn(2, 5, 8)
     y = layer.attention_norm(x)
     assert torch.allclose(layer(x, None, None), x + layer.attention(y, None, None) + layer.ffn(y))
+
+
+def test_residual_connections_can_start_after_the_norms() -> None:
+    spec = architecture(residual_after_norm=True)
+    layer = build_model(spec.block, vocab=30).encoder.layers[0]
+    x = torch.randn(2, 5, 8)
+    for norm in (layer.attention_norm, layer.ffn_norm):
+        norm.weight.data.uniform_(0.5, 2)
+    y = layer.attention_norm(x)
+    y = layer.ffn_norm(y + layer.attention(y, None, None))
+    assert torch.allclose(layer(x, None, None), y + layer.ffn(y), atol=1e-6)
+    check_model(spec, 1)
+    assert len(find_unsupported_parts(spec.block)) == 2
+    for changes in ({"norm": "post"}, {"encoder__sublayers": [["attention", "ffn"]],
+                                       "encoder__parallel_norms": True}):
+        with refuses("unbuildable", "residual_after_norm"):
+            architecture(residual_after_norm=True, **changes)
 
 
 def test_post_norms_follow_their_sublayer() -> None:

@@ -256,9 +256,9 @@ def test_attention_keeps_its_share_of_heads() -> None:
 
 
 @pytest.mark.parametrize(("changes", "path"), [
-    ({"local": {"average": {"channels": 3}}}, "encoder.local.channels"),
-    ({"local": {"average": {"channels": 9}}}, "encoder.local.channels"),
-    ({"local": {"lightweight": {"heads": 3}}}, "encoder.local.heads"),
+    ({"local": {"average": {"channels": 3}}}, "encoder.local.average.channels"),
+    ({"local": {"average": {"channels": 9}}}, "encoder.local.average.channels"),
+    ({"local": {"lightweight": {"heads": 3}}}, "encoder.local.lightweight.heads"),
 ])
 def test_inconsistent_sizes_are_unbuildable(changes: Any, path: str) -> None:
     with pytest.raises(UnbuildableError) as caught:

@@ -84,7 +84,7 @@ def test_too_many_active_experts_are_infeasible() -> None:
     space = Space.parse(SPACE).with_overrides({"decoder.ffn.mixture.active": "5"})
     with pytest.raises(UnbuildableError) as caught:
         space.single_architecture()
-    assert caught.value.key == "decoder.ffn.active"
+    assert caught.value.key == "decoder.ffn.mixture.active"
 
 
 def test_ctranslate2_does_not_support_it() -> None:

@@ -65,7 +65,7 @@ def test_inconsistent_sizes_are_unbuildable() -> None:
     space.architecture(configs[1])
     with pytest.raises(UnbuildableError) as caught:
         space.architecture(configs[2])
-    assert caught.value.key == "encoder.ffn.hidden"
+    assert caught.value.key == "encoder.ffn.maxout.hidden"
     with pytest.raises(ValueError):
         build_module(replace(space.architecture(configs[1]).block.encoder.layer.ffn, groups=2),
                      vocab=8)

@@ -34,6 +34,7 @@ LLAMA = {**FALCON, "intermediate_size": 80, "num_key_value_heads": 2, "head_dim"
 OPT = {**FALCON, "ffn_dim": 64, "word_embed_proj_dim": 32}
 NEOX = {**FALCON, "intermediate_size": 64}
 GPT2 = {"vocab_size": 160, "n_positions": 40, "n_embd": 32, "n_layer": 3, "n_head": 4}
+BLOOM = {"vocab_size": 160, "hidden_size": 32, "n_layer": 3, "n_head": 4}
 V1_1 = {"tie_word_embeddings": False, "feed_forward_proj": "gated-gelu"}
 SEPARATE = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 120}
 NEW_FALCON = {"new_decoder_architecture": True, "num_kv_heads": 2}
@@ -60,7 +61,7 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
     ("falcon", FALCON), ("falcon", {**FALCON, "bias": True}), ("falcon", FALCON | NEW_FALCON),
     ("falcon", FALCON | NEW_FALCON | {"num_ln_in_parallel_attn": 1}),
     ("falcon", {**FALCON, "parallel_attn": False, "alibi": True, "multi_query": False}),
-    ("bloom", {"vocab_size": 160, "hidden_size": 32, "n_layer": 3, "n_head": 4}),
+    ("bloom", BLOOM), ("bloom", {**BLOOM, "apply_residual_connection_post_layernorm": True}),
     *((name, NEOX) for name in ("bert", "roberta", "xlm-roberta", "camembert")),
     ("bert", {**NEOX, "type_vocab_size": 3, "tie_word_embeddings": False}),
     ("distilbert", {"vocab_size": 160, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 64})]
@@ -207,6 +208,23 @@ def test_published_sizes() -> None:
                "intermediate_size": 14_336, "num_hidden_layers": 32, "num_attention_heads": 32,
                "num_key_value_heads": 8, "num_local_experts": 8, "num_experts_per_tok": 2}
     assert params_of(Space.from_huggingface(mixtral)) == 46_702_792_704
+
+
+@pytest.mark.parametrize(("config", "keys"), [
+    ({"model_type": "t5", **T5}, {"encoder.score_dim": 1, "decoder.score_dim": 1}),
+    ({"model_type": "gemma2", **LLAMA, "query_pre_attn_scalar": 24}, {"decoder.score_dim": 24}),
+    ({"model_type": "gemma2", **LLAMA, "query_pre_attn_scalar": 16}, {"decoder.score_dim": 0}),
+    ({"model_type": "falcon", **FALCON, "alibi": True}, {"decoder.alibi_scaled": True}),
+    ({"model_type": "bloom", **BLOOM, "apply_residual_connection_post_layernorm": True},
+     {"residual_after_norm": True, "decoder.alibi_scaled": False}),
+    ({"model_type": "marian", **BART}, {"embedding.positions": "sinusoidal-marian"})])
+def test_scales_residuals_and_positions_are_keys(config: dict[str, Any],
+                                                 keys: dict[str, Any]) -> None:
+    space = ss.from_huggingface(config)
+    values = space.architecture().config
+    assert {key: values[key] for key in keys} == keys
+    assert not [difference for difference in space.not_expressed
+                if "GELU" not in difference.text]
 
 
 def test_differences_are_in_every_output(tmp_path: Path) -> None:

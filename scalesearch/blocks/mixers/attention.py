@@ -82,6 +82,8 @@ class Attention(Mixer):
             features of a head; ``width`` (OLMo 2), one of all heads; ``none``.
         alibi: whether scores have a bias that is linear in the distance (Press et al. 2022).
         soft_cap: scores s become soft_cap · tanh(s / soft_cap) (Gemma 2); 0 for no limit.
+        score_dim: scores are divided by its square root; 0 for ``head_dim``.
+        alibi_scaled: whether the bias of ``alibi`` is divided by the same root (Falcon).
     """
 
     heads: Size
@@ -109,6 +111,8 @@ class Attention(Mixer):
     qk_norm: str = field(default="none", metadata={"plain": "none"})
     alibi: bool = field(default=False, metadata={"plain": False})
     soft_cap: float = field(default=0.0, metadata={"plain": 0.0})
+    score_dim: Size = field(default=0, metadata={"plain": 0})
+    alibi_scaled: bool = field(default=False, metadata={"plain": False})
 
     part_name: ClassVar[str] = "attention"
     has_scores: ClassVar[bool] = True
@@ -334,8 +338,11 @@ class Attention(Mixer):
             bias = None if bias is None else bias[..., bias.shape[-1] - key.shape[2] :]
             if cache is None or x.shape[1] > 1 or not cache.drops_keys:
                 bias = hide_outside_window(bias, query, key.shape[2], self.window)
+        if self.score_dim:
+            query = query * (self.head_dim / self.score_dim) ** 0.5
         if self.alibi:
-            bias = add_distance_bias(bias, query, key.shape[2], self.bias_heads)
+            factor = (self.score_dim or self.head_dim) ** -0.5 if self.alibi_scaled else 1.0
+            bias = add_distance_bias(bias, query, key.shape[2], self.bias_heads, factor)
         if self.prompt_length:
             key, value, bias = self._prepend_prompt(module, key, value, bias)
         if self.kv_heads:

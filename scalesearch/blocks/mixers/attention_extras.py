@@ -65,7 +65,8 @@ def hide_outside_window(bias: Tensor | None, query: Tensor, keys: int, window: i
     return bias.masked_fill(distance.abs() >= window, torch.finfo(bias.dtype).min / 2)
 
 
-def add_distance_bias(bias: Tensor | None, query: Tensor, keys: int, heads: int) -> Tensor:
+def add_distance_bias(bias: Tensor | None, query: Tensor, keys: int, heads: int,
+                      factor: float = 1.0) -> Tensor:
     """Return a bias of attention scores minus slope · distance (ALiBi, Press et al. 2022).
 
     For n heads, a power of two, the slopes are 2^(-8 i / n) for i = 1 … n. For another n, they are
@@ -74,6 +75,7 @@ def add_distance_bias(bias: Tensor | None, query: Tensor, keys: int, heads: int)
     Args:
         bias, query, keys: as for :func:`hide_outside_window`.
         heads: number of sets of scores.
+        factor: factor of the slopes.
     """
     import torch
 
@@ -83,7 +85,7 @@ def add_distance_bias(bias: Tensor | None, query: Tensor, keys: int, heads: int)
     first = torch.arange(1, power + 1, device=query.device)
     others = torch.arange(heads - power, device=query.device) + 0.5
     exponents = torch.cat([first, others]) * 8 / power
-    slopes = (2.0 ** -exponents).to(query.dtype)
+    slopes = (factor * 2.0 ** -exponents).to(query.dtype)
     penalty = slopes[:, None, None] * distance  # (heads, queries, keys)
     return -penalty if bias is None else add_promoted(bias, -penalty)
 

@@ -369,12 +369,15 @@ def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
     if separate_norms and a["norm"] not in INPUT_NORMS:
         raise UnbuildableError(f"{stack}.parallel_norms", f"needs norms of the input, and norm is "
                                f"{a['norm']}")
+    residual_after_norm = bool(a.get("residual_after_norm", False))
+    if residual_after_norm and (a["norm"] != "pre" or separate_norms):
+        raise UnbuildableError("residual_after_norm", "needs norm: pre, and no parallel_norms")
     if multi_path is not None and multi_path.target == "layer" and (
-            separate_norms or a["norm"] not in ("pre", "post")):
+            residual_after_norm or separate_norms or a["norm"] not in ("pre", "post")):
         raise UnbuildableError(f"{path_key}.of", "paths of whole layers need norm: pre or norm: "
-                               f"post, without {stack}.parallel_norms")
+                               f"post, without {stack}.parallel_norms or residual_after_norm")
     layer = replace(layer, multi_path=multi_path, parallel_mixer=parallel_mixer,
-                    separate_norms=separate_norms)
+                    separate_norms=separate_norms, residual_after_norm=residual_after_norm)
     # Equal orders have equal fields, and therefore equal identities.
     if order == _present_sublayers(layer, layer.default_order):
         return layer

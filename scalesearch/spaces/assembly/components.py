@@ -279,6 +279,7 @@ def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
         kv_heads = 0  # one set per head, so that equal networks share an id
     bias = bool(a.get(f"{stack}.projection_bias", True))
     output_bias = bool(a.get(f"{stack}.out_bias", bias))
+    has_alibi = bool(a.get(f"{stack}.alibi", False)) and not cross
     adaptation: dict[str, Any] = {}  # weights that are never tied
     if stack == "encoder" and a.get("adapt", "nothing") == "lora":
         adaptation = {"adapters": tuple(dict.fromkeys(a["adapt.on"])),
@@ -301,9 +302,11 @@ def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
         output_factory=linear_factory(a, "out"), head_ffn=_head_ffn(a, stack, queries, cross),
         bias=bias, output_bias=None if output_bias == bias else output_bias,
         qk_norm="none" if cross else a.get(f"{stack}.qk_norm", "none"),
-        alibi=bool(a.get(f"{stack}.alibi", False)) and not cross,
+        alibi=has_alibi,
         soft_cap=0.0 if cross else float(require_single_value(a.get(f"{stack}.soft_cap", 0))),
         window=0 if cross else require_single_value(a.get(f"{stack}.window", 0)),
+        score_dim=a.get(f"{stack}.score_dim", 0),
+        alibi_scaled=has_alibi and bool(a.get(f"{stack}.alibi_scaled", False)),
         **adaptation)
     return _validate_maps(validated(attention, stack), "attention")
 

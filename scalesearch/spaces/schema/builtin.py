@@ -72,6 +72,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "bucket_distance": ("relative_attention_max_distance",),
     "qk_norm": ("use_qk_norm", "qk_layernorm", "qk_normalization", "query_key_norm"),
     "alibi": ("use_alibi", "linear_biases", "alibi_bias"),
+    "score_dim": ("query_pre_attn_scalar", "attention_scale"),
+    "residual_after_norm": ("apply_residual_connection_post_layernorm",),
     "soft_cap": ("attn_logit_softcapping", "logit_soft_cap", "attention_softcap", "softcap"),
     "output_soft_cap": ("final_logit_softcapping", "final_softcap"),
     "window": ("sliding_window", "attention_window", "window_size", "local_attention"),
@@ -254,6 +256,8 @@ def _cached_schema(*registered: object) -> SchemaGroup:
                                 "with a gain only, without weights; or root mean square and gain"),
         "last_norm": flag_field("yes", "a norm after each stack, unless it is post-norm"),
         "post_last_norm": flag_field("no", "a norm after each post-norm stack"),
+        "residual_after_norm": flag_field("no", "with norm: pre, residual connections start after "
+                                          "the norms (Bloom)"),
         "embedding": _embedding(),
         "encoder": stack_schema("encoder", encoder),
         "decoder": stack_schema("decoder", decoder),

@@ -27,10 +27,10 @@ MAX_DEPTH = 10_000  # each layer takes time and memory, even if all share their 
 SELF_ATTENTION_KEYS = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores",
                                  "gate", "mask", "lift", "parallel_heads", "window",
                                  "position_buckets", "bucket_distance", "qk_norm", "alibi",
-                                 "soft_cap", "global_every"})
+                                 "alibi_scaled", "soft_cap", "global_every"})
 ATTENTION_KEYS = SELF_ATTENTION_KEYS | {"heads", "head_dim", "score_heads", "head_scaling",
-                                        "key_value_heads", "attention_rank", "projections",
-                                        "projection_bias", "out_bias", "pg"}
+                                        "score_dim", "key_value_heads", "attention_rank",
+                                        "projections", "projection_bias", "out_bias", "pg"}
 
 
 def flag_field(default: str, doc: str) -> SchemaField:
@@ -98,6 +98,10 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
                               "self-attention: of each head, or of all heads together"),
         "alibi": flag_field("no", "scores of self-attention fall linearly with the distance "
                             "(Press et al. 2022)"),
+        "alibi_scaled": flag_field("no", "with alibi: its bias is divided like the scores "
+                                   "(Falcon)"),
+        "score_dim": size_field("0", "scores are divided by its square root (T5: 1, Gemma 2); "
+                                "0: head_dim", low=0),
         "soft_cap": SchemaField("number", default="0", low=0, doc="scores of self-attention are "
                                 "limited to ±soft_cap by tanh (Gemma 2); 0: no limit"),
         "window": size_field("0", "a position attends to positions at a smaller distance: earlier "
