@@ -162,7 +162,8 @@ def cost_section(facts: PageFacts) -> PageSection:
         rows.append([name, *(MISSING_CELL if size is None
                              else TableCell(format_bytes(size), size) for size in sizes)])
     target = protocol["target"] or "the protocol's"
-    caption = (f"memory in float32; the key-value cache after {target} target tokens; "
+    cache_type = f" in {protocol['cache']}" if protocol.get("cache") else ""
+    caption = (f"memory in float32; the key-value cache{cache_type} after {target} target tokens; "
                "activations: estimated memory of one sentence pair for the backward pass.")
     content = "The front, from the lowest cost" if facts.is_search else "All finished trials"
     return PageSection("costs", title, [
