@@ -7,6 +7,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.multi_path import MERGE_METHODS, PATH_TARGETS
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.library import find_file
@@ -87,11 +88,13 @@ _TAPS = "kernel: '1..9 | ramp(1..9, 1..9)', heads: 1 | 2, glu: yes | no"
 _KINDS = {"lightweight": _TAPS, "dynamic": _TAPS, "separable": "kernel: 1..9, glu: yes | no",
           "average": "dims: 1..4", "ssru": "",
           "linear_attention": "heads: 1 | 2, key_dim: 1..4",
-          "mega": "dims: 1..3, head_dim: 1..4, value_dim: 1..5, clip: 1..4"}
+          "mega": "dims: 1..3, head_dim: 1..4, value_dim: 1..5, clip: 1..4",
+          "latent": "heads: 1..3, rank: 1..6, head_dim: 1..4, rotary_dim: 2 | 4, value_dim: 1..4, "
+                    "query_rank: 0..4"}
 _JOINED = "join: split | sum | before, channels: = width // 2 if join == split else 1"
 _OTHERS = ", ".join(f"{kind}: {{ {keys} }}" for kind, keys in _KINDS.items())
 _LOCAL = ", ".join(f"{kind}: {{ {keys}{', ' if keys else ''}{_JOINED} }}"
-                   for kind, keys in _KINDS.items() if kind != "mega")
+                   for kind, keys in _KINDS.items() if not MIXERS[kind].has_scores)
 MIXER_CHOICES = {f"{stack}.{key}": f"{{ one of: {{ {kinds} }} }}"
                  for stack in ("encoder", "decoder")
                  for key, kinds in (("mixer", f"attention: {{}}, {_OTHERS}"),

@@ -7,6 +7,7 @@ import torch
 
 from scalesearch.blocks.core import CROSS_MEMORY, SRC, SRC_KEYS, TGT
 from scalesearch.blocks.maps.linear_factories import DENSE
+from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.mixers.convolutions import ConvolutionMixer, ShortConvolution
 from scalesearch.blocks.mixers.linear_attention import GatedLinearAttention
 from scalesearch.blocks.mixers.mega import GatedCrossAttention, Mega
@@ -24,7 +25,8 @@ from scalesearch.testing import check_mixer
 from scalesearch.testing.registered_blocks import check_count, tiny_space
 from tests.errors import refuses
 
-BUILT_IN = ("lightweight", "dynamic", "separable", "average", "ssru", "linear_attention", "mega")
+BUILT_IN = ("lightweight", "dynamic", "separable", "average", "ssru", "linear_attention", "mega",
+            "latent")
 
 
 def architecture(**more: Any) -> ModelSpec:
@@ -306,7 +308,7 @@ def test_count_equals_enumeration(encoder: Any, decoder: Any, more: Any) -> None
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_ctranslate2_reports_unsupported_mixers(name: str) -> None:
     for changes in ({"encoder__mixer": name},
-                    {"encoder__local": name})[: 1 if name == "mega" else 2]:
+                    {"encoder__local": name})[: 1 if MIXERS[name].has_scores else 2]:
         (reason,) = find_unsupported_parts(architecture(**changes).block)
         assert reason.startswith("encoder.mixing: ") and reason.endswith("is not attention")
 

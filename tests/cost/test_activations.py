@@ -86,6 +86,9 @@ FAMILIES: dict[str, dict[str, str]] = {
     "SSRU": {"encoder": "local: { ssru: { join: sum } }", "decoder": "mixer: ssru"},
     "linear attention": {"encoder": "local: { linear_attention: { join: before } }",
                          "decoder": "mixer: { linear_attention: { key_dim: 6 } }"},
+    "latent attention": {"decoder": "mixer: { latent: { heads: 2, rank: 12, rotary_dim: 4 } }"},
+    "latent queries": {
+        "decoder": "mixer: { latent: { heads: 2, value_dim: 6, query_rank: 10, rotary_dim: 4 } }"},
     "lift": {"both": "lift: { dextra: { groups: 4 } },"},
     "lifted table": {"top": "embedding: { dextra: { rank: 8, groups: 4 } }"},
     "Macaron": {"encoder": "sublayers: [ffn, attention, ffn]",
