@@ -81,9 +81,11 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
         "encoder__local__heads": 2, "encoder__local__key_dim": 2,
         "decoder__mixer": "linear_attention", "decoder__mixer__heads": 4,
         "decoder__mixer__key_dim": 3},
-    "latent attention": {"model": "decoder-only", "embedding__positions": "none", "decoder__mixer": "latent", **{
-        f"decoder__mixer__{key}": value for key, value in {
-            "heads": 2, "rank": 5, "head_dim": 3, "rotary_dim": 4, "value_dim": 4, "query_rank": 6}.items()}},
+    "latent attention": {
+        "model": "decoder-only", "embedding__positions": "none", "decoder__mixer": "latent",
+        "decoder__mixer__heads": 2, "decoder__mixer__rank": 5, "decoder__mixer__head_dim": 3,
+        "decoder__mixer__rotary_dim": 4, "decoder__mixer__value_dim": 4,
+        "decoder__mixer__query_rank": 6},
     "decoder-only": both(depth=1, residual_scores="global", key_value_heads=1) | {
         "model": "decoder-only", "decoder__local": "average", "decoder__local__join": "sum",
         "decoder__local__dims": 3,
