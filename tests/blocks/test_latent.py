@@ -32,7 +32,8 @@ def deepseek(query_rank: int) -> tuple[Any, Any]:
 
     config = DeepseekV3Config(
         hidden_size=12, num_attention_heads=3, num_key_value_heads=3,
-        q_lora_rank=query_rank or None, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
+        q_lora_rank=query_rank or None, kv_lora_rank=10, qk_nope_head_dim=6,
+        qk_rope_head_dim=4, v_head_dim=5,
         rope_interleave=False, rope_theta=10_000.0, num_hidden_layers=1, rms_norm_eps=1e-5)
     config._attn_implementation = "eager"
     module = v3.DeepseekV3Attention(config, 0).double().eval()

@@ -212,11 +212,12 @@ def test_stored_variables_equal_the_plan(deep, quantize, tmp_path):
 def test_quantized_artifacts_give_similar_tokens(deep, quantize, tmp_path):
     CTranslate2Format().write(deep, tmp_path, quantize)
     limits = most(deep, ROWS)
-    expected, decoded = (decoder.greedy(ROWS, limits)
-                     for decoder in (TorchDecoder(deep.model),
-                                     CTranslate2Format().open_decoder(tmp_path, 1)))
+    decoder = CTranslate2Format().open_decoder(tmp_path, 1)
+    expected = TorchDecoder(deep.model).greedy(ROWS, limits)
+    decoded = decoder.greedy(ROWS, limits)
     first = sum(expected_ids[:1] == other[:1] for expected_ids, other in zip(expected, decoded))
-    near = 0.7 if ONEDNN_WIDE_SUMS or quantize != "int8" else 0.2  # by chance, hardly any
+    # Processors without efficient int16 use int8. By chance, hardly any tokens agree.
+    near = 0.7 if ONEDNN_WIDE_SUMS or not decoder.compute_type.startswith("int8") else 0.2
     assert first > len(ROWS) * near and all(
         len(ids) <= limit for ids, limit in zip(decoded, limits)
     )
