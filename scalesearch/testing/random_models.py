@@ -36,7 +36,7 @@ SMALL_SIZES = {
     "embedding.factorised.own_map": "yes | no",
     "embedding.scaled": "yes | no if embedding == plain or embedding == factorised else yes",
     "embedding.norm": "yes | no if embedding == plain or embedding == factorised else no",
-    "embedding.output_transform": "no | yes",
+    "embedding.output_transform": "no | yes if embedding != adaptive else no",
     "embedding.output_soft_cap": "0 | 3 if embedding != adaptive else 0",
     "embedding.tied_bias": "yes | no if embedding != adaptive else no",
     "encoder.depth": "1..4",

@@ -145,11 +145,12 @@ def test_limited_logits_are_those_of_the_plain_output(embedding: str) -> None:
     assert dict(costs.values.items() ^ others.values.items()).keys() == {"memory.activations"}
 
 
-def test_an_adaptive_softmax_has_no_limit() -> None:
+@pytest.mark.parametrize("key", ["output_soft_cap: 3", "output_transform: yes"])
+def test_an_adaptive_softmax_has_neither_limit_nor_transform(key: str) -> None:
     with pytest.raises(UnbuildableError) as caught:
-        architecture("depth: 1", "vocab: 40\nembedding: { adaptive: { cutoffs: [9] }, "
-                                 "output_soft_cap: 3 }")
-    assert caught.value.key == "embedding.output_soft_cap"
+        architecture("depth: 1",
+                     f"vocab: 40\nembedding: {{ adaptive: {{ cutoffs: [9] }}, {key} }}")
+    assert caught.value.key == f"embedding.{key.partition(':')[0]}"
 
 
 @pytest.mark.parametrize(("causal", "buckets", "distance"),

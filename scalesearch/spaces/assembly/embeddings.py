@@ -159,15 +159,15 @@ def _embedding_table(a: Config, d: int, over: tuple[Axis, ...]) -> Block:
 def build_output(a: Config, table_path: str) -> Use:
     """The output layer: tied to the table at ``table_path``, or a separate matrix."""
     output = _build_readout(a, table_path)
-    if a.get("embedding.output_transform", False):
-        output = Use(TransformedOutput(a["width"], output, str(a.get("norm_kind", "layer"))))
     limit = float(require_single_value(a.get("embedding.output_soft_cap", 0)))
-    if not limit:
-        return output
-    if isinstance(output.block, AdaptiveOutput):
-        raise UnbuildableError("embedding.output_soft_cap", "needs a single softmax over the "
-                               "vocabulary, and adaptive embeddings have one per band")
-    return Use(SoftCappedOutput(output, limit, vocabulary_extent(a)))
+    has_transform = bool(a.get("embedding.output_transform", False))
+    if isinstance(output.block, AdaptiveOutput) and (has_transform or limit):
+        key = "output_transform" if has_transform else "output_soft_cap"
+        raise UnbuildableError(f"embedding.{key}", "needs a single softmax over the vocabulary, "
+                               "and adaptive embeddings have one per band")
+    if has_transform:
+        output = Use(TransformedOutput(a["width"], output, str(a.get("norm_kind", "layer"))))
+    return Use(SoftCappedOutput(output, limit, vocabulary_extent(a))) if limit else output
 
 
 def _build_readout(a: Config, table_path: str) -> Use:
