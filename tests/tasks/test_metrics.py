@@ -172,7 +172,8 @@ def test_invalid_task_keys_are_reported(mapping: dict, expected_text: str) -> No
                             "test": {"source": "a", "target": "b"}}, "give one text file"),
                           ({"train": "t", "validation": "v", "test": "w", "window": 8, "stride": 9},
                            "at most the window of 8"),
-                          ({"builtin": "grammar"}, "the built-in corpus is for translation")])
+                          ({"task": "masked-language-model", "builtin": "grammar"},
+                           "the built-in corpus is for")])
 def test_invalid_language_model_data_are_reported(mapping: dict, expected_text: str) -> None:
     with pytest.raises(UserError) as error:
         DataSpec.from_mapping({"task": "language-model"} | mapping)
