@@ -178,8 +178,9 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
     values["memory.weights"] = FLOAT32_BYTES * values["params.total"]
     # Attention in a window caches its last keys, but autograd saves the scores of all keys.
     dense = replace(training, dense_windows=True)
+    bounded = replace(training, dense_windows=False)
     values["memory.cache"] = CACHE_TYPES[protocol.cache] * sum(
-        work_steps(line, "cache", training) for line in lines)
+        work_steps(line, "cache", bounded) for line in lines)
     values["memory.activations"] = FLOAT32_BYTES * sum(
         work_steps(line, "activation", dense) for line in lines)
     if protocol.training != TrainingRun():
