@@ -229,8 +229,8 @@ def test_space_is_costed_at_random_smallest_or_largest_candidate(tmp_path: Path)
 def test_unbuildable_candidate_is_reported_with_position(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text("width: 100\nmatrices: { ffn: { group: { groups: 4 } } }\n")
-    with refuses("unbuildable", "matrices.ffn.groups", place="--set"):
+    with refuses("unbuildable", "matrices.ffn.group.groups", place="--set"):
         run(str(file), "--set", "matrices.ffn.group.groups=7")
     file.write_text(file.read_text().replace("4", "7"))
-    with refuses("unbuildable", "matrices.ffn.groups", place=f"{file}:2:37"):
+    with refuses("unbuildable", "matrices.ffn.group.groups", place=f"{file}:2:37"):
         run(str(file))

@@ -82,6 +82,7 @@ def test_rows_have_the_shortest_distinct_names() -> None:
 def test_ensemble_is_scored_with_its_members(place: Path) -> None:
     models = [place / "model1", place / "model2"]
     done = run(score_verb, *models, *text_of(place), "--samples", "50", "--ensemble", "--json")
+    assert done.exit_code == 0, (done.output, repr(done.exception))
     *members, together = json.loads(done.stdout)["models"]
     assert [row["model"] for row in members] == list(map(str, models))
     assert together["model"] == " + ".join(map(str, models)) and together["chrf"]["p"] is not None

@@ -246,7 +246,7 @@ def open_search(model: Seq2SeqModel, hardware: Hardware, decoding: DecodingOptio
     Raises:
         UserError: the model has no decoder.
     """
-    if isinstance(model.block, EncoderOnly):
+    if isinstance(getattr(model, "block", None), EncoderOnly):  # an ensemble has none
         raise UserError("an encoder-only model generates no text", key="space",
                         help="use a model with a decoder", code="no-decoder")
     options = (decoding.beam, decoding.length_penalty)
