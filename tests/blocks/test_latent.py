@@ -88,4 +88,4 @@ def test_searches_equal_one_pass(changes: dict[str, Any]) -> None:
 def test_rotary_features_are_pairs() -> None:
     with pytest.raises(UnbuildableError) as caught:
         architecture(encoder__mixer={"latent": {**SIZES, "rotary_dim": 3}})
-    assert caught.value.key == "encoder.mixer.rotary_dim"
+    assert caught.value.key == "encoder.mixer.latent.rotary_dim"

@@ -80,7 +80,7 @@ def test_registered_mixer_passes_the_public_check() -> None:
 
 
 def test_inconsistent_sizes_and_unsupported_adapters_are_unbuildable() -> None:
-    for more, adapt, path in (({"groups": 3}, "bias", "encoder.mixer.groups"),
+    for more, adapt, path in (({"groups": 3}, "bias", "encoder.mixer.lightconv.groups"),
                               ({}, "lora", "adapt")):
         space = Space.from_python({"width": 8, "encoder": {"mixer": {"lightconv": more}},
                                    "adapt": adapt})
