@@ -32,14 +32,16 @@ def sample_tokens(model: Any, prompt: Sequence[int], n_tokens: int, window: int,
     generator = torch.Generator().manual_seed(seed)
     memory = model.encode(torch.tensor([[EOS]], device=device))
     n_kept = window // 2
-    stream = [*prompt][-n_kept:] if len(prompt) >= window else [*prompt]
+    stream = [*prompt]
+    if len(stream) >= window:
+        stream = stream[len(stream) - n_kept :]
     tokens: list[int] = []
     unread = [BOS, *stream]
     cache = model.new_cache()
     while len(tokens) < n_tokens:
         if cache.length + len(unread) > window:
             cache = model.new_cache()
-            unread = [BOS, *stream[-n_kept:]]
+            unread = [BOS, *stream[len(stream) - n_kept :]]
         states = model.decode(torch.tensor([unread], device=device), memory, cache)
         logits = model.logits(states[0, -1]).double().cpu()  # (V,)
         logits[list(NEVER_SAMPLED)] = NEG_INF

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scalesearch.blocks.core import Block, iterate_cost_lines
+from scalesearch.blocks.seq2seq import EncoderOnly
 from scalesearch.cost import CostBreakdown, Protocol, evaluate_cost
+from scalesearch.errors import UserError
 from scalesearch.whatif.crossings import Range, positive_ranges
 from scalesearch.whatif.formulas import NotPolynomialError, lagrange_basis
 
@@ -83,8 +85,13 @@ def compare_contexts(blocks: Mapping[str, tuple[Block, Protocol]],
         lengths: lengths of the table.
 
     Raises:
+        UserError: an architecture has no decoder.
         NotPolynomialError: a cost is not a polynomial of the length between two windows.
     """
+    for name, (block, _) in blocks.items():
+        if isinstance(block, EncoderOnly):
+            raise UserError(f"{name}: an encoder-only model has no decoding steps to compare",
+                            code="no-decoder")
     evaluate = {name: _cost_function(*pair) for name, pair in blocks.items()}
     rows = [{"length": n, "name": name,
              **{cost: evaluate[name](n)[cost] for cost in CONTEXT_COLUMNS}}

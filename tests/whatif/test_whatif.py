@@ -297,11 +297,13 @@ def test_no_crossing_over_vocabularies_that_determine_shapes() -> None:
 
 
 def test_crossings_of_contexts_are_those_of_all_lengths() -> None:
-    """Windows of 5 and 9 tokens, fewer heads of keys and values, and moving averages."""
+    """Windows of 5 and 9 tokens, fewer heads of keys and values, and constant caches."""
     changes = {"full": {}, "window": {"decoder__window": 9},
                "grouped": {"decoder__key_value_heads": 1, "decoder__ffn__hidden": 24},
                "mixed": {"decoder__window": 5, "decoder__global_every": 2},
-               "average": {"decoder__mixer": "average", "decoder__mixer__dims": 4}}
+               "average": {"decoder__mixer": "average", "decoder__mixer__dims": 4},
+               "linear": {"decoder__mixer": "linear_attention", "decoder__mixer__heads": 2,
+                          "decoder__mixer__key_dim": 3}}
     protocol = find_protocol("forward", vocab=30)
     blocks = {name: (assemble(transformer_config(model="decoder-only", **change)).block, protocol)
               for name, change in changes.items()}
@@ -319,3 +321,9 @@ def test_crossings_of_contexts_are_those_of_all_lengths() -> None:
                 ranges = crossings.get((cost, lower, higher), ())
                 is_lower = any(low <= n and (high is None or n <= high) for low, high in ranges)
                 assert is_lower == (costs[lower][n] < costs[higher][n]), (cost, lower, higher, n)
+
+
+def test_contexts_need_a_decoder() -> None:
+    block = assemble(transformer_config(model="encoder-only")).block
+    with refuses("no-decoder", "bert"):
+        compare_contexts({"bert": (block, find_protocol())}, [8])

@@ -34,20 +34,17 @@ def check_language_model(trained: Checkpoint) -> None:
                         f"{TASK.name}", code="other-task")
 
 
-def score_text(trained: Checkpoint, lines: Sequence[str], window: int | None = None,
-               stride: int | None = None, threads: int | None = None) -> dict[str, Any]:
+def score_text(trained: Checkpoint, lines: Sequence[str],
+               threads: int | None = None) -> dict[str, Any]:
     """Score a language model on lines of text: loss per token, perplexities and bits per byte.
 
-    Args:
-        window, stride: tokens of context and between contexts; by default those of the data.
+    The windows of context are those of its data.
 
     Raises:
         UserError: the model has another task, or no text is given.
     """
     check_language_model(trained)
-    spec = trained.spec.replace(window=window or trained.spec.window,
-                                stride=stride or (window and max(1, window // 2))
-                                or trained.spec.stride)
+    spec = trained.spec
     kept = [line.lower() if trained.is_lowercase else line for line in lines if line.strip()]
     if not kept:
         raise UserError("no lines to score", code="nothing-to-score")
