@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from scalesearch.cli.options import OutputPath, option, search_options
+from scalesearch.cli.options import COUNT, OutputPath, option, search_options
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
 from scalesearch.terminal import format_count, open_console, print_data, print_text
@@ -41,8 +41,9 @@ READ_BYTES = 1 << 16
 @click.option("--nbest", default=1, show_default=True, type=click.IntRange(1),
               help="Number of translations per line (at most --beam), as NUMBER, SCORE and "
               "TRANSLATION separated by tabs.")
-@option("shortlist", help="Only use tokens of a shortlist: N target tokens per token of the "
-        "source, by co-occurrence in the training text, and the N most frequent ones.")
+@option("shortlist", type=COUNT,
+        help="Only use tokens of a shortlist: N target tokens per token of the source, by "
+        "co-occurrence in the training text, and the N most frequent ones.")
 @click.option("--output", type=OutputPath(), help="Output file, written atomically.")
 @option("json", help="Print one JSON object per line.")
 def command(models: tuple[str, ...], input_file: Path | None, input_format: str | None,

@@ -194,12 +194,13 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
 
 def _with_shortlist(line: CostLine, protocol: Protocol) -> CostLine:
     """``line`` with the rows of the shortlist, if it is an output matrix."""
-    is_output = line.path in OUTPUT_MATRICES and isinstance(line.block, Linear)
-    if protocol.shortlist is None or not is_output:
+    output = line.block
+    if (protocol.shortlist is None or line.path not in OUTPUT_MATRICES
+            or not isinstance(output, Linear)):
         return line
     vocab = protocol.shared_vocab
     rows = protocol.shortlist if vocab is None else min(protocol.shortlist, vocab)
-    return replace(line, loop_nests=replace(line.block, d_out=rows).loop_nests())  # type: ignore[type-var]
+    return replace(line, loop_nests=replace(output, d_out=rows).loop_nests())
 
 
 def _steps(line: CostLine, protocol: Protocol, work_types: Iterable[str]) -> Size:

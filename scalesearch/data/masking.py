@@ -44,10 +44,10 @@ class Masking:
             rng = np.random.Generator(np.random.PCG64(
                 np.random.SeedSequence([self.seed, self.epoch, index])))
             selected = rng.permutation(lengths[row])[:count]
-            kinds = rng.random(count)
+            uniform = rng.random(count)
             words = rng.integers(min(FIRST_WORD, self.vocab - 1), self.vocab, count)
             labels[row, selected] = tokens[row, selected]
-            replaced = np.where(kinds < MASK_SHARE, MASK, words)
-            is_changed = kinds < MASK_SHARE + RANDOM_SHARE
+            replaced = np.where(uniform < MASK_SHARE, MASK, words)
+            is_changed = uniform < MASK_SHARE + RANDOM_SHARE
             source[row, selected[is_changed]] = replaced[is_changed]
         return source, labels
