@@ -11,6 +11,7 @@ from scalesearch.spaces.assembly.architecture import UNUSED_PREFIXES, ModelSpec
 from scalesearch.testing import random_architecture
 
 POOL = 8  # sampled networks per chosen network
+VALUE = 500  # weight of a new value, in pairs
 CALLS = 100  # constant part of the time of a check, in calls of leaves
 
 
@@ -18,18 +19,22 @@ def covering(rng: Random, count: int, **fixed: Any) -> list[ModelSpec]:
     """Choose ``count`` random networks in which most pairs of values occur.
 
     Few networks then show faults that need two values (Kuhn et al. 2004, combinatorial testing).
-    The choice is greedy: most new pairs per called leaf.
+    The choice is greedy: most new pairs per called leaf. A new value counts as many pairs, so that
+    every value of the pool occurs.
     """
     pool = [random_architecture(rng, **fixed) for _ in range(POOL * count)]
     new_pairs = [pairs(architecture.config) for architecture in pool]
+    new_words = [set(words(architecture.config)) for architecture in pool]
     calls = [CALLS + sum(line.calls for line in iterate_cost_lines(architecture.block, vocab=8))
              for architecture in pool]
     chosen: list[ModelSpec] = []
     for _ in range(count):
-        best = max(range(len(pool)), key=lambda index: len(new_pairs[index]) / calls[index])
-        met = new_pairs[best]
+        best = max(range(len(pool)), key=lambda index: (
+            len(new_pairs[index]) + VALUE * len(new_words[index])) / calls[index])
+        met_pairs, met_words = new_pairs[best], new_words[best]
         chosen.append(pool[best])
-        new_pairs = [pairs_of_network - met for pairs_of_network in new_pairs]
+        new_pairs = [pairs_of_network - met_pairs for pairs_of_network in new_pairs]
+        new_words = [words_of_network - met_words for words_of_network in new_words]
     return chosen
 
 

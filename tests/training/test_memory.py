@@ -1,16 +1,19 @@
 """Predicted memory of training: compared with tensors on the CPU and with an H100."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scalesearch.blocks.core import Block
+from scalesearch.data import EOS
 from scalesearch.library import find_file
 from scalesearch.nn import DropoutRates, build_model
 from scalesearch.spaces import read_space
@@ -36,7 +39,8 @@ from scalesearch.training.updates.captured import CapturedEngine
 from tests.training.conftest import recipe, tiny
 
 VOCAB = 60
-BATCH = make_full_batch(6, 16)
+IDS = EOS + np.arange(6 * 16).reshape(6, 16) % (VOCAB - EOS)  # all bands of a table are used
+BATCH = replace(make_full_batch(6, 16), source=IDS, target_in=IDS, target_out=IDS)
 NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 MEASURED = Path(__file__).parents[2] / "benchmarks" / "gpu_designs.json"
 RECORDED = json.loads(MEASURED.with_name("gpu_h200.json").read_text())["checks"]
@@ -124,7 +128,7 @@ def check_updates(monkeypatch: pytest.MonkeyPatch, block: Block, how: Recipe, la
     predicted: UpdateMemory = simulate_updates(block, VOCAB, how, BATCH)
     measured, kept = measure_on_cpu(block, how)
     monkeypatch.undo()
-    assert kept <= predicted.persistent <= max_excess * kept, label
+    assert kept <= predicted.persistent <= 1.05 * kept, label
     # Operations on the CPU have a few temporary tensors more.
     assert measured.max_allocated <= 1.005 * predicted.eager.max_allocated, label
     assert predicted.eager.max_allocated <= max_excess * measured.max_allocated, label
