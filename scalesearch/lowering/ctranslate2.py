@@ -161,7 +161,7 @@ def plan_variables(block: Block, vocab: Size | None,
         assert isinstance(stack, Stack) and isinstance(embedding, TokenEmbedding)
         side = "source" if name == "encoder" else "target"
         _embedding(plan, name, f"embedding.{side}", embedding, vocab, rows, stack.step_signals)
-        _StackLowering(plan, name, stack).run()
+        _StackLowering(plan, name, stack, block.encoder.layer.mixer.d).run()
     weights, bias = tensor_expressions.output_expressions(block.output, vocab)
     words = _vocabulary_size(block.embedding.target, vocab)
     plan.add("decoder/projection/weight", (words, block.decoder.layer.mixer.d), weights, True)
@@ -238,17 +238,19 @@ class _StackLowering:
         layer: its first layer.
         mixer, ffn: those of the first layer that has them.
         d: features of the stack.
+        memory_d: features of the states that cross-attention reads.
         heads: heads of neutral attention.
         owners: owners of tied weights.
     """
 
-    def __init__(self, plan: VariablePlan, name: str, stack: Stack) -> None:
+    def __init__(self, plan: VariablePlan, name: str, stack: Stack, memory_d: Size) -> None:
         self.plan = plan
         self.name = name
         self.stack = stack
         self.layer = stack.layer
         layers: tuple[Any, ...] = stack.layers.layers_by_size
         self.d = self.layer.mixer.d
+        self.memory_d = memory_d
         self.mixer = next((layer.mixer for layer in layers if not layer.mixer.is_absent), None)
         self.ffn = next((layer.ffn for layer in layers if not layer.ffn.is_absent), None)
         cross_attention = (getattr(layer, "cross_attention", None) for layer in layers)
@@ -277,7 +279,7 @@ class _StackLowering:
                 elif sub.type == "self_attention":
                     shapes = [(3 * width, self.d), (self.d, width)]
                 else:
-                    shapes = [(width, self.d), (2 * width, self.d), (self.d, width)]
+                    shapes = [(width, self.d), (2 * width, self.memory_d), (self.d, width)]
                 for index, shape in enumerate(shapes):
                     bias = output_signal if sub.type == "ffn" and index == 1 else None
                     self._linear(f"{sub.name}/linear_{index}", *shape,
@@ -382,7 +384,8 @@ class _StackLowering:
             ("query",), ("key", "value")]
         for index, slots in enumerate(groups):
             rows, weights, biases = zip(*(pieces[slot] for slot in slots))
-            self._linear(f"{sub.name}/linear_{index}", sum(rows), self.d, _joined(weights),
+            d_in = self.d if "query" in slots else self.memory_d
+            self._linear(f"{sub.name}/linear_{index}", sum(rows), d_in, _joined(weights),
                          _joined(biases))
         weight, bias = self._map(sub, maps["out"], "out", block)
         self._linear(f"{sub.name}/linear_{len(groups)}", self.d, block.heads * block.head_dim,

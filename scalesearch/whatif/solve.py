@@ -70,7 +70,8 @@ class Solution:
         fixed_sizes: values of other sizes.
         best: the largest or smallest value within the budget, or None.
         next: the next value that can be built; None if the range ends before.
-        changed_values: computed values that differ from those in the file.
+        changed_values: computed values that differ from those in the file, without values that
+            repeat the key of the same name in an outer group (``decoder.width``).
         n_evaluated, n_unbuildable, n_within_budget: numbers of values that were costed, that
             cannot be built, and that are within the budget.
         low, high, step: the range of values; the step is 0 for a list.
@@ -210,7 +211,8 @@ class _SizeSearch:
                 parameter_name(self.free_sizes.space, key): value
                 for key, value in buildable[best].config.items()
                 if key not in self.free_sizes.keys
-                and self.free_sizes.base_config.get(key) != value},
+                and self.free_sizes.base_config.get(key) != value
+                and buildable[best].config.get(key.rpartition(".")[2]) != value},
             n_evaluated=len(candidates), n_unbuildable=len(candidates) - len(buildable),
             n_within_budget=len(within), low=values[0] if values else 0,
             high=values[-1] if values else 0,

@@ -90,6 +90,8 @@ CASES = {
         "decoder.ffn.hidden": [9, 0]},
     "no self-attention": {f"{stack}.{key}": 0 for stack in BOTH for key in ("heads", "score_heads")}
     | {"decoder.cross_heads": 2},
+    "another width of the decoder": {"decoder.width": 12, "embedding.tie": "decoder",
+                                     "decoder.cross_heads": [2, 0]},
     "grouped keys": {f"{stack}.{key}": size for stack in BOTH
                      for key, size in (("heads", 4), ("score_heads", 4), ("key_value_heads", 2))},
     "identity": {"encoder.projections": "identity", "encoder.head_dim": 2},

@@ -75,7 +75,7 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
     "windows, decoder-only": {
         "model": "decoder-only", "decoder__window": [2, 5], "decoder__local": "ssru",
         "decoder__local__join": "sum"},
-    "SSRU": both(depth=1, mixer="ssru"),
+    "SSRU": both(depth=1, mixer="ssru") | {"decoder__width": 12, "embedding__tie": "decoder"},
     "linear attention": {
         "encoder__local": "linear_attention", "encoder__local__join": "before",
         "encoder__local__heads": 2, "encoder__local__key_dim": 2,

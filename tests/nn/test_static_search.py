@@ -95,6 +95,11 @@ def test_learned_positions_limit_padding() -> None:
     check_equal_translations(sharp_model(assemble(config).block), 2)
 
 
+def test_decoder_of_another_width() -> None:
+    config = transformer_config(decoder__width=12, embedding__tie="decoder")
+    check_equal_translations(sharp_model(assemble(config).block), 2)
+
+
 def test_scores_of_inactive_beams_do_not_matter() -> None:
     """Fixed shapes decode them, too, and their scores may be NaN."""
     source = torch.ones(1, 3, dtype=torch.long)

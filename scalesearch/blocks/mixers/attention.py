@@ -84,6 +84,7 @@ class Attention(Mixer):
         soft_cap: scores s become soft_cap · tanh(s / soft_cap) (Gemma 2); 0 for no limit.
         score_dim: scores are divided by its square root; 0 for ``head_dim``.
         alibi_scaled: whether the bias of ``alibi`` is divided by the same root (Falcon).
+        memory_d: features of the memory of cross-attention; 0 for ``d``.
     """
 
     heads: Size
@@ -113,6 +114,7 @@ class Attention(Mixer):
     soft_cap: float = field(default=0.0, metadata={"plain": 0.0})
     score_dim: Size = field(default=0, metadata={"plain": 0})
     alibi_scaled: bool = field(default=False, metadata={"plain": False})
+    memory_d: Size = field(default=0, metadata={"plain": 0})
 
     part_name: ClassVar[str] = "attention"
     has_scores: ClassVar[bool] = True
@@ -162,9 +164,9 @@ class Attention(Mixer):
                else "cross_gate" if self.cross else "gate")
         names = {"Q": "queries", "K": "keys", "V": "values"}
         for role in self._raw_roles:
-            if decide(self.widths[role] != self.d):
+            if decide(self.widths[role] != self.input_widths[role]):
                 return key, (f"{names[role]} have no projection, so their heads x head_dim must be "
-                             f"the width {self.d}, not {self.widths[role]}")
+                             f"the width {self.input_widths[role]}, not {self.widths[role]}")
         return None
 
     @property
@@ -187,6 +189,12 @@ class Attention(Mixer):
         return {"Q": self.score_heads * self.head_dim, "K": key_heads * self.head_dim,
                 "V": value_heads * self.head_dim}
 
+    @functools.cached_property
+    def input_widths(self) -> dict[str, Size]:
+        """Features of the sequences that queries (Q), keys (K) and values (V) are computed from."""
+        memory_d = self.memory_d if is_set(self.memory_d) else self.d
+        return {"Q": self.d, "K": memory_d, "V": memory_d}
+
     @property
     def bias_heads(self) -> Size:
         """Number of sets of scores at the softmax."""
@@ -195,12 +203,14 @@ class Attention(Mixer):
     def _maps(self) -> dict[str, Block]:
         """Return the input maps by slot."""
         axis = {"Q": self.queries, "K": self.projected_axis, "V": self.projected_axis}
-        gate_width = self.d  # across sequences, a gate has the features that it multiplies
+        # Across sequences, a gate has the features that it multiplies.
+        gate_width = self.input_widths.get(self.gating.gated_role, self.d)
         if self.gating.is_cross_sequence:
             gate_width = {"QgV": self.heads * self.head_dim, "QgK": self.widths["Q"]}.get(
                 self.gate, self.widths["K"])
         widths = {**self.widths, "gate": gate_width}
-        return {slot: self.linear_factory(self.d, widths[makes], (axis[reads],), self.bias)
+        return {slot: self.linear_factory(self.input_widths[reads], widths[makes], (axis[reads],),
+                                          self.bias)
                 for slot, (reads, makes) in self.gating.slots().items()}
 
     def parts(self) -> Mapping[str, Block | Use]:
@@ -268,7 +278,8 @@ class Attention(Mixer):
         nests = [LoopNest((axis[role], width[role]), "activation") for role in self._raw_roles]
         nests += discarded_activations(self.d, (self.queries,), self)
         if self.gate != "none" and not gate.is_cross_sequence:
-            nests.append(LoopNest((axis[gate.gated_role], self.d), "activation"))
+            nests.append(LoopNest((axis[gate.gated_role], self.input_widths[gate.gated_role]),
+                                  "activation"))
         elif self.gate == "QgV" and gate.is_cross_sequence:
             nests.append(LoopNest((self.queries, self.heads * self.head_dim), "activation"))
         elif self.gate == "VgQ" and gate.is_cross_sequence:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from scalesearch.blocks.core import Axis, Block, LoopNest, Shape, Size, Use, block
@@ -12,6 +13,7 @@ from scalesearch.blocks.mixers.base import Mixer, register_mixer
 from scalesearch.blocks.mixers.moving_average import MovingAverageMixer
 from scalesearch.blocks.mixers.scores import ExplicitAttention
 from scalesearch.blocks.options import option_field
+from scalesearch.blocks.sizes import is_set
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -126,20 +128,23 @@ class GatedCrossAttention(Mixer):
         keys: positions that are attended to.
         head_dim: features of queries and keys; values have ``d``.
         clip: as for :class:`RelativePositionBias`.
+        memory_d: features of the memory; 0 for ``d``.
     """
 
     projected_axis: Axis
     keys: Axis
     head_dim: Size
     clip: Size
+    memory_d: Size = field(default=0, metadata={"plain": 0})
 
     def parts(self) -> Mapping[str, Block | Use]:
         d = self.d
         z = self.head_dim
+        memory_d = self.memory_d if is_set(self.memory_d) else d
         return {
             "inward": self.linear_factory(d, 2 * d + z, self.over),
-            "key": self.linear_factory(d, z, (self.projected_axis,)),
-            "value": self.linear_factory(d, d, (self.projected_axis,)),
+            "key": self.linear_factory(memory_d, z, (self.projected_axis,)),
+            "value": self.linear_factory(memory_d, d, (self.projected_axis,)),
             "distances": RelativePositionBias(self.clip),
             "core": ExplicitAttention(1, z, d, self.queries, self.keys),
             "out": self.linear_factory(d, d, self.over),

@@ -210,6 +210,8 @@ def build_blocks(config: Config) -> tuple[Config, Block]:
     model = config["model"]
     config = {path: value for path, value in config.items()
               if not path.startswith(UNUSED_PREFIXES[model])}
+    if decide(_decoder_width(config) == config["width"]):
+        config.pop("decoder.width", None)
     if model in SINGLE_STACKS:
         name, axis = SINGLE_STACKS[model]
         parts = (build_embedding(config, axis), _build_stack(config, name, None),
@@ -278,18 +280,33 @@ def _build_embeddings(a: Config) -> Embeddings:
 
 
 def _target_config(a: Config) -> Config:
-    """``a`` with the vocabulary of the target as ``vocab``.
+    """``a`` with the vocabulary and the width of the target as ``vocab`` and ``width``.
 
     Raises:
-        UnbuildableError: source and target share a table, and have two vocabularies.
+        UnbuildableError: source and target share a table, and differ in one of the two.
     """
-    target_vocab = a.get("target_vocab")
-    if target_vocab is None:
-        return a
-    if _shared_table(a):
-        raise UnbuildableError("target_vocab", "needs a table for each side (embedding.tie: none "
-                               f"or decoder), and embedding.tie is {a['embedding.tie']}")
-    return ChainMap({"vocab": target_vocab}, a)  # type: ignore[arg-type]  # only read
+    changes = {"vocab": a["target_vocab"]} if "target_vocab" in a else {}
+    width = a.get("decoder.width", a["width"])
+    if decide(width != a["width"]):
+        changes["width"] = width
+    if changes and _shared_table(a):
+        raise UnbuildableError("decoder.width" if "width" in changes else "target_vocab",
+                               "needs a table for each side (embedding.tie: none or decoder), and "
+                               f"embedding.tie is {a['embedding.tie']}")
+    return ChainMap(changes, a) if changes else a  # type: ignore[arg-type]  # only read
+
+
+def _decoder_width(a: Config) -> Any:
+    """The features between layers of the decoder.
+
+    Raises:
+        UnbuildableError: it is the only stack, and they differ from the width of the model.
+    """
+    width = a.get("decoder.width", a["width"])
+    if a["model"] in SINGLE_STACKS and decide(width != a["width"]):
+        raise UnbuildableError("decoder.width", f"is {width}, and the width is {a['width']}: only "
+                               "model: encoder-decoder has two widths")
+    return width
 
 
 def _build_output(a: Config) -> Use:
@@ -405,6 +422,9 @@ def _present_sublayers(layer: Layer, order: SublayerOrder) -> SublayerOrder:
 
 def _build_stack(a: Config, stack: str, encoder_layers: Repeat | None) -> Stack | BottleneckStack:
     """The layers of a stack, with ties between them and to ``encoder_layers``."""
+    if stack == "decoder":
+        a = ChainMap({"width": _decoder_width(a),
+                      "memory_width": a["width"]}, a)  # type: ignore[arg-type]  # only read
     if optional_value(a, f"{stack}.middle_width") is not None:
         return _build_bottleneck_stack(a, stack)
     layers = build_layers(a, stack, lambda config: _build_layer(config, stack))

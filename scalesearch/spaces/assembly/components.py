@@ -307,7 +307,7 @@ def build_attention(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
         window=0 if cross else require_single_value(a.get(f"{stack}.window", 0)),
         score_dim=a.get(f"{stack}.score_dim", 0),
         alibi_scaled=has_alibi and bool(a.get(f"{stack}.alibi_scaled", False)),
-        **adaptation)
+        memory_d=_memory_width(a) if cross else 0, **adaptation)
     return _validate_maps(validated(attention, stack), "attention")
 
 
@@ -324,10 +324,16 @@ def build_cross_attention(a: Config, axes: tuple[Axis, Axis, Axis]) -> Mixer:
             changed = {"decoder.heads": heads, "decoder.score_heads": heads}
             a = ChainMap(changed, a)  # type: ignore[arg-type]  # only read
         return build_attention(a, "decoder", axes, cross=True)
-    sizes = (a[f"decoder.cross.{key}"] for key in ("head_dim", "clip"))
+    sizes = (*(a[f"decoder.cross.{key}"] for key in ("head_dim", "clip")), _memory_width(a))
     cross_attention = GatedCrossAttention(a["width"], axes[0], True, linear_factory(a, "attention"),
                                           *axes[1:], *sizes)
     return _validate_maps(cross_attention, "attention")
+
+
+def _memory_width(a: Config) -> Size:
+    """Features of the encoder's states; 0 for the decoder's width, for equal ids."""
+    width = a.get("memory_width", a["width"])
+    return 0 if decide(width == a["width"]) else width
 
 
 def _head_ffn(a: Config, stack: str, over: Axis, cross: bool) -> PartialFFN | None:

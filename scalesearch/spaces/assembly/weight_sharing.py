@@ -181,6 +181,8 @@ def _describe_difference(a: Config, source: str, target: str) -> str:
     cross_keys = {"gate": "cross_gate", "attention_rank": "cross_rank",
                   "key_value_heads": "cross_key_value_heads"} if target.endswith(".cross") else {}
     differences = []
+    if a.get("memory_width", a["width"]) != a["width"]:
+        differences.append(f"width is {a['memory_width']}, decoder.width is {a['width']}")
     for key in keys:
         encoder_key = f"encoder.{key}"
         decoder_key = f"decoder.{cross_keys.get(key, key)}"

@@ -345,7 +345,8 @@ class Binder:
         except ValueSyntaxError as problem:
             report_error(problem)
             return parameter
-        resolver = NameResolver(self.index, parameter.path.rpartition(".")[0], False, report_error)
+        resolver = NameResolver(self.index, parameter.path.rpartition(".")[0], False, report_error,
+                                parameter.key)
 
         def check_option(option: Domain) -> Domain:
             checked = check_domain(option, field, self.index.entries, report_error)

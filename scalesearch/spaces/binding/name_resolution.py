@@ -45,12 +45,15 @@ class NameResolver:
     Args:
         allows_costs: whether names of costs are legal.
         report_error: called with every problem.
+        own_key: the key whose value is read, which the same name does not refer to if an outer
+            group has it, too: ``decoder.width: = width``.
     """
 
     index: SchemaIndex
     scope: str
     allows_costs: bool
     report_error: Callable[[ValueSyntaxError], None]
+    own_key: str = ""
 
     def resolve_condition(self, expr: Expr) -> Expr:
         """Resolve a condition or a constraint."""
@@ -172,13 +175,21 @@ class NameResolver:
 
     def find(self, text: str) -> SchemaEntry | None:
         """The entry of the key or cost that a name refers to."""
-        entry = self.index.find(split_layer(text)[0], self.scope)
+        path = split_layer(text)[0]
+        entry = self.index.find(path, self.scope)
+        if entry is not None and entry.key == self.own_key and self.scope:
+            entry = self.index.find(path, self.scope.rpartition(".")[0]) or entry
         if entry is None and self.allows_costs and text in COST_NAMES:
             return SchemaEntry(text, (), COST_FIELD)
         return entry
 
     def canonical_name(self, text: str, entry: SchemaEntry) -> str:
-        """The canonical name: the full path, unless it is another key in this scope."""
+        """The canonical name: the full path, unless it is another key in this scope.
+
+        A name that an outer group has, too, stays as it is: ``width`` in the decoder.
+        """
+        if self.index.find(text, "") not in (None, entry):
+            return text
         path = next((path for path, other in self.index.entries.items() if other is entry), text)
         return path if self.index.find(path, self.scope) is entry else text
 

@@ -215,6 +215,8 @@ def _cached_schema(*registered: object) -> SchemaGroup:
     solver = word_field(tuple(SOLVERS), "euler", "order of a layer's step (ODE Transformer)")
     encoder: Fields = {"solver": solver, "sublayers": sublayer_order_field("attention", "ffn")}
     decoder: Fields = {
+        "width": size_field("= width", "features between the decoder's layers, and of target "
+                            "embeddings and output; by default those of the encoder"),
         "sublayers": sublayer_order_field("self", "cross", "ffn"),
         "interleaved": flag_field("no", "short for sublayers: [self, ffn, cross, ffn_again] "
                                   "(EdgeFormer)"),

@@ -20,7 +20,7 @@ from scalesearch.spaces.schema.types import InlinedVariant, SchemaField, SchemaG
 Fields = dict[str, SchemaField | SchemaGroup]
 OFF_VALUES = ("off",)
 # keys with the same value for all layers
-STACK_LEVEL_KEYS = ("depth", "middle_width", "relative_clip", "paths", "global_every",
+STACK_LEVEL_KEYS = ("depth", "width", "middle_width", "relative_clip", "paths", "global_every",
                     "position_buckets", "bucket_distance")
 MAX_DEPTH = 10_000  # each layer takes time and memory, even if all share their weights
 # Keys of attention, written next to `mixer`; the first are only for self-attention.
