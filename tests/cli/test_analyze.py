@@ -76,6 +76,7 @@ def test_csv_figures_and_json_are_written(data: Path, checkpoint: Path, tmp_path
         assert float(row["diversity"]) == listed["diversity"]
 
 
+@pytest.mark.full
 def test_vocabulary_of_checkpoint_is_used(data: Path, checkpoint: Path) -> None:
     other = data.parent / "other.yaml"
     other.write_text(data.read_text().replace("vocab: 60", "vocab: 50"))

@@ -65,6 +65,7 @@ def test_costs_of_a_context(tmp_path: Path) -> None:
     assert f"{costs['macs']['decode_step']:,}" in output
 
 
+@pytest.mark.full
 def test_architectures_are_compared_over_the_context(tmp_path: Path) -> None:
     options = ("transformer", "--set", "model=decoder-only", "--against", "decoder.window=64",
                "--sweep", "length=32 | 64 | 128")

@@ -221,6 +221,7 @@ cost: {protocol: {source: 8, target: 8, vocab: 200}}
 """
 
 
+@pytest.mark.full
 def test_printed_names_of_parameters_are_accepted_by_every_option(tmp_path: Path) -> None:
     file = tmp_path / "named.yaml"
     file.write_text(NAMED)

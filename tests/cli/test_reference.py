@@ -37,6 +37,7 @@ def test_json_has_exact_costs_and_both_protocols() -> None:
     assert report["left_out"]["edgeformer"]
 
 
+@pytest.mark.full
 def test_common_protocol_is_the_same_for_all_papers() -> None:
     report = json.loads(run("--json"))
     assert set(report["verdicts"]) == {"partialformer", "anthe", "edgeformer", "second-tier"}

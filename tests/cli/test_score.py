@@ -248,6 +248,7 @@ def test_several_references_are_all_used(place: Path, tmp_path: Path) -> None:
         load(place / "model1").score(sources, [references[0], references[1][:-1]])
 
 
+@pytest.mark.full
 def test_cropped_sources_are_listed(place: Path, tmp_path: Path) -> None:
     """A source of 600 words has more tokens than the model was trained on."""
     long = "the old house " * 200

@@ -147,6 +147,7 @@ def test_figure_shows_law_outside_its_interval() -> None:
     assert plot_law_panels({"deeper": exact}, "Parameters", "BLEU", {"deeper": [16]}, {}).axes
 
 
+@pytest.mark.full
 def test_figure_shows_rules_checks_and_next_sizes(tmp_path: Path) -> None:
     rules = {"deeper": fit_power_law(*training_runs()),
              "wider": fit_power_law(*training_runs(1, a=38))}

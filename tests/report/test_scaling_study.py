@@ -303,6 +303,7 @@ def test_figures_fit_long_names_and_labels(metric, rules):
     assert_legend_covers_nothing(plot_laws(result, "params.total"))
 
 
+@pytest.mark.full
 def test_figures_label_axes_and_rules(tmp_path):
     result = analyze(*study(bounds={"params.non_embedding": 2e6}))
     figure = plot_means(result)

@@ -171,6 +171,7 @@ def random_case(rng: Random) -> tuple[list[str], list[str], tuple[Edit, ...]]:
                                       key=lambda edit: (edit.start, edit.end, edit.corrections)))
 
 
+@pytest.mark.full
 def test_best_set_of_edits_equals_brute_force() -> None:
     rng = Random(5)
     matched = 0

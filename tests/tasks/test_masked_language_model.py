@@ -95,6 +95,7 @@ def test_positions_attend_to_both_sides_and_not_to_padding() -> None:
     assert torch.allclose(model(padded, padded)[:, :4], model(source, source))
 
 
+@pytest.mark.full
 def test_training_learns_words_from_their_context(tmp_path) -> None:
     """Lines repeat a word: the unmasked copies determine the masked ones."""
     for split, count in (("train", 400), ("validation", 40)):

@@ -43,6 +43,7 @@ def call(tmp_path, monkeypatch, capsys):
     return study_command(tmp_path, monkeypatch, capsys, tmp_path / "cache", STUDY, measure)
 
 
+@pytest.mark.full
 def test_confirm_trains_further_seeds_and_compares_with_reference(call):
     call("run", "s.yaml")
     table = json.loads(call("confirm", "found", "--seeds", "2", "--json"))

@@ -96,6 +96,7 @@ def test_all_families_decode_equally_with_and_without_cache(trained, tmp_path):
         assert torch.equal(plain, uncached), architecture.config
 
 
+@pytest.mark.full
 def test_greedy_search_is_equal_and_beam_search_no_worse(trained, tmp_path):
     architecture = assemble(transformer_config(**{"embedding.tie": "none", "width": 32,
                                        "decoder.head_dim": 16}))
@@ -145,6 +146,7 @@ def test_unknown_token_is_generated_only_if_allowed(trained, tmp_path):
     assert 1 not in decoder.model.generate(padded(rows))
 
 
+@pytest.mark.full
 def test_model_can_be_saved_copied_and_trained(trained, folder, tmp_path):
     model = load(folder)
     assert model.config.dropout == 0.1 and not model.training

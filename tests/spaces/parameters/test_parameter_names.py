@@ -182,6 +182,7 @@ def test_filters_refuse_parameters_that_no_trial_has() -> None:
         filter_trials(trials(), "encoder.ffn.geglu.hidden <= 16")
 
 
+@pytest.mark.full
 def test_inverse_queries_sweeps_and_formulas_name_parameters_as_the_space_does() -> None:
     space = Space.parse(NESTED).with_overrides({"width": "16", "encoder.ffn.relu.hidden": "16"})
     name = "encoder.ffn.relu.hidden"

@@ -235,6 +235,7 @@ def test_page_shows_seed_analysis(tmp_path):
         assert " ".join(line.split()) in page.text
 
 
+@pytest.mark.full
 def test_page_of_references_only(tmp_path):
     page = page_of(references_only(tmp_path))
     results = load_results(tmp_path)
@@ -249,6 +250,7 @@ def test_page_of_references_only(tmp_path):
     assert {"costs-0", "costs-1"} <= set(page.ids) and len(results.front) == 0
 
 
+@pytest.mark.full
 def test_page_of_ablation(tmp_path):
     revise(references_only(tmp_path, params={}, most=20000), type="ablation", base=HOSTILE)
     page = page_of(tmp_path)
@@ -277,6 +279,7 @@ def test_base_is_first_finished_architecture(tmp_path):
     assert "difference to one" in page.text and "Not finished: fails" in page.text
 
 
+@pytest.mark.full
 def test_removed_architecture_is_not_in_table(tmp_path):
     configs = {name: {"width": width, "depth": 2, "kind": "plain"}
               for name, width in (("a", 8), ("b", 16), ("c", 24))}
