@@ -97,6 +97,7 @@ def test_row_returns_loss_of_the_paid_share():
     assert not row.ended(1.9) and row.ended(2.0)
 
 
+@pytest.mark.full
 def test_failed_row_costs_compute_and_adds_no_hypervolume():
     some = rows()
     worst = replace(some[0], values={"bleu": 0.0, "params": 1.0}, failed=True)

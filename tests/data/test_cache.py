@@ -141,6 +141,7 @@ def test_ids_are_memory_mapped_and_read_only(spec: DataSpec, cache: Path) -> Non
         ids.flat[0] = 1
 
 
+@pytest.mark.full
 def test_concurrent_processes_prepare_a_corpus_once(spec: DataSpec, cache: Path) -> None:
     script = f"""
 import sys

@@ -84,6 +84,7 @@ def test_long_runs_on_a_gpu_are_compiled_and_measured(
 
 
 @pytest.mark.parametrize("is_bf16_faster", [False, True])
+@pytest.mark.full
 def test_resumed_run_keeps_the_measured_precision(corpus, tmp_path, monkeypatch,
                                                   is_bf16_faster: bool) -> None:
     how = recipe(steps=6, device="cpu", bucketing="yes")

@@ -184,6 +184,7 @@ def spelled_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.full
 def test_length_limit_fits_the_training_text(spelled_out: Path, tmp_path: Path) -> None:
     """A limit of 1.5 source tokens + 10 would end most of these translations."""
     corpus = load_data(str(spelled_out / "data.yaml"))
@@ -215,6 +216,7 @@ def test_length_limit_fits_the_training_text(spelled_out: Path, tmp_path: Path) 
     assert short["reached_limit"] > 5 and short["bleu"] < metrics["bleu"]
 
 
+@pytest.mark.full
 def test_translations_with_a_shortlist_have_the_same_bleu(spelled_out: Path,
                                                            tmp_path: Path) -> None:
     """Each digit has its own letters, which occur with it in the training text."""

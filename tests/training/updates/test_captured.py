@@ -186,6 +186,7 @@ def raise_out_of_memory(*arguments: Any) -> None:
     raise torch.OutOfMemoryError("out of memory")
 
 
+@pytest.mark.full
 def test_restored_engine_continues_with_the_same_updates(corpus) -> None:
     """Optimizers load their state as new tensors, which old graphs do not know."""
     how = recipe(max_tokens=300, optimizer="soap", dropout=0.2)

@@ -112,6 +112,7 @@ def test_updates_with_text_on_the_device_do_not_wait_for_it(corpus: Corpus) -> N
 
 
 @pytest.mark.parametrize("dropout", [0.05, 0.9])
+@pytest.mark.full
 def test_text_of_each_epoch_replaces_that_of_the_last(corpus: Corpus, dropout: float) -> None:
     """With a high rate the text grows beyond the room for it, and graphs are discarded."""
     how = recipe(max_tokens=600)
