@@ -70,6 +70,11 @@ def distilbert(width: int, layers: int, heads: int, vocab: int) -> dict[str, Any
             "vocab_size": vocab, "max_position_embeddings": 512}
 
 
+def classifier(name: str, classes: int) -> dict[str, Any]:
+    """Return the entries of a classifier of texts."""
+    return {"architectures": [f"{name}ForSequenceClassification"], "num_labels": classes}
+
+
 def mixtral(width: int, layers: int, heads: int, hidden: int, kv: int) -> dict[str, Any]:
     """Return a configuration of Mixtral."""
     return decoder(width, layers, heads, hidden, 32000, num_key_value_heads=kv,
@@ -171,15 +176,23 @@ MODELS: list[tuple[str, str, dict[str, Any]]] = [
     ("camembert", "half", bert(384, 6, 6, 32005, **ROBERTA)),
     ("distilbert", "distilbert-base", distilbert(768, 6, 12, 30522)),
     ("distilbert", "multilingual", distilbert(768, 6, 12, 119547)),
-    ("distilbert", "half", distilbert(384, 3, 6, 30522))]
+    ("distilbert", "half", distilbert(384, 3, 6, 30522)),
+    ("bert", "bert-base, 2 classes", bert(768, 12, 12, 30522, max_position_embeddings=512,
+                                          **classifier("Bert", 2))),
+    ("roberta", "roberta-base, 3 classes", bert(768, 12, 12, 50265, **ROBERTA,
+                                                **classifier("Roberta", 3))),
+    ("distilbert", "distilbert-base, 2 classes", {**distilbert(768, 6, 12, 30522),
+                                                  **classifier("DistilBert", 2)})]
 
 
 def model_class(config: Any) -> Any:
-    """Return the class of transformers with the output layer that predicts tokens."""
+    """Return the class of transformers with the output layer for tokens, or for classes."""
     import transformers
 
     if config.is_encoder_decoder:
         return transformers.AutoModelForSeq2SeqLM
+    if next(iter(config.architectures or ()), "").endswith("ForSequenceClassification"):
+        return transformers.AutoModelForSequenceClassification
     return (transformers.AutoModelForMaskedLM if config.model_type in MASKED_TYPES
             else transformers.AutoModelForCausalLM)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -77,5 +78,7 @@ def analyze_model(model: Seq2SeqModel, block: Block, split: Split, recipe: Recip
 def take_sentences(split: Split, sentences: int) -> Split:
     """Return the first ``sentences`` pairs, or windows of a text."""
     first = np.arange(min(sentences, len(split)))
-    return Split(split.source_ids.take(first), split.target_ids.take(first), lambda: split.texts,
-                 split.window_overlap)
+    part = copy.copy(split)
+    part.source_ids = split.source_ids.take(first)
+    part.target_ids = split.target_ids.take(first)
+    return part

@@ -37,11 +37,13 @@ SEQ = "seq"  # decoder-only models: positions of the source followed by the targ
 SEQ_KEYS = "seq_keys"  # decoder-only models: positions that a position attends to
 TGT_STEP = "tgt_step"  # TGT in a pass of cached decoding, and 0 in other passes
 SEQ_STEP = "seq_step"  # SEQ in a pass of cached decoding, and 0 in other passes
+TEXT = "text"  # 1 in the pass that encodes the source, and 0 in other passes
 VOCAB = "vocab"
 
 QUERY_AXES = {TGT_KEYS: TGT, SEQ_KEYS: SEQ}  # positions that attend to the positions of an axis
 STEP_AXES = {TGT: TGT_STEP, SEQ: SEQ_STEP}
-AXES = (SRC, CROSS_MEMORY, SRC_KEYS, TGT, TGT_KEYS, TGT_STEP, SEQ, SEQ_KEYS, SEQ_STEP, VOCAB)
+AXES = (SRC, CROSS_MEMORY, SRC_KEYS, TGT, TGT_KEYS, TGT_STEP, SEQ, SEQ_KEYS, SEQ_STEP, TEXT,
+        VOCAB)
 
 Shape: TypeAlias = tuple[Extent, ...]
 Axes: TypeAlias = tuple[Axis, ...]

@@ -7,7 +7,19 @@ from dataclasses import field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.blocks.core import SRC, TGT, VOCAB, Axes, Block, Extent, LoopNest, Size, Use, block
+from scalesearch.blocks.core import (
+    SRC,
+    TEXT,
+    TGT,
+    VOCAB,
+    Axes,
+    Block,
+    Extent,
+    LoopNest,
+    Size,
+    Use,
+    block,
+)
 from scalesearch.blocks.elementwise import dropout, soft_cap
 from scalesearch.blocks.leaves import (
     Convolution,
@@ -169,6 +181,36 @@ class TransformedOutput(Block):
         from torch.nn.functional import gelu
 
         return m.norm(gelu(m.transform(x)))
+
+
+@block
+class Classifier(Block):
+    """Output layer for classes of texts (BERT): a linear map, tanh, and a linear map.
+
+    It reads the state of the first token, (…, d) to (…, classes). Label i is row i - 1: label 0 is
+    padding.
+    """
+
+    d: Size
+    classes: Size
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return {"transform": Linear(self.d, self.d, (TEXT,)),
+                "map": Linear(self.d, self.classes, (TEXT,))}
+
+    def part_roles(self) -> Mapping[str, str]:
+        return {"map": "readout"}
+
+    def forward(self, module: Any, x: Tensor) -> Tensor:
+        return module.map(self._transform(module, x))
+
+    def softmax_terms(self, m: Any, hidden: Tensor, target: Tensor) -> list[tuple[Any, ...]]:
+        """Return the softmax terms; see :meth:`Linear.softmax_terms`."""
+        rows = (target - 1).clamp(min=0)  # padding has no weight in the loss
+        return [(self._transform(m, hidden), m.map.weight, m.map.bias, rows)]
+
+    def _transform(self, m: Any, x: Tensor) -> Tensor:
+        return dropout(m.transform(x).tanh(), m.dropout_rates.residual, m.training)
 
 
 @block

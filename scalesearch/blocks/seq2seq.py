@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.blocks.core import PAD, SEQ, SRC, TGT, Axis, Block, LoopNest, Use, block
+from scalesearch.blocks.core import PAD, SEQ, SRC, TEXT, TGT, Axis, Block, LoopNest, Use, block
 from scalesearch.blocks.elementwise import autocast_input
+from scalesearch.blocks.embedding import Classifier
 from scalesearch.blocks.stacks import BottleneckStack, Stack
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class EncoderDecoder(Block):
 class EncoderOnly(Block):
     """A stack over the source in which positions attend to both sides (BERT).
 
-    Target tokens are predictions of tokens of the source, at the same positions.
+    Target tokens are predictions of tokens of the source, at the same positions. A
+    :class:`~scalesearch.blocks.embedding.Classifier` as output reads the first position only.
     """
 
     embedding: Block
@@ -99,7 +101,8 @@ class EncoderOnly(Block):
         return {"output": "readout"}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        return target_state_nests(self.encoder, SRC)
+        has_classes = isinstance(self.output.block, Classifier)
+        return read_state_nests(self.encoder, SRC, TEXT if has_classes else TGT)
 
     def encode(self, m: Any, source: Tensor) -> tuple[Any, Any]:
         """Encode token ids; see :meth:`EncoderDecoder.encode`. States of padding are zero."""
@@ -136,7 +139,7 @@ class DecoderOnly(Block):
         return {"output": "readout"}
 
     def loop_nests(self) -> Sequence[LoopNest]:
-        return target_state_nests(self.decoder, SEQ)
+        return read_state_nests(self.decoder, SEQ)
 
     def encode(self, m: Any, source: Tensor) -> tuple[Any, Any]:
         """Move the padding of the source (batch, S) to its front.
@@ -213,15 +216,17 @@ class ModelSection(Block):
         return self.model_nests
 
 
-def target_state_nests(stack: Stack | BottleneckStack, axis: Axis) -> tuple[LoopNest, ...]:
-    """Correction of saved activations: the output layer only stores states of the target.
+def read_state_nests(stack: Stack | BottleneckStack, axis: Axis,
+                     read_axis: Axis = TGT) -> tuple[LoopNest, ...]:
+    """Correction of saved activations: the output layer only stores states that it reads.
 
     Args:
         stack: the last stack.
         axis: its positions.
+        read_axis: positions that the output layer reads.
     """
     d = stack.layer.mixer.d
-    return LoopNest((axis, -d), "activation"), LoopNest((TGT, d), "activation")
+    return LoopNest((axis, -d), "activation"), LoopNest((read_axis, d), "activation")
 
 
 def _encode(embedding: Any, encoder: Any, source: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from scalesearch.blocks.core import Axis, Block, CostLine, Shape, Size, iterate_cost_lines
 from scalesearch.blocks.leaves import Linear
+from scalesearch.blocks.seq2seq import EncoderOnly
 from scalesearch.blocks.sizes import may_be_nonzero
 from scalesearch.cost.artifact import artifact_bytes
 from scalesearch.cost.latency import predict_latency
@@ -125,11 +126,15 @@ class CostBreakdown:
 
     @property
     def by_quantity(self) -> dict[str, dict[str, int | float]]:
-        """All costs that the protocol defines, by quantity and section."""
+        """All costs that the protocol defines, by quantity and section.
+
+        Encoder-only models have no ``macs.decode_step``.
+        """
         nested: dict[str, dict[str, int | float]] = {}
         for name, value in {**self.values, **self.load_balance, **self.latency}.items():
             group, _, section = name.partition(".")
-            nested.setdefault(group, {})[section] = value
+            if name != "macs.decode_step" or not isinstance(self.block, EncoderOnly):
+                nested.setdefault(group, {})[section] = value
         return nested | {"refusals": {"ctranslate2": self["refusals.ctranslate2"]}}
 
 

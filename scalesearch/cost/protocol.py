@@ -23,6 +23,7 @@ from scalesearch.blocks.core import (
     SEQ_STEP,
     SRC,
     SRC_KEYS,
+    TEXT,
     TGT,
     TGT_KEYS,
     TGT_STEP,
@@ -276,7 +277,7 @@ ELEMENTWISE_WORK = ("bias", "norm")  # one step per element, not a multiply-add
 
 
 def _encoder(source: int) -> dict[Axis, int]:
-    return {SRC: source, CROSS_MEMORY: source}
+    return {SRC: source, CROSS_MEMORY: source, TEXT: 1}
 
 
 # In all functions, ``prompt`` is the number of tokens that a decoder-only model reads before the
@@ -317,7 +318,7 @@ def _uncached_decoding(source: int, target: int, prompt: int,
         reproject: cross-attention keys and values are projected again for every token.
     """
     projections = {CROSS_MEMORY: source} if reproject else {}
-    encoder = {SRC: source} if reproject else _encoder(source)
+    encoder = {SRC: source, TEXT: 1} if reproject else _encoder(source)
     return encoder, *({**_decoder_prefix(source, t, prompt), **projections}
                       for t in range(1, target + 1))
 

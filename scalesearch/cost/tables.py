@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scalesearch.blocks.seq2seq import EncoderOnly
 from scalesearch.cost.artifact import tokenizer_bytes
 from scalesearch.cost.breakdown import QUANTITIES, CostBreakdown, module_costs
 from scalesearch.cost.latency import latency_interval
@@ -38,7 +37,7 @@ def memory_line(result: CostBreakdown) -> str:
     cache_type = f" in {protocol.cache}" if protocol.cache != "float32" else ""
     line = (f"memory in float32: weights {weights}, cache {cache}{cache_type}; training "
             f"activations per sentence: about {activations}")
-    decodes = protocol.length and not isinstance(result.block, EncoderOnly)
+    decodes = "decode_step" in result.by_quantity["macs"]
     context = [f"context of {protocol.length:,} tokens: prefill {result['macs.prefill']:,} MACs, "
                f"decoding step {result['macs.decode_step']:,} MACs, cache {cache}{cache_type}"
                ] if decodes else []

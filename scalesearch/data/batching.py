@@ -174,6 +174,8 @@ class PlannedBatch(Batch):
         lengths = self.split.target_ids.lengths[self.indices]
         if self.split.masking is not None:
             return int(self.split.masking.counts(lengths).sum())
+        if self.split.has_classes:
+            return len(lengths)
         overlap = self.split.window_overlap
         if overlap is None:
             return int(lengths.sum()) + len(lengths)
@@ -312,6 +314,9 @@ def make_batch(split: Split, indices: IntArray) -> Batch:
     indices = np.asarray(indices)
     source = split.source_ids
     target = split.target_ids
+    if split.has_classes:
+        tokens = source.pad(indices, prefix_id=BOS)
+        return Batch(tokens, tokens[:, :1], target.pad(indices), indices)
     if split.window_overlap is None:
         return Batch(
             source.pad(indices, suffix_id=EOS),

@@ -79,14 +79,20 @@ class Corpus:
     def mean_lengths(self) -> tuple[int, int]:
         """Rounded mean source and target tokens of training pairs, with EOS or BOS.
 
-        For a masked language model, they are the tokens and the masked tokens of a window.
+        For a masked language model, they are the tokens and the masked tokens of a window; for
+        classes, the tokens of a text and 1.
         """
         if (masking := self.train.masking) is not None:
             lengths = self.train.target_ids.lengths
             return int(lengths.mean() + 0.5), int(masking.counts(lengths).mean() + 0.5)
         source, target = (int(rows.lengths.mean() + 1.5)
                           for rows in (self.train.source_ids, self.train.target_ids))
-        return source, target
+        return source, 1 if self.train.has_classes else target
+
+    @property
+    def n_classes(self) -> int | None:
+        """Number of classes, in alphabetical order from 1; None if targets are texts."""
+        return self.counts["classes"]["count"] if self.train.has_classes else None
 
     @property
     def facts(self) -> CorpusFacts:
@@ -101,7 +107,7 @@ class Corpus:
 
         It is at least 1.5. With ``EXTRA_LENGTH`` it suffices for 99.9 % of the training pairs.
         """
-        if self.train.window_overlap is not None:
+        if self.train.window_overlap is not None or self.train.has_classes:
             return LENGTH_FACTOR
         source = self.train.source_ids.lengths + 1
         ratios = (self.train.target_ids.lengths - EXTRA_LENGTH) / source
@@ -138,9 +144,11 @@ def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = N
     for split in ("validation", "test"):
         notes += (f"{split}: {note}"
                   for note in TASKS[spec.task].check_texts(splits[split].texts, spec))
-    if TASKS[spec.task].score_masked is not None:
+    if TASKS[spec.task].masks_tokens:
         splits = {name: split.masked(Masking(tokenizer.vocab_size))
                   for name, split in splits.items()}
+    elif spec.file_format == "labels":
+        splits = {name: split.with_classes() for name, split in splits.items()}
     if resolved.soft_targets is not None:
         train = splits["train"]
         soft_targets = SoftTargets.read(Path(resolved.soft_targets), content_hash, train,
@@ -236,4 +244,6 @@ def retokenize(corpus: Corpus, dropout: float, seed: int, epoch: int) -> Split:
     for lines, side_seed in zip((texts.source, texts.target), seeds):
         ids = corpus.tokenizer.encode_with_dropout(lines, dropout, int(side_seed))
         sides.append(RaggedArray.from_lists(ids).truncate(corpus.spec.max_length))
+    if corpus.train.has_classes:
+        return Split(sides[0], corpus.train.target_ids, lambda: texts).with_classes()
     return Split(*sides, lambda: texts)

@@ -1,8 +1,9 @@
 """Preparation of a corpus: fit the vocabulary, encode, filter, count."""
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,8 @@ def prepare_corpus(spec: DataSpec, text: dict[str, ParallelText]) -> PreparedCor
         text = text | {"train": text["train"].truncate(spec.max_pairs)}
     if spec.tokenizer is None:
         assert spec.fitted_vocab_size is not None, "a spec has a vocabulary size or a tokenizer"
-        lines = text["train"].source + text["train"].target
+        lines = text["train"].source + ([] if spec.file_format == "labels"
+                                        else text["train"].target)
         tokenizer = Tokenizer.fit(lines, spec.fitted_vocab_size, spec.vocab_type,
                                   spec.character_coverage)
     else:
@@ -59,6 +61,10 @@ def prepare_corpus(spec: DataSpec, text: dict[str, ParallelText]) -> PreparedCor
         text = text | {"train": train.append(text["train"]) if spec.mix_distilled else train}
     counts: SplitCounts = {}
     encode = _encode_text if spec.file_format == "text" else _encode
+    if spec.file_format == "labels":
+        classes = sorted(set(text["train"].target))
+        counts["classes"] = {"count": len(classes)}
+        encode = partial(_encode, classes=classes)
     splits = {split: encode(spec, split, text[split], tokenizer, counts) for split in SPLIT_NAMES}
     counts["overlap"] = _count_overlap(text)
     if spec.task == "translation" and not spec.builtin and (measures := measure_alignment(text)):
@@ -77,10 +83,11 @@ def lowercase_pairs(pairs: ParallelText) -> ParallelText:
 
 
 def _encode(spec: DataSpec, split: str, pairs: ParallelText, tokenizer: Tokenizer,
-            counts: SplitCounts) -> Split:
-    """Encode a split of sentence pairs, and fill ``counts``."""
+            counts: SplitCounts, classes: Sequence[str] = ()) -> Split:
+    """Encode a split of sentence pairs, or of texts with ``classes``, and fill ``counts``."""
     source = _encode_lines(tokenizer, pairs.source)
-    target = _encode_lines(tokenizer, pairs.target)
+    target = (_encode_classes(split, pairs.target, classes) if classes
+              else _encode_lines(tokenizer, pairs.target))
     if split == "train":
         longer = np.maximum(source.lengths, target.lengths)
         shorter = np.minimum(source.lengths, target.lengths)
@@ -111,10 +118,24 @@ def _encode(spec: DataSpec, split: str, pairs: ParallelText, tokenizer: Tokenize
     counts[split] = {
         **pairs.counts, **dropped, "pairs": len(source), "source_tokens": len(source.flat),
         "target_tokens": len(target.flat), "source_unknown": _count_unknown(source),
-        "target_unknown": _count_unknown(target)}
+        "target_unknown": 0 if classes else _count_unknown(target)}
     texts = Texts([pairs.source[i] for i in kept], [pairs.target[i] for i in kept],
                   pairs.gold_edits, pairs.more_references)
     return Split.from_rows(source, target, texts)
+
+
+def _encode_classes(split: str, labels: list[str], classes: Sequence[str]) -> RaggedArray:
+    """Return the number of each label in ``classes``, from 1.
+
+    Raises:
+        UserError: a label is not in ``classes``.
+    """
+    numbers = {label: number for number, label in enumerate(classes, 1)}
+    if unknown := sorted(set(labels) - numbers.keys()):
+        raise UserError(f"data: {split}: no training text has the class {unknown[0]!r}; the "
+                        f"training text has {format_count(len(classes), 'class')}",
+                        key=f"data.{split}", code="unknown-class")
+    return RaggedArray.from_lists([[numbers[label]] for label in labels])
 
 
 def _encode_text(spec: DataSpec, split: str, lines: ParallelText, tokenizer: Tokenizer,

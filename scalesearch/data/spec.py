@@ -174,10 +174,11 @@ class DataSpec(Config):
                 has_references = isinstance(part, FilePair) and part.references
                 if has_references and split not in MULTI_REFERENCE_SPLITS:
                     yield split, "several references are for the validation and test text", None
-        if task.file_format == "text":
-            for key in ("source", "target", "max_ratio", "distilled", "soft_targets"):
-                if getattr(self, key) not in (None, ()):
-                    yield key, f"it is for pairs of texts, and the task is {task.name}", None
+        pair_keys = ("max_ratio", "distilled", "soft_targets")
+        for key in {"text": ("source", "target", *pair_keys),
+                    "labels": pair_keys}.get(task.file_format, ()):
+            if getattr(self, key) not in (None, ()):
+                yield key, f"it is for pairs of texts, and the task is {task.name}", None
         if self.vocab is not None and self.tokenizer is not None:
             yield ("tokenizer",
                    "give `vocab` (to fit a vocabulary) or `tokenizer` (to use a fitted one), not "
@@ -200,7 +201,7 @@ class DataSpec(Config):
         if self.file_format == "text":
             self.__dict__["window"] = window = self.window or DEFAULT_WINDOW
             # Masked tokens have context on both sides: windows need not overlap.
-            overlaps = TASKS[self.task].score_masked is None
+            overlaps = not TASKS[self.task].masks_tokens
             self.__dict__["stride"] = self.stride or (max(1, window // 2) if overlaps else window)
         return self
 

@@ -125,6 +125,7 @@ class Split:
             is not scored; None for sentence pairs.
         soft_targets: a teacher's probabilities at each target position, if any.
         masking: which tokens of a window are masked and scored, for a masked language model.
+        has_classes: whether the target of a text is its class, from 1.
     """
 
     def __init__(self, source_ids: RaggedArray, target_ids: RaggedArray, texts: Callable[[], Texts],
@@ -135,6 +136,7 @@ class Split:
         self._texts = texts
         self.soft_targets: SoftTargets | None = None
         self.masking: Masking | None = None
+        self.has_classes = False
 
     @classmethod
     def from_lists(cls, source_ids: Sequence[Sequence[int]],
@@ -159,6 +161,12 @@ class Split:
         """Return this split with other masked tokens."""
         split = copy.copy(self)
         split.masking = masking
+        return split
+
+    def with_classes(self) -> "Split":
+        """Return this split with classes as targets."""
+        split = copy.copy(self)
+        split.has_classes = True
         return split
 
     @cached_property

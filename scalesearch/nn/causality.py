@@ -137,7 +137,7 @@ class CausalityCase:
         difference = (logits - self.logits[:rows, :length]).abs().amax(-1)
         if bool(torch.isfinite(difference).all()) and float(difference.max()) <= self.limit:
             return
-        row, position = divmod(int(difference.nan_to_num(torch.inf).argmax()), length)
+        row, position = divmod(int(difference.nan_to_num(torch.inf).argmax()), difference.shape[1])
         sizes = f"S={self.source.shape[1]}, T={self.target.shape[1]}"
         raise CausalityError(dependency,
                              f"{sizes}, {change}: the logits at position {position} of sentence "

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalesearch.blocks.embedding import SoftCappedOutput
+from scalesearch.blocks.embedding import Classifier, SoftCappedOutput
 from scalesearch.blocks.layers import Layer
 from scalesearch.blocks.mixture import Mixture
 from scalesearch.blocks.seq2seq import DecoderOnly
@@ -221,7 +221,8 @@ class Seq2SeqModel(Module):
         return self.output(states)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return teacher-forced logits (batch, T, V)."""
+        """Return teacher-forced logits (batch, T, V), or those of classes (batch, 1, classes)."""
+        target = target[:, :1] if self.first_label else target
         return self.logits(self.decode(target, self.encode(source)))
 
     def softmax_terms(self, states: Tensor,
@@ -247,6 +248,11 @@ class Seq2SeqModel(Module):
         """Limit of the logits by tanh; 0 for no limit."""
         output = self.output.block
         return output.limit if isinstance(output, SoftCappedOutput) else 0.0
+
+    @property
+    def first_label(self) -> int:
+        """Label of the first logit: 1 for classes, because label 0 is padding."""
+        return int(isinstance(self.output.block, Classifier))
 
     def balance_loss(self) -> Tensor:
         """Return the sum of the balance losses of the last pass in training of all mixtures.

@@ -300,7 +300,7 @@ def _read_bert(a: HuggingFaceArchitecture) -> None:
     segments = a.size("type_vocab_size", default=2)
     a.add_difference(f"vectors of {segments} types of segments are added to embeddings",
                      segments * width)
-    if not a.get("tie_word_embeddings", default=True):
+    if "classes" not in a.keys and not a.get("tie_word_embeddings", default=True):
         a.add_difference("a second bias of the output, which is not used", a.size("vocab_size"))
     if a.get("is_decoder"):
         a.add_difference("positions attend to earlier positions only")
@@ -313,6 +313,8 @@ def _read_distilbert(a: HuggingFaceArchitecture) -> None:
     a.copy("encoder.heads", "n_heads")
     a.set_ffn("encoder", a.get("activation", default="gelu"), "activation, hidden_dim",
               a.size("hidden_dim"))
+    if "classes" in a.keys:
+        a.add_difference("the output for classes has a ReLU, not a tanh")
 
 
 def _start_encoder(a: HuggingFaceArchitecture, width_name: str) -> int:
@@ -321,11 +323,18 @@ def _start_encoder(a: HuggingFaceArchitecture, width_name: str) -> int:
     width = a.copy("width", width_name)
     a.copy("vocab", "vocab_size")
     a.set("norm", "post")
-    is_tied = a.get("tie_word_embeddings", default=True)
-    a.set("embedding.tie", "all" if is_tied else "none", "tie_word_embeddings")
-    a.set("embedding.tied_bias", True)
+    head = next(iter(a.get("architectures", default=())), "ForMaskedLM")
+    if head.endswith("ForSequenceClassification"):
+        names = a.get("id2label", default=())
+        a.set("classes", len(names) or a.size("num_labels", default=2), "architectures, id2label")
+    else:
+        is_tied = a.get("tie_word_embeddings", default=True)
+        a.set("embedding.tie", "all" if is_tied else "none", "tie_word_embeddings")
+        a.set("embedding.tied_bias", True)
+        a.set("embedding.output_transform", True)
+        if not head.endswith("ForMaskedLM"):
+            a.add_difference(f"the output of {head}; that of masked tokens was read")
     a.set("embedding.norm", True)
-    a.set("embedding.output_transform", True)
     _set_learned_positions(a, a.size("max_position_embeddings", default=512),
                            "max_position_embeddings")
     return width

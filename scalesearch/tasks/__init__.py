@@ -1,8 +1,9 @@
 """Tasks and their metrics.
 
-The tasks are translation, summarization, grammatical error correction and language modeling. A
-task is a module of this package that defines ``TASK``. Metrics score plain lines of text and do
-not depend on models. A library that a metric needs is imported when the metric is computed.
+The tasks are translation, summarization, grammatical error correction, language modeling and
+classification. A task is a module of this package that defines ``TASK``. Metrics score plain lines
+of text and do not depend on models. A library that a metric needs is imported when the metric is
+computed.
 """
 
 import importlib

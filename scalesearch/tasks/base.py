@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from scalesearch.tasks.edits import Edits
 
-FILE_FORMATS = ("pairs", "corrections", "text")
+FILE_FORMATS = ("pairs", "corrections", "text", "labels")
 
 
 class MetricOptions(Protocol):
@@ -74,7 +74,7 @@ class Task:
         name: value of ``task:`` in a data file.
         file_format: ``pairs`` (line i of one file belongs to line i of the other), ``corrections``
             (pairs, or M2 files
-            of gold edits), or ``text`` (one file).
+            of gold edits), ``text`` (one file), or ``labels`` (pairs of a text and its class).
         metrics: metrics that are always computed. The first is the main metric. In addition, every
             task has loss,
             perplexity and loss per character; of these only the last compares models with different
@@ -85,8 +85,8 @@ class Task:
             task generates no text.
         score_loss: maps loss (nats per token), tokens, texts and data spec to metrics; None if it
             has no such metrics.
-        score_masked: maps the number of correct tokens, and of tokens, to metrics; None if no
-            tokens are masked.
+        score_correct: maps the number of correct labels, and of labels, to metrics; None if the
+            task has neither masked tokens nor classes.
         model_types: the model types that can do the task.
         check_options: raises UserError if a metric that the spec enables cannot be computed here.
         check_texts: returns notes about how texts are scored; raises UserError if they cannot be.
@@ -99,11 +99,16 @@ class Task:
     optional_metrics: Mapping[str, tuple[Metric, str]] = field(default_factory=dict)
     score: Callable[[Sequence[str], Texts, MetricOptions], dict[str, Any]] | None = None
     score_loss: Callable[[float, int, Texts, MetricOptions], dict[str, Any]] | None = None
-    score_masked: Callable[[int, int], dict[str, Any]] | None = None
+    score_correct: Callable[[int, int], dict[str, Any]] | None = None
     model_types: tuple[str, ...] = ("encoder-decoder", "decoder-only")
     check_options: Callable[[MetricOptions], None] = field(default=lambda options: None)
     check_texts: Callable[[Texts, MetricOptions], Iterable[str]] = field(
         default=lambda texts, options: ())
+
+    @property
+    def masks_tokens(self) -> bool:
+        """Whether the labels are masked tokens of the text."""
+        return self.file_format == "text" and self.score_correct is not None
 
     @property
     def main_metric(self) -> str:

@@ -28,5 +28,5 @@ def masked_accuracy(correct: int, tokens: int) -> dict[str, Any]:
 
 
 TASK = Task("masked-language-model", "text", METRICS, ("window", "stride"),
-            score_loss=masked_perplexity, score_masked=masked_accuracy,
+            score_loss=masked_perplexity, score_correct=masked_accuracy,
             model_types=("encoder-only",))

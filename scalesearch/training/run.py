@@ -155,6 +155,11 @@ def _check_compatible(architecture: ModelSpec, corpus: Corpus, recipe: Recipe,
                         f"and the data have {corpus.tokenizer.vocab_size:,}",
                         help="load the data with this size (DataSpec.with_vocab)",
                         code="vocab-mismatch")
+    if architecture.config.get("classes") != corpus.n_classes:
+        raise UserError(f"classes: the architecture has {architecture.config.get('classes')}, and "
+                        f"the data have {corpus.n_classes}", key="classes", code="class-mismatch",
+                        help="set `classes` of the space to the number of classes in the "
+                        "training text; only the task classification has classes")
     with error_context("recipe.beam"):
         check_beam(recipe.beam, corpus.tokenizer.vocab_size)
 

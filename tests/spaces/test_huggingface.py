@@ -35,6 +35,7 @@ OPT = {**FALCON, "ffn_dim": 64, "word_embed_proj_dim": 32}
 NEOX = {**FALCON, "intermediate_size": 64}
 GPT2 = {"vocab_size": 160, "n_positions": 40, "n_embd": 32, "n_layer": 3, "n_head": 4}
 BLOOM = {"vocab_size": 160, "hidden_size": 32, "n_layer": 3, "n_head": 4}
+DISTILBERT = {"vocab_size": 160, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 64}
 V1_1 = {"tie_word_embeddings": False, "feed_forward_proj": "gated-gelu"}
 SEPARATE = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 120}
 NEW_FALCON = {"new_decoder_architecture": True, "num_kv_heads": 2}
@@ -64,9 +65,11 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
     ("bloom", BLOOM), ("bloom", {**BLOOM, "apply_residual_connection_post_layernorm": True}),
     *((name, NEOX) for name in ("bert", "roberta", "xlm-roberta", "camembert")),
     ("bert", {**NEOX, "type_vocab_size": 3, "tie_word_embeddings": False}),
-    ("distilbert", {"vocab_size": 160, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 64})]
+    ("distilbert", DISTILBERT)]
+CLASSIFIERS = [(name, {**sizes, "num_labels": 5, "architectures": ["ForSequenceClassification"]})
+               for name, sizes in (("bert", NEOX), ("roberta", NEOX), ("distilbert", DISTILBERT))]
 NUMBERED = [pytest.param(name, sizes, id=f"{name}-{number}")
-            for number, (name, sizes) in enumerate(MODELS)]
+            for number, (name, sizes) in enumerate([*MODELS, *CLASSIFIERS])]
 FIRST = dict(reversed(MODELS))
 SOURCE, TARGET = 7, 5
 # Attention in windows that are shorter than the text: pattern of the type, another one, all layers.
@@ -75,7 +78,7 @@ WINDOWED = [("gemma3_text", {**LLAMA, "sliding_window": 4, "num_hidden_layers": 
             ("qwen3", {**LLAMA, "sliding_window": 3, "use_sliding_window": True,
                        "max_window_layers": 1}), ("mistral", {**LLAMA, "sliding_window": 2})]
 RUN = [pytest.param(name, sizes, id=f"{name}-{number}")
-       for number, (name, sizes) in enumerate([*FIRST.items(), *WINDOWED])]
+       for number, (name, sizes) in enumerate([*FIRST.items(), *WINDOWED, *CLASSIFIERS])]
 GENERATING = [parameter for parameter in RUN if parameter.values[0] not in MASKED_TYPES]
 
 
@@ -251,6 +254,12 @@ def test_windows_and_text_models() -> None:
     config = space.architecture().config
     assert config["decoder.heads"] == 8
     assert (config["decoder.window"], config["decoder.global_every"]) == (512, 6)
+
+
+def test_other_heads_of_an_encoder_are_listed() -> None:
+    config = {"model_type": "bert", **NEOX, "architectures": ["BertForQuestionAnswering"]}
+    assert any("BertForQuestionAnswering" in difference.text
+               for difference in ss.from_huggingface(config).not_expressed)
 
 
 def test_cache_of_a_gemma_3_1b() -> None:

@@ -51,8 +51,17 @@ def text(folder: Path) -> dict[str, Any]:
     return files | {"window": 12, "stride": 5}
 
 
+def labels(folder: Path) -> dict[str, Any]:
+    """Sentences, and whether they have a dog, a cat, both or neither."""
+    result = pairs(folder)
+    for split in COUNTS:
+        write(folder / f"{split}.b", [" and ".join(word for word in ("dog", "cat") if word in line)
+                                      or "none" for line in lines(split)])
+    return result
+
+
 FORMS: dict[str, Callable[[Path], dict[str, Any]]] = {
-    "pairs": pairs, "corrections": corrections, "text": text}
+    "pairs": pairs, "corrections": corrections, "text": text, "labels": labels}
 
 
 def spec_of(task: Task, folder: Path, **more: Any) -> DataSpec:
@@ -67,6 +76,7 @@ def corpus_of(task: Task, folder: Path, **more: Any) -> Corpus:
 
 def model_for(task: Task, **more: Any) -> ModelSpec:
     """An architecture of width 16 with one layer per stack."""
+    classes = {"classes": 4} if task.file_format == "labels" else {}
     return assemble(transformer_config(width=16, encoder__depth=1, decoder__depth=1,
                                        embedding__max_length=128,
-                                       model=task.model_types[0], **more))
+                                       model=task.model_types[0], **(classes | more)))

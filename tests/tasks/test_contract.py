@@ -19,12 +19,13 @@ RECIPE = Recipe(steps=6, max_tokens=200, lr=5e-3, beam=1, average="none", valida
 
 def test_tasks_are_registered() -> None:
     assert set(TASKS) == {"translation", "summarization", "correction", "language-model",
-                          "masked-language-model"}
+                          "masked-language-model", "classification"}
 
 
 @TASK
 def test_task_declares_its_metrics(task, tmp_path) -> None:
-    assert task.file_format in FILE_FORMATS and (task.score is None) != (task.score_loss is None)
+    assert task.file_format in FILE_FORMATS
+    assert (task.score is None) == bool(task.score_loss or task.score_correct)
     measures = task.metrics_for(spec_of(task, tmp_path))
     assert task.main_metric in measures and set(COMMON_METRICS) <= set(measures) <= set(METRICS)
     assert all(metric.direction in ("min", "max") and metric.label for metric in measures.values())
@@ -59,10 +60,10 @@ def test_perfect_hypotheses_have_the_best_score(task, tmp_path) -> None:
             worse = task.score(["zzz qqq"] * len(split), split.texts, corpus.spec)
         else:
             best, worse = (task.score_loss(loss, 100, split.texts, corpus.spec)
-                           for loss in (0.0, 3.0))
-        if task.score_masked:
-            best |= task.score_masked(100, 100)
-            worse |= task.score_masked(10, 100)
+                           if task.score_loss else {} for loss in (0.0, 3.0))
+        if task.score_correct:
+            best |= task.score_correct(100, 100)
+            worse |= task.score_correct(10, 100)
         assert worse[task.main_metric] != pytest.approx(best[task.main_metric], rel=0.05)
         for name, metric in task.metrics.items():
             assert best[name] == pytest.approx(metric.best_value), name

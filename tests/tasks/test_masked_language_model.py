@@ -120,6 +120,8 @@ def test_costs_do_not_depend_on_the_decoder() -> None:
     protocol = find_protocol("forward", 12, 3, 100)
     costs = evaluate_cost(first.block, protocol)
     assert costs["params.decoder"] == costs["macs.decoder"] == costs["memory.cache"] == 0
+    context = evaluate_cost(first.block, find_protocol(length=12, vocab=100)).by_quantity["macs"]
+    assert "prefill" in context and "decode_step" not in context
     every = evaluate_cost(first.block, replace(find_protocol("forward", 12, 12, 100)))
     d = first.config["width"]
     assert every["macs.total"] - costs["macs.total"] == 9 * d * 100

@@ -15,6 +15,7 @@ from scalesearch.blocks.core import (
     SEQ_KEYS,
     SRC,
     SRC_KEYS,
+    TEXT,
     TGT,
     TGT_KEYS,
     Block,
@@ -41,7 +42,7 @@ from scalesearch.blocks.seq2seq import (
     EncoderDecoder,
     EncoderOnly,
     ModelSection,
-    target_state_nests,
+    read_state_nests,
 )
 from scalesearch.blocks.sizes import decide, require_single_value
 from scalesearch.blocks.stacks import BottleneckStack, Stack
@@ -146,6 +147,9 @@ UNUSED_PREFIXES: Mapping[str, tuple[str, ...]] = {
     "decoder-only": ("encoder.", "share.encoder.", "share.decoder.cross", "adapt", "decoder.cross",
                      "target_vocab"),
     "encoder-only": ("decoder.", "share.decoder.", "target_vocab")}
+# keys that a model with classes does not read, because its output is not a vocabulary
+OUTPUT_KEYS = ("embedding.tied_bias", "embedding.output_", "matrices.output",
+               "tensor_chain.output")
 SINGLE_STACKS = {"decoder-only": ("decoder", SEQ), "encoder-only": ("encoder", SRC)}
 
 
@@ -208,8 +212,12 @@ def build_blocks(config: Config) -> tuple[Config, Block]:
     """
     config = parse_config(config)
     model = config["model"]
-    config = {path: value for path, value in config.items()
-              if not path.startswith(UNUSED_PREFIXES[model])}
+    unused = UNUSED_PREFIXES[model]
+    if config.get("classes") is not None:
+        if model != "encoder-only":
+            raise UnbuildableError("classes", f"needs model: encoder-only, and model is {model}")
+        unused += OUTPUT_KEYS
+    config = {path: value for path, value in config.items() if not path.startswith(unused)}
     if decide(_decoder_width(config) == config["width"]):
         config.pop("decoder.width", None)
     if model in SINGLE_STACKS:
@@ -246,7 +254,8 @@ def build_section(config: Config, name: str) -> ModelSection:
                           else _tied_encoder_layers(config))
         section = _build_stack(config, name, encoder_layers)
         if single_stack:
-            return ModelSection(name, section, target_state_nests(section, axis))
+            read_axis = TGT if config.get("classes") is None else TEXT
+            return ModelSection(name, section, read_state_nests(section, axis, read_axis))
     return ModelSection(name, section)
 
 

@@ -10,6 +10,7 @@ from scalesearch.blocks.core import SEQ, SRC, TGT, TGT_KEYS, VOCAB, Axis, Block,
 from scalesearch.blocks.embedding import (
     AdaptiveEmbedding,
     AdaptiveOutput,
+    Classifier,
     FactorizedEmbedding,
     FactorizedOutput,
     SoftCappedOutput,
@@ -157,7 +158,9 @@ def _embedding_table(a: Config, d: int, over: tuple[Axis, ...]) -> Block:
 
 
 def build_output(a: Config, table_path: str) -> Use:
-    """The output layer: tied to the table at ``table_path``, or a separate matrix."""
+    """The output layer: classes, tied to the table at ``table_path``, or a separate matrix."""
+    if (classes := a.get("classes")) is not None:
+        return Use(Classifier(a["width"], classes))
     output = _build_readout(a, table_path)
     limit = float(require_single_value(a.get("embedding.output_soft_cap", 0)))
     has_transform = bool(a.get("embedding.output_transform", False))

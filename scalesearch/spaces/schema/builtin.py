@@ -243,7 +243,7 @@ def _cached_schema(*registered: object) -> SchemaGroup:
         "ffn": optional_size_field("rank of feed-forward matrices")}
     return with_synonyms(SchemaGroup({
         "model": word_field(MODELS, "encoder-decoder", "both stacks; a language model; or a masked "
-                            "language model (BERT)"),
+                            "language model or classifier (BERT)"),
         "width": SchemaField("size", low=1, doc="d_model: features of a position between layers"),
         "vocab": SchemaField("size", low=5, optional=True,
                              doc="entries of the vocabulary, one tokenizer per size; by default "
@@ -251,6 +251,9 @@ def _cached_schema(*registered: object) -> SchemaGroup:
         "target_vocab": SchemaField("size", low=5, optional=True,
                                     doc="entries of a separate target vocabulary (FSMT); such "
                                     "models can be costed and not trained"),
+        "classes": SchemaField("size", low=2, optional=True,
+                               doc="classes of texts (BERT): the output reads the first position; "
+                               "needs model: encoder-only"),
         "norm": word_field(NORM_POSITIONS, "pre", "normalize before each sub-layer; after the "
                            "residual sum; after each sub-layer (OLMo 2); before and after "
                            "(Gemma 2)"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, write_text
+from scalesearch.tasks import TASKS
 
 if TYPE_CHECKING:
     from scalesearch.data import DataSpec
@@ -38,7 +39,7 @@ def write_distilled_data(
         UserError: a teacher is not a finished training run or has another vocabulary than the
             first, ``out`` holds other translations, or the data have no pairs.
     """
-    if data.file_format == "text":
+    if TASKS[data.task].score is None:
         raise UserError(f"data: task: {data.task} has no pairs", key="data.task", code="no-pairs",
                         help="distillation is for tasks that translate or correct")
     if len(set(data.suffixes)) == 1:

@@ -228,7 +228,7 @@ def tokens_per_character(corpus: Corpus, split_name: str) -> float:
     split: Split = getattr(corpus, split_name)
     tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_BATCH_TOKENS))
     lengths = [len(line) + 1 for line in split.texts.target]
-    if split.window_overlap is None:
+    if split.window_overlap is None and not split.has_classes:
         truncated = np.flatnonzero(split.target_ids.lengths >= corpus.spec.max_length)
         texts = corpus.tokenizer.decode(split.target_ids[int(index)] for index in truncated)
         for index, text in zip(truncated, texts):
@@ -400,8 +400,8 @@ def score_split(engine: Engine, corpus: Corpus, split_name: str, decoding: Decod
     if task.score_loss is not None:
         tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_BATCH_TOKENS))
         metrics |= task.score_loss(loss, tokens, split.texts, corpus.spec)
-    if task.score_masked is not None:
-        metrics |= task.score_masked(*count_correct(engine, split, check))
+    if task.score_correct is not None:
+        metrics |= task.score_correct(*count_correct(engine, split, check))
     return metrics
 
 
@@ -413,9 +413,9 @@ def count_correct(engine: Engine, split: Split, check: StopCheck) -> tuple[int, 
             check()
             source, labels = map(engine.hardware.to_device, (batch.source, batch.target_out))
             with engine.hardware.autocast():
-                states = engine.model.decode(source, engine.model.encode(source))
+                states = engine.model.decode(labels, engine.model.encode(source))
                 is_label = labels != PAD
-                best = engine.model.logits(states[is_label]).argmax(-1)
+                best = engine.model.logits(states[is_label]).argmax(-1) + engine.model.first_label
             correct += int((best == labels[is_label]).sum())
             tokens += batch.tokens
         return correct, tokens

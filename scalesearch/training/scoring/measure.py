@@ -29,7 +29,7 @@ def measure_latency(model: Seq2SeqModel, split: Split, hardware: Hardware,
 
     32 sentences from all parts of the split are decoded; the first few run once before, as a
     warm-up. For a language model it is the latency per window, of which all tokens are scored in
-    one pass.
+    one pass; for a classifier, that of one pass over a text.
 
     Returns:
         ``latency``, and ``latency_protocol``, which describes the measurement.
@@ -37,6 +37,8 @@ def measure_latency(model: Seq2SeqModel, split: Split, hardware: Hardware,
     spread = np.linspace(0, len(split) - 1, min(MAX_SENTENCES, len(split))).astype(np.int64)
     batches = [make_batch(split, np.array([index])) for index in np.unique(spread)]
     has_windows = split.window_overlap is not None
+    has_one_pass = has_windows or split.has_classes
+    pass_name = f"one pass over a {'window' if has_windows else 'text'}"
     model.eval()
     times = []
     for batch in batches[:WARM_UP_SENTENCES] + batches:
@@ -44,14 +46,14 @@ def measure_latency(model: Seq2SeqModel, split: Split, hardware: Hardware,
         start = time.perf_counter()
         with torch.inference_mode(), hardware.autocast():
             source = hardware.to_device(batch.source)
-            if has_windows:
+            if has_one_pass:
                 model(source, hardware.to_device(batch.target_in))
             else:
                 greedy_search(model, source)
         if hardware.device.type == "cuda":
             torch.cuda.synchronize(hardware.device)
         times.append(1e3 * (time.perf_counter() - start))
-    protocol = {"batch": 1, "decode": "one pass over a window" if has_windows else "greedy",
+    protocol = {"batch": 1, "decode": pass_name if has_one_pass else "greedy",
                 "statistic": "median", "sentences": len(batches), "device": hardware.name,
                 "dtype": hardware.dtype, "threads": torch.get_num_threads(), "compiled": False}
     return {"latency": statistics.median(times[-len(batches) :]), "latency_protocol": protocol}

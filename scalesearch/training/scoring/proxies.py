@@ -114,8 +114,9 @@ def gradient_proxies(model: Seq2SeqModel, batch: Batch) -> dict[str, float]:
     device = next(model.parameters()).device
     source, target, labels = (torch.from_numpy(np.asarray(ids)).to(device)
                               for ids in (batch.source, batch.target_in, batch.target_out))
-    loss: Any = F.cross_entropy(model(source, target).flatten(0, 1), labels.flatten(),
-                                ignore_index=PAD)
+    loss: Any = F.cross_entropy(model(source, target).flatten(0, 1),
+                                labels.flatten() - model.first_label,
+                                ignore_index=PAD - model.first_label)
     loss.backward()
     pairs = list(_with_gradients(model))
     return {"snip": sum(float((weight * grad).abs().sum()) for weight, grad in pairs),

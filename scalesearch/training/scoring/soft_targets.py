@@ -18,7 +18,7 @@ from scalesearch.data.soft_targets import (
 )
 from scalesearch.errors import UserError
 from scalesearch.nn.model import Seq2SeqModel
-from scalesearch.tasks import Texts
+from scalesearch.tasks import TASKS, Texts
 from scalesearch.training.checkpoint import read_ensemble
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.recipe import Recipe
@@ -51,7 +51,7 @@ def write_soft_targets(teachers: Sequence[Path], data: DataSpec, out: Path, top_
             the data have no
             pairs; ``out`` holds other soft targets.
     """
-    if data.file_format == "text":
+    if TASKS[data.task].score is None:
         raise UserError(f"data: task: {data.task} has no pairs", key="data.task", code="no-pairs",
                         help="soft targets are for tasks that translate or correct")
     data = data.replace(soft_targets=None)

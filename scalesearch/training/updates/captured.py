@@ -191,7 +191,7 @@ class CapturedEngine(Engine):
     def _resident_text(self, batch: Batch) -> ResidentSplit | None:
         """Return the text of a batch on the device; None if it is not there."""
         if (not isinstance(batch, PlannedBatch) or batch.split.masking is not None
-                or resident_bytes(batch.split) > self.max_text_bytes):
+                or batch.split.has_classes or resident_bytes(batch.split) > self.max_text_bytes):
             return None
         if self.text is None:
             self.text = ResidentSplit(batch.split, self.hardware.device)
