@@ -1,4 +1,4 @@
-"""Write the tables of the results pages from ``benchmarks/results.json`` and ``huggingface.json``.
+"""Write the tables of the results pages from files in ``benchmarks``, and of lines per block.
 
     python tools/results.py            # --check: only report whether the tables are current
 
@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for the benchmarks, if this file is run as a script
 PAGES = (ROOT / "docs/results/benchmarks.md", ROOT / "docs/results/huggingface.md",
-         ROOT / "docs/results/board.md")
+         ROOT / "docs/results/board.md", ROOT / "docs/develop/blocks.md")
 HUGGINGFACE = ROOT / "benchmarks" / "huggingface.json"
 BOARD = ROOT / "benchmarks" / "board.json"
 RESULTS = ROOT / "benchmarks" / "results.json"
@@ -156,9 +156,16 @@ def _seed_interval(scores: list[float]) -> str:
     return f"{mean(scores):.2f} ± {half_width:.2f}"
 
 
+def block_lines_table(results: Mapping[str, Any]) -> str:
+    """Table of the lines of code per block type."""
+    from tools.block_lines import table_rows
+
+    return _markdown(["block", "description and costs", "operation"], table_rows())
+
+
 TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "replay-mean": mean_table, "replay-10": table_after_10_runs, "huggingface": huggingface_table,
-    "board": board_table}
+    "board": board_table, "block-lines": block_lines_table}
 
 
 def updated(text: str, results: Mapping[str, Any]) -> str:
