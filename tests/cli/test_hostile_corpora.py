@@ -180,7 +180,7 @@ def test_valid_text_is_accepted(place: Path, verb: str) -> None:
     assert read_by(verb, place / "model", {}, data) == 0
 
 
-@pytest.mark.parametrize("examples", [5, pytest.param(30, marks=pytest.mark.full),
+@pytest.mark.parametrize("examples", [2, pytest.param(30, marks=pytest.mark.full),
                                       pytest.param(500, marks=pytest.mark.slow)])
 def test_any_text_is_accepted_or_refused(place: Path, examples: int) -> None:
     @settings(max_examples=examples, suppress_health_check=list(HealthCheck))

@@ -61,6 +61,7 @@ def test_schemas_are_valid_and_reading_tools_write_no_files(name: str) -> None:
     assert all("description" in argument for argument in schema["properties"].values())
 
 
+@pytest.mark.full
 def test_results_are_those_of_the_command_line(tmp_path: Path) -> None:
     result = call(tmp_path, "cost", files=["transformer"], settings=["encoder.depth=2"], vocab=8000)
     printed = subprocess.run(

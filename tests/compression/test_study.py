@@ -147,6 +147,7 @@ def test_translations_in_the_data_are_kept(folder, tmp_path, monkeypatch):
     assert load_results(tmp_path).teacher_note
 
 
+@pytest.mark.full
 def test_rungs_and_interactions(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder.parent)
     changes = ["fit.interactions=2", "rungs.shares=[0.5]", f"out={tmp_path}",

@@ -370,6 +370,7 @@ def test_valid_candidates_satisfy_cost_constraints(name: str) -> None:
     assert result.front and len(result.extremes) == 4
 
 
+@pytest.mark.full
 def test_counter_reports_progress_and_keeps_little_memory() -> None:
     """Indices of all groups per set of bounds would take gigabytes in a large space."""
     bounds = BUDGETS["edge"][0]

@@ -143,6 +143,7 @@ def test_formats_that_do_not_support_a_network_leave_other_budgets_alone() -> No
 
 
 @pytest.mark.parametrize("spelling", [BUDGET, "params.total <= 12k and load.mean >= 0"])
+@pytest.mark.full
 def test_estimates_are_shares_of_configurations(
         spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = analyze(LARGE, BUDGET)

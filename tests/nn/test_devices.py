@@ -121,6 +121,7 @@ def test_optimizers_stay_on_their_device(optimizer):
     check_on_device(shipped("small/plain").block, optimizer)
 
 
+@pytest.mark.full
 def test_soft_targets_stay_on_their_device():
     check_on_device(shipped("small/plain").block, batch=SOFT)
 

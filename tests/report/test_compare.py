@@ -36,6 +36,7 @@ def test_equal_studies_have_no_difference(rng, count, seed):
 
 @settings(max_examples=20)
 @given(st.integers(0, 999), st.integers(2, 10), st.floats(0.5, 20))
+@pytest.mark.full
 def test_dominating_study_has_larger_hypervolume(rng, count, gain):
     rows = records(count, rng, widest=6.2)
     better = [{**row, "metrics": {**row["metrics"], "bleu": row["metrics"]["bleu"] + gain}}

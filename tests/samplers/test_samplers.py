@@ -73,6 +73,7 @@ def test_same_trial_number_gets_the_same_proposal(name):
 
 
 @pytest.mark.parametrize("name", names("gp"))
+@pytest.mark.full
 def test_search_ends_when_the_space_is_exhausted(name):
     space = SPACE.with_overrides({"share.encoder.attention": "own", "encoder.heads": "2"})
     search = Searched(name, space=space).run(1000)

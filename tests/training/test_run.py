@@ -142,6 +142,7 @@ def test_resumed_run_equals_uninterrupted_run(corpus, tmp_path, average, changes
     assert all(torch.equal(item[name], other[name]) for name in item)
 
 
+@pytest.mark.full
 def test_interruption_during_scoring_is_resumed(corpus, tmp_path) -> None:
     whole = train(tiny(), corpus, recipe(), tmp_path / "whole")
     with pytest.raises(SignalInterrupt):
@@ -295,6 +296,7 @@ def test_patience_stops_a_run_without_improvement(corpus, out) -> None:
     assert (result.stop_reason, result.steps) == ("patience", 6)
 
 
+@pytest.mark.full
 def test_patience_decides_by_the_loss_if_the_metric_is_constant(corpus, out, monkeypatch) -> None:
     """BLEU is 0 for the first validations of most runs."""
     task = TASKS["translation"]

@@ -122,6 +122,7 @@ def test_missing_study_is_reported(tmp_path):
         call(tmp_path, "--once")
 
 
+@pytest.mark.full
 def test_pipe_gets_one_line_per_event(running):
     watching = Watching(running)
     watching.until("in training")

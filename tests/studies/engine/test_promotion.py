@@ -104,6 +104,7 @@ def test_reason_of_paused_trials(tmp_path):
         assert numbers == [rung + 1, len(better) + 1, len(reached), len(smaller)]
 
 
+@pytest.mark.full
 def test_values_of_paused_trials_and_counts_at_the_end(tmp_path):
     reference = FixedArchitecture("outside",
                                   architecture_of({"width": 16, "depth": 1, "kind": "plain"}))

@@ -171,6 +171,7 @@ while True:
     wait_until(lambda: not (folder / "lease.json").exists())
 
 
+@pytest.mark.full
 def test_pool_starts_if_the_folder_of_temporary_files_has_a_long_path(tmp_path):
     long = tmp_path / ("x" * 100)
     long.mkdir()

@@ -93,6 +93,7 @@ def test_translations_do_not_depend_on_batching(corpus, beam: int) -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.full
 def test_fixed_shapes_give_the_same_translations(corpus, beam: int) -> None:
     model = build_model(tiny().block, vocab=corpus.tokenizer.vocab_size, seed=2,
                         dtype=torch.float64).eval()

@@ -173,6 +173,7 @@ def test_failed_capture_leads_to_eager_updates(corpus, monkeypatch, error: Runti
     assert len(engine.notes) == 1
 
 
+@pytest.mark.full
 def test_engine_with_exact_shapes_compiles_one_variant_for_all(corpus) -> None:
     engine, _ = trained(CapturedEngine, corpus, recipe(compile="yes"), tiny(width=8).block, 0)
     layers = [node for node in engine.model.modules() if getattr(node, "compiled_forward", None)]
