@@ -76,7 +76,7 @@ def train(architecture: str | Path | ModelSpec, data: ConfigSource | DataSpec = 
                         "give another folder", code="training-exists")
     check_decoder(recipe, architecture.block)
     initial = None if initial_model is None else read_checkpoint(initial_model)
-    corpus = load_data(data, recipe, architecture.vocab,
+    corpus = load_data(data, recipe, architecture.vocab_sizes,
                        initial and Path(initial_model or "") / TOKENIZER_FILE)
     with training_bar(open_console(stderr=True)) as bar:
         result = run(architecture, corpus, recipe, folder, seed=seed, report=report or bar,

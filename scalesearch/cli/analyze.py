@@ -71,8 +71,7 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
         raise UserError(f"{data} is for the task {spec.task}, but the model was trained for "
                         f"{trained.task}. Use data with `task: {trained.task}`",
                         code="other-task")
-    spec = spec.replace(tokenizer=str((checkpoint / TOKENIZER_FILE).resolve()), vocab=None,
-                        lowercase=trained.is_lowercase)
+    spec = spec.use_tokenizer(checkpoint / TOKENIZER_FILE).replace(lowercase=trained.is_lowercase)
     with section.locate_errors():
         corpus = load_corpus(spec, base=section.file.parent)
     split = take_sentences(getattr(corpus, split_name), sentences)

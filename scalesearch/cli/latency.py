@@ -95,7 +95,7 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
                 described, decoders[model] = open_artifact(folder, setup.threads)
                 latency.check_target_length(model, described.model, setup)
                 vocab_sizes[model] = described.tokenizer.vocab_size
-                check_beam(setup.beam, vocab_sizes[model])
+                check_beam(setup.beam, described.tokenizer.target.vocab_size)
             with progress_bars() as update_bar:
                 measured = latency.measure_rounds(decoders, vocab_sizes, setup, rounds)
                 for number, round_times in enumerate(measured, 1):

@@ -66,12 +66,15 @@ def command(architecture: str | None, initial_folder: Path | None, data: str,
     check_decoder(training_recipe, model_spec.block)
     console = open_console(stderr=as_json)
     initial_model = None if initial_folder is None else checkpoint.read_checkpoint(initial_folder)
-    corpus = load_data(data, training_recipe, model_spec.vocab,
+    corpus = load_data(data, training_recipe, model_spec.vocab_sizes,
                        initial_folder and initial_folder / checkpoint.TOKENIZER_FILE)
     synthetic = " (synthetic: only for comparisons of architectures)" if corpus.is_synthetic else ""
     unit = "pairs" if corpus.train.window_overlap is None else "windows"
+    tokenizer = corpus.tokenizer
+    vocabulary = f"{tokenizer.vocab_size:,}" + (
+        f" and {tokenizer.target.vocab_size:,}" if tokenizer.is_pair else "")
     print_text(f"architecture {model_spec.id} · {corpus.name}{synthetic}: {len(corpus.train):,} "
-               f"{unit}, vocabulary {corpus.tokenizer.vocab_size:,}", console)
+               f"{unit}, vocabulary {vocabulary}", console)
     for note in corpus.notes:
         print_text(f"  {note}", console, "dim")
     start = f" · from the weights in {initial_folder}" if initial_folder else ""

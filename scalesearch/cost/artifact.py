@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
+from typing import Any
 
 from scalesearch.blocks.core import Block, Size, iterate_cost_lines
 from scalesearch.blocks.leaves import Embedding, Linear, PositionTable
 from scalesearch.blocks.maps.tensor_chains import ChainLinearBase
 from scalesearch.blocks.mixers.scores import RelativeKeys
+from scalesearch.blocks.seq2seq import EncoderDecoder
 from scalesearch.blocks.sizes import map_values, select_where
 from scalesearch.cost.protocol import Protocol, weight_numel
-from scalesearch.lowering.ctranslate2 import plan_variables
+from scalesearch.lowering.ctranslate2 import plan_variables, vocabulary_size
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 
@@ -65,12 +67,13 @@ def artifact_bytes(block: Block, protocol: Protocol) -> Size:
 
 def torch_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
     """Bytes of ``model.safetensors`` in float32 and of ``tokenizer.model``."""
-    return _safetensors(block, protocol, FLOAT32_BYTES, 0) + tokenizer_bytes(protocol)
+    return _safetensors(block, protocol, FLOAT32_BYTES, 0) + tokenizer_bytes(block, protocol)
 
 
-def tokenizer_bytes(protocol: Protocol) -> Size:
+def tokenizer_bytes(block: Block, protocol: Protocol) -> Size:
     """Bytes of ``tokenizer.model``, which the folder of every format contains."""
-    return _vocabulary_bytes(protocol, lambda size: mean_piece_bytes(size) + PIECE_HEADER_BYTES)
+    return _vocabulary_bytes(block, protocol,
+                             lambda size: mean_piece_bytes(size) + PIECE_HEADER_BYTES)
 
 
 def _safetensors(block: Block, protocol: Protocol, bytes_per_number: int, prefix: int) -> Size:
@@ -100,7 +103,7 @@ def huggingface_bytes(block: Block, protocol: Protocol, quantization: str) -> Si
         block, protocol, UNQUANTIZED_ELEMENT_BYTES.get(quantization, FLOAT32_BYTES), len("model."))
     return weights + BUNDLED_CODE_BYTES + CODE_BYTES_PER_LEAF_TYPE * len(
         leaf_types) + _vocabulary_bytes(
-        protocol, tokenizer_json_entry_bytes)
+        block, protocol, tokenizer_json_entry_bytes)
 
 
 def tokenizer_json_entry_bytes(vocab_size: int) -> float:
@@ -145,9 +148,20 @@ def _alignment_padding(stored: int) -> int:
     return -stored % 64 if stored > 256 else 0
 
 
-def _vocabulary_bytes(protocol: Protocol, entry_bytes: Callable[[int], float]) -> Size:
-    """Bytes of a vocabulary file, from the mean bytes of an entry."""
-    total: Size = map_values(protocol.vocab_size, lambda size: round(size * entry_bytes(size)))
+def _vocabulary_bytes(block: Block, protocol: Protocol,
+                      entry_bytes: Callable[[int], float]) -> Size:
+    """Bytes of vocabulary files, from the mean bytes of an entry.
+
+    A target vocabulary of the same size as that of the source counts as the same vocabulary.
+    """
+    def file_bytes(vocab: Size) -> Any:
+        return map_values(vocab, lambda size: round(size * entry_bytes(size)))
+
+    total: Size = file_bytes(protocol.vocab_size)
+    if isinstance(block, EncoderDecoder):
+        source, target = (vocabulary_size(side, protocol.vocab_size)
+                          for side in (block.embedding.source, block.embedding.target))
+        total = total + file_bytes(select_where(source != target, target, 0))
     return total
 
 
@@ -180,7 +194,7 @@ def ctranslate2_bytes(block: Block, protocol: Protocol, quantization: str) -> Si
             len(variable.name) + 20) * bool(per_row or per_matrix)
         total = total + math.prod(shape) * per_number + shape[0] * per_row + per_matrix + head
     return total + _vocabulary_bytes(
-        protocol, lambda size: mean_piece_bytes(size) + json_piece_overhead_bytes(size))
+        block, protocol, lambda size: mean_piece_bytes(size) + json_piece_overhead_bytes(size))
 
 
 def json_piece_overhead_bytes(vocab_size: int) -> float:

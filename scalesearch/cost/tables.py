@@ -59,7 +59,7 @@ def artifact_lines(result: CostBreakdown) -> list[str]:
     lines = list[str]()
     if artifact:
         tokenizer = ("" if artifact == "torch" else "; the folder also contains tokenizer.model, "
-                     f"about {tokenizer_bytes(result.protocol):,} bytes")
+                     f"about {tokenizer_bytes(result.block, result.protocol):,} bytes")
         lines.append(f"artifact.bytes {result['artifact.bytes']:,} of {artifact}{tokenizer}")
     if result.latency:
         low, high = latency_interval(result.block, result.protocol)

@@ -55,7 +55,7 @@ class Corpus:
             equal. Part of each record.
         is_synthetic: the text was generated; reports of scores mention it.
         spec: the data spec, with paths as written.
-        tokenizer: shared by both languages.
+        tokenizer: that of both languages, or with one for each.
         train, validation, test: the splits.
         counts: per split the pairs read, left out (train), truncated (validation, test) and kept;
             and the overlap of the splits.
@@ -152,7 +152,7 @@ def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = N
     if resolved.soft_targets is not None:
         train = splits["train"]
         soft_targets = SoftTargets.read(Path(resolved.soft_targets), content_hash, train,
-                                        tokenizer.vocab_size)
+                                        tokenizer.target.vocab_size)
         train.soft_targets = soft_targets
         content_hash = hash_json([content_hash, soft_targets.metadata])
         notes.append(f"train: soft targets, the {soft_targets.metadata['top']} most probable "
@@ -188,6 +188,10 @@ def _hashed_settings(spec: DataSpec) -> dict[str, Any]:
         vocabulary: Any = [spec.fitted_vocab_size, spec.vocab_type, spec.character_coverage]
     else:
         vocabulary = Tokenizer.from_file(Path(spec.tokenizer)).model_hash
+    if spec.has_target_vocabulary:
+        target = (spec.target_vocab if spec.target_tokenizer is None else
+                  Tokenizer.from_file(Path(spec.target_tokenizer), "target_tokenizer").model_hash)
+        vocabulary = [vocabulary, target]
     settings = {"text": fingerprint_text(spec), "vocabulary": vocabulary,
                 "lowercase": spec.lowercase, "max_length": spec.max_length,
                 "max_ratio": spec.max_ratio, "limit": spec.max_pairs}
@@ -241,8 +245,9 @@ def retokenize(corpus: Corpus, dropout: float, seed: int, epoch: int) -> Split:
     texts = corpus.train.texts
     seeds = np.random.SeedSequence([seed, epoch]).generate_state(2)
     sides = []
-    for lines, side_seed in zip((texts.source, texts.target), seeds):
-        ids = corpus.tokenizer.encode_with_dropout(lines, dropout, int(side_seed))
+    tokenizers = corpus.tokenizer, corpus.tokenizer.target
+    for lines, tokenizer, side_seed in zip((texts.source, texts.target), tokenizers, seeds):
+        ids = tokenizer.encode_with_dropout(lines, dropout, int(side_seed))
         sides.append(RaggedArray.from_lists(ids).truncate(corpus.spec.max_length))
     if corpus.train.has_classes:
         return Split(sides[0], corpus.train.target_ids, lambda: texts).with_classes()

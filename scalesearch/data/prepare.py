@@ -48,14 +48,7 @@ def prepare_corpus(spec: DataSpec, text: dict[str, ParallelText]) -> PreparedCor
         text = {split: lowercase_pairs(pairs) for split, pairs in text.items()}
     if spec.max_pairs is not None:
         text = text | {"train": text["train"].truncate(spec.max_pairs)}
-    if spec.tokenizer is None:
-        assert spec.fitted_vocab_size is not None, "a spec has a vocabulary size or a tokenizer"
-        lines = text["train"].source + ([] if spec.file_format == "labels"
-                                        else text["train"].target)
-        tokenizer = Tokenizer.fit(lines, spec.fitted_vocab_size, spec.vocab_type,
-                                  spec.character_coverage)
-    else:
-        tokenizer = Tokenizer.from_file(Path(spec.tokenizer))
+    tokenizer = _build_tokenizer(spec, text["train"])
     if DISTILLED_SPLIT in text:
         train = text[DISTILLED_SPLIT]
         text = text | {"train": train.append(text["train"]) if spec.mix_distilled else train}
@@ -70,6 +63,29 @@ def prepare_corpus(spec: DataSpec, text: dict[str, ParallelText]) -> PreparedCor
     if spec.task == "translation" and not spec.builtin and (measures := measure_alignment(text)):
         counts["alignment"] = measures
     return PreparedCorpus(tokenizer, splits, counts)
+
+
+def _build_tokenizer(spec: DataSpec, train: ParallelText) -> Tokenizer:
+    """Fit or read the tokenizer of a spec, with a vocabulary of the target if it has one."""
+    def build_side(lines: list[str], size: int | None, file: str | None, prefix: str) -> Tokenizer:
+        if file is not None:
+            return Tokenizer.from_file(Path(file), f"{prefix}tokenizer")
+        assert size is not None, "a spec has a vocabulary size or a tokenizer"
+        return Tokenizer.fit(lines, size, spec.vocab_type, spec.character_coverage,
+                             f"{prefix}vocab")
+
+    is_source_only = spec.has_target_vocabulary or spec.file_format == "labels"
+    lines = train.source if is_source_only else train.source + train.target
+    tokenizer = build_side(lines, spec.fitted_vocab_size, spec.tokenizer, "")
+    if not spec.has_target_vocabulary:
+        return tokenizer
+    target = build_side(train.target, spec.target_vocab, spec.target_tokenizer, "target_")
+    for key, side in (("tokenizer", tokenizer), ("target_tokenizer", target)):
+        if side.is_pair:
+            raise UserError(f"data: {key}: {getattr(spec, key)} has a vocabulary for each side",
+                            help="remove `target_vocab` and `target_tokenizer`, and give the file "
+                            "as `tokenizer`", key=f"data.{key}", code="given-twice")
+    return Tokenizer.pair(tokenizer, target)
 
 
 def lowercase_pairs(pairs: ParallelText) -> ParallelText:
@@ -87,7 +103,7 @@ def _encode(spec: DataSpec, split: str, pairs: ParallelText, tokenizer: Tokenize
     """Encode a split of sentence pairs, or of texts with ``classes``, and fill ``counts``."""
     source = _encode_lines(tokenizer, pairs.source)
     target = (_encode_classes(split, pairs.target, classes) if classes
-              else _encode_lines(tokenizer, pairs.target))
+              else _encode_lines(tokenizer.target, pairs.target))
     if split == "train":
         longer = np.maximum(source.lengths, target.lengths)
         shorter = np.minimum(source.lengths, target.lengths)

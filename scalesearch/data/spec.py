@@ -45,9 +45,10 @@ DEFAULT_WINDOW = 128
 BUILTIN_TASKS = ("translation", "language-model")
 MAX_VOCAB = 1_000_000
 TEXT_FILE_KEYS = ("source", "target", *SPLIT_NAMES)
-FILE_KEYS = ("tokenizer", "soft_targets")
+FILE_KEYS = ("tokenizer", "target_tokenizer", "soft_targets")
 SPLIT_FILE_KEYS = (*SPLIT_NAMES, "distilled")
 TASK_KEYS = ("tokenized", "tokenize", "comet", "window", "stride")
+VOCABULARY_KEYS = (("vocab", "tokenizer"), ("target_vocab", "target_tokenizer"))
 MULTI_REFERENCE_SPLITS = ("validation", "test")
 Conflict = tuple[str, str, str | None]  # key, problem, help
 
@@ -114,6 +115,12 @@ class DataSpec(Config):
     tokenizer: Text | None = setting(
         None, "sentencepiece model file to use instead of fitting `vocab` entries",
         synonyms=("spm", "tokeniser", "sentencepiece", "bpe_codes"))
+    target_vocab: Annotated[int, size(5, MAX_VOCAB)] | None = setting(
+        None, "entries of a separate vocabulary of the target; `vocab` is then that of the source",
+        unit="entries", synonyms=("tgt_vocab_size", "target_vocab_size"))
+    target_tokenizer: Text | None = setting(
+        None, "sentencepiece model file of the target, instead of fitting `target_vocab` entries",
+        synonyms=("target_spm",))
     vocab_type: Annotated[str, words("bpe", "unigram")] = setting(
         "bpe", "algorithm that fits the vocabulary", deprecated=("model",),
         synonyms=("level", "model_type"))
@@ -174,16 +181,15 @@ class DataSpec(Config):
                 has_references = isinstance(part, FilePair) and part.references
                 if has_references and split not in MULTI_REFERENCE_SPLITS:
                     yield split, "several references are for the validation and test text", None
-        pair_keys = ("max_ratio", "distilled", "soft_targets")
+        pair_keys = ("max_ratio", "distilled", "soft_targets", "target_vocab", "target_tokenizer")
         for key in {"text": ("source", "target", *pair_keys),
                     "labels": pair_keys}.get(task.file_format, ()):
             if getattr(self, key) not in (None, ()):
                 yield key, f"it is for pairs of texts, and the task is {task.name}", None
-        if self.vocab is not None and self.tokenizer is not None:
-            yield ("tokenizer",
-                   "give `vocab` (to fit a vocabulary) or `tokenizer` (to use a fitted one), not "
-                   "both",
-                   None)
+        for vocab, tokenizer in VOCABULARY_KEYS:
+            if getattr(self, vocab) is not None and getattr(self, tokenizer) is not None:
+                yield (tokenizer, f"give `{vocab}` (to fit a vocabulary) or `{tokenizer}` (to use "
+                       "a fitted one), not both", None)
         if self.mix_distilled and not self.distilled:
             yield ("mix_distilled", "no translations to mix are given",
                    "name a teacher's translations under `distilled`")
@@ -212,21 +218,29 @@ class DataSpec(Config):
             return None
         return self.vocab or (DEFAULT_BUILTIN_VOCAB if self.builtin else DEFAULT_FILES_VOCAB)
 
-    def with_vocab(self, vocab: int | None) -> "DataSpec":
-        """Return a copy with the vocabulary size of an architecture, if it fixes one.
+    @property
+    def has_target_vocabulary(self) -> bool:
+        """Whether the keys give the target a vocabulary of its own."""
+        return self.target_vocab is not None or self.target_tokenizer is not None
+
+    def with_vocab(self, vocab: int | None, target_vocab: int | None = None) -> "DataSpec":
+        """Return a copy with the vocabulary sizes of an architecture, if it fixes them.
 
         Raises:
-            UserError: the spec fixes another vocabulary size, or a tokenizer.
+            UserError: the spec fixes another vocabulary size, or a tokenizer for ``vocab``.
         """
-        if vocab is None or self.vocab == vocab:
-            return self
-        for key in ("vocab", "tokenizer"):
-            value = getattr(self, key)
-            if value is not None:
-                raise UserError(f"data: {key}: it is {value}, but the model has a vocabulary of "
-                                f"{vocab:,} entries", help=f"remove `{key}`", key=f"data.{key}",
-                                code="given-twice")
-        return self.replace(vocab=vocab)
+        if self.target_tokenizer is not None:  # its size is compared when it is read
+            target_vocab = None
+        sizes = {key: entries for key, entries in (("vocab", vocab), ("target_vocab", target_vocab))
+                 if entries is not None and getattr(self, key) != entries}
+        for vocab_key, entries in sizes.items():
+            for key in (vocab_key, dict(VOCABULARY_KEYS)[vocab_key]):
+                value = getattr(self, key)
+                if value is not None:
+                    raise UserError(f"data: {key}: it is {value}, but the model has a vocabulary "
+                                    f"of {entries:,} entries", help=f"remove `{key}`",
+                                    key=f"data.{key}", code="given-twice")
+        return self.replace(**sizes) if sizes else self
 
     def with_tokenizer(self, tokenizer: Tokenizer, file: Path) -> "DataSpec":
         """Return a copy with the tokenizer of a trained model, which is in ``file``.
@@ -234,14 +248,22 @@ class DataSpec(Config):
         Raises:
             UserError: the spec has another vocabulary size or another tokenizer.
         """
-        same_size = self.vocab in (None, tokenizer.vocab_size)
-        if not same_size or (self.tokenizer is not None
-                             and Tokenizer.from_file(Path(self.tokenizer)) != tokenizer):
-            key = "tokenizer" if same_size else "vocab"
-            raise UserError(f"data: {key}: it is {getattr(self, key)}, but the model keeps its "
-                            f"vocabulary of {tokenizer.vocab_size:,} entries",
-                            help=f"remove `{key}`", key=f"data.{key}", code="given-twice")
-        return self.replace(vocab=None, tokenizer=str(file.resolve()))
+        sides = tokenizer.source, tokenizer.target
+        for (size_key, file_key), side in zip(VOCABULARY_KEYS, sides):
+            same_size = getattr(self, size_key) in (None, side.vocab_size)
+            own_file = getattr(self, file_key)
+            if not same_size or (own_file is not None and Tokenizer.from_file(
+                    Path(own_file), file_key) not in (side, tokenizer)):
+                key = file_key if same_size else size_key
+                raise UserError(f"data: {key}: it is {getattr(self, key)}, but the model keeps its "
+                                f"vocabulary of {side.vocab_size:,} entries",
+                                help=f"remove `{key}`", key=f"data.{key}", code="given-twice")
+        return self.use_tokenizer(file)
+
+    def use_tokenizer(self, file: Path) -> "DataSpec":
+        """Return a copy with the tokenizer in ``file`` for both sides."""
+        return self.replace(vocab=None, tokenizer=str(file.resolve()), target_vocab=None,
+                            target_tokenizer=None)
 
     @property
     def file_format(self) -> str:
@@ -265,6 +287,9 @@ class DataSpec(Config):
             text = f"{languages} from {', '.join(map(str, self.train))}"
         fitted = f"{self.vocab_type} vocabulary of {vocab or self.fitted_vocab_size}"
         parts = [text, f"tokenizer {self.tokenizer}" if self.tokenizer else fitted]
+        if self.has_target_vocabulary:
+            parts.append(f"target tokenizer {self.target_tokenizer}" if self.target_tokenizer
+                         else f"target vocabulary of {self.target_vocab}")
         if self.max_pairs:
             parts.append(f"first {self.max_pairs} pairs")
         if self.lowercase:

@@ -1,4 +1,4 @@
-"""Sentencepiece tokenizer with one vocabulary for both languages.
+"""Sentencepiece tokenizer, with one vocabulary for both languages or one for each.
 
 Three choices keep scores comparable:
 
@@ -11,6 +11,8 @@ Three choices keep scores comparable:
   character of the training text has an entry; other characters are UNK.
 - The same text gives the same model: one thread and no sampling. Above 4 million lines, every n-th
   line is used.
+
+A tokenizer with two vocabularies is stored as one file: a ZIP archive of two sentencepiece models.
 """
 
 import errno
@@ -18,6 +20,7 @@ import hashlib
 import io
 import re
 import threading
+import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,24 +35,58 @@ _SEED_LOCK = threading.Lock()
 _MAX_LINES = 4_000_000
 _MAX_LINE_BYTES = 1 << 16
 _MAX_MODEL_BYTES = 1 << 28  # a vocabulary of a million entries has about 30 MB
+_PAIR_FILES = ("source.model", "target.model")
 
 
 class Tokenizer:
     """Sentencepiece model with the first ids PAD, UNK, BOS, EOS.
 
     Attributes:
-        model_bytes: content of the sentencepiece model file; stored in checkpoints.
-        vocab_size: number of entries, including the special ones.
+        model_bytes: content of the model file; stored in checkpoints.
+        vocab_size: number of entries, including the special ones; those of the source if it has a
+            vocabulary of its own.
     """
 
     def __init__(self, model: bytes, name: Path | str = "the tokenizer") -> None:
         self.model_bytes = model
-        self._processor = _load(model, name)
+        sides = _split_pair(model, name)
+        self._sides = tuple(Tokenizer(side, name) for side in sides)
+        self._processor = self.source._processor if sides else _load(model, name)
         self.vocab_size: int = self._processor.vocab_size()
 
+    @property
+    def is_pair(self) -> bool:
+        """Whether source and target have a vocabulary each."""
+        return bool(self._sides)
+
+    @property
+    def source(self) -> "Tokenizer":
+        """Tokenizer of the source alone."""
+        return self._sides[0] if self._sides else self
+
+    @property
+    def target(self) -> "Tokenizer":
+        """Tokenizer of the target alone."""
+        return self._sides[1] if self._sides else self
+
+    @property
+    def common_vocab_size(self) -> int:
+        """Number of entries of the smaller vocabulary."""
+        return min(self.vocab_size, self.target.vocab_size)
+
     @classmethod
-    def from_file(cls, path: Path) -> "Tokenizer":
-        """Read a sentencepiece ``.model`` file.
+    def pair(cls, source: "Tokenizer", target: "Tokenizer") -> "Tokenizer":
+        """Combine the tokenizers of the two sides."""
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as file:
+            for name, side in zip(_PAIR_FILES, (source, target)):
+                # The time is constant, so that equal tokenizers have equal bytes.
+                file.writestr(zipfile.ZipInfo(name), side.model_bytes)
+        return cls(archive.getvalue())
+
+    @classmethod
+    def from_file(cls, path: Path, key: str = "tokenizer") -> "Tokenizer":
+        """Read a sentencepiece ``.model`` file, which ``key`` of the data names.
 
         Raises:
             UserError: the file is missing, is not a sentencepiece model, or has other special ids.
@@ -59,13 +96,13 @@ class Tokenizer:
                 raise OSError(errno.EFBIG, "too large for a sentencepiece model")
             return cls(path.read_bytes(), path)
         except OSError as error:
-            raise UserError(f"data: tokenizer: {path}: {error.strerror or error}",
-                            key="data.tokenizer", code="cannot-read") from None
+            raise UserError(f"data: {key}: {path}: {error.strerror or error}",
+                            key=f"data.{key}", code="cannot-read") from None
 
     @classmethod
     def fit(cls, lines: Sequence[str], vocab_size: int, vocab_type: str = "bpe",
-            character_coverage: float = 1.0) -> "Tokenizer":
-        """Fit a vocabulary of exactly ``vocab_size`` entries to both languages.
+            character_coverage: float = 1.0, key: str = "vocab") -> "Tokenizer":
+        """Fit a vocabulary of exactly ``vocab_size`` entries, which ``key`` of the data sets.
 
         Raises:
             UserError: the text does not support this size; the message gives the nearest possible
@@ -90,7 +127,7 @@ class Tokenizer:
                           "lower `character_coverage`")
             else:
                 reason = f"{vocab_size} entries cannot be fitted to the training text: {error}"
-            raise UserError(f"data: vocab: {reason}", key="data.vocab",
+            raise UserError(f"data: {key}: {reason}", key=f"data.{key}",
                             code="vocab-size-unsupported") from None
         return cls(model.getvalue())
 
@@ -153,7 +190,22 @@ class Tokenizer:
         return hash(self.model_bytes)
 
     def __repr__(self) -> str:
-        return f"Tokenizer(vocab_size={self.vocab_size})"
+        target = f", target_vocab_size={self.target.vocab_size}" if self.is_pair else ""
+        return f"Tokenizer(vocab_size={self.vocab_size}{target})"
+
+
+def _split_pair(model: bytes, name: Path | str) -> list[bytes]:
+    """Return the models of source and target; empty for a single model."""
+    if not model.startswith(b"PK"):
+        return []
+    try:
+        with zipfile.ZipFile(io.BytesIO(model)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > len(model):  # compressed
+                raise ValueError(name)
+            return [archive.read(file) for file in _PAIR_FILES]
+    except (KeyError, ValueError, RuntimeError, zipfile.BadZipFile):
+        raise UserError(f"{name}: not a pair of sentencepiece models",
+                        code="not-a-tokenizer") from None
 
 
 def _load(model: bytes, name: Path | str) -> sentencepiece.SentencePieceProcessor:

@@ -73,10 +73,15 @@ class CalibrationCandidate:
 
 
 class PlaceholderVocabulary:
-    """A vocabulary without a tokenizer, for formats that write its pieces."""
+    """A vocabulary without a tokenizer, for formats that write its pieces.
 
-    def __init__(self, size: int) -> None:
+    ``target`` is that of the target.
+    """
+
+    def __init__(self, size: int, target_size: int | None = None) -> None:
         self.vocab_size = size
+        self.is_pair = target_size is not None
+        self.target = self if target_size is None else PlaceholderVocabulary(target_size)
 
     def pieces(self) -> list[tuple[str, float]]:
         """List the pieces and their scores."""
@@ -143,8 +148,9 @@ def _write_artifact(candidate: CalibrationCandidate, format: ExportFormat,
     part.mkdir()
     setup = settings.decoding_setup
     data = DataSpec(builtin="grammar", max_length=max(setup.source, setup.target))
-    trained = Checkpoint(model, cast(Tokenizer, PlaceholderVocabulary(candidate.vocab_size)),
-                         candidate.architecture, data, Recipe(steps=1))
+    vocabulary = PlaceholderVocabulary(candidate.vocab_size, candidate.architecture.vocab_sizes[1])
+    trained = Checkpoint(model, cast(Tokenizer, vocabulary), candidate.architecture, data,
+                         Recipe(steps=1))
     format.write(trained, part, settings.quantization)
     part.rename(folder)
 

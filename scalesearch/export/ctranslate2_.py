@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from scalesearch.training.scoring.evaluate import DecodingOptions
 
 COMPUTE_TYPES = {"int8": "int8_float32", "int16": "int16", "bf16": "bfloat16", "none": "float32"}
-VOCABULARY_FILE = "shared_vocabulary.json"
+VOCABULARY_FILE = "{}_vocabulary.json"  # shared, or source and target
 # Processors with these instructions add int8 products without saturation.
 EXACT_INT8_INSTRUCTION_SETS = {"avx512_vnni", "avx_vnni", "amx_int8"}
 INEXACT_INT8_NOTE = ("int8 products are less exact on this processor, which has no VNNI "
@@ -101,8 +101,11 @@ class CTranslate2Decoder(ArtifactDecoder):
     def __init__(self, folder: Path, threads: int) -> None:
         from ctranslate2 import Translator
 
-        self.tokens: list[str] = read_json(folder / VOCABULARY_FILE, list[str])
-        self.id_by_token = {token: id for id, token in enumerate(self.tokens)}
+        is_shared = (folder / VOCABULARY_FILE.format("shared")).is_file()
+        self.tokens, target_tokens = (
+            read_json(folder / VOCABULARY_FILE.format("shared" if is_shared else side), list[str])
+            for side in ("source", "target"))
+        self.id_by_token = {token: id for id, token in enumerate(target_tokens)}
         self.translator = Translator(str(folder), intra_threads=threads)
         self.compute_type = self.translator.compute_type
         if self.compute_type.startswith("int8") and "flags" in (facts := read_cpuinfo()):
@@ -181,7 +184,7 @@ def _build_spec(plan: VariablePlan, weights: Mapping[str, Any], tokenizer: Token
     spec.config.add_source_eos = True
     tokens = [piece for piece, _ in tokenizer.pieces()]
     spec.register_source_vocabulary(tokens)
-    spec.register_target_vocabulary(tokens)
+    spec.register_target_vocabulary([piece for piece, _ in tokenizer.target.pieces()])
     names = dict(zip(("unk_token", "bos_token", "eos_token"), tokens[UNK:]))
     for name, token in (names | {"decoder_start_token": names["bos_token"]}).items():
         setattr(spec.config, name, token)

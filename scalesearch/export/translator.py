@@ -78,6 +78,10 @@ class Translator:
             if is_artifact or len(folders) > 1:
                 raise UserError(f"{self.folder}: only a single trained model supports a shortlist",
                                 help="remove --shortlist", code="shortlist-output")
+            if self.checkpoint.tokenizer.is_pair:
+                raise UserError(f"{self.folder}: source and target have a vocabulary each, and a "
+                                "shortlist needs one for both", help="remove --shortlist",
+                                code="shortlist-output")
             corpus = load_corpus(self.checkpoint.spec)
             table = Shortlist.from_pairs(zip(corpus.train.source_ids, corpus.train.target_ids),
                                          corpus.tokenizer.vocab_size, shortlist, shortlist)
@@ -86,7 +90,7 @@ class Translator:
     def resolve_decoding(self, **options: Any) -> DecodingOptions:
         """Complete search options; see :func:`.evaluate.resolve_decoding`."""
         decoding = resolve_decoding(self.checkpoint.recipe, self.checkpoint.max_length_a, **options)
-        check_beam(decoding.beam, self.checkpoint.tokenizer.vocab_size)
+        check_beam(decoding.beam, self.checkpoint.tokenizer.target.vocab_size)
         return decoding
 
     def best_translations(self, lines: Iterable[str]) -> list[str]:

@@ -163,18 +163,20 @@ def plan_variables(block: Block, vocab: Size | None,
         _embedding(plan, name, f"embedding.{side}", embedding, vocab, rows, stack.step_signals)
         _StackLowering(plan, name, stack, block.encoder.layer.mixer.d).run()
     weights, bias = tensor_expressions.output_expressions(block.output, vocab)
-    words = _vocabulary_size(block.embedding.target, vocab)
+    words = vocabulary_size(block.embedding.target, vocab)
     plan.add("decoder/projection/weight", (words, block.decoder.layer.mixer.d), weights, True)
     plan.add("decoder/projection/bias", (words,), bias)
     return plan
 
 
-def _vocabulary_size(block: Any, vocab: Size | None) -> Size:
-    """Tokens of an embedding's table."""
-    while vocab is None:
+def vocabulary_size(block: Any, vocab: Size | None) -> Size:
+    """Tokens of an embedding's table; ``vocab`` if the table has no size of its own."""
+    extent: Any = None
+    while extent is None:
         block = block.table
-        vocab = getattr(block, "rows", None) or getattr(block, "vocab", None)
-    return vocab
+        extent = getattr(block, "rows", getattr(block, "vocab", None))
+    size: Size = vocab if isinstance(extent, str) else extent
+    return size
 
 
 def _embedding(plan: VariablePlan, stack: str, path: str, block: TokenEmbedding, vocab: Size | None,
@@ -182,7 +184,7 @@ def _embedding(plan: VariablePlan, stack: str, path: str, block: TokenEmbedding,
     name = f"{stack}/embeddings{'_0' if stack == 'encoder' else ''}/weight"
     values = tensor_expressions.table_expression(
         block.table, block.tied_table or f"{path}.table", vocab)
-    plan.add(name, (_vocabulary_size(block, vocab), block.d), values, True)
+    plan.add(name, (vocabulary_size(block, vocab), block.d), values, True)
     positions: TensorExpression
     if block.positions == "learned":
         rows = block.max_length

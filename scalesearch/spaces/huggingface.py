@@ -211,7 +211,7 @@ def _read_bart_family(a: HuggingFaceArchitecture, norm: str, positions: str = "s
                       has_embedding_norm: bool = False) -> None:
     """Read a configuration with the names of BART."""
     width = a.copy("width", "d_model")
-    vocab = a.copy("vocab", "vocab_size")
+    vocab = a.copy("vocab", "vocab_size", "src_vocab_size")
     a.set("norm", norm)
     is_tied = a.get("tie_word_embeddings", default=True)
     shares_sides = a.get("share_encoder_decoder_embeddings", default=True)
@@ -232,8 +232,9 @@ def _read_bart_family(a: HuggingFaceArchitecture, norm: str, positions: str = "s
     if not is_tied and shares_sides:
         a.add_difference("a fourth table, which is not used", vocab * width)
     a.set("embedding.scaled", a.get("scale_embedding", default=False), "scale_embedding")
-    if (target_vocab := a.size("decoder_vocab_size", default=vocab)) != vocab and tie != "all":
-        a.set("target_vocab", target_vocab, "decoder_vocab_size")
+    target_vocab = a.size("decoder_vocab_size", "tgt_vocab_size", default=vocab)
+    if target_vocab != vocab and tie != "all":
+        a.copy("target_vocab", "decoder_vocab_size", "tgt_vocab_size")
 
 
 @_register("marian")
@@ -249,6 +250,18 @@ def _read_pegasus(a: HuggingFaceArchitecture) -> None:
 @_register("m2m_100")
 def _read_m2m_100(a: HuggingFaceArchitecture) -> None:
     _read_bart_family(a, "pre", "sinusoidal")
+    a.add_difference("sinusoidal positions start at 2, not at 0")
+
+
+@_register("fsmt")
+def _read_fsmt(a: HuggingFaceArchitecture) -> None:
+    is_tied = a.get("tie_word_embeddings", default=False)
+    a.config = {"scale_embedding": True, "activation_function": "relu", **a.config,
+                "tie_word_embeddings": is_tied, "share_encoder_decoder_embeddings": is_tied}
+    _read_bart_family(a, "post", "sinusoidal")
+    rows = (a.size("max_position_embeddings", default=1024) + 1
+            + int(a.get("pad_token_id", default=1)))
+    a.add_difference("two tables of positions, which are constant", 2 * rows * a.size("d_model"))
     a.add_difference("sinusoidal positions start at 2, not at 0")
 
 

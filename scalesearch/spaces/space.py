@@ -108,20 +108,22 @@ class Space(BoundSpace):
         """Every parameter that may be requested, with its name."""
         return self.parameter_space.parameters()
 
-    def vocabularies(self, max_sizes: int) -> tuple[int, ...]:
+    def vocabularies(self, max_sizes: int, key: str = "vocab") -> tuple[int, ...]:
         """The possible values of ``vocab`` in increasing order; empty without it.
+
+        ``key`` is ``vocab`` or ``target_vocab``.
 
         Raises:
             UserError: they are computed, or more than ``max_sizes``.
         """
-        nodes = self.parameter_space.nodes_by_key.get("vocab", [])
+        nodes = self.parameter_space.nodes_by_key.get(key, [])
         try:
             sizes = sorted({size for node in nodes
                             for size in islice(whole_numbers(node.domain), max_sizes + 1)})
         except TypeError:
             sizes = []
         if len(sizes) > max_sizes or (nodes and not sizes):
-            raise UserError(f"vocab: {nodes[0].domain} is not a list of at most {max_sizes} "
+            raise UserError(f"{key}: {nodes[0].domain} is not a list of at most {max_sizes} "
                             "sizes; each size needs a tokenizer",
                             help="write the sizes out, as in 1k | 2k | 4k", key="space",
                             code="too-many-vocabularies")

@@ -162,13 +162,15 @@ def load_data_spec(source: ConfigSource | DataSpec) -> DataSpec:
 
 
 def load_data(source: ConfigSource | DataSpec, recipe: Recipe | None = None,
-              vocab: int | None = None, tokenizer: Path | None = None) -> Corpus:
+              vocab_sizes: tuple[int | None, int | None] = (None, None),
+              tokenizer: Path | None = None) -> Corpus:
     """Load a corpus; paths in a file are relative to its folder.
 
     Args:
         source: as in :func:`read_data_spec`.
         recipe: recipe of the training run, to check that it fits the data.
-        vocab: size of the vocabulary if the model fixes it.
+        vocab_sizes: sizes of the vocabulary and of a separate target vocabulary if the model fixes
+            them.
         tokenizer: tokenizer file of a model that is fine-tuned; the data may name no other
             vocabulary.
 
@@ -184,6 +186,6 @@ def load_data(source: ConfigSource | DataSpec, recipe: Recipe | None = None,
             check_compatible(spec, recipe)
         if isinstance(source, str | Path):  # a training run stores the paths of its text
             spec = spec.with_absolute_paths(section.file.parent)
-        spec = (spec.with_vocab(vocab) if tokenizer is None else
+        spec = (spec.with_vocab(*vocab_sizes) if tokenizer is None else
                 spec.with_tokenizer(Tokenizer.from_file(tokenizer), tokenizer))
         return load_corpus(spec)

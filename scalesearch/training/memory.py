@@ -239,7 +239,7 @@ def predict_job_bytes(folder: Path, job: Mapping[str, Any]) -> int:
         UserError: the architecture, the data or the recipe is invalid.
     """
     architecture = read_space(folder / "architecture.yaml").single_architecture()
-    data = DataSpec.from_mapping(job["data"]).with_vocab(architecture.vocab)
+    data = DataSpec.from_mapping(job["data"]).with_vocab(*architecture.vocab_sizes)
     corpus = _load_corpus(data, Path(job["cache"]))
     recipe = Recipe.from_mapping(job["recipe"])
     predicted = predict_training_bytes(architecture.block, corpus, recipe)

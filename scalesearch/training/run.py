@@ -146,22 +146,32 @@ def _check_compatible(architecture: ModelSpec, corpus: Corpus, recipe: Recipe,
             help="pass open_artifact=scalesearch.export.base.artifact_decoder",
             code="exporter-missing")
     check_model_type(corpus.spec.task, architecture.config["model"])
-    if architecture.config.get("target_vocab"):
-        raise UserError("target_vocab: models with a separate target vocabulary cannot be trained, "
-                        "because data have one tokenizer", key="target_vocab",
-                        code="vocab-mismatch")
-    if architecture.vocab not in (None, corpus.tokenizer.vocab_size):
-        raise UserError(f"the architecture fixes a vocabulary of {architecture.vocab:,} entries, "
-                        f"and the data have {corpus.tokenizer.vocab_size:,}",
-                        help="load the data with this size (DataSpec.with_vocab)",
+    tokenizer = corpus.tokenizer
+    vocab, target_vocab = architecture.vocab_sizes
+    if tokenizer.is_pair and target_vocab is None:
+        raise UserError(f"the data have a target vocabulary of {tokenizer.target.vocab_size:,} "
+                        "entries, and the architecture has one vocabulary for both sides",
+                        help=f"set target_vocab: {tokenizer.target.vocab_size} in the architecture",
+                        key="target_vocab", code="vocab-mismatch")
+    if target_vocab is not None and not tokenizer.is_pair:
+        raise UserError(f"the architecture has a target vocabulary of {target_vocab:,} entries, "
+                        "and the data have one vocabulary for both sides",
+                        help=f"set target_vocab: {target_vocab} in the data", key="target_vocab",
                         code="vocab-mismatch")
     if architecture.config.get("classes") != corpus.n_classes:
         raise UserError(f"classes: the architecture has {architecture.config.get('classes')}, and "
                         f"the data have {corpus.n_classes}", key="classes", code="class-mismatch",
                         help="set `classes` of the space to the number of classes in the "
                         "training text; only the task classification has classes")
+    for key, size, entries in (("vocab", vocab, tokenizer.vocab_size),
+                               ("target_vocab", target_vocab, tokenizer.target.vocab_size)):
+        if size not in (None, entries):
+            raise UserError(f"the architecture fixes {key}: {size:,}, and the data have "
+                            f"{entries:,} entries",
+                            help="load the data with this size (DataSpec.with_vocab)", key=key,
+                            code="vocab-mismatch")
     with error_context("recipe.beam"):
-        check_beam(recipe.beam, corpus.tokenizer.vocab_size)
+        check_beam(recipe.beam, tokenizer.target.vocab_size)
 
 
 def _describe_initial_model(model: Checkpoint | None, architecture: ModelSpec,
@@ -228,7 +238,7 @@ def _check_model(model: Seq2SeqModel, corpus: Corpus, recipe: Recipe) -> None:
         raise TrainingFailedError("soft targets need a single softmax over the vocabulary, and "
                                   "this model has several bands (adaptive softmax)")
     check_lengths(model, corpus, recipe)
-    check_causality(model, corpus.tokenizer.vocab_size)
+    check_causality(model, corpus.tokenizer.common_vocab_size)
 
 
 def _choose_shapes(model: Seq2SeqModel, corpus: Corpus, recipe: Recipe,

@@ -18,6 +18,7 @@ from scalesearch.spaces import read_space
 from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.spaces.schema.cost_names import ARTIFACT_FORMATS
 from scalesearch.training.updates.averaging import write_weights
+from tests.architectures import transformer_config
 from tests.errors import refuses
 
 SMALL = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer")
@@ -102,10 +103,14 @@ def test_size_of_the_tokenizer_is_named_next_to_the_bytes_of_the_runtime(tmp_pat
     block = read_space(find_file("small/plain", "spaces")).single_architecture().block
     rng = Random(1)
     words = ["".join(rng.choices("abcdefghij", k=rng.randint(2, 9))) for _ in range(400)]
-    tokenizer = Tokenizer.fit([" ".join(rng.choices(words, k=8)) for _ in range(300)], 500, "bpe")
+    text = [" ".join(rng.choices(words, k=8)) for _ in range(300)]
+    tokenizer = Tokenizer.fit(text, 500, "bpe")
     protocol = load_protocol({"artifact": "ctranslate2-int8", "vocab": tokenizer.vocab_size})
-    estimate = tokenizer_bytes(protocol)
+    estimate = tokenizer_bytes(block, protocol)
     assert estimate == pytest.approx(len(tokenizer.model_bytes), rel=0.3)
+    pair = Tokenizer.pair(tokenizer, Tokenizer.fit(text, 400, "bpe"))
+    two = assemble(transformer_config(target_vocab=400, embedding__tie="none")).block
+    assert tokenizer_bytes(two, protocol) == pytest.approx(len(pair.model_bytes), rel=0.3)
     line, = artifact_lines(evaluate_cost(block, protocol))
     assert f"{estimate:,} bytes" in line and "tokenizer.model" in line
     torch_line, = artifact_lines(evaluate_cost(block, replace(protocol, artifact="torch")))

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from scalesearch.data import DataSpec
+from scalesearch.export.calibration import PlaceholderVocabulary
 from scalesearch.nn import build_model
 from scalesearch.nn.decode import EOS, length_limits
 from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
@@ -15,18 +16,6 @@ from tests.architectures import transformer_config
 
 VOCAB = 60
 LONGEST = 12
-
-
-class Words:
-    """A tokenizer without a sentencepiece model."""
-
-    vocab_size = VOCAB
-
-    def pieces(self) -> list[tuple[str, float]]:
-        """Entries of the vocabulary and their scores."""
-        return [(piece, 0.0)
-                for piece in ("<pad>", "<unk>", "<s>", "</s>",
-                              *(f"w{index}" for index in range(4, VOCAB)))]
 
 
 def architecture(**changes: Any) -> ModelSpec:
@@ -47,7 +36,8 @@ def untrained(chosen: ModelSpec, ends: float = 4.0) -> Checkpoint:
             if weight.shape[0] == VOCAB:
                 weight[EOS].mul_(ends)  # so that some end, each at a step of its own
     data = DataSpec(builtin="grammar", max_length=LONGEST)
-    return Checkpoint(model, Words(), chosen, data, Recipe(steps=1))  # type: ignore[arg-type]
+    return Checkpoint(model, PlaceholderVocabulary(VOCAB), chosen,  # type: ignore[arg-type]
+                      data, Recipe(steps=1))
 
 
 def sentences(count: int) -> list[list[int]]:

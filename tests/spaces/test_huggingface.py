@@ -26,6 +26,8 @@ from tests.errors import refuses
 BART = {"vocab_size": 160, "max_position_embeddings": 40, "d_model": 32, "encoder_layers": 2,
         "decoder_layers": 3, "encoder_attention_heads": 4, "decoder_attention_heads": 2,
         "encoder_ffn_dim": 64, "decoder_ffn_dim": 48, "scale_embedding": True}
+FSMT = {"src_vocab_size": 160, "tgt_vocab_size": 120,
+        **{name: size for name, size in BART.items() if name != "vocab_size"}}
 T5 = {"vocab_size": 160, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2,
       "num_decoder_layers": 3, "num_heads": 4}
 FALCON = {"vocab_size": 160, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -45,6 +47,7 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
     *((name, {**BART, "tie_word_embeddings": False}) for name in ("marian", "bart", "m2m_100")),
     ("marian", {**BART, **SEPARATE}),
     ("marian", {**BART, **SEPARATE, "tie_word_embeddings": False}),
+    ("fsmt", FSMT), ("fsmt", {**FSMT, "tgt_vocab_size": 160, "tie_word_embeddings": True}),
     ("t5", T5), ("t5", {**T5, **V1_1}), ("mt5", {**T5, **V1_1}),
     ("gpt2", GPT2), ("gpt2", {**GPT2, "n_inner": 48, "add_cross_attention": True}),
     ("opt", OPT), ("opt", {**OPT, "enable_bias": False}),

@@ -488,8 +488,6 @@ def test_beam_larger_than_the_vocabulary_is_refused_before_the_first_update(corp
 def test_model_with_own_vocabulary_needs_data_of_this_size(corpus, out) -> None:
     with refuses("vocab-mismatch", 70, 80):
         train(tiny(vocab=70), corpus, recipe(), out)
-    with refuses("vocab-mismatch", "one tokenizer", key="target_vocab"):
-        train(tiny(vocab=80, target_vocab=70, embedding__tie="none"), corpus, recipe(), out)
     own = tiny(vocab=80)
     result = train(own, corpus, recipe(steps=2, average="none"), out)
     trained = read_checkpoint(out)

@@ -174,6 +174,11 @@ class ModelSpec:
         """Size of its own vocabulary; None if the protocol or the corpus determines it."""
         return self.config.get("vocab")
 
+    @property
+    def vocab_sizes(self) -> tuple[int | None, int | None]:
+        """``vocab``, and the size of a separate target vocabulary if it has one."""
+        return self.vocab, self.config.get("target_vocab")
+
     def to_dict(self) -> dict[str, Any]:
         """Id and configuration."""
         return {"id": self.id, "config": dict(self.config)}

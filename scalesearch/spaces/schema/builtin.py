@@ -249,8 +249,7 @@ def _cached_schema(*registered: object) -> SchemaGroup:
                              doc="entries of the vocabulary, one tokenizer per size; by default "
                              "that of the protocol or the data"),
         "target_vocab": SchemaField("size", low=5, optional=True,
-                                    doc="entries of a separate target vocabulary (FSMT); such "
-                                    "models can be costed and not trained"),
+                                    doc="entries of a separate target vocabulary (FSMT)"),
         "classes": SchemaField("size", low=2, optional=True,
                                doc="classes of texts (BERT): the output reads the first position; "
                                "needs model: encoder-only"),

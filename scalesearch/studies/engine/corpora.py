@@ -114,6 +114,7 @@ def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...],
     Raises:
         UserError: a file is invalid, a vocabulary does not fit the text, the space has too many or
             computed vocabularies, or a reference sets one and the space does not, or the reverse.
+            All architectures have the same target vocabulary, or none.
     """
     sizes = set(spec.space.vocabularies(MAX_VOCABULARIES))
     is_own = bool(sizes)
@@ -127,11 +128,18 @@ def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...],
                             key="reference", code="vocab-missing" if is_own else "vocab-mismatch")
         if vocab:
             sizes.add(vocab)
+    target_size = next(iter(spec.space.vocabularies(1, "target_vocab")), None)
+    for reference in references:
+        if reference.architecture.vocab_sizes[1] != target_size:
+            raise UserError(f"reference: {reference.label} and the space differ in target_vocab",
+                            help="set it to one size for all, or for none", key="reference",
+                            code="vocab-mismatch")
     notes: dict[str, None] = {}
     corpora: dict[int | None, Corpus] = {}
     for size in sorted(sizes) or (None,):
         with error_context("data"):
-            corpora[size] = load_corpus(spec.data.with_vocab(size), default_cache(), Path.cwd())
+            corpora[size] = load_corpus(spec.data.with_vocab(size, target_size), default_cache(),
+                                        Path.cwd())
         notes |= dict.fromkeys(f"vocab {size}: {note}" if size and "token" in note else note
                                for note in corpora[size].notes)
     for note in notes:

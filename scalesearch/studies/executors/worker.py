@@ -88,7 +88,7 @@ def _train(folder: Path, job: JobFile, start: float, keeps_corpora: bool) -> Map
 
     architecture = read_space(folder / "architecture.yaml").single_architecture()
     load = _load_kept_corpus if keeps_corpora else load_corpus
-    corpus = load(DataSpec.from_mapping(job["data"]).with_vocab(architecture.vocab),
+    corpus = load(DataSpec.from_mapping(job["data"]).with_vocab(*architecture.vocab_sizes),
                   Path(job["cache"]))
     recipe = Recipe.from_mapping(job["recipe"])
     check_decoder(recipe, architecture.block)
@@ -150,8 +150,8 @@ def _replace_blocks(folder: Path, job: JobFile) -> Mapping[str, object]:
 
     blocks = job["blocks"]
     trained = read_checkpoint(blocks["parent"])
-    corpus = load_corpus(DataSpec.from_mapping(job["data"]).with_vocab(trained.architecture.vocab),
-                         Path(job["cache"]))
+    data = DataSpec.from_mapping(job["data"]).with_vocab(*trained.architecture.vocab_sizes)
+    corpus = load_corpus(data, Path(job["cache"]))
     progress = ProgressFile(folder)
     with deferred_signals() as stop:
         def report(done: int, total: int) -> None:

@@ -63,7 +63,7 @@ def write_distilled_data(
     sources = read_sentences(data)["train"].source[: data.max_pairs]
     teacher = read_ensemble(teachers)
     decoding = resolve_decoding(teacher.recipe, teacher.max_length_a, **search)
-    check_beam(decoding.beam, teacher.tokenizer.vocab_size)
+    check_beam(decoding.beam, teacher.tokenizer.target.vocab_size)
     max_length = max_source_tokens(teacher)
     texts = []
     for start in range(0, len(sources), SAVE_INTERVAL):

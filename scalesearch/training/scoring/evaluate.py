@@ -230,7 +230,7 @@ def tokens_per_character(corpus: Corpus, split_name: str) -> float:
     lengths = [len(line) + 1 for line in split.texts.target]
     if split.window_overlap is None and not split.has_classes:
         truncated = np.flatnonzero(split.target_ids.lengths >= corpus.spec.max_length)
-        texts = corpus.tokenizer.decode(split.target_ids[int(index)] for index in truncated)
+        texts = corpus.tokenizer.target.decode(split.target_ids[int(index)] for index in truncated)
         for index, text in zip(truncated, texts):
             lengths[index] = len(text) + 1
     return tokens / sum(lengths)
@@ -322,7 +322,7 @@ def decode_rows(tokenizer: Tokenizer,
 
     A line break, which would shift all later lines, becomes a blank.
     """
-    texts = iter(tokenizer.decode(ids for row in rows for ids, _, _ in row))
+    texts = iter(tokenizer.target.decode(ids for row in rows for ids, _, _ in row))
     return [[Translation(next(texts).replace("\n", " "), score, reached_limit)
              for _, score, reached_limit in row] for row in rows]
 

@@ -58,16 +58,17 @@ def write_soft_targets(teachers: Sequence[Path], data: DataSpec, out: Path, top_
     teacher = read_ensemble(teachers)
     hardware = Hardware.from_recipe(Recipe(steps=1))
     if not data.vocab and not data.tokenizer:
-        data = data.with_vocab(teacher.architecture.vocab)
+        data = data.with_vocab(*teacher.architecture.vocab_sizes)
     corpus = load_corpus(data, cache)
     if teacher.tokenizer != corpus.tokenizer:
         raise UserError(f"{teachers[0]} has another vocabulary than the data",
                         help="train it on "
                         "the same data and vocab, or use `scalesearch distill --targets text`",
                         code="teacher-vocab-mismatch")
-    if not 1 <= top_k <= teacher.tokenizer.vocab_size:
+    vocab_size = teacher.tokenizer.target.vocab_size
+    if not 1 <= top_k <= vocab_size:
         raise UserError(f"{top_k} tokens per position are not possible with a vocabulary of "
-                        f"{teacher.tokenizer.vocab_size:,}", help="8 is enough in most cases",
+                        f"{vocab_size:,}", help="8 is enough in most cases",
                         code="out-of-range")
     model = teacher.model.to(hardware.device)
     model.set_attention(hardware.attention_kernel)

@@ -91,7 +91,7 @@ def measure_speed(architecture: ModelSpec, corpus: Corpus, recipe: Recipe, max_s
     hardware = Hardware.from_recipe(
         recipe, estimate_update_flops(architecture.block, vocab, recipe))
     model = build_initial_model(architecture.block, vocab, recipe, 1)
-    check_causality(model, vocab)
+    check_causality(model, corpus.tokenizer.common_vocab_size)
     check_lengths(model, corpus, recipe)
     engine = build_engine(model.to(hardware.device).train(), recipe, hardware)
     buckets = choose_buckets(corpus, recipe) if hardware.has_fixed_shapes else None

@@ -227,6 +227,27 @@ def test_reference_needs_a_vocabulary(folder, monkeypatch):
         setup.load_data(read(text))
 
 
+def test_all_trials_have_one_target_vocabulary(tmp_path, monkeypatch):
+    write_text(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    text = STUDY.replace("  vocab: 48 | 60\n", "  target_vocab: 44\n  embedding: { tie: none }\n")
+    text = text.replace("width: 24, vocab: 52,", "width: 24,").replace("12k and", "20k and")
+    with refuses("vocab-mismatch", "mine", key="reference"):
+        setup.load_data(read(text.replace("width: 24,", "width: 24, target_vocab: 40,")))
+    with pytest.raises(UserError, match="target_vocab"):
+        setup.load_data(read(text.replace("target_vocab: 44", "target_vocab: 44 | 48")))
+    launch(read(text, ("trials=1", "data.vocab=48")), False, Console(file=io.StringIO()))
+    results = load_results(tmp_path / "found")
+    done = results.study.trials.with_state(State.COMPLETE)
+    assert len(done) == 2
+    for trial in done:
+        place = results.study.trial_folder(trial)
+        tokenizer = Tokenizer.from_file(place / "tokenizer.model")
+        assert (tokenizer.vocab_size, tokenizer.target.vocab_size) == (48, 44)
+        weights = read_weights(place / "model.safetensors")
+        assert sum(weight.numel() for weight in weights.values()) == trial.costs["params.total"]
+
+
 def test_data_with_fixed_vocabulary_refuse_another(tmp_path):
     spec = DataSpec(builtin="grammar", pairs=500)
     assert spec.with_vocab(None) is spec and spec.with_vocab(
