@@ -5,16 +5,20 @@ The tracers run on the meta device, so that the model needs no memory.
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from scalesearch.blocks.core import Block, iterate_cost_lines
+from scalesearch.blocks.core import Block, CostLine, iterate_cost_lines
 from scalesearch.blocks.norms import LayerNorm
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.cost.breakdown import work_steps
+from scalesearch.cost.protocol import DEFAULT_WORK_WEIGHTS
 from scalesearch.library import import_errors_named
 from scalesearch.nn.build import build_model
 from scalesearch.nn.model import Seq2SeqModel
@@ -62,10 +66,12 @@ def verify_costs(block: Block, source: int, target: int, vocab: int) -> list[Cos
     model = build_model(block, vocab=vocab, device="meta").eval().requires_grad_(False)
     inputs = tuple(torch.zeros(1, length, dtype=torch.long, device="meta")
                    for length in (source, target))
+    lines = with_all_experts(iterate_cost_lines(block, vocab=vocab))
     # fvcore counts no other norms than LayerNorm.
     norm_steps = sum(work_steps(line, "norm", protocol) * (NORM_STEPS - (not line.weights))
-                     for line in iterate_cost_lines(block, vocab=vocab)
-                     if isinstance(line.block, LayerNorm))
+                     for line in lines if isinstance(line.block, LayerNorm))
+    unused = sum(work_steps(line, work, protocol) for line in lines
+                 for work in DEFAULT_WORK_WEIGHTS) - costs["macs.total"]
     dense = evaluate_cost(block, replace(protocol, dense_windows=True))
     once = costs["macs.once"]
     outside = dense["macs.total"] - costs["macs.total"]
@@ -73,14 +79,28 @@ def verify_costs(block: Block, source: int, target: int, vocab: int) -> list[Cos
     traced = fvcore_macs(model, inputs)
     reasons = [f"{once:,} on weights only, computed before inference"] * bool(once)
     reasons += [f"{outside:,} of scores outside windows"] * bool(outside)
+    reasons += [f"{unused:,} of experts that a token does not use"] * bool(unused)
     reason = "; ".join(reasons)
     norm_macs = f"{norm_steps:,} in LayerNorms, {NORM_STEPS} per element with a gain"
     explanation = f"{norm_macs}; {reason}" if reason else norm_macs
     return [CostCheck("params", "torch", costs["params.total"], numel),
             CostCheck("MACs", "FlopCounterMode / 2", costs["macs.total"],
-                      flop_counter_macs(model, inputs), once + outside, reason),
-            CostCheck("MACs", "fvcore", costs["macs.total"], traced, norm_steps + once + outside,
-                      explanation)]
+                      flop_counter_macs(model, inputs), once + outside + unused, reason),
+            CostCheck("MACs", "fvcore", costs["macs.total"], traced,
+                      norm_steps + once + outside + unused, explanation)]
+
+
+def with_all_experts(lines: Iterable[CostLine]) -> list[CostLine]:
+    """Return lines in which all experts of a mixture have calls.
+
+    Without numbers, as on the meta device, routing is unknown and all experts run.
+    """
+    counted = list(lines)
+    names = [re.sub(r"expert_\d+", "expert", line.path) for line in counted]
+    calls: dict[str, int] = defaultdict(int)
+    for name, line in zip(names, counted):
+        calls[name] = max(calls[name], line.calls)
+    return [replace(line, calls=calls[name]) for name, line in zip(names, counted)]
 
 
 def flop_counter_macs(model: Seq2SeqModel, inputs: tuple[Tensor, ...]) -> int:

@@ -14,6 +14,7 @@ from scalesearch.data import Batch
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.nn import build_model
 from scalesearch.nn.build import build_module
+from scalesearch.nn.verify import verify_costs
 from scalesearch.spaces import Space, UnbuildableError
 from scalesearch.testing import check_ffn
 from scalesearch.training.hardware import Hardware
@@ -44,6 +45,14 @@ def test_active_params_and_macs_are_those_of_the_active_experts() -> None:
     assert costs[8]["params.active"] - costs[2]["params.active"] == router
     assert costs[8]["macs.total"] - costs[2]["macs.total"] == router * 10
     assert costs[2]["params.active"] == costs[2]["params.total"]
+
+
+def test_macs_of_unused_experts_explain_a_pass_without_numbers() -> None:
+    block = Space.parse(SPACE).single_architecture().block
+    params, *macs = verify_costs(block, 4, 5, 50)
+    assert all(check.is_equal for check in (params, *macs))
+    # 2 of 4 experts, 2 layers, the tokens of source and target
+    assert macs[0].explained == 2 * 2 * 9 * 3 * 16 * 16
 
 
 def test_output_is_the_weighted_sum_of_the_best_experts() -> None:
