@@ -30,6 +30,7 @@ from torch import Tensor
 from scalesearch.analysis.probes import Probe, RunningMean, find_layers
 from scalesearch.blocks.ffn import FFN
 from scalesearch.blocks.mixers.attention_extras import PartialFFN
+from scalesearch.blocks.mixture import Mixture
 from scalesearch.nn import Module, Seq2SeqModel
 
 
@@ -77,14 +78,18 @@ class FFNProbe(Probe):
 
 
 def ffn_probes(model: Seq2SeqModel) -> list[FFNProbe]:
-    """Make probes of every network of ``model`` that has hidden units."""
+    """Make probes of every network of ``model`` that has hidden units.
+
+    The experts of a mixture have none: they read selected tokens, without their positions.
+    """
     probes = []
     for layer in find_layers(model):
         gates: dict[str, Any] = {f"{path}.ffn": getattr(node, "gate", None)
                                  for path, node in layer.modules_of_type(PartialFFN)}
+        mixtures = tuple(f"{path}." for path, _ in layer.modules_of_type(Mixture))
         for path, node in layer.modules_of_type(FFN):
             hidden_part = node.block.hidden_part  # type: ignore[attr-defined]
-            if hidden_part is not None:
+            if hidden_part is not None and not path.startswith(mixtures):
                 params = count_params(node)
                 module: Any = node.get_submodule(hidden_part)
                 probes.append(FFNProbe(layer, module, "output", path, params,

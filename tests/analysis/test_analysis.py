@@ -214,6 +214,15 @@ def test_random_architectures_can_be_analyzed(seed) -> None:
         p.numel() for p in model.parameters())
 
 
+def test_experts_have_no_rows_of_activations() -> None:
+    mixture = {"decoder.ffn": "mixture", "decoder.ffn.experts": 3, "decoder.ffn.active": 2,
+               "decoder.ffn.shared": 1, "decoder.ffn.expert_hidden": 6,
+               "decoder.ffn.expert": "swiglu"}
+    architecture = assemble(transformer_config() | mixture)
+    result = analyze_model(model_of(architecture), architecture.block, sentences(4), RECIPE)
+    assert {row.stack for row in result.ffn} == {"encoder"}
+
+
 def test_take_sentences() -> None:
     split = sentences(9)
     subset = take_sentences(split, 4)
