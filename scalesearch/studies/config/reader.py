@@ -371,6 +371,9 @@ class _StudyReader:
         if str(proxy := sampler.arguments.get("proxy", "")).endswith(".csv"):
             sampler = replace(sampler, arguments={**sampler.arguments,
                                                   "proxy": resolve_relative(self.path, proxy)})
+        teacher = file.parent or file.teacher
+        if teacher is not None and not teacher.folders and teacher.seed is None:
+            teacher = teacher.model_copy(update={"seed": file.seed})
         protocol = {key: resolve_relative(self.path, str(value)) if key == LATENCY_KEY else value
                     for key, value in file.protocol.items() if value is not None}
         synonyms = {key: self.positions[other] for key, other in RESOURCES_SYNONYMS
@@ -382,7 +385,7 @@ class _StudyReader:
         values = dict(file) | {
             "name": name, "data": self.data, "out": folder, "space": space,
             "objectives": objectives, "references": references, "architectures": architectures,
-            "trials": trials, "replacements": replacements, "teacher": file.parent or file.teacher,
+            "trials": trials, "replacements": replacements, "teacher": teacher,
             "seeds": seeds, "recipe": recipe_space.base_recipe, "budget": budget,
             "protocol": protocol, "sampler": sampler, "rungs": file.rungs or NO_RUNGS,
             "backend": backend, "workers": resolve_workers(file.workers, backend, resources),

@@ -232,7 +232,8 @@ class TeacherSpec(Config):
     recipe: Recipe | None = setting(
         None, "recipe of a teacher to train; without one, the recipe of the candidates",
         default_text="the study's")
-    seed: Annotated[int, size(0, MAX_SEED)] = setting(1, "seed of a teacher to train")
+    seed: Annotated[int, size(0, MAX_SEED)] = setting(
+        None, "seed of a teacher to train", default_text="the study's")
     beam: BeamSize = setting(5, "beam size of its translations",
                              synonyms=("beam_size", "num_beams"))
     length_penalty: NonNegative = setting(1.0, "length penalty of its translations",

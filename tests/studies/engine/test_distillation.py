@@ -66,6 +66,8 @@ def test_teacher_can_be_none_and_has_settings(tmp_path):
     changed = read_study(
         file, ("teacher.recipe.steps=7", "teacher.set.encoder.depth=2", "teacher.mix=yes")).teacher
     assert (changed.recipe.steps, changed.set, changed.mix) == (7, {"encoder.depth": "2"}, True)
+    assert read_study(file, ("seed=7",)).teacher.seed == 7
+    assert read_study(file, ("seed=7", "teacher.seed=4")).teacher.seed == 4
     assert read_study(file, ("teacher=none",)).teacher is None
     several = write(tmp_path, f"{SPACE}{REST}teacher: [ runs/a, runs/b ]\n")
     assert read_study(several, ("teacher.mix=yes",)).teacher == TeacherSpec(
