@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from scalesearch.blocks.mixers import MIXERS
+from scalesearch.blocks.mixture import EXPERT_TYPES
 from scalesearch.blocks.multi_path import MERGE_METHODS, PATH_TARGETS
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.library import find_file
@@ -21,6 +22,7 @@ SMALL_SIZES = {
     "width": "4..24 step 2",
     "norm": "pre | post | branch | sandwich",
     "post_last_norm": "yes | no",
+    "residual_after_norm": "no | yes if norm == pre else no",
     "norm_kind": "layer | layer-no-bias | layer-no-weights | rms",
     # The library's file draws tied tables once in 75 networks: most chains and H-SoftPOS exclude
     # them.
@@ -32,6 +34,7 @@ SMALL_SIZES = {
     "tensor_chain.output": "off | 0.05 | 0.4 | 0.8 if embedding.tie == none else off",
     "embedding.factorised.rank": "1..6",
     "embedding.adaptive.cutoffs": "[3, 7]",
+    "embedding.positions": "sinusoidal | sinusoidal-marian | learned | none",
     "embedding.max_length": "64",
     "embedding.factorised.own_map": "yes | no",
     "embedding.scaled": "yes | no if embedding == plain or embedding == factorised else yes",
@@ -59,7 +62,8 @@ SMALL_SIZES = {
        for stack in ("encoder", "decoder")},
     **{f"{stack}.{key}": drawn for stack in ("encoder", "decoder") for key, drawn in (
         ("position_buckets", "0 | 4 | 8"), ("bucket_distance", "3 | 16"),
-        ("qk_norm", "none | head | width"), ("alibi", "no | yes"), ("soft_cap", "0 | 2"))},
+        ("qk_norm", "none | head | width"), ("alibi", "no | yes"), ("soft_cap", "0 | 2"),
+        ("alibi_scaled", "no | yes"), ("score_dim", "0 | 1 | 8"))},
     **{f"{stack}.window": "0 | 1..4 | [2, 0, 3, 1]" for stack in ("encoder", "decoder")},
     **{f"{stack}.global_every": "0 | 2" for stack in ("encoder", "decoder")},
     **{f"{stack}.lift": "none | dextra" for stack in ("encoder", "decoder")},
@@ -138,6 +142,9 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
             drawn |= {"encoder.sublayers": random_order(rng, "attention", "ffn"),
                       "decoder.interleaved": False,
                       "decoder.sublayers": random_order(rng, "self", "cross", "ffn")}
+        for stack in ("encoder", "decoder"):
+            if rng.random() < 0.1:
+                drawn |= random_mixture(rng, stack)
         if rng.random() < 0.2:
             drawn |= {f"{stack}.paths.{key}": rng.choice(among) for stack in ("encoder", "decoder")
                       for key, among in (("of", PATH_TARGETS), ("count", (1, 2, 3)),
@@ -193,6 +200,14 @@ def _tie_decoder_to_encoder(rng: Random, drawn: dict[str, Any]) -> None:
     if "encoder.gate" in drawn:  # cross-attention can be tied to attention only
         drawn |= {"decoder.cross": "attention", "decoder.cross_gate": drawn["encoder.gate"],
                   "share.decoder.cross": "encoder.attention[2*i + 1]"}
+
+
+def random_mixture(rng: Random, stack: str) -> dict[str, Any]:
+    """Sample a mixture of experts as the feed-forward networks of a stack."""
+    sizes = {"experts": rng.randint(2, 4), "active": rng.randint(1, 2), "shared": rng.randint(0, 1),
+             "expert_hidden": rng.randint(1, 8), "expert": rng.choice(EXPERT_TYPES)}
+    return {f"{stack}.ffn": "mixture"} | {f"{stack}.ffn.{key}": value
+                                          for key, value in sizes.items()}
 
 
 def random_order(rng: Random, *words: str) -> list[Any]:

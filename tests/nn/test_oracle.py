@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from scalesearch.blocks.embedding import POSITION_TYPES
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.mixers.composites import JOIN_MODES
 from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
@@ -31,7 +32,11 @@ WORDS = {
     "share.decoder.ffn": SCHEDULES,
     "embedding.tie": TYING_MODES,
     "embedding": ["plain", "factorised", "attentive", "h-softpos", "adaptive"],
+    "embedding.positions": POSITION_TYPES,
     "norm": ["pre", "post"],
+    "residual_after_norm": ["True"],
+    **{f"{stack}.{key}": [value] for stack in ("encoder", "decoder")
+       for key, value in (("ffn", "mixture"), ("alibi_scaled", "True"))},
     "model": ["encoder-decoder", "decoder-only", "encoder-only"],
     "adapt": ["nothing", "bias", "lora", "prompt"],
     "encoder.solver": list(SOLVERS),
