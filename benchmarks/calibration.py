@@ -55,7 +55,7 @@ def predict_scalesearch(x_obs: Coordinates, bleu: Array, x_new: Coordinates) -> 
     """Return mean and standard deviation of measured values, including noise."""
     model = Surrogate(x_obs, bleu)
     mean, spread = model.predict(x_new)
-    return mean, np.sqrt(spread**2 + model.noise * model.unit**2)
+    return mean, np.hypot(spread, model.noise_std) * model.interval_factor
 
 
 def predict_optuna(x_obs: Coordinates, bleu: Array, x_new: Coordinates) -> tuple[Array, Array]:

@@ -93,13 +93,29 @@ def print_regrets_at_ends(table: Table, options: argparse.Namespace, ends: list[
 
 
 def print_forecasts(table: Table, options: argparse.Namespace, ends: list[int]) -> None:
-    """Print how often the gain of further runs was in the forecast's 90 % interval."""
+    """Print regrets, and how often the gain of further runs was in the forecast's 90 % interval.
+
+    One search per seed continues from each end to the next.
+    """
+    marks = sorted({*ends, *(end + options.forecast for end in ends)})
+    print(f"  {'':16}", *(f"{mark:>14}" for mark in marks))
     for name in options.searches:
         kind, rungs = SEARCHES[name]
-        lines = [line for seed in seeds_of(options)
-                 for end in ends
-                 if (line := _forecast(Replay(table, SamplerSpec(kind, {}, seed), rungs), end,
-                                       options.forecast))]
+        lines = []
+        regrets = []
+        for seed in seeds_of(options):
+            search = Replay(table, SamplerSpec(kind, {}, seed), rungs, options.workers)
+            regret_by_mark = {}
+            for end in sorted(ends):
+                regret_by_mark[end] = _left(search.run(trials=end))
+                line = _forecast(search, options.forecast)
+                regret_by_mark[end + options.forecast] = _left(
+                    search.run(trials=end + options.forecast))
+                if line:
+                    low, mean, high, improvement = line
+                    lines.append((low, mean, high, _real_growth(search, improvement)))
+            regrets.append([regret_by_mark[mark] for mark in marks])
+        show_line(name, np.array(regrets))
         if lines:
             low, mean, high, real = np.array(lines).T
             inside = ((low <= real) & (real <= high)).mean()
@@ -108,20 +124,22 @@ def print_forecasts(table: Table, options: argparse.Namespace, ends: list[int]) 
                   f"predicted {mean.mean():.1%}, real {real.mean():.1%}", flush=True)
 
 
-def _forecast(search: Replay, end: int, further: int) -> tuple[float, float, float, float] | None:
-    """Return low, mean, high and real gain; None without a forecast."""
-    search.run(trials=end)
+def _forecast(search: Replay, further: int) -> tuple[float, float, float, Any] | None:
+    """Return low, mean, high, and the improvement to measure real growth; None: no forecast."""
     sampler: Any = search.study.sampler
-    print_forecasts = sampler.forecast_gain(search.trials, further)
-    results = sampler.acquisition_after(search.trials)
-    if print_forecasts is None:
+    forecast = sampler.forecast_gain(search.trials, further)
+    if forecast is None:
         return None
-    gains = results[0].improvement
-    search.run(trials=end + further)
+    acquisition, _ = sampler.acquisition_after(search.trials)
+    return forecast.low, forecast.mean, forecast.high, acquisition.improvement
+
+
+def _real_growth(search: Replay, improvement: Any) -> float:
+    """Return the growth of the hypervolume since ``improvement``."""
     values = np.array([trial.values for trial in search.trials if is_complete(trial)])
     signs = np.array([objective.sign for objective in search.table.objectives])
-    real = gains.relative_growth((values * signs)[:, gains.measured], values[:, ~gains.measured])
-    return print_forecasts.low, print_forecasts.mean, print_forecasts.high, real
+    return float(improvement.relative_growth((values * signs)[:, improvement.measured],
+                                             values[:, ~improvement.measured]))
 
 
 def seeds_of(options: argparse.Namespace) -> range:

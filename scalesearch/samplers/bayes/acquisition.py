@@ -45,6 +45,8 @@ from scalesearch.samplers.trial_history import (
 
 MAX_TRAINING_TRIALS = 1000  # observed trials that the surrogates are fitted to
 MAX_LOG_LOSS = 20.0  # larger logarithms of losses are clipped
+FAILED_STDS = 3.0  # robust standard deviations above the median, at which final losses are clipped
+MIN_CLIPPED = 5  # final losses from which their robust standard deviation is estimated
 N_QUADRATURE_NODES = 8  # losses that a trial may have at its next rung
 
 
@@ -155,12 +157,14 @@ class AcquisitionFunction:
         n_passed = np.array([len(rung_losses(trial)) if is_paused(trial) else 0
                              for trial in self.observed_trials])
         rows = [self.pool_rows]
-        predictions = [self._predict_final(self.pool_rows, -1, np.zeros(len(self.pool_rows)))]
+        surrogates = self._forecast_surrogates
+        no_loss = np.zeros(len(self.pool_rows))
+        predictions = [self._predict_final(surrogates, self.pool_rows, -1, no_loss)]
         for level in range(self._log_losses.shape[1]):
             at_level = np.flatnonzero(n_passed == level + 1)
             rows.append(at_level)
-            predictions.append(
-                self._predict_final(at_level, level, self._log_losses[at_level, level]))
+            loss = self._log_losses[at_level, level]
+            predictions.append(self._predict_final(surrogates, at_level, level, loss))
         mean, std = (np.concatenate(part) for part in zip(*predictions))
         return np.concatenate(rows), mean, std
 
@@ -168,15 +172,18 @@ class AcquisitionFunction:
                      rng: np.random.Generator) -> Array:
         """Sample final values jointly; similar candidates are correlated.
 
+        Samples have the 90 % intervals of Student's t distribution.
+
         Returns:
             (count, rows, measured objectives).
         """
         samples = np.empty((count, *mean.shape))
-        for index, surrogate in enumerate(self._surrogates):
+        for index, surrogate in enumerate(self._forecast_surrogates):
             root = surrogate.correlation_root(self.coordinates[rows])
             correlated = root @ rng.standard_normal((len(rows), count))
             independent = surrogate.seed_std * rng.standard_normal((count, len(rows)))
-            samples[:, :, index] = mean[:, index] + std[:, index] * correlated.T + independent
+            deviations = std[:, index] * correlated.T + independent
+            samples[:, :, index] = mean[:, index] + deviations * surrogate.interval_factor
         return samples
 
     def _values(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
@@ -207,13 +214,14 @@ class AcquisitionFunction:
 
     def _ehvi_at_end(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
         """EHVI (rows,) at the end, given ``loss`` at ``level``."""
-        return self.improvement.expected(*self._predict_final(rows, level, loss), self.costs[rows])
+        mean, std = self._predict_final(self._surrogates, rows, level, loss)
+        return self.improvement.expected(mean, std, self.costs[rows])
 
-    def _predict_final(
-            self, rows: NDArray[np.intp], level: int, loss: Array) -> tuple[Array, Array]:
+    def _predict_final(self, surrogates: Sequence[MultiFidelitySurrogate], rows: NDArray[np.intp],
+                       level: int, loss: Array) -> tuple[Array, Array]:
         """Mean and std (rows, measured) at the end, given ``loss`` at ``level``."""
-        predicted = np.empty((2, len(rows), len(self._surrogates)))
-        for index, surrogate in enumerate(self._surrogates):
+        predicted = np.empty((2, len(rows), len(surrogates)))
+        for index, surrogate in enumerate(surrogates):
             predicted[:, :, index] = surrogate.predict_final(self.coordinates[rows], level, loss)
         return predicted[0], predicted[1]
 
@@ -279,6 +287,28 @@ class AcquisitionFunction:
     @cached_property
     def _surrogates(self) -> list[MultiFidelitySurrogate]:
         """One surrogate per measured objective, with signs such that less is better."""
+        return self._fit_surrogates(self._final_losses)
+
+    @cached_property
+    def _forecast_surrogates(self) -> list[MultiFidelitySurrogate]:
+        """Surrogates of final values in which failed runs are clipped.
+
+        Without it, a few failed runs widen the intervals of all candidates. Losses at rungs explain
+        failed runs, so nothing is clipped with rungs.
+        """
+        if self._log_losses.shape[1]:
+            return self._surrogates
+        clipped = np.column_stack([clip_failed(column) for column in self._final_losses.T])
+        if np.array_equal(clipped, self._final_losses, equal_nan=True):
+            return self._surrogates
+        return self._fit_surrogates(clipped)
+
+    @cached_property
+    def _final_losses(self) -> Array:
+        """Final values (trials, objectives), with signs such that less is better."""
+        return self._final_values * [objective.sign for objective in self.state.objectives]
+
+    def _fit_surrogates(self, final_losses: Array) -> list[MultiFidelitySurrogate]:
         points = self.coordinates[np.arange(len(self.observed_trials))]
         values_of_seeds = [
             np.array(values_by_seed(trial)) if self.predicts_final_values and is_complete(trial)
@@ -287,8 +317,7 @@ class AcquisitionFunction:
         surrogates = []
         for index, objective in enumerate(self.state.objectives):
             if objective.is_measured:
-                losses = np.column_stack([self._log_losses,
-                                          self._final_values[:, index] * objective.sign])
+                losses = np.column_stack([self._log_losses, final_losses[:, index]])
                 noise = pool_noise(values[:, index]
                                    for values in values_of_seeds if len(values) > 1)
                 surrogates.append(MultiFidelitySurrogate(points, losses, n_seeds, noise))
@@ -301,6 +330,20 @@ class AcquisitionFunction:
         feasible = complete & ~np.array([is_infeasible(trial) for trial in self.observed_trials])
         front = self._final_values[feasible if feasible.any() else complete]
         return HypervolumeImprovement(front, self.costs, self.state.objectives)
+
+
+def clip_failed(losses: Array) -> Array:
+    """Clip the losses (n,) of runs that failed to learn to a bound.
+
+    A few such runs would increase the unit of the scores, and thus the uncertainty of all others.
+    The bound is some robust standard deviations above the median; NaN is kept.
+    """
+    measured = losses[~np.isnan(losses)]
+    if len(measured) < MIN_CLIPPED:
+        return losses
+    median = np.median(measured)
+    robust_std = float(np.median(abs(measured - median))) / NormalDist().inv_cdf(0.75)
+    return np.minimum(losses, median + FAILED_STDS * robust_std) if robust_std else losses
 
 
 def _select_training_trials(trials: list[FrozenTrial],

@@ -69,7 +69,7 @@ class FidelityLevel:
             points = points.with_trend((previous_losses - self.mean) / self.std)
         mean, std = self.surrogate.predict(points, pending)
         if self.is_noisy:
-            std = np.hypot(std, self.surrogate.noise**0.5 * self.surrogate.unit)
+            std = np.hypot(std, self.surrogate.noise_std)
         return mean, std
 
 
@@ -115,8 +115,12 @@ class MultiFidelitySurrogate:
     @property
     def seed_std(self) -> float:
         """Standard deviation of a final loss between seeds."""
-        last = self.levels[-1].surrogate
-        return float(last.noise**0.5 * last.unit)
+        return self.levels[-1].surrogate.noise_std
+
+    @property
+    def interval_factor(self) -> float:
+        """Factor of standard deviations of final losses, see :class:`Surrogate`."""
+        return self.levels[-1].surrogate.interval_factor
 
     def correlation_root(self, points: Coordinates) -> Array:
         """Lower Cholesky factor (n, n) of the posterior correlations at the first level."""

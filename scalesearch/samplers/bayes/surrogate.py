@@ -5,6 +5,9 @@ kernel of unit variance in the trends. Hyperparameters maximize the posterior de
 Williams 2006, section 5.4.1), by L-BFGS-B; without priors, few points fit anything. The variance of
 repeated measurements enters as a likelihood of the noise.
 
+The unit of the scores is estimated from the same points. Predictions therefore follow Student's t
+distribution (Shah et al. 2014). ``interval_factor`` gives intervals their width.
+
 Notation:
 
 - X_obs: (n, d) coordinates of the observed points; y: (n,) scores with mean 0 and variance 1.
@@ -17,6 +20,7 @@ Notation:
 from __future__ import annotations
 
 from functools import cached_property
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +28,7 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
-from scalesearch.pareto.noise import Noise
+from scalesearch.pareto.noise import CONFIDENCE, Noise, t_quantile
 from scalesearch.samplers.bayes.coordinates import Array, Coordinates
 
 MAX_FIT_POINTS = 128  # points for the fit of the hyperparameters, spread evenly over all
@@ -33,6 +37,7 @@ JITTER = 1e-6  # added to the diagonal of correlations, for rounding errors
 UNKNOWN_NOISE = Noise()
 RATE_PRIOR_STRENGTH = 0.6  # strength of the prior that rates are near 1
 RATE_BOUND = 7.0  # of the logarithms of hyperparameters
+NORMAL_QUANTILE = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
 
 
 class Surrogate:
@@ -92,6 +97,16 @@ class Surrogate:
         mean = half.T @ solve_triangular(root, scores, lower=True)
         variance = self.scale + (points.trends**2).sum(1) - (half**2).sum(0)
         return mean * self.unit + self.mean, np.sqrt(np.maximum(variance, 1e-12)) * self.unit
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of one measurement."""
+        return float(self.noise**0.5 * self.unit)
+
+    @property
+    def interval_factor(self) -> float:
+        """Ratio of 90 % quantiles: Student's t distribution to the normal one."""
+        return t_quantile(CONFIDENCE, max(1, len(self.scores) - 1)) / NORMAL_QUANTILE
 
     def leave_one_out_residuals(self) -> Array:
         """Residual (n,) of each observed score from its prediction by the other scores.

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from scalesearch.samplers.bayes.acquisition import clip_failed
 from scalesearch.samplers.trial_history import COMPUTE
 from tests.samplers.pools import Searched
 
@@ -33,3 +34,29 @@ def test_training_runs_without_reported_compute_cost_the_same():
     search = Searched("bayes")
     search.run(8)
     assert (search.study.sampler.acquisition_after(search.trials)[0]._relative_compute == 1).all()
+
+
+def test_losses_of_failed_runs_are_clipped():
+    losses = np.array([1.0, 1.1, np.nan, 0.2, 0.9, 30.0, 1.2])
+    clipped = clip_failed(losses)
+    kept = [0, 1, 2, 3, 4, 6]
+    assert np.array_equal(clipped[kept], losses[kept], equal_nan=True)  # also the best, 0.2
+    assert 1.2 < clipped[5] < 3
+    assert np.array_equal(clip_failed(losses[3:]), losses[3:])  # too few
+    most_equal = np.array([1.0, 1.0, 1.0, 1.0, 5.0])
+    assert np.array_equal(clip_failed(most_equal), most_equal)
+
+
+def test_failed_run_does_not_widen_predictions():
+    search = Searched("bayes").run(12)
+    stds = []
+    for score in (None, -1000.0):
+        trials = search.study.get_trials(deepcopy=True)
+        worst = min((trial for trial in trials if trial.state.name == "COMPLETE"),
+                    key=lambda trial: trial.values[0])
+        if score is not None:
+            worst.values = [score, worst.values[1]]
+        search.study.sampler._cached_acquisition = None
+        acquisition, _ = search.study.sampler.acquisition_after(trials)
+        stds.append(np.median(acquisition.predict_final()[2]))
+    assert stds[1] < 10 * stds[0]
