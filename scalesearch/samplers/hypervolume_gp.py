@@ -78,7 +78,7 @@ class HypervolumeGP(FrontNeighbors):
 
     def propose(self, state: SamplerState) -> Candidate | None:
         """Propose a candidate; None if no candidate of the pool is new and feasible."""
-        if len(state.observed_trials) < max(self.n_startup_trials, MIN_OBSERVATIONS):
+        if not self._has_model(state):
             return super().propose(state)
         acquisition, pool = self._acquisition(state)
         for row in np.argsort(-acquisition.new_values, kind="stable") if pool else ():
@@ -116,9 +116,17 @@ class HypervolumeGP(FrontNeighbors):
         past = [trial for trial in trials if trial.number >= 0]
         state = SamplerState(len(past), past, self.define, self._summaries, self.objectives, None,
                              random.Random(self.seed_at(len(past))))
-        if len(state.observed_trials) < max(self.n_startup_trials, MIN_OBSERVATIONS):
+        if not self._has_model(state):
             return None
         return self._acquisition(state)
+
+    def _has_model(self, state: SamplerState) -> bool:
+        """Whether the surrogates are used: all startup trials have started, and some have values.
+
+        Parallel workers would otherwise start many more candidates at random.
+        """
+        return (len(state.identities) >= self.n_startup_trials
+                and len(state.observed_trials) >= MIN_OBSERVATIONS)
 
     def _acquisition(self, state: SamplerState) -> tuple[AcquisitionFunction, list[Candidate]]:
         key = state.number, tuple((trial.number, trial.state, len(rung_losses(trial)),

@@ -36,6 +36,7 @@ from scalesearch.samplers.sampler_state import SamplerState
 from scalesearch.samplers.trial_history import (
     COMPUTE,
     is_complete,
+    is_in_training,
     is_infeasible,
     is_paused,
     log_loss,
@@ -199,7 +200,7 @@ class AcquisitionFunction:
                        for surrogate in self._surrogates]
         if next_level == self._log_losses.shape[1]:
             mean, std = (np.stack(part, 1) for part in zip(*predictions))
-            gain = self.improvement.expected(mean, std, self.costs[rows])
+            gain = self.pending_improvement.expected(mean, std, self.costs[rows])
             return gain / self._rung_budget(next_level) / relative_compute
         mean, std = predictions[0]
         nodes = [NormalDist().inv_cdf((index + 0.5) / N_QUADRATURE_NODES)
@@ -215,7 +216,7 @@ class AcquisitionFunction:
     def _ehvi_at_end(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
         """EHVI (rows,) at the end, given ``loss`` at ``level``."""
         mean, std = self._predict_final(self._surrogates, rows, level, loss)
-        return self.improvement.expected(mean, std, self.costs[rows])
+        return self.pending_improvement.expected(mean, std, self.costs[rows])
 
     def _predict_final(self, surrogates: Sequence[MultiFidelitySurrogate], rows: NDArray[np.intp],
                        level: int, loss: Array) -> tuple[Array, Array]:
@@ -330,6 +331,25 @@ class AcquisitionFunction:
         feasible = complete & ~np.array([is_infeasible(trial) for trial in self.observed_trials])
         front = self._final_values[feasible if feasible.any() else complete]
         return HypervolumeImprovement(front, self.costs, self.state.objectives)
+
+    @cached_property
+    def pending_improvement(self) -> HypervolumeImprovement:
+        """Improvement over the same front with the predicted values of trials in training.
+
+        Candidates that would only repeat the gain of a trial in training have a low value.
+        """
+        if not self._surrogates or not self.predicts_final_values:
+            return self.improvement
+        pending_rows = len(self.observed_trials) + np.arange(len(self.pending.points))
+        levels = np.array([len(rung_losses(trial)) - 1 if is_in_training(trial) else -1
+                           for trial in self.observed_trials])
+        parts = [(pending_rows, -1, np.zeros(len(pending_rows)))]
+        for level in range(self._log_losses.shape[1]):
+            at_level = np.flatnonzero(levels == level)
+            parts.append((at_level, level, self._log_losses[at_level, level]))
+        means = [self._predict_final(self._surrogates, *part)[0] for part in parts]
+        rows = np.concatenate([part[0] for part in parts])
+        return self.improvement.with_points(np.concatenate(means), self.costs[rows])
 
 
 def clip_failed(losses: Array) -> Array:

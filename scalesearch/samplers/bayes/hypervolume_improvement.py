@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -85,18 +86,33 @@ class HypervolumeImprovement:
             improvements[index] = np.mean([volume - front_volume for volume in volumes])
         return improvements / box
 
-    def relative_growth(self, measured: Array, costs: Array) -> float:
-        """Return the share by which the hypervolume grows with all of n candidates.
+    def with_points(self, measured: Array, costs: Array) -> HypervolumeImprovement:
+        """Return the improvements over a front with n further points.
 
         Args:
             measured: (n, measured objectives) losses.
-            costs: (n, exact objectives) costs.
+            costs: (n, exact objectives) costs, without a change of sign.
         """
-        points = np.empty((len(measured), len(self.measured)))
-        points[:, self.measured] = measured
-        points[:, ~self.measured] = costs * self.signs[~self.measured]
+        extended = copy(self)
+        points = np.vstack([self.front, self._to_losses(measured, costs)])
+        extended.front = points[pareto_front(points, ["min"] * points.shape[1])]
+        return extended
+
+    def relative_growth(self, measured: Array, costs: Array) -> float:
+        """Return the share by which the hypervolume grows with n points.
+
+        The arguments are those of :meth:`with_points`.
+        """
         before = self._volume(self.front)
-        return self._volume(np.vstack([self.front, points])) / before - 1 if before > 0 else 0.0
+        points = np.vstack([self.front, self._to_losses(measured, costs)])
+        return self._volume(points) / before - 1 if before > 0 else 0.0
+
+    def _to_losses(self, measured: Array, costs: Array) -> Array:
+        """Return (n, objectives) losses in the order of the objectives."""
+        losses = np.empty((len(measured), len(self.measured)))
+        losses[:, self.measured] = measured
+        losses[:, ~self.measured] = costs * self.signs[~self.measured]
+        return losses
 
     def _volume(self, points: NDArray[np.float64]) -> float:
         return hypervolume(points, list(self.reference_point), ["min"] * len(self.reference_point))

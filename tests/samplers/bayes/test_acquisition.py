@@ -60,3 +60,40 @@ def test_failed_run_does_not_widen_predictions():
         acquisition, _ = search.study.sampler.acquisition_after(trials)
         stds.append(np.median(acquisition.predict_final()[2]))
     assert stds[1] < 10 * stds[0]
+
+
+def test_front_includes_predicted_values_of_trials_in_training():
+    search = Searched("bayes", shares=(0.3, 1.0)).run(8)
+    resumed = search.start()
+    resumed.set_user_attr("rungs", [0.5])
+    started = search.start()
+    acquisition, _ = search.study.sampler.acquisition_after(search.trials)
+    real = acquisition.improvement
+    pending = acquisition.pending_improvement
+    row = len(acquisition.observed_trials)
+    assert len(acquisition.pending.points) == 1  # ``started``; the other one has a loss
+    costs = acquisition.costs[[row]]
+    surrogates = acquisition._surrogates
+    mean, std = acquisition._predict_final(surrogates, np.array([row]), -1, np.zeros(1))
+    assert costs[0, 0] == started.user_attrs["costs"]["params.total"]
+    certain = np.full_like(std, 1e-9)
+    assert pending.expected(mean, certain, costs) == pytest.approx([0], abs=1e-9)
+    best = mean - 10  # a trial in training that is better than all others
+    assert real.expected(best, certain, costs)[0] > 0
+    assert real.with_points(best, costs).expected(best, certain, costs) == pytest.approx(
+        [0], abs=1e-6)
+    row = next(row for row, trial in enumerate(acquisition.observed_trials)
+               if trial.number == resumed.number)
+    at_rung = np.log([0.5])
+    mean, std = acquisition._predict_final(surrogates, np.array([row]), 0, at_rung)
+    assert pending.expected(mean, certain, acquisition.costs[[row]]) == pytest.approx([0], abs=1e-9)
+
+
+def test_parallel_workers_use_the_model_after_three_values():
+    search = Searched("bayes")
+    trials = [search.start() for _ in range(6)]
+    models = []
+    for trial in trials[:4]:
+        models.append(search.study.sampler.acquisition_after(search.trials) is not None)
+        search.end(trial)
+    assert models == [False, False, False, True]
