@@ -39,7 +39,8 @@ def library_folder(category: str) -> Path:
 def find_file(name: str, category: str) -> Path:
     """Find a file by path or name.
 
-    The name is a path (``.yaml`` is optional), the folder of a trained model, or a shipped file.
+    The name is a path (``.yaml`` is optional), the folder of a trained model, or a shipped file,
+    which any other folder of this name does not hide.
 
     Raises:
         UserError: it does not exist; the message lists the shipped files.
@@ -48,12 +49,14 @@ def find_file(name: str, category: str) -> Path:
     if (path / ARCHITECTURE_FILE).is_file():
         return path / ARCHITECTURE_FILE
     for candidate in (path, Path(f"{name}.yaml")):
-        if candidate.exists():
+        if candidate.exists() and not candidate.is_dir():
             return candidate
     folder = library_folder(category)
     for candidate in (folder / name, folder / f"{name}.yaml", folder.parent / name):
         if candidate.is_file():
             return candidate
+    if path.is_dir():
+        return path
     shipped = sorted(str(path.relative_to(folder).with_suffix(""))
                      for path in folder.rglob("*.yaml"))
     # names in a folder are listed as the folder and their number

@@ -43,7 +43,10 @@ def test_install_command_from_an_index_names_the_package(install_from_url):
 
 def test_local_file_has_precedence_over_shipped_file(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+    library.Path("quick").mkdir()  # a folder does not hide a shipped file
+    library.Path("mine").mkdir()
     assert library.find_file("quick", "studies") == library.library_folder("studies") / "quick.yaml"
+    assert library.find_file("mine", "studies") == library.Path("mine")
     (tmp_path / "quick.yaml").touch()
     assert library.find_file("quick", "studies") == library.Path("quick.yaml")
     with refuses("no-such-file", "nothing"):
