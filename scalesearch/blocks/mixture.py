@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import Block, LoopNest, Size, Use, block, iterate_cost_lines
-from scalesearch.blocks.ffn import FFN, FFNS, register_ffn
+from scalesearch.blocks.ffn import FFN, GEGLU, GELU, ReLU, SwiGLU, Swish, register_ffn
 from scalesearch.blocks.leaves import Linear
 from scalesearch.blocks.options import option_field
 from scalesearch.blocks.sizes import decide, is_set, require_single_value
@@ -18,7 +18,8 @@ from scalesearch.blocks.sizes import decide, is_set, require_single_value
 if TYPE_CHECKING:
     from torch import Tensor
 
-EXPERT_TYPES = ("swiglu", "geglu", "relu", "gelu", "swish")
+EXPERT_CLASSES: dict[str, type[FFN]] = {"swiglu": SwiGLU, "geglu": GEGLU, "relu": ReLU,
+                                        "gelu": GELU, "swish": Swish}
 
 
 @register_ffn("mixture")
@@ -34,7 +35,7 @@ class Mixture(FFN):
     active: Size = option_field("2", doc="networks that a token uses")
     shared: Size = option_field("0", minimum=0, doc="networks that all tokens use, in addition")
     expert_hidden: Size = option_field("= width", doc="hidden units of each network")
-    expert: str = option_field("swiglu", type="word", choices=EXPERT_TYPES,
+    expert: str = option_field("swiglu", type="word", choices=tuple(EXPERT_CLASSES),
                                doc="type of the networks")
 
     supports_norm = True
@@ -46,7 +47,7 @@ class Mixture(FFN):
         return None
 
     def _network(self, hidden: Size) -> FFN:
-        network: FFN = FFNS[self.expert](  # type: ignore[call-arg]
+        network: FFN = EXPERT_CLASSES[self.expert](  # type: ignore[call-arg]
             self.d, self.over, self.linear_factory, norm_type=self.norm_type, bias=self.bias,
             hidden=hidden)
         return network

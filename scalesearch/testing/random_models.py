@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from scalesearch.blocks.mixers import MIXERS
-from scalesearch.blocks.mixture import EXPERT_TYPES
+from scalesearch.blocks.mixture import EXPERT_CLASSES
 from scalesearch.blocks.multi_path import MERGE_METHODS, PATH_TARGETS
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.library import find_file
@@ -205,7 +205,7 @@ def _tie_decoder_to_encoder(rng: Random, drawn: dict[str, Any]) -> None:
 def random_mixture(rng: Random, stack: str) -> dict[str, Any]:
     """Sample a mixture of experts as the feed-forward networks of a stack."""
     sizes = {"experts": rng.randint(2, 4), "active": rng.randint(1, 2), "shared": rng.randint(0, 1),
-             "expert_hidden": rng.randint(1, 8), "expert": rng.choice(EXPERT_TYPES)}
+             "expert_hidden": rng.randint(1, 8), "expert": rng.choice(list(EXPERT_CLASSES))}
     return {f"{stack}.ffn": "mixture"} | {f"{stack}.ffn.{key}": value
                                           for key, value in sizes.items()}
 
