@@ -126,5 +126,6 @@ def to_rich_text(cell: Any) -> Text:
 
 
 def format_count(count: int, noun: str) -> str:
-    """Format a number of things: ``1 candidate``, ``2,400 candidates``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    """Format a number of things: ``1 candidate``, ``2,400 candidates``, ``3 classes``."""
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}{'' if count == 1 else plural}"

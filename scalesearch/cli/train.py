@@ -69,7 +69,8 @@ def command(architecture: str | None, initial_folder: Path | None, data: str,
     corpus = load_data(data, training_recipe, model_spec.vocab_sizes,
                        initial_folder and initial_folder / checkpoint.TOKENIZER_FILE)
     synthetic = " (synthetic: only for comparisons of architectures)" if corpus.is_synthetic else ""
-    unit = "pairs" if corpus.train.window_overlap is None else "windows"
+    unit = ("texts" if corpus.train.has_classes else
+            "pairs" if corpus.train.window_overlap is None else "windows")
     tokenizer = corpus.tokenizer
     vocabulary = f"{tokenizer.vocab_size:,}" + (
         f" and {tokenizer.target.vocab_size:,}" if tokenizer.is_pair else "")

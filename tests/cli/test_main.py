@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from scalesearch.cli import main as entry
 from scalesearch.cli.main import COMMANDS, app
-from scalesearch.terminal import make_table, print_data, print_text
+from scalesearch.terminal import format_count, make_table, print_data, print_text
 
 
 def status(monkeypatch, *arguments):
@@ -19,6 +19,12 @@ def status(monkeypatch, *arguments):
     with pytest.raises(SystemExit) as stopped:
         entry.main()
     return stopped.value.code or 0
+
+
+@pytest.mark.parametrize(("count", "noun", "text"), [
+    (1, "class", "1 class"), (2, "class", "2 classes"), (2400, "candidate", "2,400 candidates")])
+def test_counted_nouns_have_their_plural(count, noun, text):
+    assert format_count(count, noun) == text
 
 
 def test_ctrl_c_exits_with_130(monkeypatch, capsys):
