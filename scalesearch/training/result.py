@@ -1,5 +1,6 @@
 """Result of a training run: plain values in memory and in ``result.json``."""
 
+import functools
 import platform
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -105,8 +106,15 @@ def package_versions(*others: str) -> dict[str, str]:
     """Return versions of Python, of relevant packages and of ``others``."""
     installed = {"python": platform.python_version()}
     for package in (*VERSIONED_PACKAGES, *others):
-        try:
-            installed[package] = version(package)
-        except PackageNotFoundError:
-            continue
+        if package_version := _package_version(package):
+            installed[package] = package_version
     return installed
+
+
+@functools.cache
+def _package_version(package: str) -> str | None:
+    """Return the version of an installed package, which takes milliseconds to find."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

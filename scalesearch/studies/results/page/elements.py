@@ -162,12 +162,13 @@ def picture(figure: Figure, key: str, alt: str, caption: str, marks: Sequence[Pl
     with style.figure_style({"svg.fonttype": "none", "svg.hashsalt": key}):
         figure.set_dpi(72)  # SVG user units, so that marks have the coordinates of the drawing
         style.freeze_layout(figure)
-        texts: Any = figure.findobj(Text)
+        artists = figure.findobj()
+        texts = [artist for artist in artists if isinstance(artist, Text)]
         # frames and arrows of texts, which `findobj` does not return
         patches = [patch for artist in texts
                    for patch in (artist.get_bbox_patch(), getattr(artist, "arrow_patch", None))
                    if patch is not None]
-        for index, artist in enumerate([*figure.findobj(), *patches]):
+        for index, artist in enumerate([*artists, *patches]):
             artist.set_gid(f"{key}-{index}")
         file = StringIO()
         figure.savefig(file, format="svg", transparent=True, metadata=NO_METADATA)
