@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STUDY ?= studies/quick.yaml
+INSTANCES ?= 4
+SEED ?= $(shell date +%F)
 
 # With bytecode, every process of the tests starts about three seconds faster.
 unexport PYTHONDONTWRITEBYTECODE
@@ -17,9 +19,11 @@ study: $(VENV)/.installed
 test: $(VENV)/.installed lint
 	$(BIN)/python -m tests.parts $(PYTEST)
 
-# All tests and instances, as in .ci/run.
+# All tests, as in .ci/run, with at most INSTANCES instances of each parametrized test. SEED selects
+# them: others each day. `make test-all INSTANCES=1000` runs all.
 test-all: $(VENV)/.installed lint
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile $(PYTEST)
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal \
+		--instances $(INSTANCES) --instances-seed $(SEED) $(PYTEST)
 
 # What a new kind of block has to pass, in half a minute of CPU time.
 test-blocks: $(VENV)/.installed

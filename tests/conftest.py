@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import matplotlib
 import pytest
 
 from scalesearch.studies.executors.ray_environment import prepare_environment
@@ -27,6 +28,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # shapes change with every step, filled half a gigabyte per worker
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 prepare_environment(None)  # before a test imports Ray
+# a process with another cache folder would read all fonts of the machine
+os.environ.setdefault("MPLCONFIGDIR", matplotlib.get_cachedir())
+# no test survives a power failure, and a disk that others write to takes milliseconds to sync
+os.fsync = lambda descriptor: None
 # no forecast of studies, except in tests of forecasts
 os.environ["SCALESEARCH_MEASURE"] = "0"
 # no test depends on the speed of the machine
@@ -35,18 +40,19 @@ hypothesis.settings.register_profile("tests", deadline=None,
 hypothesis.settings.load_profile("tests")
 
 
-FAST_INSTANCES = 2  # of each parametrized test in `make test`
 FAST_EXAMPLES = 15  # of each hypothesis test in `make test`, at most
 ONLY_IN_TEST_ALL = ("full", "ray", "browser")  # markers of tests that `make test` leaves out
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of `make test`."""
+    """Add the options of `make test` and `make test-all`."""
     parser.addoption("--fast", action="store_true",
-                     help=f"skip tests marked {', '.join(ONLY_IN_TEST_ALL)}, and run at most "
-                          f"{FAST_INSTANCES} instances of each parametrized test")
+                     help=f"skip tests marked {', '.join(ONLY_IN_TEST_ALL)}, and run one instance "
+                          "of each parametrized test")
+    parser.addoption("--instances", type=int, metavar="N",
+                     help="run at most N instances of each parametrized test")
     parser.addoption("--instances-seed", default="0", metavar="SEED",
-                     help="which instances --fast runs")
+                     help="which instances --fast and --instances run")
     parser.addoption("--part", type=int, choices=range(1, len(PARTS) + 1), metavar="I",
                      help=f"run the tests of one of {len(PARTS)} parts of the folders")
 
@@ -69,28 +75,38 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
 
 
+@pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --fast, deselect slow markers, and all but some instances and examples of each test."""
-    if not config.getoption("--fast"):
+    """Deselect all but some instances of each test; with --fast, slow markers and examples too."""
+    is_fast = config.getoption("--fast")
+    max_instances = 1 if is_fast else config.getoption("--instances")
+    if max_instances is None:
         return
     seed = config.getoption("--instances-seed")
     instances: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        instances[item.nodeid.partition("[")[0]].append(item)
+        if not (is_fast and any(map(item.get_closest_marker, ONLY_IN_TEST_ALL))):
+            instances[item.nodeid.partition("[")[0]].append(item)
     selected: set[pytest.Item] = set()
     for group in instances.values():
-        ordered = sorted(group, key=lambda item: hashlib.md5(
-            f"{seed} {item.nodeid}".encode()).digest())
-        selected.update(item for item in ordered[:FAST_INSTANCES]
-                        if not any(map(item.get_closest_marker, ONLY_IN_TEST_ALL)))
+        selected.update(sorted(group, key=lambda item: hashlib.md5(
+            f"{seed} {item.nodeid}".encode()).digest())[:max_instances])
     config.hook.pytest_deselected(items=[item for item in items if item not in selected])
     items[:] = [item for item in items if item in selected]
-    for item in items:
+    for item in items if is_fast else ():
         test = getattr(item, "obj", None)
         settings = getattr(test, "_hypothesis_internal_use_settings", None)
         if settings is not None and settings.max_examples > FAST_EXAMPLES:
             test._hypothesis_internal_use_settings = hypothesis.settings(
                 settings, max_examples=FAST_EXAMPLES)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter,
+                            config: pytest.Config) -> None:
+    """With --instances, print how to run the same instances again."""
+    if count := config.getoption("--instances"):
+        terminalreporter.write_line(f"at most {count} instances of each test: --instances {count} "
+                                    f"--instances-seed {config.getoption('--instances-seed')}")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -153,6 +153,7 @@ def test_an_adaptive_softmax_has_neither_limit_nor_transform(key: str) -> None:
     assert caught.value.key == f"embedding.{key.partition(':')[0]}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("causal", "buckets", "distance"),
                          [(True, 32, 128), (False, 32, 128), (True, 5, 7), (False, 8, 20)])
 def test_buckets_are_those_of_t5(causal: bool, buckets: int, distance: int) -> None:

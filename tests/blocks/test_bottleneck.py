@@ -31,6 +31,7 @@ def decoder(**changes):
     return space(**changes).single_architecture().block.decoder
 
 
+@pytest.mark.full
 def test_count_equals_enumeration():
     check_count(space(width="8 | 16", middle="off | 4 | 12", depth="3..5", norms="own | follow",
                       own="own | sandwich", cross="own | sandwich", heads="1 | 2"))

@@ -126,6 +126,7 @@ def test_zero_init_applies_to_the_last_map_or_norm() -> None:
     assert (scales[inner].init_factor, scales[gain].init_factor) == (1, 0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("encoder", "decoder", "more"),
     [({"heads": "2 | 4",

@@ -125,6 +125,7 @@ def test_shares_name_their_total_without_empty_columns(
     assert report["estimator"] == "sections"
 
 
+@pytest.mark.full
 def test_budget_of_the_file_and_nearest_candidates(space: Path, tmp_path: Path) -> None:
     start = tmp_path / "big.yaml"
     start.write_text("""

@@ -79,6 +79,7 @@ def test_rows_have_the_shortest_distinct_names() -> None:
     assert score_verb.distinct_names(["."]) == [Path.cwd().name]
 
 
+@pytest.mark.full
 def test_ensemble_is_scored_with_its_members(place: Path) -> None:
     models = [place / "model1", place / "model2"]
     done = run(score_verb, *models, *text_of(place), "--samples", "50", "--ensemble", "--json")

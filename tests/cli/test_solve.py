@@ -119,6 +119,7 @@ def test_architectures_are_compared(tmp_path: Path) -> None:
     assert report["modules"][-1]["differences"] == {"params": [0], "macs": [0]}
 
 
+@pytest.mark.full
 def test_sweep_gives_table_and_figure(tmp_path: Path) -> None:
     result = ask("transformer", "--sweep", "length=10 | 5000", "--plot",
                  str(tmp_path / "curve.png"), of=cost)

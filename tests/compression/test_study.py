@@ -133,6 +133,7 @@ def write_study_of_trained_parent(folder: Path, place: Path) -> Path:
     return file
 
 
+@pytest.mark.full
 def test_translations_in_the_data_are_kept(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder.parent)
     translations = folder / "teacher/corpus/train"
@@ -199,6 +200,7 @@ def test_limits_on_costs_that_are_not_additive_are_exact(folder):
     assert rows == fitting and 0 < len(rows) < len(prediction.front)
 
 
+@pytest.mark.full
 def test_report_has_scores_and_additivity(folder):
     page = write_page(load_results(folder), folder / "report.html").read_text()
     assert "Scores of replacements" in page and "Do the rises add up?" in page

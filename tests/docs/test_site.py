@@ -22,6 +22,7 @@ def test_site_builds_without_warnings(tmp_path):
     assert "scalesearch" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_generated_pages_are_current():
     assert stale() == [], "run `python tools/pages.py` and commit docs"
 

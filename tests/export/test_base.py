@@ -3,7 +3,6 @@
 
 import pytest
 
-from scalesearch.data import Corpus
 from scalesearch.export import base
 from scalesearch.export.base import artifact_decoder, check_decoder, resolve_decoder_format
 from scalesearch.training import train
@@ -11,20 +10,15 @@ from scalesearch.training.scoring.evaluate import DecodingOptions
 from tests.errors import refuses
 from tests.training.conftest import recipe, tiny
 
-
-@pytest.fixture(scope="module")
-def float32(corpus: Corpus, tmp_path_factory):
-    """Short recipe whose model is scored in float32."""
-    how = recipe(steps=30, max_tokens=400, precision="fp32", beam=1)
-    return how, train(tiny(width=32), corpus, how, tmp_path_factory.mktemp("own") / "model")
+FLOAT32 = recipe(steps=30, max_tokens=400, precision="fp32", beam=1)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["ctranslate2-none", "onnx-none"])
-def test_score_of_artifact_equals_score_of_model(corpus, float32, tmp_path, name):
+def test_score_of_artifact_equals_score_of_model(corpus, tmp_path, name):
     pytest.importorskip(name.partition("-")[0].replace("onnx", "onnxruntime"))
-    how, own = float32
-    by_artifact = how.replace(decode_with=name)
+    own = train(tiny(width=32), corpus, FLOAT32, tmp_path / "own")
+    by_artifact = FLOAT32.replace(decode_with=name)
     result = train(tiny(width=32), corpus, by_artifact, tmp_path / "model",
                   open_artifact=artifact_decoder)
     assert (
@@ -35,7 +29,7 @@ def test_score_of_artifact_equals_score_of_model(corpus, float32, tmp_path, name
     assert {key: result.metrics[key] for key in same} == {key: own.metrics[key] for key in same}
 
 
-def test_artifact_translates_for_the_score(corpus, float32, tmp_path, trained_folder, monkeypatch):
+def test_artifact_translates_for_the_score(corpus, trained_folder, monkeypatch):
     pytest.importorskip("ctranslate2")
     with artifact_decoder(trained_folder, "ctranslate2-int8") as decode:
         decoded = decode(corpus.validation, DecodingOptions(1))
@@ -43,7 +37,7 @@ def test_artifact_translates_for_the_score(corpus, float32, tmp_path, trained_fo
     called = []
     monkeypatch.setattr(base.ExportFormat, "package_versions",
                         lambda self: called.append(self.name))
-    check_decoder(float32[0].replace(decode_with="onnx-int8"), tiny(width=32).block)
+    check_decoder(FLOAT32.replace(decode_with="onnx-int8"), tiny(width=32).block)
     assert called == ["onnx"]
 
 

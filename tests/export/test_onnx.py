@@ -201,6 +201,7 @@ def test_size_of_folder_is_predicted(name: str, tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.full
 def test_constant_from_a_size_is_an_error() -> None:
     graph = OnnxGraph(lambda source: (source + len(source),),
                       {"source": (("batch", "source"), torch.long)}, ["sum"])
@@ -249,7 +250,8 @@ def test_unsupported_opset_is_refused(name: str, opset: int) -> None:
         get_format(name, opset)
 
 
-@pytest.mark.parametrize("quantization", ["none", pytest.param("int8", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("quantization", ["none", "int8"])
 def test_graphs_decode_and_have_the_documented_versions(quantization: str, tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     model = lively(assemble(transformer_config(**{"width": 8, **both(depth=1)})))

@@ -218,7 +218,7 @@ BUDGETS = {"plain": [[CostBound(PARAMS, 1, 90_000), CostBound(MACS, 1, 3_600_000
            "tied across stacks": [[CostBound(PARAMS, 1, 16_000)]],
            "vocab": [[CostBound("params.total", 1, 90_000), CostBound(MACS, 1, 1_500_000)]],
            "lengths": [[CostBound("params.total", 1, 90_000), CostBound(MACS, 1, 1_500_000)]]}
-LARGE_SPACES = {"edge", "chains", "tied across stacks", "by-layer"}  # seconds to enumerate
+LARGE_SPACES = {"plain", "edge", "chains", "tied across stacks", "by-layer"}  # take seconds
 
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
@@ -347,7 +347,8 @@ def test_extremes_and_front_equal_enumeration(
         assert {cost_name: breakdown[cost_name] for cost_name in point.costs} == point.costs
 
 
-@pytest.mark.parametrize("name", ["plain", pytest.param("chains", marks=pytest.mark.full)])
+@pytest.mark.parametrize("name", [
+    "encoder-only", *(pytest.param(name, marks=pytest.mark.full) for name in ("plain", "chains"))])
 def test_valid_candidates_satisfy_cost_constraints(name: str) -> None:
     entries = [entry for _, entry in enumerated(name) if entry]
     medians = {cost: sorted(entry[1][cost] for entry in entries)[len(entries) // 2]

@@ -48,8 +48,9 @@ def models(n: int, seed: int):
 
 
 @pytest.mark.full
-def test_incremental_decoding_equals_the_full_forward() -> None:
-    for architecture, model, rng in models(60, 3):
+@pytest.mark.parametrize("seed", range(10))
+def test_incremental_decoding_equals_the_full_forward(seed: int) -> None:
+    for architecture, model, rng in models(6, seed):
         source, target = pairs(rng)
         whole = model(source, target)
         memory = model.encode(source)
@@ -60,8 +61,9 @@ def test_incremental_decoding_equals_the_full_forward() -> None:
 
 
 @pytest.mark.full
-def test_decoding_continues_with_selected_rows() -> None:
-    for architecture, model, rng in models(20, 4):
+@pytest.mark.parametrize("seed", range(5))
+def test_decoding_continues_with_selected_rows(seed: int) -> None:
+    for architecture, model, rng in models(4, seed):
         source, target = pairs(rng)
         rows = torch.tensor([2, 0, 0])
         memory = model.encode(source)
@@ -74,8 +76,9 @@ def test_decoding_continues_with_selected_rows() -> None:
                               atol=1e-9), architecture.config
 
 
-def test_attention_kernels_agree() -> None:
-    for architecture, model, rng in models(20, 5):
+@pytest.mark.parametrize("seed", range(5))
+def test_attention_kernels_agree(seed: int) -> None:
+    for architecture, model, rng in models(4, seed):
         source, target = pairs(rng)
         model.set_attention("products")
         products = model(source, target)

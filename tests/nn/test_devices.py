@@ -6,6 +6,7 @@ Synchronizations of the host are counted on the CPU.
 
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 from random import Random
 from unittest.mock import patch
 
@@ -109,10 +110,15 @@ def test_families_stay_on_their_device_by_fused_attention(name):
     assert on_device(build_model(shipped(name).block, vocab=VOCAB), "adamw", BATCH, "fused")
 
 
+@cache
+def random_models():
+    return covering(Random(20261123), 16)
+
+
 @pytest.mark.full
-def test_random_models_of_all_blocks_stay_on_their_device():
-    for architecture in covering(Random(20261123), 16):
-        check_on_device(architecture.block)
+@pytest.mark.parametrize("number", range(16))
+def test_random_models_of_all_blocks_stay_on_their_device(number):
+    check_on_device(random_models()[number].block)
 
 
 @pytest.mark.full

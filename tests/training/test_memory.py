@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from scalesearch.data import EOS
 from scalesearch.library import find_file
 from scalesearch.nn import DropoutRates, build_model
 from scalesearch.spaces import read_space
+from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.testing import random_architecture
 from scalesearch.training import memory
 from scalesearch.training.gpus import Gpu
@@ -144,20 +146,24 @@ def test_bytes_of_updates_are_those_of_tensors_on_the_cpu(monkeypatch,
     check_updates(monkeypatch, tiny(width=32).block, how, changes)
 
 
-@pytest.mark.parametrize("n_candidates", [1, pytest.param(40, marks=pytest.mark.full)])
-def test_bytes_of_random_candidates_are_those_of_tensors_on_the_cpu(monkeypatch,
-                                                                    n_candidates: int) -> None:
-    """With products instead of fused attention, which CPUs and GPUs support for other sizes."""
+@cache
+def random_candidates() -> list[tuple[ModelSpec, str]]:
+    """Architectures, each with an optimizer."""
     rng = Random(5)
-    for _ in range(n_candidates):
-        architecture = random_architecture(rng)
-        how = recipe(precision="fp32", bucketing="yes",
-                     optimizer=rng.choice(["adamw", "muon", "soap"]), **NO_DROPOUT)
-        monkeypatch.setattr(Hardware, "attention_kernel", "products")
-        monkeypatch.setattr(mixture, "_has_dynamic_shapes", lambda x: False)  # as on a GPU
-        is_adaptive = architecture.config["embedding"] == "adaptive"
-        check_updates(monkeypatch, architecture.block, how, architecture.config,
-                      max_excess=2.0 if is_adaptive else 1.05)  # bands count all rows
+    return [(random_architecture(rng), rng.choice(["adamw", "muon", "soap"])) for _ in range(40)]
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_bytes_of_random_candidates_are_those_of_tensors_on_the_cpu(monkeypatch,
+                                                                    number: int) -> None:
+    """With products instead of fused attention, which CPUs and GPUs support for other sizes."""
+    architecture, optimizer = random_candidates()[number]
+    how = recipe(precision="fp32", bucketing="yes", optimizer=optimizer, **NO_DROPOUT)
+    monkeypatch.setattr(Hardware, "attention_kernel", "products")
+    monkeypatch.setattr(mixture, "_has_dynamic_shapes", lambda x: False)  # as on a GPU
+    is_adaptive = architecture.config["embedding"] == "adaptive"
+    check_updates(monkeypatch, architecture.block, how, architecture.config,
+                  max_excess=2.0 if is_adaptive else 1.05)  # bands count all rows
 
 
 @pytest.mark.full
@@ -166,7 +172,7 @@ def test_random_cohorts_never_exceed_the_memory_of_a_device() -> None:
     rng = Random(7)
     how = recipe(precision="fp32", bucketing="yes", **NO_DROPOUT)
     needs = []
-    for _ in range(16):
+    for _ in range(6):
         block = random_architecture(rng).block
         update_memory = simulate_updates(block, VOCAB, how, BATCH)
         measured, _ = measure_on_cpu(block, how)

@@ -132,6 +132,7 @@ def space_with_structures_by_layer() -> Space:
     return small_space(**changes)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", range(20))
 def test_costs_of_structures_by_layer_equal_those_of_modules(seed: int) -> None:
     check_model(random_architecture(Random(seed), space_with_structures_by_layer()), seed)

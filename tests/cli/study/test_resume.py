@@ -14,7 +14,9 @@ pytestmark = pytest.mark.usefixtures("text_folder")
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(command, ["run", *arguments], catch_exceptions=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scalesearch.studies.results.publish.write_figures", lambda *_: [])
+        return CliRunner().invoke(command, ["run", *arguments], catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")

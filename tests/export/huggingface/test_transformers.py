@@ -126,6 +126,7 @@ def test_greedy_search_is_equal_and_beam_search_no_worse(trained, tmp_path):
     assert len(same) >= 30 and torch.allclose(*torch.tensor(same).T, atol=1e-4)
 
 
+@pytest.mark.full
 def test_unknown_token_is_generated_only_if_allowed(trained, tmp_path):
     architecture = assemble(transformer_config(**{"embedding.tie": "none"}))
     vocab = trained.tokenizer.vocab_size
@@ -208,6 +209,7 @@ def test_unknown_arguments_with_state_are_refused(trained, folder):
     model(source, decoder_input_ids=source, output_attentions=False, renamed_option=None)
 
 
+@pytest.mark.full
 def test_other_version_of_transformers_is_warned_of(trained, tmp_path):
     written(trained, tmp_path)
     with warnings.catch_warnings():
@@ -253,6 +255,7 @@ def test_generation_arguments_are_used(trained, folder):
         model.generate(source[:1], assistant_model=model)
 
 
+@pytest.mark.full
 def test_weights_in_bf16_and_new_initialization(trained, folder, tmp_path):
     half = load(written(trained, tmp_path, "bf16"))
     assert {weight.dtype for weight in half.parameters()} == {torch.bfloat16}

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from scalesearch.studies.trials.trial import State, Trial
 from scalesearch.training.recipe import Recipe
 from tests.corpora import DATA, write_text
 from tests.errors import refuses
+from tests.processes import command
 from tests.studies.fakes import FaultyRunner
 
 STUDY = f"""\
@@ -68,14 +70,26 @@ def folder_of(place):
     return next(folder for folder in (place, *place.parents) if folder.name == "found")
 
 
+@pytest.fixture(scope="module")
+def trained_folder(tmp_path_factory):
+    """A folder with a study that ``work`` has trained."""
+    folder = tmp_path_factory.mktemp("study")
+    write_text(folder)
+    (folder / "fair.yaml").write_text(STUDY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scalesearch.studies.executors.local.PoolRunner",
+                      lambda _, *resources: InProcessRunner(work))
+        command(folder, "study", "run", "fair.yaml")
+    return folder
+
+
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Function that runs ``study`` in a folder with a study that ``work`` has trained."""
+def call(trained_folder, tmp_path, monkeypatch, capsys):
+    """Function that runs ``study`` in a copy of the folder with the trained study."""
+    shutil.copytree(trained_folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "200")
-    write_text(tmp_path)
-    (tmp_path / "fair.yaml").write_text(STUDY)
 
     def run(*arguments, status=0, by=work):
         runner = (lambda _, *resources: InProcessRunner(by)) if by else PoolRunner
@@ -87,7 +101,6 @@ def call(tmp_path, monkeypatch, capsys):
         assert (ended.value.code or 0) == status, output.out + output.err
         return output.out if "--json" in arguments else output.out + output.err
 
-    run("run", "fair.yaml")
     return run
 
 

@@ -146,6 +146,7 @@ def test_pool_kills_workers_that_do_not_stop(tmp_path):
         os.kill(pid, 0)
 
 
+@pytest.mark.full
 def test_pool_workers_end_with_their_driver_and_do_not_run_its_script(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(f"""

@@ -78,6 +78,7 @@ def test_study_in_postgresql_can_be_resumed(server, tmp_path):
     assert set(trained(folder).values()) == {1} and not (folder / "optuna.journal").exists()
 
 
+@pytest.mark.full
 def test_no_connection_is_open_between_trials(server, tmp_path):
     before = connections(server)
     driver = make_driver(name_of(tmp_path / "a", "idle"), make_plan(3), storage=server.url)
@@ -100,6 +101,7 @@ def load(server, name):
                              storage=server.url.replace("postgresql:", "postgresql+psycopg:"))
 
 
+@pytest.mark.full
 def test_study_moves_between_journal_and_postgresql(server, tmp_path):
     folder = name_of(tmp_path / "a", "fake")
     for trials, storage in ((3, None), (5, server.url), (7, None)):
@@ -108,6 +110,7 @@ def test_study_moves_between_journal_and_postgresql(server, tmp_path):
         same(driver.trials, load(server, "fake") if storage else exported(driver))
 
 
+@pytest.mark.full
 def test_studies_share_a_database_but_not_a_name(server, tmp_path):
     drivers = [make_driver(name_of(tmp_path / name, name), make_plan(3), storage=server.url,
                            seed=seed) for seed, name in enumerate(("one", "two"))]
@@ -138,6 +141,7 @@ class Log(LineConsole):
             time.sleep(0.01)
 
 
+@pytest.mark.full
 def test_server_restart_does_not_interrupt_training(server, tmp_path):
     folder = name_of(tmp_path / "a", "outage")
     log = Log()
@@ -165,6 +169,7 @@ def test_server_restart_does_not_interrupt_training(server, tmp_path):
     same(driver.trials, load(server, "outage"))
 
 
+@pytest.mark.full
 def test_unavailable_server_is_reported_and_updated_on_resume(server, tmp_path):
     folder = name_of(tmp_path / "a", "away")
     log = Log()

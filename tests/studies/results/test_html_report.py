@@ -199,6 +199,7 @@ def test_page_of_study_without_finished_trials(tmp_path):
         assert words in page.text
 
 
+@pytest.mark.full
 def test_page_of_running_study(tmp_path):
     events = (study(tmp_path, 6) / "events.jsonl").read_text().splitlines(keepends=True)
     ended = [index for index, line in enumerate(events) if json.loads(line)["type"] == "ended"]
@@ -270,6 +271,7 @@ def test_base_is_first_architecture(tmp_path):
     assert "No row has a second seed" in page.text and "#trial-0" in page.hrefs
 
 
+@pytest.mark.full
 def test_base_is_first_finished_architecture(tmp_path):
     configs = {"fails": {"width": 8, "depth": 8, "kind": "plain"},
               "one": {"width": 16, "depth": 2, "kind": "plain"},
@@ -295,6 +297,7 @@ def test_page_without_named_architectures(page):
     assert "named" not in page.ids and "figures" not in page.ids
 
 
+@pytest.mark.full
 def test_study_figures_have_titles_and_unique_ids(folder, tmp_path):
     figure = Figure()
     axes = figure.add_subplot()

@@ -81,8 +81,8 @@ def test_updates_with_text_on_the_device_equal_others(corpus: Corpus,
                                                       changes: dict[str, Any]) -> None:
     """Recordings replay the gathering; they may not wait for the device."""
     how = recipe(max_tokens=300, dropout=0.2, **changes)
-    host, losses = trained(CapturedEngine, corpus, how, tiny(width=8).block, 30)
-    resident, resident_losses = trained(ResidentEngine, corpus, how, tiny(width=8).block, 30)
+    host, losses = trained(CapturedEngine, corpus, how, tiny(width=8).block)
+    resident, resident_losses = trained(ResidentEngine, corpus, how, tiny(width=8).block)
     assert resident_losses == losses
     assert torch.equal(weights(resident), weights(host))
     assert isinstance(resident, ResidentEngine) and resident.text is not None
