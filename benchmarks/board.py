@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 import scalesearch as ss
+from scalesearch.errors import UserError
 from scalesearch.files import write_json
 
 BOARD = Path(__file__).with_name("board.json")
@@ -65,8 +66,6 @@ def make_row(folders: Sequence[Path]) -> dict[str, Any]:
         raise SystemExit(f"a row needs models of one architecture, with {MIN_SEEDS} different seeds "
                          "or more")
     first = models[0]
-    with tempfile.TemporaryDirectory() as folder:
-        artifact = first.export("ctranslate2", Path(folder) / "int8", quantize="int8").artifact
     costs = first.architecture.cost(source=15, target=15)
     tests: dict[str, dict[str, Any]] = {}
     for name in available_tests():
@@ -75,11 +74,23 @@ def make_row(folders: Sequence[Path]) -> dict[str, Any]:
                        for metric in METRICS}
         tests[name]["signature"] = scores[0]["bleu"]["signature"]
     return {"architecture": first.architecture.id, "params": costs["params.total"],
-            "macs": costs["macs.total"], "int8_bytes": sum(artifact.bytes.values()), "seeds": seeds,
+            "macs": costs["macs.total"], "int8_bytes": int8_bytes(first), "seeds": seeds,
             "updates": first.result.steps,
             "cpu_minutes": round(np.mean([model.result.total_cpu_seconds for model in models]) / 60, 1),
             "validation_bleu": [round(model.metrics["tokenized_bleu"], 2) for model in models],
             "tests": tests}
+
+
+def int8_bytes(model: Any) -> int:
+    """Bytes of the CTranslate2 model, or of the ONNX model if CTranslate2 cannot hold it."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            exported = model.export("ctranslate2", Path(folder) / "int8", quantize="int8")
+        except UserError as error:
+            if error.code != "not-exportable":
+                raise
+            exported = model.export("onnx", Path(folder) / "int8", quantize="int8")
+        return sum(exported.artifact.bytes.values())
 
 
 def comparison(first: Sequence[Path], second: Sequence[Path], test: str) -> str:
