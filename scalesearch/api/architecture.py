@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 MIN_VOCAB_SIZE = 5  # four special tokens and one word
 # keys of a protocol that an argument can override
-PROTOCOL_OVERRIDES = (*PROTOCOL_SIZES, "artifact", "latency", "cache", "optimizer",
-                      "recipe")
+PROTOCOL_OVERRIDES = (*PROTOCOL_SIZES, "artifact", "latency", "cache", "optimizer", "recipe")
 
 
 @dataclass(frozen=True, repr=False)

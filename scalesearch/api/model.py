@@ -14,6 +14,7 @@ from scalesearch.api.base import Displayable, as_subclass, python_error_messages
 from scalesearch.api.space import space
 from scalesearch.errors import UserError
 from scalesearch.files import read_json
+from scalesearch.library import ARCHITECTURE_FILE
 from scalesearch.spaces import read_space
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.training.input_files import ConfigSource, load_data, load_data_spec, load_recipe
@@ -121,7 +122,7 @@ class Model(Displayable):
     def architecture(self) -> Architecture:
         """Architecture of the model."""
         return as_subclass(Architecture,
-                           read_space(self.folder / "architecture.yaml").single_architecture())
+                           read_space(self.folder / ARCHITECTURE_FILE).single_architecture())
 
     @cached_property
     def result(self) -> Result | None:

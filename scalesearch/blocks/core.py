@@ -40,10 +40,10 @@ SEQ_STEP = "seq_step"  # SEQ in a pass of cached decoding, and 0 in other passes
 TEXT = "text"  # 1 in the pass that encodes the source, and 0 in other passes
 VOCAB = "vocab"
 
-QUERY_AXES = {TGT_KEYS: TGT, SEQ_KEYS: SEQ}  # positions that attend to the positions of an axis
+KEY_AXES = {TGT: TGT_KEYS, SEQ: SEQ_KEYS}  # positions that the positions of an axis attend to
+QUERY_AXES = {keys: queries for queries, keys in KEY_AXES.items()}
 STEP_AXES = {TGT: TGT_STEP, SEQ: SEQ_STEP}
-AXES = (SRC, CROSS_MEMORY, SRC_KEYS, TGT, TGT_KEYS, TGT_STEP, SEQ, SEQ_KEYS, SEQ_STEP, TEXT,
-        VOCAB)
+AXES = (SRC, CROSS_MEMORY, SRC_KEYS, TGT, TGT_KEYS, TGT_STEP, SEQ, SEQ_KEYS, SEQ_STEP, TEXT, VOCAB)
 
 Shape: TypeAlias = tuple[Extent, ...]
 Axes: TypeAlias = tuple[Axis, ...]

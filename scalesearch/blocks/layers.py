@@ -283,8 +283,7 @@ class EncoderLayer(Layer):
 
     @property
     def sublayers(self) -> Mapping[str, tuple[str, Mixer | FFN]]:
-        mixer = {} if self.mixer.is_absent else {
-            "attention": (self.mixer.part_name, self.mixer)}
+        mixer = {} if self.mixer.is_absent else {"attention": (self.mixer.part_name, self.mixer)}
         return {**mixer, **super().sublayers}
 
 

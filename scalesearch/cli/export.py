@@ -44,7 +44,7 @@ def command(model: str, trial: int | None, best: str | None, constraint: str | N
     Example: scalesearch export runs/model --to ctranslate2 --quantize int8
     """
     from scalesearch.export.export import export_training
-    from scalesearch.training.checkpoint import ARCHITECTURE_FILE
+    from scalesearch.library import ARCHITECTURE_FILE
     from scalesearch.training.input_files import load_data_spec
 
     selection = (trial, best, constraint)

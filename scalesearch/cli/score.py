@@ -135,17 +135,14 @@ def _score_text(models: Sequence[str], text: Path, threads: int, as_json: bool) 
                                for model, values in zip(models, scores)]})
         return
     metrics = [*TASK.metrics, "loss"]
+    cells = [["-" if values[metric] is None else f"{values[metric]:.4f}" for metric in metrics]
+             for values in scores]
     print_text(make_table(("model", *(METRICS[name].label for name in metrics)),
-                          [(name, *(_format_metric(values[metric]) for metric in metrics))
-                           for name, values in zip(distinct_names(models), scores)]))
+                          [(name, *row) for name, row in zip(distinct_names(models), cells)]))
     for name, values in zip(models, scores):
         unknown = values["unknown_tokens"]
         note = f"; {format_count(unknown, 'unknown token')}" if unknown else ""
         print_text(f"{name}: {values['perplexity_signature']}{note}", style="dim")
-
-
-def _format_metric(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
 
 
 def brevity_notes(names: Sequence[str], scores: Sequence[dict[str, Any]],

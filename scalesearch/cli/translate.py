@@ -67,8 +67,7 @@ def command(models: tuple[str, ...], input_file: Path | None, input_format: str 
     lines: Iterable[str | None] = read_lines(input_file) if input_file else _standard_input_lines()
     if input_format in ("tsv", "jsonl"):
         lines = read_column(lines, input_format, "source", str(input_file or "standard input"))
-    translator = Translator(models, **search, n_best=nbest, threads=threads,
-                            shortlist=shortlist)
+    translator = Translator(models, **search, n_best=nbest, threads=threads, shortlist=shortlist)
     for note in translator.notes:
         print_text(f"note: {note}", open_console(stderr=True), style="dim")
 

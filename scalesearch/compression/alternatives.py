@@ -289,8 +289,7 @@ def list_alternatives(parent: Parent, replace: Mapping[str, Any]) -> list[Altern
                              for last in range(layer + 1, min(layer + longest, len(sizes)))
                              if size and set(sizes[layer : last + 1]) == {size}]
     if not alternatives:
-        raise UserError("replace: no block has an alternative", key="replace",
-                        code="bad-value")
+        raise UserError("replace: no block has an alternative", key="replace", code="bad-value")
     protocol = find_protocol("forward", 1, 1, 100)
     own_params = evaluate_combination(parent, (), ["params.total"], protocol)
     for alternative in alternatives:
@@ -379,6 +378,5 @@ def evaluate_combination(parent: Parent, combination: Iterable[Alternative],
                          names: Sequence[str], protocol: Protocol) -> tuple[float, ...]:
     """Evaluate the costs of a combination exactly."""
     architecture = parent.assemble(combination)
-    breakdown = evaluate_cost(architecture.block,
-                              protocol.for_candidates(architecture.config))
+    breakdown = evaluate_cost(architecture.block, protocol.for_candidates(architecture.config))
     return tuple(breakdown[name] for name in names)

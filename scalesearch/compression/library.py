@@ -30,12 +30,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from scalesearch.blocks.core import PAD
-from scalesearch.compression.alternatives import (
-    CHAINS,
-    Alternative,
-    MeasuredCombination,
-    Parent,
-)
+from scalesearch.compression.alternatives import CHAINS, Alternative, MeasuredCombination, Parent
 from scalesearch.compression.initialize import (
     BlockCall,
     approximate_maps,
@@ -48,17 +43,11 @@ from scalesearch.compression.initialize import (
 )
 from scalesearch.data import Corpus
 from scalesearch.data.batching import Batch, eval_batches, make_batch
-from scalesearch.files import (
-    read_regular,
-    try_read_json,
-    write_atomic,
-    write_json,
-    write_text,
-)
+from scalesearch.files import read_regular, try_read_json, write_atomic, write_json, write_text
+from scalesearch.library import ARCHITECTURE_FILE
 from scalesearch.nn import build_model
 from scalesearch.nn.model import EncoderMemory, Seq2SeqModel
 from scalesearch.training.checkpoint import (
-    ARCHITECTURE_FILE,
     DATA_FILE,
     RECIPE_FILE,
     TOKENIZER_FILE,
@@ -287,8 +276,7 @@ def build_layer(parent: Parent, model: Seq2SeqModel, corpus: Corpus, stack: str,
             replaced: dict[str, Tensor] = {}
             error = 1.0
             if alternative.size:
-                changes_size = (alternative.first == alternative.last
-                                and not alternative.structure)
+                changes_size = (alternative.first == alternative.last and not alternative.structure)
                 if changes_size and alternative.chain not in orders:
                     orders[alternative.chain] = _removal_order(parent, model, alternative, own,
                                                                calls)

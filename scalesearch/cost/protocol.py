@@ -310,8 +310,7 @@ def _cached_decoding(source: int, target: int, prompt: int) -> tuple[Pass, ...]:
     return (_encoder(source), *({**step, **first} for step in steps[:1]), *steps[1:])
 
 
-def _uncached_decoding(source: int, target: int, prompt: int,
-                       reproject: bool) -> tuple[Pass, ...]:
+def _uncached_decoding(source: int, target: int, prompt: int, reproject: bool) -> tuple[Pass, ...]:
     """The decoder on the whole prefix for every token.
 
     Args:

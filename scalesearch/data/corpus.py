@@ -17,12 +17,11 @@ from scalesearch.data.cache import (
     write_cache,
 )
 from scalesearch.data.files import default_cache
-from scalesearch.data.masking import Masking
 from scalesearch.data.prepare import SplitCounts, describe_counts, prepare_corpus
 from scalesearch.data.soft_targets import SoftTargets, read_metadata
 from scalesearch.data.sources import fingerprint_text, read_sentences
 from scalesearch.data.spec import DataSpec
-from scalesearch.data.split import RaggedArray, Split
+from scalesearch.data.split import Masking, RaggedArray, Split
 from scalesearch.data.tokenizer import Tokenizer
 from scalesearch.errors import UserError
 from scalesearch.lowering import EXTRA_LENGTH, LENGTH_FACTOR

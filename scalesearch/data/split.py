@@ -5,7 +5,7 @@ Shapes: B rows, L ids per row.
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,57 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.data.masking import Masking
 from scalesearch.tasks import Texts
 
 if TYPE_CHECKING:
     from scalesearch.data.soft_targets import SoftTargets
 
-PAD, UNK, BOS, EOS = 0, 1, 2, 3  # the first token ids of every vocabulary
+PAD, UNK, BOS, EOS, FIRST_WORD = range(5)  # the first token ids of every vocabulary
+MASK = BOS  # windows of text do not contain it
+MASK_RATIO = 0.15  # of evaluations, whatever the recipe
+MASK_SHARE, RANDOM_SHARE = 0.8, 0.1  # of the selected tokens; the others are unchanged
 IntArray = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Masking:
+    """Random selection of the tokens that a model predicts (Devlin et al. 2019, section 3.1).
+
+    Attributes:
+        vocab: size of the vocabulary.
+        ratio: share of the tokens of a window, at least one.
+        seed, epoch: with the index of a window, they determine its selection.
+    """
+
+    vocab: int
+    ratio: float = MASK_RATIO
+    seed: int = 0
+    epoch: int = 0
+
+    def counts(self, lengths: IntArray) -> IntArray:
+        """Return how many tokens of windows of these ``lengths`` are selected."""
+        return np.maximum(1, np.rint(self.ratio * lengths)).astype(np.int64)
+
+    def apply(self, tokens: IntArray, indices: IntArray) -> tuple[IntArray, IntArray]:
+        """Select tokens of the windows ``indices``, (B, L) with PAD on the right.
+
+        Returns:
+            The input (B, L), and the labels (B, L), which are PAD at all other tokens.
+        """
+        lengths = (tokens != PAD).sum(1)
+        source = tokens.copy()
+        labels = np.full_like(tokens, PAD)
+        for row, (index, count) in enumerate(zip(indices.tolist(), self.counts(lengths))):
+            rng = np.random.Generator(np.random.PCG64(
+                np.random.SeedSequence([self.seed, self.epoch, index])))
+            selected = rng.permutation(lengths[row])[:count]
+            uniform = rng.random(count)
+            words = rng.integers(min(FIRST_WORD, self.vocab - 1), self.vocab, count)
+            labels[row, selected] = tokens[row, selected]
+            replaced = np.where(uniform < MASK_SHARE, MASK, words)
+            is_changed = uniform < MASK_SHARE + RANDOM_SHARE
+            source[row, selected[is_changed]] = replaced[is_changed]
+        return source, labels
 
 
 class RaggedArray:

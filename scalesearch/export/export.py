@@ -30,13 +30,7 @@ from scalesearch.export.base import (
     resolve_quantization,
 )
 from scalesearch.export.torch_ import TorchDecoder
-from scalesearch.files import (
-    disk_full_guard,
-    file_checksum,
-    read_json,
-    sync_folder,
-    write_json,
-)
+from scalesearch.files import disk_full_guard, file_checksum, read_json, sync_folder, write_json
 from scalesearch.tasks import TASKS, Texts
 from scalesearch.terminal import format_count
 from scalesearch.training.checkpoint import (

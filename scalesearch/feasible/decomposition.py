@@ -32,7 +32,7 @@ from scalesearch.feasible.enumeration import (
     ValueIndices,
     enumerate_tables,
 )
-from scalesearch.feasible.identity import NetworkNumbering, network_signature
+from scalesearch.feasible.identity import NetworkNumbering
 from scalesearch.feasible.pieces import (
     NetworkPiece,
     SectionCandidates,
@@ -99,8 +99,7 @@ class Decomposition:
             self.keys_read[piece] = set(length_keys)
             for values in samples:
                 with suppress(UnbuildableError):
-                    piece.build(TracedConfig(values, space_keys, space_keys,
-                                             self.keys_read[piece]))
+                    piece.build(TracedConfig(values, space_keys, space_keys, self.keys_read[piece]))
         is_complete = False
         while not is_complete:
             is_complete = self._decompose(max_rows)
@@ -231,7 +230,7 @@ class Decomposition:
                                 if self._parameters_of_node(node) & shared)
         needed |= dict.fromkeys(key for constraint in constraints
                                 for key in constraint.referenced_names())
-        networks = NetworkNumbering()
+        networks = NetworkNumbering(self.protocol)
         tables = []
         n_rows = 0
         for table in enumerate_tables(self.parameter_space, needed, max_rows):
@@ -255,13 +254,7 @@ class Decomposition:
             return no_costs, np.full(table.n_candidates, not table.is_invalid)
 
         def number_networks(block: Block, index: NDArray[np.int64]) -> None:
-            section = block.block  # type: ignore[attr-defined]
-            structure, numbers = network_signature(section) if section is not None else ("", [])
-            # Equal sections have equal costs only if sentence lengths are equal, too.
-            if self.protocol.lengths_by_vocab:
-                vocab = np.broadcast_to(table.values["vocab"], table.n_candidates)
-                numbers = [*numbers, vocab[index]]
-            networks.add(structure, numbers, first_row + index)
+            networks.add(block.block, table, index, first_row)  # type: ignore[attr-defined]
 
         costs, is_buildable = self._evaluate_piece(piece, piece.build, table, keys, number_networks)
         if piece.half == "ffn":  # costs of feed-forward networks, without the placeholder mixer

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.blocks.core import Block, LinearFactory, Repeat, Tie, Use
 from scalesearch.blocks.sizes import decide, evaluate_size, is_array, map_values
+
+if TYPE_CHECKING:
+    from scalesearch.cost import Protocol
+    from scalesearch.feasible.enumeration import CandidateTable
 
 _TIE_OWNERS: dict[tuple[Any, ...], int] = {}  # owners of layers, numbered in order of occurrence
 
@@ -40,15 +44,23 @@ def _as_int64(x: Any) -> Any:
 
 
 class NetworkNumbering:
-    """Numbers for networks of several tables; equal networks get equal numbers."""
+    """Numbers for networks of several tables; equal networks get equal numbers.
 
-    def __init__(self) -> None:
+    If the protocol has sentence lengths by vocabulary, networks are only equal if the vocabularies
+    are, too, because their costs differ otherwise.
+    """
+
+    def __init__(self, protocol: Protocol) -> None:
+        self._separates_vocabs = bool(protocol.lengths_by_vocab)
         self._tables: dict[str, list[tuple[list[Any], NDArray[np.int64]]]] = {}
-        self.size = 0
 
-    def add(self, structure: str, numbers: list[Any], rows: NDArray[np.int64]) -> None:
-        """Add the networks with this signature at the indices ``rows``."""
-        self._tables.setdefault(structure, []).append((numbers, rows))
+    def add(self, block: Block | Use | None, table: CandidateTable, index: NDArray[np.int64],
+            first_row: int) -> None:
+        """Add the networks of ``block``: those at ``index`` in a table that starts at a row."""
+        structure, numbers = ("", []) if block is None else network_signature(block)
+        if self._separates_vocabs:
+            numbers.append(np.broadcast_to(table.values["vocab"], table.n_candidates)[index])
+        self._tables.setdefault(structure, []).append((numbers, first_row + index))
 
     def numbers_of(self, rows: int) -> NDArray[np.int64]:
         """(rows,) number of each network; -1 if no network was added at this index."""

@@ -245,12 +245,8 @@ class LimitCheck:
     slack: Any = None
 
 
-def check_limits(constraints: Iterable[Constraint], lookup: Lookup) -> tuple[LimitCheck, ...]:
-    """Check all limits of the candidate whose values and costs ``lookup`` returns."""
-    return tuple(_check(constraint, lookup) for constraint in constraints)
-
-
-def _check(constraint: Constraint, lookup: Lookup) -> LimitCheck:
+def check_limit(constraint: Constraint, lookup: Lookup) -> LimitCheck:
+    """Check a limit of the candidate whose values and costs ``lookup`` returns."""
     holds = constraint.is_satisfied(lookup)
     sides = _parse_comparison(constraint)
     if sides is None:

@@ -27,7 +27,7 @@ from scalesearch.feasible.enumeration import (
     TooManyCandidatesError,
     enumerate_tables,
 )
-from scalesearch.feasible.identity import NetworkNumbering, network_signature
+from scalesearch.feasible.identity import NetworkNumbering
 from scalesearch.feasible.limits import (
     ADDITIVE_COSTS,
     MAX_COST,
@@ -104,7 +104,7 @@ class ListedSpace:
             raise TooManyCandidatesError(
                 f"more than {MAX_LISTED:,} configurations, or {MAX_STRUCTURES:,} structures, are "
                 "not listed") from None
-        networks = NetworkNumbering()
+        networks = NetworkNumbering(self.protocol)
         rows = []
         n_rows = 0
         for table in tables:
@@ -134,11 +134,7 @@ class ListedSpace:
             (candidates, columns) costs and violations, and the mask of candidates that are valid.
         """
         def number_networks(block: Block, index: NDArray[np.int64]) -> None:
-            structure, numbers = network_signature(block)
-            if self.protocol.lengths_by_vocab:
-                vocab = np.broadcast_to(table.values["vocab"], table.n_candidates)
-                numbers = [*numbers, vocab[index]]
-            networks.add(structure, numbers, first_row + index)
+            networks.add(block, table, index, first_row)
 
         n = table.n_candidates
         costs: dict[str, Any]

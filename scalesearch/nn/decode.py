@@ -1,4 +1,4 @@
-"""Batched greedy search with a cache, and functions for all searches.
+"""Batched greedy search with a cache, functions for all searches, and sampling.
 
 A search needs the methods ``encode``, ``decode``, ``logits`` and ``new_cache`` of a model. It has
 no loops over sentences. Rows of finished hypotheses are removed from the batch, so that late steps
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
@@ -23,6 +23,7 @@ from scalesearch.lowering import EXTRA_LENGTH, LENGTH_FACTOR
 UNK = 1
 BOS = 2
 EOS = 3
+NEVER_SAMPLED = (PAD, UNK, BOS)
 NEG_INF = -torch.inf
 LOG2_E = math.log2(math.e)
 COMPACTION_INTERVAL = 8  # steps between removals of finished rows on a GPU; each one waits for it
@@ -193,3 +194,47 @@ def blockwise_topk(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
         tokens = torch.cat([tokens, last_tokens], 1)
     best, index = candidates.topk(count, 1)
     return best, tokens.gather(1, index)
+
+
+@with_cached_weights
+def sample_tokens(model: Any, prompt: Sequence[int], n_tokens: int, window: int,
+                  temperature: float = 1.0, top_k: int | None = None, seed: int = 1) -> list[int]:
+    """Continue a stream of tokens, in which EOS is the end of a line.
+
+    The model reads BOS and up to ``window`` - 1 tokens, as in training. If the window is full, it
+    reads the last half of a window again, with a new cache.
+
+    Args:
+        model: decoder-only model in eval mode.
+        prompt: ids of the tokens before; the last ones are used if there are too many.
+        temperature: divisor of the logits; 0 selects the most probable token.
+        top_k: sample from the most probable tokens only; None for all.
+        seed: seed of the samples.
+    """
+    device = next(model.parameters()).device
+    generator = torch.Generator().manual_seed(seed)
+    memory = model.encode(torch.tensor([[EOS]], device=device))
+    n_kept = window // 2
+    stream = [*prompt]
+    if len(stream) >= window:
+        stream = stream[len(stream) - n_kept :]
+    tokens: list[int] = []
+    unread = [BOS, *stream]
+    cache = model.new_cache()
+    while len(tokens) < n_tokens:
+        if cache.length + len(unread) > window:
+            cache = model.new_cache()
+            unread = [BOS, *stream[len(stream) - n_kept :]]
+        states = model.decode(torch.tensor([unread], device=device), memory, cache)
+        logits = model.logits(states[0, -1]).double().cpu()  # (V,)
+        logits[list(NEVER_SAMPLED)] = NEG_INF
+        if temperature == 0:
+            token = int(logits.argmax())
+        else:
+            best = logits.topk(min(top_k or len(logits), len(logits)))
+            shares = torch.softmax(best.values / temperature, 0)
+            token = int(best.indices[torch.multinomial(shares, 1, generator=generator)])
+        tokens.append(token)
+        stream.append(token)
+        unread = [token]
+    return tokens

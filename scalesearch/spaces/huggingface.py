@@ -542,16 +542,6 @@ def _set_windows(a: HuggingFaceArchitecture, is_local: list[bool],
               "sliding_window, layer_types")
 
 
-def _set_soft_caps(a: HuggingFaceArchitecture, head_dim: int) -> None:
-    """Set the soft caps and the scale of attention scores in the models of Gemma."""
-    if cap := a.get("attn_logit_softcapping"):
-        a.set("decoder.soft_cap", cap, "attn_logit_softcapping")
-    if cap := a.get("final_logit_softcapping"):
-        a.set("embedding.output_soft_cap", cap, "final_logit_softcapping")
-    if a.get("query_pre_attn_scalar", default=head_dim) != head_dim:
-        a.copy("decoder.score_dim", "query_pre_attn_scalar")
-
-
 @_register("llama", "mistral", "phi3")
 def _read_llama(a: HuggingFaceArchitecture) -> None:
     kv_heads = 8 if a.model_type == "mistral" else None
@@ -564,16 +554,17 @@ def _read_llama(a: HuggingFaceArchitecture) -> None:
 @_register("qwen2")
 def _read_qwen2(a: HuggingFaceArchitecture) -> None:
     _, depth, *_ = _read_llama_family(a, qkv_bias=True)
-    if a.get("use_sliding_window"):
-        first = a.get("max_window_layers", default=28)
-        _set_windows(a, [layer >= first for layer in range(depth)])
-    a.set("embedding.scaled", False)
+    _set_qwen_windows(a, depth)
 
 
 @_register("qwen3")
 def _read_qwen3(a: HuggingFaceArchitecture) -> None:
     _, depth, *_ = _read_llama_family(a, default_head_dim=128)
     a.set("decoder.qk_norm", "head")
+    _set_qwen_windows(a, depth)
+
+
+def _set_qwen_windows(a: HuggingFaceArchitecture, depth: int) -> None:
     if a.get("use_sliding_window"):
         first = a.get("max_window_layers", default=28)
         _set_windows(a, [layer >= first for layer in range(depth)])
@@ -618,4 +609,9 @@ def _read_gemma2(a: HuggingFaceArchitecture) -> None:
     period = a.size("sliding_window_pattern", "_sliding_window_pattern",
                     default=6 if is_gemma3 else 2)
     _set_windows(a, [layer % period != 0 for layer in range(1, depth + 1)])
-    _set_soft_caps(a, head_dim)
+    if cap := a.get("attn_logit_softcapping"):
+        a.set("decoder.soft_cap", cap, "attn_logit_softcapping")
+    if cap := a.get("final_logit_softcapping"):
+        a.set("embedding.output_soft_cap", cap, "final_logit_softcapping")
+    if a.get("query_pre_attn_scalar", default=head_dim) != head_dim:
+        a.copy("decoder.score_dim", "query_pre_attn_scalar")

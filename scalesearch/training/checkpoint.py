@@ -33,6 +33,7 @@ from scalesearch.files import (
     write_json,
     write_text,
 )
+from scalesearch.library import ARCHITECTURE_FILE
 from scalesearch.lowering import LENGTH_FACTOR
 from scalesearch.nn import build_model
 from scalesearch.spaces.assembly.architecture import ModelSpec
@@ -45,7 +46,6 @@ from scalesearch.training.updates.averaging import read_weights
 STATE_FORMAT_VERSION = 8
 STATE_FILE = "checkpoint.pt"
 WEIGHTS_FILE = "model.safetensors"
-ARCHITECTURE_FILE = "architecture.yaml"
 TOKENIZER_FILE = "tokenizer.model"
 RECIPE_FILE = "recipe.json"
 ARTIFACT_FILE = "artifact.json"  # of an exported model

@@ -38,6 +38,7 @@ from scalesearch.blocks.core import Block
 from scalesearch.data import Batch, Corpus, DataSpec, load_corpus
 from scalesearch.data.soft_targets import SoftTargetBatch
 from scalesearch.data.split import EOS
+from scalesearch.library import ARCHITECTURE_FILE
 from scalesearch.nn import DropoutRates, build_model
 from scalesearch.spaces import read_space
 from scalesearch.training.hardware import Hardware
@@ -238,7 +239,7 @@ def predict_job_bytes(folder: Path, job: Mapping[str, Any]) -> int:
     Raises:
         UserError: the architecture, the data or the recipe is invalid.
     """
-    architecture = read_space(folder / "architecture.yaml").single_architecture()
+    architecture = read_space(folder / ARCHITECTURE_FILE).single_architecture()
     data = DataSpec.from_mapping(job["data"]).with_vocab(*architecture.vocab_sizes)
     corpus = _load_corpus(data, Path(job["cache"]))
     recipe = Recipe.from_mapping(job["recipe"])

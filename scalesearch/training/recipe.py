@@ -18,8 +18,8 @@ from scalesearch.config.model import (
     size,
     words,
 )
-from scalesearch.data.masking import MASK_RATIO
 from scalesearch.data.spec import DataSpec
+from scalesearch.data.split import MASK_RATIO
 from scalesearch.errors import UserError
 from scalesearch.lowering import EXTRA_LENGTH
 from scalesearch.spaces.schema.cost_names import OPTIMIZERS, RUNTIMES

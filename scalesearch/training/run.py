@@ -306,22 +306,17 @@ def _train_and_score(run: TrainingRun, state: dict[str, Any] | None, result: Res
             f"{error} with {option('resume')}: {run.budget_used.steps} updates were done"
         ) from error
     finally:
-        _copy_measurements(run, result)
-
-
-def _copy_measurements(run: TrainingRun, result: Result) -> None:
-    """Copy the measurements of a run to its result."""
-    used = run.budget_used
-    result.curve = run.curve
-    result.notes = run.notes + run.engine.notes
-    result.stop_reason = run.stop_reason
-    result.steps = used.steps
-    result.tokens = used.tokens
-    result.seconds = used.seconds
-    result.cpu_seconds = used.cpu_seconds
-    result.efforts = run.timer.efforts()
-    result.phases = dict(run.timer.phases)
-    total = sum(result.efforts.values(), Effort())
-    result.total_seconds = total.seconds
-    result.total_cpu_seconds = total.cpu_seconds
-    result.tokens_per_cpu_second = used.tokens / used.cpu_seconds if used.cpu_seconds else 0.0
+        used = run.budget_used
+        result.curve = run.curve
+        result.notes = run.notes + run.engine.notes
+        result.stop_reason = run.stop_reason
+        result.steps = used.steps
+        result.tokens = used.tokens
+        result.seconds = used.seconds
+        result.cpu_seconds = used.cpu_seconds
+        result.efforts = run.timer.efforts()
+        result.phases = dict(run.timer.phases)
+        total = sum(result.efforts.values(), Effort())
+        result.total_seconds = total.seconds
+        result.total_cpu_seconds = total.cpu_seconds
+        result.tokens_per_cpu_second = used.tokens / used.cpu_seconds if used.cpu_seconds else 0.0

@@ -18,7 +18,7 @@ from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate
 from scalesearch.feasible.limits import (
     LimitCheck,
-    check_limits,
+    check_limit,
     collect_limits,
     cost_names,
     is_lower_bound,
@@ -336,7 +336,8 @@ class _SizeSearch:
         candidate = candidates[value]
         costs = {name: cost for name, cost in (candidate.costs or {}).items()
                  if cost or name != WEIGHT_WORK_COST}
-        return SizePoint(value, costs, check_limits(self.limits, candidate.__getitem__))
+        limits = tuple(check_limit(limit, candidate.__getitem__) for limit in self.limits)
+        return SizePoint(value, costs, limits)
 
     def _is_monotonic(self, candidates: CandidatesByValue) -> bool | None:
         """Whether no cost in the budget falls from one buildable value to the next."""

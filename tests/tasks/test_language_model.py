@@ -16,8 +16,7 @@ from scalesearch.cli import score as score_verb
 from scalesearch.data import BOS, EOS, PAD, DataSpec, eval_batches
 from scalesearch.data.sources import read_sentences
 from scalesearch.nn import build_model
-from scalesearch.nn.decode import UNK
-from scalesearch.nn.sampling import sample_tokens
+from scalesearch.nn.decode import UNK, sample_tokens
 from scalesearch.tasks import TASKS, Texts
 from scalesearch.tasks.language_model import count_bytes, count_words
 from scalesearch.training import Recipe, train

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.data import BOS, EOS, PAD, BatchStream, eval_batches, make_batch, remask
 from scalesearch.data.batching import Buckets, training_batches
-from scalesearch.data.masking import Masking
+from scalesearch.data.split import Masking
 from scalesearch.export.base import check_exportable, get_format
 from scalesearch.nn import build_model
 from scalesearch.spaces.assembly.architecture import assemble

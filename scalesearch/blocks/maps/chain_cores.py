@@ -184,8 +184,7 @@ class ChainCores(Block):
         """Return multiply-adds and numbers stored of the cores ``start`` to ``end`` - 1."""
         if end - start == 1:
             return 0, 0
-        (macs, numbers), *others = (self._split_cost(start, k, end)
-                                    for k in range(start + 1, end))
+        (macs, numbers), *others = (self._split_cost(start, k, end) for k in range(start + 1, end))
         for other_macs, other_numbers in others:
             numbers = select_where(other_macs < macs, other_numbers, numbers)
             macs = minimum(macs, other_macs)

@@ -149,8 +149,7 @@ class Attention(Mixer):
             return ("key_value_heads",
                     f"{heads} heads and {sets} score heads are not multiples of {shared}")
         if is_set(shared) and not self.expands_heads and decide(heads != sets):
-            return ("key_value_heads",
-                    f"needs equal score_heads and heads, not {sets} and {heads}")
+            return ("key_value_heads", f"needs equal score_heads and heads, not {sets} and {heads}")
         if self.rotary and is_set(self.clip):
             return "rotary", "cannot be combined with relative_positions"
         if self.rotary and decide(self.head_dim % 2 != 0):

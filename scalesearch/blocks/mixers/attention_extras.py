@@ -17,6 +17,7 @@ from scalesearch.blocks.core import (
 )
 from scalesearch.blocks.elementwise import add_promoted
 from scalesearch.blocks.leaves import Linear
+from scalesearch.blocks.mixers.base import key_distances
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,8 +60,7 @@ def hide_outside_window(bias: Tensor | None, query: Tensor, keys: int, window: i
     """
     import torch
 
-    positions = torch.arange(keys, device=query.device)
-    distance = positions[None, :] - positions[keys - query.shape[2] :, None]  # (queries, keys)
+    distance = key_distances(query.shape[2], keys, query.device)
     bias = query.new_zeros(distance.shape) if bias is None else bias
     return bias.masked_fill(distance.abs() >= window, torch.finfo(bias.dtype).min / 2)
 
@@ -79,8 +79,7 @@ def add_distance_bias(bias: Tensor | None, query: Tensor, keys: int, heads: int,
     """
     import torch
 
-    positions = torch.arange(keys, device=query.device)
-    distance = (positions[None, :] - positions[keys - query.shape[2] :, None]).abs()
+    distance = key_distances(query.shape[2], keys, query.device).abs()
     power = 1 << (heads.bit_length() - 1)
     first = torch.arange(1, power + 1, device=query.device)
     others = torch.arange(heads - power, device=query.device) + 0.5

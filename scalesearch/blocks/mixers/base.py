@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+def key_distances(queries: int, keys: int, device: Any) -> Tensor:
+    """Return s - t (queries, keys) for keys s and queries t, which are the last of the keys."""
+    import torch
+
+    positions = torch.arange(keys, device=device)
+    return positions[None, :] - positions[keys - queries :, None]
+
+
 @dataclass(frozen=True)
 class AttentionScoreShape:
     """Shape of the attention scores of a mixer: (batch, heads, queries, keys)."""

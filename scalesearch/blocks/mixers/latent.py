@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from scalesearch.blocks.core import (
-    SEQ,
-    SEQ_KEYS,
-    TGT,
-    TGT_KEYS,
-    Axis,
-    Block,
-    LoopNest,
-    Size,
-    Use,
-    block,
-)
+from scalesearch.blocks.core import KEY_AXES, Axis, Block, LoopNest, Size, Use, block
 from scalesearch.blocks.leaves import FusedAttention, KeyValueCache
 from scalesearch.blocks.mixers.attention_extras import apply_rotary
 from scalesearch.blocks.mixers.base import Mixer, register_mixer
@@ -52,7 +41,7 @@ class LatentAttention(Mixer):
     @property
     def keys(self) -> Axis:
         """Axis of the positions that one position attends to."""
-        return {TGT: TGT_KEYS, SEQ: SEQ_KEYS}.get(self.queries, self.queries)
+        return KEY_AXES.get(self.queries, self.queries)
 
     def validate(self) -> tuple[str, str] | None:
         if decide(self.rotary_dim % 2 != 0):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.blocks.core import Axis, Block, LoopNest, Shape, Size, Use, block
 from scalesearch.blocks.elementwise import add_promoted
 from scalesearch.blocks.leaves import Linear
+from scalesearch.blocks.mixers.base import key_distances
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,8 +76,7 @@ class RelativeMaskBias(Block):
     def forward(self, module: Any, queries: int, keys: int) -> Tensor:
         import torch
 
-        positions = torch.arange(keys, device=module.head.device)
-        distance = positions[None, :] - positions[keys - queries :, None]  # (queries, keys)
+        distance = key_distances(queries, keys, module.head.device)
         index = distance.clamp(-self.clip, self.clip) + self.clip
         past, future = module.distance.split(self.clip)
         return torch.cat([past, past.new_zeros(1), future])[index] + module.head[:, None, None]

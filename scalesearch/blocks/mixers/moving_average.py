@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import (
-    SEQ,
-    SEQ_KEYS,
+    KEY_AXES,
     TGT,
-    TGT_KEYS,
     Axis,
     Block,
     LoopNest,
@@ -110,7 +108,7 @@ class MovingAverageMixer(Mixer):
     @property
     def keys(self) -> Axis:
         """Axis of the positions that are averaged."""
-        return {TGT: TGT_KEYS, SEQ: SEQ_KEYS}.get(self.queries, self.queries)
+        return KEY_AXES.get(self.queries, self.queries)
 
     def parts(self) -> Mapping[str, Block | Use]:
         average = MovingAverage(self.d, self.dims, self.queries, self.keys,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.blocks.core import Axis, Block, Extent, LoopNest, Shape, Size, Use, block
 from scalesearch.blocks.elementwise import add_promoted, dropout, soft_cap
 from scalesearch.blocks.leaves import KeyValueCache, Linear, MatMul
+from scalesearch.blocks.mixers.base import key_distances
 from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
 from scalesearch.blocks.sizes import is_set
@@ -82,11 +83,8 @@ class RelativeKeys(Block):
         Returns:
             (batch, heads, queries, keys).
         """
-        import torch
-
         by_distance = query @ module.weight.t()  # (batch, heads, queries, distances)
-        positions = torch.arange(keys, device=query.device)
-        distance = positions[None, :] - positions[keys - query.shape[2] :, None]  # (queries, keys)
+        distance = key_distances(query.shape[2], keys, query.device)
         index = distance.clamp(-self.clip, self.clip) + self.clip
         return by_distance.gather(3, index.expand(*query.shape[:3], -1))
 
@@ -226,8 +224,7 @@ class RelativeBuckets(Block):
         """Return the bias (heads, queries, keys) of the last queries of ``keys`` positions."""
         import torch
 
-        positions = torch.arange(keys, device=module.weight.device)
-        offset = positions[None, :] - positions[keys - queries :, None]  # (queries, keys)
+        offset = key_distances(queries, keys, module.weight.device)
         buckets = self.buckets if self.is_causal else self.buckets // 2
         distance = (-offset).clamp(min=0) if self.is_causal else offset.abs()
         exact = buckets // 2

@@ -232,8 +232,7 @@ def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
     recipe = trained.recipe
     decoding = resolve_decoding(recipe, trained.max_length_a)
     block = trained.architecture.block
-    classes = {"AutoConfig": "ScalesearchConfig",
-               "AutoModelForSeq2SeqLM": OWN_CLASS}
+    classes = {"AutoConfig": "ScalesearchConfig", "AutoModelForSeq2SeqLM": OWN_CLASS}
     return {
         "architectures": [OWN_CLASS],
         "auto_map": {auto: f"{MODELING_MODULE}.{name}" for auto, name in classes.items()},

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from scalesearch.blocks.core import (
     CROSS_MEMORY,
+    KEY_AXES,
     SEQ,
     SEQ_KEYS,
     SRC,
@@ -61,12 +62,7 @@ from scalesearch.spaces.assembly.embeddings import build_embedding, build_output
 from scalesearch.spaces.assembly.weight_sharing import build_ties
 from scalesearch.spaces.parameters.param_values import parse_config, plain_config
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
-from scalesearch.spaces.syntax.domains import (
-    OWN_WEIGHTS,
-    LayerReference,
-    Schedule,
-    ScheduleCall,
-)
+from scalesearch.spaces.syntax.domains import OWN_WEIGHTS, LayerReference, Schedule, ScheduleCall
 
 LayerFactory = Callable[[Mapping[str, Any]], Block]
 
@@ -148,8 +144,7 @@ UNUSED_PREFIXES: Mapping[str, tuple[str, ...]] = {
                      "target_vocab"),
     "encoder-only": ("decoder.", "share.decoder.", "target_vocab")}
 # keys that a model with classes does not read, because its output is not a vocabulary
-OUTPUT_KEYS = ("embedding.tied_bias", "embedding.output_", "matrices.output",
-               "tensor_chain.output")
+OUTPUT_KEYS = ("embedding.tied_bias", "embedding.output_", "matrices.output", "tensor_chain.output")
 SINGLE_STACKS = {"decoder-only": ("decoder", SEQ), "encoder-only": ("encoder", SRC)}
 
 
@@ -393,7 +388,7 @@ def _with_sublayer_order(a: Config, stack: str, layer: LayerT) -> LayerT:
             multi_path = multi_path.without_ffn()
     parallel_mixer = None
     if has_parallel_mixer:
-        axes = axis, axis, {SEQ: SEQ_KEYS, TGT: TGT_KEYS}.get(axis, SRC)
+        axes = axis, axis, KEY_AXES.get(axis, SRC)
         parallel_mixer = build_parallel_mixer(a, stack, axes, layer.mixer)
     separate_norms = bool(a.get(f"{stack}.parallel_norms", False)) and any(
         len(step) > 1 for step in order)

@@ -26,12 +26,7 @@ from scalesearch.blocks.weight_sharing import (
 )
 from scalesearch.spaces.assembly.components import Config
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
-from scalesearch.spaces.syntax.domains import (
-    OWN_WEIGHTS,
-    LayerReference,
-    Schedule,
-    ScheduleCall,
-)
+from scalesearch.spaces.syntax.domains import OWN_WEIGHTS, LayerReference, Schedule, ScheduleCall
 
 # Keys of a stack that determine the shapes of its mixer's weights.
 MULTI_PATH_KEYS = ("paths.of", "paths.count", "paths.merge", "paths.norm")

@@ -17,12 +17,7 @@ from scalesearch.spaces.parameters.param_values import (
 )
 from scalesearch.spaces.schema.bound_tree import GroupNode, ParameterNode
 from scalesearch.spaces.schema.cost_names import COST_NAMES
-from scalesearch.spaces.syntax.diagnostics import (
-    Problem,
-    SourcePosition,
-    SourceText,
-    print_note,
-)
+from scalesearch.spaces.syntax.diagnostics import Problem, SourcePosition, SourceText, print_note
 from scalesearch.spaces.syntax.domains import (
     AlternativesDomain,
     ComputedDomain,

@@ -24,11 +24,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from scalesearch.compression.alternatives import (
-    Parent,
-    default_alternatives,
-    list_alternatives,
-)
+from scalesearch.compression.alternatives import Parent, default_alternatives, list_alternatives
 from scalesearch.config.model import REQUIRED, Config, Text, schema_of, setting
 from scalesearch.config.reader import ConfigReader, apply_override, read_config
 from scalesearch.config.reader import with_position as with_position_of_key
@@ -37,7 +33,7 @@ from scalesearch.errors import UserError, option
 from scalesearch.export.base import resolve_decoder_format
 from scalesearch.feasible.limits import parse_budget
 from scalesearch.files import is_valid_file_name, resolve_relative
-from scalesearch.library import find_file
+from scalesearch.library import ARCHITECTURE_FILE, find_file
 from scalesearch.pareto import Objective
 from scalesearch.schedule import NO_RUNGS
 from scalesearch.spaces import ConfigError, Constraint, Space, read_space
@@ -114,7 +110,6 @@ from scalesearch.training.recipe_space import (
     extract_parameters,
 )
 
-ARCHITECTURE_FILE = "architecture.yaml"  # in the folder of a training run
 BUILTIN_DATA_WORDS = ("builtin", "grammar", "none")
 # both may hold the address of a cluster
 RESOURCES_SYNONYMS = (("ray", "resources"), ("resources", "ray"))
@@ -567,7 +562,6 @@ class _StudyReader:
             elif key := find_missing_key(cost, protocol):
                 self.report(place, f"`{cost}`: the protocol names no {key}",
                             f"add `protocol: {{ {key}: … }}`", code="protocol-incomplete")
-
 
     def check_training_cost(self, cost: str, place: str) -> None:
         """Report a cost of training that the recipe of the study does not determine."""

@@ -145,9 +145,9 @@ def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
     Raises:
         UserError: the folder holds no finished run, or its task or vocabulary differs.
     """
+    from scalesearch.library import ARCHITECTURE_FILE
     from scalesearch.spaces import read_space
     from scalesearch.training.checkpoint import (
-        ARCHITECTURE_FILE,
         DATA_FILE,
         TOKENIZER_FILE,
         WEIGHTS_FILE,

@@ -140,11 +140,7 @@ def _replace_blocks(folder: Path, job: JobFile) -> Mapping[str, object]:
     import msgspec
 
     from scalesearch.compression.alternatives import Alternative, Parent
-    from scalesearch.compression.library import (
-        FitSettings,
-        build_layer,
-        measure_combinations,
-    )
+    from scalesearch.compression.library import FitSettings, build_layer, measure_combinations
     from scalesearch.data import DataSpec, load_corpus
     from scalesearch.training import read_checkpoint
 

@@ -17,12 +17,7 @@ from scalesearch.data.batching import decoding_batches
 from scalesearch.errors import UserError, option
 from scalesearch.lowering import EXTRA_LENGTH, LENGTH_FACTOR
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import (
-    Hypotheses,
-    default_max_lengths,
-    greedy_search,
-    length_limits,
-)
+from scalesearch.nn.decode import Hypotheses, default_max_lengths, greedy_search, length_limits
 from scalesearch.nn.graphs import GraphRunner
 from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.nn.shortlist import Shortlist, ShortlistModel

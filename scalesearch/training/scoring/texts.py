@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from scalesearch.data.batching import eval_batches
 from scalesearch.data.prepare import encode_windows
 from scalesearch.errors import UserError
-from scalesearch.nn.decode import EOS
-from scalesearch.nn.sampling import sample_tokens
+from scalesearch.nn.decode import EOS, sample_tokens
 from scalesearch.tasks import TASKS, Texts
 from scalesearch.training.checkpoint import Checkpoint
 from scalesearch.training.hardware import Hardware
@@ -68,7 +67,7 @@ def continue_text(trained: Checkpoint, prompt: str = "", tokens: int = 100,
 
     Args:
         tokens: number of tokens to generate, with ends of lines.
-        temperature, top_k, seed: see :func:`scalesearch.nn.sampling.sample_tokens`.
+        temperature, top_k, seed: see :func:`scalesearch.nn.decode.sample_tokens`.
 
     Raises:
         UserError: the model is not a language model.

@@ -32,10 +32,7 @@ from scalesearch.training.hardware import Hardware, is_out_of_memory
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.updates.engine import Engine
 from scalesearch.training.updates.loss import cross_entropy
-from scalesearch.training.updates.optimizers import (
-    BASIS_UPDATE_INTERVAL,
-    MatrixOptimizer,
-)
+from scalesearch.training.updates.optimizers import BASIS_UPDATE_INTERVAL, MatrixOptimizer
 from scalesearch.training.updates.resident_data import (
     MAX_SHARE,
     ResidentSplit,
