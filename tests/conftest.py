@@ -40,7 +40,7 @@ hypothesis.settings.register_profile("tests", deadline=None,
 hypothesis.settings.load_profile("tests")
 
 
-FAST_EXAMPLES = 15  # of each hypothesis test in `make test`, at most
+FAST_EXAMPLES = 10  # of each hypothesis test in `make test`, at most
 ONLY_IN_TEST_ALL = ("full", "ray", "browser")  # markers of tests that `make test` leaves out
 
 
@@ -110,9 +110,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter,
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """With --fast, garbage collection skips what is imported: it stays until the end."""
+    """With --fast, collect garbage seldom, and skip what is imported: it stays until the end."""
     if session.config.getoption("--fast"):
         gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.fixture(autouse=True)

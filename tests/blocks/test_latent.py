@@ -43,6 +43,7 @@ def deepseek(query_rank: int) -> tuple[Any, Any]:
     return module, v3.DeepseekV3RotaryEmbedding(config)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("query_rank", [0, 8])
 def test_output_and_costs_equal_transformers(query_rank: int) -> None:
     reference, rotary = deepseek(query_rank)

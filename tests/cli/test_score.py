@@ -121,6 +121,7 @@ def test_models_of_tokenized_text_are_scored_on_tokens(
         raise run(score_verb, tmp_path / "model", tmp_path / "other", *sides).exception
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("task", ["correction", "summarization"])
 def test_other_tasks_report_missing_intervals(task: str, tmp_path: Path) -> None:
     train(tiny(), corpus_of(TASKS[task], tmp_path), recipe(), tmp_path / "model")
@@ -283,6 +284,7 @@ def test_length_limit_can_be_set_and_is_reported(place: Path) -> None:
     assert "shorter" in shown and "--length-penalty" not in shown
 
 
+@pytest.mark.full
 def test_tables_are_translated_and_scored(place: Path, tmp_path: Path) -> None:
     sides = [(place / f"test.{side}").read_text().splitlines() for side in ("en", "de")]
     rows = list(zip(*sides))

@@ -214,6 +214,7 @@ def test_data_of_a_run_is_a_data_file(
     assert load_data(str(left)).facts.hash == corpus.facts.hash
 
 
+@pytest.mark.full
 def test_standard_input_is_read_and_truncated_like_files(data: Path, tmp_path: Path) -> None:
     positions = ["--set", "embedding.positions=learned", "--set", "embedding.max_length=60"]
     assert trained(data, tmp_path / "out", *positions).exit_code == 0
@@ -225,6 +226,7 @@ def test_standard_input_is_read_and_truncated_like_files(data: Path, tmp_path: P
     assert marked.stdout == plain.stdout
 
 
+@pytest.mark.full
 def test_fine_tuning_starts_from_the_weights_of_a_model(data: Path, tmp_path: Path) -> None:
     first = json.loads(trained(data, tmp_path / "first", "--json").stdout)
     # another text of the same task, from which another vocabulary would be fitted

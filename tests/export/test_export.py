@@ -205,6 +205,7 @@ def test_differences_are_counted_and_scored(trained_folder, sample):
     assert report["model"]["bleu_signature"] and report["text"] == sample.name
 
 
+@pytest.mark.full
 def test_artifact_without_package_weights_translates(trained_folder, corpus, tmp_path, monkeypatch):
     """The format has its own decoder, so the weights of the package are not needed."""
     monkeypatch.setattr("scalesearch.export.base.FORMAT_CLASSES", {"other": f"{__name__}:Other"})

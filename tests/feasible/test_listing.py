@@ -86,6 +86,7 @@ cost: {{ protocol: {{ source: 8, target: 8, vocab: 200 }} }}
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("cost", ["params.total", "macs.total", "memory.activations",
                                   "artifact.bytes", "load.mean"])
 def test_spellings_of_a_budget_have_the_counts_of_enumeration_in_random_spaces(cost: str) -> None:

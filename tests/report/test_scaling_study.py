@@ -295,6 +295,7 @@ def assert_legend_covers_nothing(figure):
         assert not inside.overlaps(axes.get_window_extent())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("metric", "rules"), [("bleu", 2), ("loss", 5)])
 def test_figures_fit_long_names_and_labels(metric, rules):
     named = {f"wider, with head_dim fixed {number}": 0.1 + number / 10 for number in range(rules)}

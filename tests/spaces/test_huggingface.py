@@ -189,6 +189,7 @@ def test_released_models_have_no_unexplained_differences(model: dict[str, Any]) 
     assert not any(unexplained_differences(model).values())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("model", [
     pytest.param(model, id=model["name"],
                  marks=() if model["name"] in ("tiny", "mt5-small", "opt-350m")

@@ -176,6 +176,7 @@ def test_damaged_models_work_or_raise_user_errors(trained: Path, tmp_path: Path,
         shutil.rmtree(folder)
 
 
+@pytest.mark.full
 def test_commands_accept_undamaged_models(trained: Path, tmp_path: Path) -> None:
     copy_models(trained, tmp_path)
     assert not any(run_all_commands(trained, tmp_path))

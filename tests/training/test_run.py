@@ -407,6 +407,7 @@ def test_second_divergence_is_a_failed_result(corpus, out, monkeypatch) -> None:
     assert "it diverged" in result.reason and "again, after a rollback" in result.reason
 
 
+@pytest.mark.full
 def test_moving_average_is_validated_and_written(corpus, tmp_path) -> None:
     runs = {average: train(tiny(), corpus, recipe(average=average), tmp_path / average)
             for average in ("none", "ema")}
@@ -437,6 +438,7 @@ def test_moving_average_window_is_limited_to_all_updates(corpus, tmp_path) -> No
     assert losses[0.25] == losses[0.9] and len({alone, *losses.values()}) == 3
 
 
+@pytest.mark.full
 def test_run_resumes_after_a_failed_write_of_the_result(corpus, out, tmp_path, monkeypatch) -> None:
     write = Result.write
     left = iter(range(1))

@@ -222,6 +222,7 @@ def test_other_version_of_transformers_is_warned_of(trained, tmp_path):
         load(tmp_path)
 
 
+@pytest.mark.full
 def test_damaged_files_are_refused_and_the_model_card_may_be_edited(trained_folder, tmp_path):
     artifact = export_model(read_checkpoint(trained_folder), tmp_path / "out", HuggingFaceFormat(),
                             "none", None)

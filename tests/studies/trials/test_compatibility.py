@@ -84,6 +84,7 @@ def test_change_of_training_is_refused(call, change, what):
     assert "start another study with --out" in output and "warm_start" not in output
 
 
+@pytest.mark.full
 def test_new_recipe_field_with_default_changes_nothing(call):
     """With its default, the study can be resumed and its candidates can be imported."""
     call("s.yaml", "--trials", "1")
