@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                      help=f"skip tests marked {', '.join(ONLY_IN_TEST_ALL)}, and run one instance "
                           "of each parametrized test")
     parser.addoption("--instances", type=int, metavar="N",
-                     help="run at most N instances of each parametrized test")
+                     help="run at most N instances of each parametrized test that --fast skips")
     parser.addoption("--instances-seed", default="0", metavar="SEED",
                      help="which instances --fast and --instances run")
     parser.addoption("--part", type=int, choices=range(1, len(PARTS) + 1), metavar="I",
@@ -77,17 +77,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect all but some instances of each test; with --fast, slow markers and examples too."""
+    """With --fast and --instances, deselect all but some instances of tests; see their help."""
     is_fast = config.getoption("--fast")
     max_instances = 1 if is_fast else config.getoption("--instances")
     if max_instances is None:
         return
     seed = config.getoption("--instances-seed")
     instances: dict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        if not (is_fast and any(map(item.get_closest_marker, ONLY_IN_TEST_ALL))):
-            instances[item.nodeid.partition("[")[0]].append(item)
     selected: set[pytest.Item] = set()
+    for item in items:
+        is_slow = any(map(item.get_closest_marker, ONLY_IN_TEST_ALL))
+        if is_slow != is_fast:
+            instances[item.nodeid.partition("[")[0]].append(item)
+        elif not is_fast:
+            selected.add(item)
     for group in instances.values():
         selected.update(sorted(group, key=lambda item: hashlib.md5(
             f"{seed} {item.nodeid}".encode()).digest())[:max_instances])
@@ -105,12 +108,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter,
                             config: pytest.Config) -> None:
     """With --instances, print how to run the same instances again."""
     if count := config.getoption("--instances"):
-        terminalreporter.write_line(f"at most {count} instances of each test: --instances {count} "
+        terminalreporter.write_line(f"Instances of slow tests: --instances {count} "
                                     f"--instances-seed {config.getoption('--instances-seed')}")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """With --fast, collect garbage seldom, and skip what is imported: it stays until the end."""
+    """With --fast, collect garbage rarely, and skip what is imported: it stays until the end."""
     if session.config.getoption("--fast"):
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)

@@ -62,6 +62,7 @@ def test_student_trains_on_soft_targets(data: Path, tmp_path: Path) -> None:
         raise CliRunner().invoke(app, [*arguments, "--beam", "4"]).exception
 
 
+@pytest.mark.full
 def test_soften_is_the_earlier_name(data: Path, tmp_path: Path) -> None:
     arguments = [str(data.parent / "teacher"), "--data", str(data), "--out"]
     for number, command in enumerate((["soften"], ["distill", "--targets", "soft"])):

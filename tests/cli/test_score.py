@@ -28,7 +28,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("scored")
     corpus = load_data(str(write_text(where)))
     for seed in (1, 2):
-        train(tiny(), corpus, recipe(steps=30, beam=3, length_penalty=0.3), where / f"model{seed}",
+        train(tiny(), corpus, recipe(beam=3, length_penalty=0.3), where / f"model{seed}",
               seed=seed)
     return where
 

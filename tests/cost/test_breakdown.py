@@ -25,7 +25,7 @@ def test_embedding_lookup_has_no_macs() -> None:
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_costs_of_sections_add_up(name: str) -> None:
     rng = Random(1)
-    for _ in range(30):
+    for _ in range(12):
         costs = evaluate_cost(random_architecture(rng).block,
                               find_protocol(name, rng.randint(1, 9), rng.randint(1, 9), 20))
         for quantity in ("params", "macs"):
@@ -80,7 +80,7 @@ def test_all_cost_names_are_costs(tmp_path) -> None:
 
 def test_sharing_changes_params_but_not_macs() -> None:
     rng = Random(2)
-    for _ in range(40):
+    for _ in range(12):
         architecture = random_architecture(rng)
         plain = {
             path: ("own" if path.startswith("share.") and path.count(".") == 2 else value)

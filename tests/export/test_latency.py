@@ -205,6 +205,7 @@ def test_calibration_resumes_and_predicts_all_candidates(job, tmp_path, monkeypa
                for candidate in fit.others) and "2 held-out models" in summary
 
 
+@pytest.mark.full
 def test_small_space_cannot_be_calibrated(job, tmp_path) -> None:
     space = read_space(find_file("small/plain", "spaces"))
     with refuses("too-few-candidates", "few"):

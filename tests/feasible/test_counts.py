@@ -391,6 +391,7 @@ def test_counter_reports_progress_and_keeps_little_memory() -> None:
     assert steps[0] == "counting: 0%" and len(set(steps)) > 10
 
 
+@pytest.mark.full
 def test_counting_has_limits_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits on rows of sections, on their combinations, and on cached columns of extremes."""
     space = Space.parse(SPACES["plain"])

@@ -19,11 +19,10 @@ V = 17
 
 
 @pytest.mark.full
-def test_random_models_are_causal() -> None:
-    rng = Random(1)
-    for seed in range(10):
-        architecture = random_architecture(rng)
-        check_causality(build_model(architecture.block, vocab=V, seed=seed), V)
+@pytest.mark.parametrize("seed", range(10))
+def test_random_models_are_causal(seed: int) -> None:
+    architecture = random_architecture(Random(seed))
+    check_causality(build_model(architecture.block, vocab=V, seed=seed), V)
 
 
 class Leaky(nn.Module):

@@ -1,6 +1,7 @@
 """Searches on fixed shapes: the translations of other searches, and steps that can be captured."""
 
 import copy
+from functools import cache
 from random import Random
 
 import pytest
@@ -13,7 +14,7 @@ from scalesearch.nn.beam_search import BeamSearchState, beam_search
 from scalesearch.nn.decode import EOS, greedy_search
 from scalesearch.nn.static_search import StaticSearch
 from scalesearch.spaces import read_space
-from scalesearch.spaces.assembly.architecture import assemble
+from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
 from tests.architectures import transformer_config
 from tests.devices import RecordingRunner
 from tests.nn.covering import covering
@@ -83,13 +84,18 @@ def test_translations_of_families(name: str) -> None:
         check_equal_translations(network, beam)
 
 
+@cache
+def random_models() -> list[ModelSpec]:
+    return covering(Random(20261127), 16)
+
+
 @pytest.mark.full
-def test_translations_of_random_models_of_all_blocks(monkeypatch) -> None:
+@pytest.mark.parametrize("number", range(16))
+def test_translations_of_random_models_of_all_blocks(monkeypatch, number: int) -> None:
     monkeypatch.setattr(mixture, "_has_dynamic_shapes", lambda x: False)  # as on a GPU
-    for architecture in covering(Random(20261127), 16):
-        network = sharp_model(architecture.block)
-        if StaticSearch.supports(network):
-            check_equal_translations(network, 3)
+    network = sharp_model(random_models()[number].block)
+    if StaticSearch.supports(network):
+        check_equal_translations(network, 3)
 
 
 def test_learned_positions_limit_padding() -> None:

@@ -109,6 +109,7 @@ def test_budget_samples_are_distributed_as_by_rejection(budget):
     assert surprise < len(chance) + 5 * math.sqrt(2 * len(chance))
 
 
+@pytest.mark.full
 def test_random_candidates_follow_the_parameter_distribution():
     space = SMALL.with_overrides({"width": "16..22 log"})
     rng = random.Random(4)

@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from scalesearch.pareto import Objective
 from scalesearch.samplers.hypervolume_gp import AcquisitionValues, HypervolumeGP
 from scalesearch.samplers.trial_history import rung_losses
@@ -82,6 +84,7 @@ def test_bayes_values_paused_trials():
     assert again.study.sampler.acquisition_values(again.trials) == values
 
 
+@pytest.mark.full
 def test_infinite_losses_and_rungs_of_another_ladder_are_accepted():
     search = ladder(10, 6)
     waiting = [trial for trial in search.started if trial.user_attrs.get("paused")]

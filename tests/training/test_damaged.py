@@ -163,17 +163,13 @@ def copy_models(trained: Path, folder: Path) -> tuple[Path, Path]:
         trained / "stopped", folder / "stopped")
 
 
-@pytest.mark.parametrize("models", [2, pytest.param(6, marks=pytest.mark.full),
-                                    pytest.param(300, marks=pytest.mark.slow)])
-def test_damaged_models_work_or_raise_user_errors(trained: Path, tmp_path: Path,
-                                                  models: int) -> None:
-    for seed in range(models):
-        rng = random.Random(seed)
-        folder = tmp_path / str(seed)
-        for model in copy_models(trained, folder):
-            damage_files(model, rng)
-        run_all_commands(trained, folder)
-        shutil.rmtree(folder)
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow)
+                                               for seed in range(6, 300))])
+def test_damaged_models_work_or_raise_user_errors(trained: Path, tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    for model in copy_models(trained, tmp_path):
+        damage_files(model, rng)
+    run_all_commands(trained, tmp_path)
 
 
 @pytest.mark.full

@@ -153,6 +153,7 @@ def random_candidates() -> list[tuple[ModelSpec, str]]:
     return [(random_architecture(rng), rng.choice(["adamw", "muon", "soap"])) for _ in range(40)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", range(40))
 def test_bytes_of_random_candidates_are_those_of_tensors_on_the_cpu(monkeypatch,
                                                                     number: int) -> None:
@@ -172,7 +173,7 @@ def test_random_cohorts_never_exceed_the_memory_of_a_device() -> None:
     rng = Random(7)
     how = recipe(precision="fp32", bucketing="yes", **NO_DROPOUT)
     needs = []
-    for _ in range(6):
+    for _ in range(4):
         block = random_architecture(rng).block
         update_memory = simulate_updates(block, VOCAB, how, BATCH)
         measured, _ = measure_on_cpu(block, how)
@@ -225,6 +226,7 @@ def test_safety_factor_covers_the_bytes_recorded_on_an_h200(name: str, optimizer
     assert measured > training / SAFETY_FACTOR
 
 
+@pytest.mark.full
 def test_predicted_bytes_grow_with_model_batch_and_optimizer(corpus) -> None:
     base = predict_training_bytes(tiny(width=64).block, corpus, recipe(max_tokens=2000))
     for block, how in [

@@ -70,6 +70,7 @@ def test_problems_name_the_key_of_the_target(spec: DataSpec, tmp_path: Path) -> 
     assert spec.replace(target_vocab=None).with_vocab(*SIZES) == spec
 
 
+@pytest.mark.full
 def test_resumed_run_equals_uninterrupted_run_and_translates(pair: Corpus, tmp_path: Path) -> None:
     how = recipe(subword_dropout=0.1)
     whole, paused = tmp_path / "whole", tmp_path / "paused"

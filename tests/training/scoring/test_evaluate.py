@@ -251,6 +251,7 @@ def test_recipe_sets_the_length_limit(corpus) -> None:
     assert resolve_decoding(recipe(), corpus.max_length_a).description == "greedy"
 
 
+@pytest.mark.full
 def test_pairs_of_cropped_sources_are_not_distilled(corpus, tmp_path: Path) -> None:
     train(tiny(), corpus, recipe(), tmp_path / "teacher")
     spec = corpus.spec.replace(train=str(tmp_path / "train"))

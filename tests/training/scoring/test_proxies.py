@@ -55,6 +55,7 @@ def test_proxies_do_not_change_training(corpus, tmp_path):
     json.dumps(results[1].metrics["proxies"], allow_nan=False)
 
 
+@pytest.mark.full
 def test_resumed_run_has_proxies_of_its_initial_weights(corpus, tmp_path):
     whole = train(tiny(), corpus, recipe(), tmp_path / "whole",
                   with_proxies=True).metrics["proxies"]
