@@ -41,6 +41,7 @@ def rows_of(search, state):
     return [search.rows.get(trial.number) for trial in search.trials if trial.state.name == state]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["random", "tpe", "local"])
 @pytest.mark.parametrize("rungs", LADDERS)
 @pytest.mark.parametrize("workers", [1, 4])

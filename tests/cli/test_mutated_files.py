@@ -85,7 +85,8 @@ def test_unreadable_file_is_refused(path, kind) -> None:
 
 
 @pytest.mark.parametrize("kind", READERS)
-@pytest.mark.parametrize("examples", [60, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [10, pytest.param(60, marks=pytest.mark.full),
+                                      pytest.param(1000, marks=pytest.mark.slow)])
 def test_mutated_file_is_read_or_refused(examples, kind, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp(kind)
 

@@ -303,6 +303,7 @@ def test_unsupported_parts_are_refused(changes, where):
     assert any(where in reason for reason in decoded), decoded
 
 
+@pytest.mark.full
 def test_documented_call_translates_as_the_command(corpus, tmp_path, monkeypatch) -> None:
     """The call of the guide has the beam, penalty and limits of the recipe."""
     search = {"beam": 4, "length_penalty": 0.6, "max_length_a": 1.2, "max_length_b": 3}

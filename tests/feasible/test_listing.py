@@ -187,6 +187,7 @@ def test_spaces_without_valid_candidates_are_counted(invalid: str, budget: str) 
     assert report.exact and counts(report) == (120, 0, 0, 0, 0)
 
 
+@pytest.mark.full
 def test_size_is_estimated_without_bias() -> None:
     space = Space.parse(LARGE)
     estimate = estimate_feasibility(space, PROTOCOL, read_budgets(space, [BUDGET]),

@@ -42,6 +42,7 @@ def sentences(result):
                     for line in ranking_sentences(result, ranking))
 
 
+@pytest.mark.full
 def test_analysis_recovers_known_laws():
     """Coverage is 9 of 10 studies on average; fewer than 6 occur in 1 of 600 runs."""
     covered = dict.fromkeys(((cost, rule) for cost in ("params.total", "macs.total")

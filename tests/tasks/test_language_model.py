@@ -161,6 +161,7 @@ def test_samples_follow_the_model_without_a_cache(changes: dict[str, object]) ->
     assert without_context == sample_tokens(model, [8], 3, window=1, temperature=0)
 
 
+@pytest.mark.full
 def test_samples_depend_on_seed_and_temperature() -> None:
     model = build_model(model_for(TASK).block, vocab=40, seed=3, dtype=torch.float64).eval()
     samples = [sample_tokens(model, [5], 60, 16, seed=seed) for seed in (1, 1, 2)]

@@ -266,6 +266,7 @@ def test_proposal_is_logged_before_training(tmp_path):
     assert make_driver(tmp_path, make_plan(4), work=work).run() == "4 candidates trained"
 
 
+@pytest.mark.full
 def test_study_with_sqlite_storage(tmp_path):
     url = f"sqlite:///{tmp_path}/shared.db"
     driver = make_driver(tmp_path / "one", make_plan(4), storage=url)

@@ -81,6 +81,7 @@ def test_replicates_do_not_resume_a_stopped_search(tmp_path):
                for trial in StudyDir(tmp_path).load().trials.with_state(State.PENDING))
 
 
+@pytest.mark.full
 def test_smaller_threshold_resumes_search(tmp_path):
     plan = {"seeds": Seeds(max_per_candidate=2, extra_runs=2)}
     run(tmp_path / "stopped", SOON, **plan)

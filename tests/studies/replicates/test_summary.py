@@ -287,6 +287,7 @@ def test_table_has_means_and_intervals_per_candidate(folder):
     assert sorted(results.front["trial"]) == sorted(results.seed_analysis.front_order.front)
 
 
+@pytest.mark.full
 def test_seeds_file_reproduces_means_and_deviations(folder, tmp_path):
     results = load_results(folder)
     files = write_outputs(results, tmp_path)

@@ -235,6 +235,7 @@ def test_shapes_allow_for_sides_that_bpe_dropout_lengthens(corpus, dropout: floa
     assert (buckets.step, buckets.longest) == (8, longest)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("has_buckets", [False, True])
 def test_run_continues_with_the_batches_it_began_with(corpus, tmp_path, monkeypatch,
                                                       has_buckets: bool) -> None:
