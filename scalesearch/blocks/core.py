@@ -43,7 +43,6 @@ VOCAB = "vocab"
 KEY_AXES = {TGT: TGT_KEYS, SEQ: SEQ_KEYS}  # positions that the positions of an axis attend to
 QUERY_AXES = {keys: queries for queries, keys in KEY_AXES.items()}
 STEP_AXES = {TGT: TGT_STEP, SEQ: SEQ_STEP}
-AXES = (SRC, CROSS_MEMORY, SRC_KEYS, TGT, TGT_KEYS, TGT_STEP, SEQ, SEQ_KEYS, SEQ_STEP, TEXT, VOCAB)
 
 Shape: TypeAlias = tuple[Extent, ...]
 Axes: TypeAlias = tuple[Axis, ...]

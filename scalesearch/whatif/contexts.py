@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,17 +92,22 @@ def compare_contexts(blocks: Mapping[str, tuple[Block, Protocol]],
         if isinstance(block, EncoderOnly):
             raise UserError(f"{name}: an encoder-only model has no decoding steps to compare",
                             code="no-decoder")
-    evaluate = {name: _cost_function(*pair) for name, pair in blocks.items()}
+
+    @cache
+    def evaluate(name: str, length: int) -> CostBreakdown:
+        block, protocol = blocks[name]
+        return evaluate_cost(block, protocol.with_lengths(length, length, protocol.vocab, length))
+
     rows = [{"length": n, "name": name,
-             **{cost: evaluate[name](n)[cost] for cost in CONTEXT_COLUMNS}}
+             **{cost: evaluate(name, n)[cost] for cost in CONTEXT_COLUMNS}}
             for n in lengths for name in blocks]
     limits = set().union(*(_window_limits(*pair) for pair in blocks.values()))
     starts = sorted({1, *limits})
     segments = list(zip(starts, [*starts[1:], None]))
     crossings = []
     for cost in CONTEXT_COLUMNS:
-        polynomials = {name: [_segment_polynomial(function, cost, *segment) for segment in segments]
-                       for name, function in evaluate.items()}
+        polynomials = {name: [_segment_polynomial(partial(evaluate, name), cost, *segment)
+                              for segment in segments] for name in blocks}
         for lower, higher in itertools.permutations(blocks, 2):
             ranges: list[Range] = []
             for segment, first, second in zip(segments, polynomials[lower], polynomials[higher]):
@@ -112,14 +117,6 @@ def compare_contexts(blocks: Mapping[str, tuple[Block, Protocol]],
                 crossings.append(ContextCrossing(cost, lower, higher, _merge(ranges)))
     protocol = next(iter(blocks.values()))[1]
     return ContextComparison(tuple(blocks), tuple(rows), tuple(crossings), protocol)
-
-
-def _cost_function(block: Block, protocol: Protocol) -> Callable[[int], CostBreakdown]:
-    @cache
-    def evaluate(length: int) -> CostBreakdown:
-        return evaluate_cost(block, protocol.with_lengths(length, length, protocol.vocab, length))
-
-    return evaluate
 
 
 def _window_limits(block: Block, protocol: Protocol) -> set[int]:

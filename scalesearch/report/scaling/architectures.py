@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from scalesearch.errors import UserError, option
-from scalesearch.pareto.noise import CONFIDENCE, Noise, pool_noise, sample_std
+from scalesearch.pareto.noise import CONFIDENCE, Noise, sample_std
 from scalesearch.report.labels import DEFAULT_COSTS, SIZE_COST_GROUPS
 from scalesearch.report.records import (
     Record,
@@ -164,12 +164,3 @@ def slope_per_million(params: tuple[float, float], scores: tuple[float, float],
     if noise is not None and noise.is_known:
         half_width = noise.interval_half_width(confidence, *seeds) / abs(millions)
     return Slope((scores[1] - scores[0]) / millions, half_width)
-
-
-def pool_seed_noise(architectures: Iterable[ScaledArchitecture]) -> Noise:
-    """Noise between seeds, pooled over all architectures.
-
-    Equal architectures count once.
-    """
-    scores_by_trial = {architecture.trial: architecture.scores for architecture in architectures}
-    return pool_noise(scores_by_trial.values())

@@ -12,13 +12,12 @@ from itertools import pairwise
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.noise import CONFIDENCE, Noise
+from scalesearch.pareto.noise import CONFIDENCE, Noise, pool_noise
 from scalesearch.report.records import Record
 from scalesearch.report.scaling.architectures import (
     ScaledArchitecture,
     Slope,
     collect_architectures,
-    pool_seed_noise,
     select_costs,
     slope_per_million,
 )
@@ -210,7 +209,8 @@ def analyze_scaling(records: Iterable[Record], meta: Mapping[str, Any], metric: 
     finished = {architecture.label: architecture
                 for architecture in architectures if architecture.scores}
     unfinished = tuple(architecture for architecture in architectures if not architecture.scores)
-    noise = pool_seed_noise(finished.values())
+    noise = pool_noise({architecture.trial: architecture.scores  # equal architectures count once
+                        for architecture in finished.values()}.values())
     finished_by_rule = {rule: [finished[label] for label in (base, *rule_labels)
                                if label in finished]
                         for rule, rule_labels in rules.items()}

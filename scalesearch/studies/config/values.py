@@ -62,14 +62,14 @@ def _value_text(value: object) -> str:
 
 def _parse_params(value: object) -> dict[str, str]:
     if isinstance(value, Mapping):
-        return {key: str(_value_text(item)) for key, item in value.items()}
+        return {key: _value_text(item) for key, item in value.items()}
     if isinstance(value, str) and not value:
         return {}
     raise _value_error(f"expected {PARAMS_FORM}")
 
 
 def _parse_folders(value: object) -> tuple[str, ...]:
-    items = value if isinstance(value, list | tuple) else (value,)
+    items = _as_list(value)
     texts = tuple(str(item) for item in items if isinstance(item, str) and item)
     if not texts or len(texts) < len(items):
         raise _value_error("expected a folder, or a list of folders", "such as `runs/edge`")
