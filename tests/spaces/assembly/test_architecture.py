@@ -5,7 +5,7 @@ import pytest
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.nn.verify import verify_costs
 from scalesearch.spaces import Space
-from scalesearch.spaces.assembly.architecture import UnbuildableError, assemble
+from scalesearch.spaces.assembly.architecture import ModelSpec, UnbuildableError, assemble
 from tests.architectures import transformer_config
 from tests.errors import refuses
 
@@ -93,6 +93,17 @@ def test_unbuildable_configurations_report_key_and_reason(change, path: str, rea
         assemble(transformer_config(**change))
     assert caught.value.key == path
     assert reason in caught.value.reason
+
+
+def test_decoder_layers_are_tied_to_existing_layers_only() -> None:
+    def tied_to(layer: str) -> ModelSpec:
+        return assemble(transformer_config(encoder__depth=3, decoder__depth=3,
+                                           share__decoder__self=f"encoder.attention[{layer}]"))
+
+    tied_to("i")
+    with pytest.raises(UnbuildableError) as caught:
+        tied_to("i + 1")
+    assert caught.value.key == "share.decoder.self"
 
 
 def test_tied_attention_is_counted_once() -> None:
