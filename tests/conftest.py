@@ -50,7 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                      help=f"skip tests marked {', '.join(ONLY_IN_TEST_ALL)}, and run one instance "
                           "of each parametrized test")
     parser.addoption("--instances", type=int, metavar="N",
-                     help="run at most N instances of each parametrized test that --fast skips")
+                     help="run at most N instances of each parametrized test that --fast skips, "
+                          "unless it is marked all_instances")
     parser.addoption("--instances-seed", default="0", metavar="SEED",
                      help="which instances --fast and --instances run")
     parser.addoption("--part", type=int, choices=range(1, len(PARTS) + 1), metavar="I",
@@ -87,9 +88,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     selected: set[pytest.Item] = set()
     for item in items:
         is_slow = any(map(item.get_closest_marker, ONLY_IN_TEST_ALL))
-        if is_slow != is_fast:
+        if is_fast and is_slow:
+            continue
+        if is_fast or (is_slow and not item.get_closest_marker("all_instances")):
             instances[item.nodeid.partition("[")[0]].append(item)
-        elif not is_fast:
+        else:
             selected.add(item)
     for group in instances.values():
         selected.update(sorted(group, key=lambda item: hashlib.md5(

@@ -29,6 +29,7 @@ def test_import_and_costs_load_no_heavy_package():
 
 
 @pytest.mark.full
+@pytest.mark.all_instances
 @pytest.mark.parametrize("name", ss.__all__)
 def test_every_name_exists_in_a_new_process(name):
     output = fresh(f"import scalesearch as ss; print(callable(ss.{name}))")

@@ -125,6 +125,7 @@ def full(tmp_path_factory):
 
 
 @pytest.mark.full
+@pytest.mark.all_instances
 @pytest.mark.parametrize("block", _runs(slow=False), ids=lambda block: block.where)
 def test_commands_of_pages_work(short, block):
     _check(short, block)

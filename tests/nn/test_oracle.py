@@ -77,6 +77,7 @@ def covering_networks() -> list[ModelSpec]:
 
 
 @pytest.mark.full
+@pytest.mark.all_instances
 @pytest.mark.parametrize("part", range(12), ids="part-{}".format)
 def test_covering_networks_pass_all_checks(part: int) -> None:
     for seed, architecture in list(enumerate(covering_networks()))[part::12]:

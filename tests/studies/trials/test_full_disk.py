@@ -54,6 +54,7 @@ class Full:
 
 
 @pytest.mark.full
+@pytest.mark.all_instances
 @pytest.mark.parametrize("first", range(7))
 def test_study_resumes_after_a_full_disk_at_any_write(tmp_path, monkeypatch, first):
     """Every seventh write from ``first`` on meets a full disk, so together all of them do."""
