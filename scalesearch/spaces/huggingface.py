@@ -555,6 +555,7 @@ def _read_llama(a: HuggingFaceArchitecture) -> None:
 def _read_qwen2(a: HuggingFaceArchitecture) -> None:
     _, depth, *_ = _read_llama_family(a, qkv_bias=True)
     _set_qwen_windows(a, depth)
+    a.set("embedding.scaled", False)
 
 
 @_register("qwen3")
@@ -562,13 +563,14 @@ def _read_qwen3(a: HuggingFaceArchitecture) -> None:
     _, depth, *_ = _read_llama_family(a, default_head_dim=128)
     a.set("decoder.qk_norm", "head")
     _set_qwen_windows(a, depth)
+    a.set("embedding.scaled", False)
 
 
 def _set_qwen_windows(a: HuggingFaceArchitecture, depth: int) -> None:
+    """Set the sliding windows, which only the last layers have."""
     if a.get("use_sliding_window"):
         first = a.get("max_window_layers", default=28)
         _set_windows(a, [layer >= first for layer in range(depth)])
-    a.set("embedding.scaled", False)
 
 
 @_register("olmo2")
