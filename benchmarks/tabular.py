@@ -233,7 +233,8 @@ class Replay:
         self.facts = FactsCache(table.facts)
         sampler = CheapestFirst(table, 1) if spec is None else (
             make_sampler(spec, self.define, self.facts, None, table.objectives, rungs.shares))
-        self.scheduler = Scheduler(rungs, table.objectives, sampler.acquisition_values)
+        self.scheduler = Scheduler(rungs, table.objectives,
+                                   sampler.acquisition_values if sampler.has_surrogate else None)
         self.study = optuna.create_study(
             directions=[objective.optuna_direction for objective in table.objectives],
             sampler=sampler)

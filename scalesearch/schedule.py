@@ -1,11 +1,13 @@
-"""Scheduler with rungs: multi-objective ASHA.
+"""Scheduler with rungs: it promotes a paused trial or starts a new one.
 
-It promotes a paused trial or starts a new one.
+With a surrogate, the acquisition function decides. Until it has enough observations, many trials
+are trained to the first rung, and a few of these to the end.
 
-It is asynchronous like ASHA (Li et al. 2020): no trial waits until a rung is full. Promotion by the
-score alone would keep only large models. Trials are therefore promoted front by front of
-(loss, costs), and within a front in the order of the largest distance to those before (an
-epsilon-net, Salinas et al. 2021), so that small models are promoted, too.
+Without a surrogate, multi-objective ASHA decides, asynchronously (Li et al. 2020): no trial waits
+until a rung is full. Promotion by the score alone would keep only large models. Trials are
+therefore promoted front by front of (loss, costs), and within a front in the order of the largest
+distance to those before (an epsilon-net, Salinas et al. 2021), so that small models are promoted,
+too.
 
 A budget is measured in full-budget runs: 0.5 is half of the training of one candidate.
 """
@@ -23,9 +25,15 @@ from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
 from scalesearch.pareto import Objective, euclidean_distances, farthest_points
-from scalesearch.pareto.front import pareto_front, pareto_ranks
+from scalesearch.pareto.front import (
+    default_reference_point,
+    hypervolume,
+    pareto_front,
+    pareto_ranks,
+)
 from scalesearch.samplers.trial_history import (
     LOSS_UNIT,
+    MIN_TRIALS,
     exact_values,
     is_complete,
     is_in_training,
@@ -42,6 +50,10 @@ if TYPE_CHECKING:
     from scalesearch.samplers.hypervolume_gp import AcquisitionValues
 
 Points = NDArray[np.float64]
+# Before the surrogate predicts final values:
+N_FIRST_STARTED = 21  # trials that are started at most; chosen by benchmarks/replay.py
+N_FIRST_COMPLETE = MIN_TRIALS  # trials that are trained to the end
+EXPENSIVE_SHARE = 1 / 3  # share of the trials from which the first of these is chosen
 
 
 @dataclass(frozen=True)
@@ -191,6 +203,33 @@ def order_by_spread(points: Points, count: int) -> list[int]:
     return order[:count]
 
 
+def select_first_promotion(paused: Sequence[FrozenTrial], promoted: Sequence[FrozenTrial],
+                           objectives: Sequence[Objective]) -> FrozenTrial:
+    """Return the paused trial to train to the end before there is a surrogate.
+
+    Large models are often behind at the first rung and ahead at the end. The first promotion is
+    therefore the best of the most expensive third. The next ones add the most hypervolume to those
+    before, in loss at the first rung and costs.
+
+    Args:
+        paused: trials that are paused at the first rung.
+        promoted: trials that were promoted.
+        objectives: objectives of the study.
+    """
+    points = losses_at_rung([*paused, *promoted], 0, objectives)
+    if not promoted:
+        costs = points[:, 1:].sum(1)
+        is_expensive = costs >= np.quantile(costs, 1 - EXPENSIVE_SHARE)
+        return paused[int(np.where(is_expensive, points[:, 0], np.inf).argmin())]
+    worst = np.where(np.isfinite(points), points, -np.inf).max(0)
+    points = np.minimum(points, worst)  # losses of diverged runs may be infinite
+    directions = ["min"] * points.shape[1]
+    reference_point = default_reference_point(points, directions)
+    volumes = [hypervolume(np.vstack([point, points[len(paused) :]]), reference_point, directions)
+               for point in points[: len(paused)]]
+    return paused[int(np.argmax(volumes))]
+
+
 class StartTrial:
     """The decision to start a new trial."""
 
@@ -206,7 +245,8 @@ class Scheduler:
         objectives: objectives of the study.
         acquisition_values: returns the values of a new trial and of paused trials, or None while
             there are too few observations; see
-            :meth:`scalesearch.samplers.hypervolume_gp.HypervolumeGP.acquisition_values`.
+            :meth:`scalesearch.samplers.hypervolume_gp.HypervolumeGP.acquisition_values`. None: the
+            sampler has no surrogate.
     """
 
     def __init__(self, rungs: Rungs, objectives: Sequence[Objective],
@@ -231,6 +271,11 @@ class Scheduler:
             exhausted: whether all candidates were proposed.
         """
         started = [trial for trial in trials if not is_infeasible(trial)]
+        values = None
+        if self.acquisition_values and self.rungs.n_pauses:
+            values = self.acquisition_values(trials)
+            if values is None:
+                return self._first_action(started, budget_left, exhausted)
         # Reserve the expected budget of trials in training after the rung that they are trained to.
         # Otherwise, all workers would start new trials, and none would be finished.
         expected_budget = 0.0
@@ -241,8 +286,6 @@ class Scheduler:
                     self.rungs.budget_to_rung(level) / self.rungs.eta ** (level - rung)
                     for level in range(rung + 1, len(self.rungs.shares)))
         budget_left -= expected_budget
-        values = (self.acquisition_values(trials)
-                  if self.acquisition_values and self.rungs.n_pauses else None)
         if values is not None:
             # The action with the largest value that can be trained to the end. Ranks at a rung have
             # no effect except through the predicted final values: large models are often behind at
@@ -270,6 +313,34 @@ class Scheduler:
         if affordable and not exhausted:
             return START_TRIAL
         return self._best_finishable(started, paused, budget_left)
+
+    def _first_action(self, started: Sequence[FrozenTrial], budget_left: float,
+                      exhausted: bool) -> FrozenTrial | StartTrial | None:
+        """Return the next action before the surrogate predicts final values.
+
+        Many trials are trained to the first rung, which costs little. A few of them are then
+        trained to the end.
+        """
+        promoted = [trial for trial in started
+                    if len(rung_losses(trial)) > is_paused(trial) and trial.state.name != "FAIL"]
+        finishable = [trial for trial in started
+                      if is_paused(trial) and self._budget_to_end(trial) <= budget_left + 1e-9]
+        for trial in promoted:
+            if trial in finishable:
+                return trial
+        budget_left -= sum(1 - self.rungs.shares[min(len(rung_losses(trial)), self.rungs.n_pauses)]
+                           for trial in promoted if is_in_training(trial))
+        affordable = budget_left >= 1 - 1e-9 and not exhausted
+        first_share = self.rungs.shares[0]
+        reserved = max(0, N_FIRST_COMPLETE - len(promoted)) * (1 - first_share)
+        if (affordable and len(started) < N_FIRST_STARTED
+                and budget_left - first_share >= reserved - 1e-9):
+            return START_TRIAL
+        finishable = [trial for trial in finishable
+                      if self._budget_to_end(trial) <= budget_left + 1e-9]
+        if finishable and (reserved or not affordable):
+            return select_first_promotion(finishable, promoted, self.objectives)
+        return START_TRIAL if affordable else None
 
     def _budget_to_end(self, trial: FrozenTrial) -> float:
         """Return the budget to train a paused trial to the end."""

@@ -67,6 +67,7 @@ class HypervolumeGP(FrontNeighbors):
     """
 
     default_n_startup_trials = 6
+    has_surrogate = True
 
     def __init__(self, *, proxy: ScoreProxy | None = None, **arguments: Any) -> None:
         super().__init__(**arguments)

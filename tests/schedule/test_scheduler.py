@@ -22,9 +22,9 @@ def trial(number, state, params=1.0, rungs=(), bleu=None):
                   values=None if bleu is None else [bleu, params])
 
 
-def simulated(left, rungs, exhausted_after=math.inf):
+def simulated(left, rungs, exhausted_after=math.inf, acquisition_values=None):
     """Run a study on one worker to its end; return the trials and the compute left."""
-    scheduler = Scheduler(rungs, OBJECTIVES)
+    scheduler = Scheduler(rungs, OBJECTIVES, acquisition_values)
     trials = []
     while (chosen := scheduler.next_action(trials, left,
                                            len(trials) >= exhausted_after)) is not None:
@@ -40,10 +40,15 @@ def simulated(left, rungs, exhausted_after=math.inf):
     return trials, left
 
 
+def no_values(trials):
+    """Return no acquisition values, as before the surrogate predicts final values."""
+
+
 @given(st.floats(0.0, 12.0),
-       st.sampled_from([RUNGS, Rungs(), Rungs.geometric(), Rungs((0.5, 1.0), 3)]))
-def test_compute_is_not_exceeded_and_some_trial_finishes(left, rungs):
-    trials, remaining = simulated(left, rungs)
+       st.sampled_from([RUNGS, Rungs(), Rungs.geometric(), Rungs((0.5, 1.0), 3)]),
+       st.sampled_from([None, no_values]))
+def test_compute_is_not_exceeded_and_some_trial_finishes(left, rungs, acquisition_values):
+    trials, remaining = simulated(left, rungs, acquisition_values=acquisition_values)
     assert remaining >= -1e-6
     assert any(trial.state.name == "COMPLETE" for trial in trials) or left < 1 - 1e-9
     assert not trials or remaining < 1.0  # less than a training run remains
@@ -56,6 +61,33 @@ def test_every_trial_is_new_without_rungs():
 def test_paused_trials_are_finished_when_the_space_is_exhausted():
     trials, _ = simulated(20.0, RUNGS, exhausted_after=6)
     assert len(trials) == 6 and not any(map(is_paused, trials))
+
+
+@pytest.mark.parametrize("left, n_started, n_complete", [(5.0, 21, 3), (4.0, 12, 3), (3.0, 3, 3)])
+def test_many_trials_are_started_and_three_are_finished_before_there_is_a_surrogate(
+        left, n_started, n_complete):
+    trials, _ = simulated(left, Rungs.geometric(), acquisition_values=no_values)
+    assert len(trials) == n_started
+    assert sum(trial.state.name == "COMPLETE" for trial in trials) == n_complete
+
+
+def test_first_promotions_add_the_most_hypervolume_at_the_rung():
+    """Not a dominated trial, one that repeats a complete one, or one that has diverged."""
+    waiting = [trial(0, "COMPLETE", 1.0, (4.0, 3.0, 2.5), 20.0), trial(1, "PAUSED", 8.0, (2.0,)),
+               trial(2, "PAUSED", 9.0, (2.1,)), trial(3, "PAUSED", 1.01, (3.95,)),
+               trial(4, "PAUSED", 20.0, (math.inf,)), frozen(5, "COMPLETE", values=[25.0, 9.0])]
+    scheduler = Scheduler(RUNGS, OBJECTIVES, no_values)
+    assert scheduler.next_action(waiting, 1.85).number == 1
+    # before there is a promoted one: the best of the most expensive third
+    assert scheduler.next_action(waiting[1:], 2.75).number == 2
+    # a promoted trial is trained to the end
+    further = [*waiting[:2], trial(2, "PAUSED", 9.0, (2.1, 1.9)), *waiting[3:]]
+    assert scheduler.next_action(further, 1.85).number == 2
+
+
+def test_workers_are_not_idle_before_there_is_a_surrogate():
+    training = [trial(number, "RUNNING", 5.0) for number in range(40)]
+    assert Scheduler(RUNGS, OBJECTIVES, no_values).next_action(training, 20.0) is START_TRIAL
 
 
 def test_unaffordable_trials_are_not_started():

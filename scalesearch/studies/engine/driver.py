@@ -83,7 +83,8 @@ class Driver(JobLoop):
         self.search = self.proposals.search
         # The acquisition function also chooses which paused trial is promoted to the next rung.
         acquisition_values = (sampler.acquisition_values
-                              if isinstance(sampler, CandidateSampler) else None)
+                              if isinstance(sampler, CandidateSampler) and sampler.has_surrogate
+                              else None)
         self.scheduler = Scheduler(self.spec.rungs, self.spec.objectives, acquisition_values)
         self.stopping = EarlyStopping(study, self.spec.stop, sampler, runner.slots)
         self._stop_reason = ""
