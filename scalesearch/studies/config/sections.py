@@ -365,8 +365,8 @@ class RungsConfig(Config):
         "ratio of each rung to the rung before")
     eta: Annotated[int, size(2)] = setting(
         signature(Rungs.geometric).parameters["eta"].default,
-        "one in `eta` candidates of each rung continues", synonyms=("reduction_factor",
-                                                                   "halving_rate"))
+        "one in `eta` candidates of each rung continues; `bayes` decides by expected gain instead",
+        synonyms=("reduction_factor", "halving_rate"))
     shares: Shares | None = setting(
         None, "all rungs, instead of `first` and `spacing`", unit="shares of a full training run",
         expected="a list of numbers below 1")
