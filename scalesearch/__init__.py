@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scalesearch.spaces.python_api import Computed, OneOf, Range, Variants, When
     from scalesearch.studies.trials.trial import Callback
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = ["Callback", "Computed", "OneOf", "Range", "UserError", "Variants", "When", "__version__",
            "compress", "from_huggingface", "load", "samplers", "space", "study", "train"]
 
