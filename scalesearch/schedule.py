@@ -1,9 +1,9 @@
 """Scheduler with rungs: it promotes a paused trial or starts a new one.
 
-With a surrogate, the acquisition function decides. Until it has enough observations, many trials
-are trained to the first rung, and a few of these to the end.
+With a surrogate, the acquisition function decides. Its first observations are those of many trials
+at the first rung, and of a few of these at the end.
 
-Without a surrogate, multi-objective ASHA decides, asynchronously (Li et al. 2020): no trial waits
+Otherwise, multi-objective ASHA decides, asynchronously (Li et al. 2020): no trial waits
 until a rung is full. Promotion by the score alone would keep only large models. Trials are
 therefore promoted front by front of (loss, costs), and within a front in the order of the largest
 distance to those before (an epsilon-net, Salinas et al. 2021), so that small models are promoted,
@@ -274,8 +274,13 @@ class Scheduler:
         values = None
         if self.acquisition_values and self.rungs.n_pauses:
             values = self.acquisition_values(trials)
-            if values is None:
-                return self._first_action(started, budget_left, exhausted)
+            promoted = [trial for trial in started
+                        if len(rung_losses(trial)) > is_paused(trial)
+                        and trial.state.name != "FAIL"]
+            n_ending = sum(not is_paused(trial) and len(rung_losses(trial)) >= self.rungs.n_pauses
+                           for trial in promoted)
+            if values is None and n_ending < N_FIRST_COMPLETE:
+                return self._first_action(started, promoted, budget_left, exhausted)
         # Reserve the expected budget of trials in training after the rung that they are trained to.
         # Otherwise, all workers would start new trials, and none would be finished.
         expected_budget = 0.0
@@ -314,15 +319,18 @@ class Scheduler:
             return START_TRIAL
         return self._best_finishable(started, paused, budget_left)
 
-    def _first_action(self, started: Sequence[FrozenTrial], budget_left: float,
-                      exhausted: bool) -> FrozenTrial | StartTrial | None:
-        """Return the next action before the surrogate predicts final values.
+    def _first_action(self, started: Sequence[FrozenTrial], promoted: Sequence[FrozenTrial],
+                      budget_left: float, exhausted: bool) -> FrozenTrial | StartTrial | None:
+        """Return the next action before enough trials are trained to the end.
 
         Many trials are trained to the first rung, which costs little. A few of them are then
         trained to the end.
+
+        Args:
+            started: trials that are feasible.
+            promoted: those of them that were promoted and have not failed.
+            budget_left, exhausted: see :meth:`next_action`.
         """
-        promoted = [trial for trial in started
-                    if len(rung_losses(trial)) > is_paused(trial) and trial.state.name != "FAIL"]
         finishable = [trial for trial in started
                       if is_paused(trial) and self._budget_to_end(trial) <= budget_left + 1e-9]
         for trial in promoted:
@@ -338,7 +346,7 @@ class Scheduler:
             return START_TRIAL
         finishable = [trial for trial in finishable
                       if self._budget_to_end(trial) <= budget_left + 1e-9]
-        if finishable and (reserved or not affordable):
+        if finishable:
             return select_first_promotion(finishable, promoted, self.objectives)
         return START_TRIAL if affordable else None
 

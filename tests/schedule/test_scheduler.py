@@ -85,6 +85,15 @@ def test_first_promotions_add_the_most_hypervolume_at_the_rung():
     assert scheduler.next_action(further, 1.85).number == 2
 
 
+def test_further_workers_promote_by_rank_while_the_first_three_are_trained_to_the_end():
+    trials = [trial(number, "RUNNING", 5.0, (2.0, 1.5)) for number in range(3)]
+    trials += [trial(number, "PAUSED", 30.0 - number, (2.0 + number / 10,))
+               for number in range(3, 21)]
+    ranked = Scheduler(RUNGS, OBJECTIVES).next_action(trials, 10.0)
+    assert ranked is not START_TRIAL
+    assert Scheduler(RUNGS, OBJECTIVES, no_values).next_action(trials, 10.0) is ranked
+
+
 def test_workers_are_not_idle_before_there_is_a_surrogate():
     training = [trial(number, "RUNNING", 5.0) for number in range(40)]
     assert Scheduler(RUNGS, OBJECTIVES, no_values).next_action(training, 20.0) is START_TRIAL
