@@ -341,7 +341,11 @@ class Scheduler:
         affordable = budget_left >= 1 - 1e-9 and not exhausted
         first_share = self.rungs.shares[0]
         reserved = max(0, N_FIRST_COMPLETE - len(promoted)) * (1 - first_share)
-        if (affordable and len(started) < N_FIRST_STARTED
+        # The first rungs cost at most half of the budget.
+        n_started = len(started)
+        budget = budget_left + n_started * first_share + len(promoted) * (1 - first_share)
+        if (affordable and n_started < N_FIRST_STARTED
+                and (n_started + 1) * first_share <= budget / 2 + 1e-9
                 and budget_left - first_share >= reserved - 1e-9):
             return START_TRIAL
         finishable = [trial for trial in finishable
