@@ -230,6 +230,11 @@ def select_first_promotion(paused: Sequence[FrozenTrial], promoted: Sequence[Fro
     return paused[int(np.argmax(volumes))]
 
 
+def is_promoted(trial: FrozenTrial) -> bool:
+    """Return whether a trial continued after the first rung and has not failed."""
+    return len(rung_losses(trial)) > is_paused(trial) and trial.state.name != "FAIL"
+
+
 class StartTrial:
     """The decision to start a new trial."""
 
@@ -271,38 +276,67 @@ class Scheduler:
             exhausted: whether all candidates were proposed.
         """
         started = [trial for trial in trials if not is_infeasible(trial)]
-        values = None
         if self.acquisition_values and self.rungs.n_pauses:
             values = self.acquisition_values(trials)
-            promoted = [trial for trial in started
-                        if len(rung_losses(trial)) > is_paused(trial)
-                        and trial.state.name != "FAIL"]
-            n_ending = sum(not is_paused(trial) and len(rung_losses(trial)) >= self.rungs.n_pauses
-                           for trial in promoted)
-            if values is None and n_ending < N_FIRST_COMPLETE:
-                return self._first_action(started, promoted, budget_left, exhausted)
-        # Reserve the expected budget of trials in training after the rung that they are trained to.
-        # Otherwise, all workers would start new trials, and none would be finished.
-        expected_budget = 0.0
-        for trial in started:
-            if is_in_training(trial):
-                rung = len(rung_losses(trial))
-                expected_budget += sum(
-                    self.rungs.budget_to_rung(level) / self.rungs.eta ** (level - rung)
-                    for level in range(rung + 1, len(self.rungs.shares)))
-        budget_left -= expected_budget
-        if values is not None:
-            # The action with the largest value that can be trained to the end. Ranks at a rung have
-            # no effect except through the predicted final values: large models are often behind at
-            # a rung and ahead at the end.
-            finishable = [trial for trial in started
-                          if is_paused(trial) and trial.number in values.paused
-                          and self._budget_to_end(trial) <= budget_left + 1e-9]
-            best = max(finishable, key=lambda trial: values.paused[trial.number], default=None)
-            affordable = budget_left >= 1 - 1e-9 and not exhausted
-            if best is None or (affordable and values.new > values.paused[best.number]):
-                return START_TRIAL if affordable else None
-            return best
+            if values is not None:
+                return self._best_action(started, values, budget_left, exhausted)
+            n_ending = sum(is_promoted(trial) and not is_paused(trial)
+                           and len(rung_losses(trial)) >= self.rungs.n_pauses for trial in started)
+            if n_ending < N_FIRST_COMPLETE:
+                return self._first_action(started, budget_left, exhausted)
+        return self._action_by_rank(started, budget_left, exhausted)
+
+    def _first_action(self, started: Sequence[FrozenTrial], budget_left: float, exhausted: bool
+                      ) -> FrozenTrial | StartTrial | None:
+        """Return the next action before enough trials are trained to the end.
+
+        Many trials are trained to the first rung, for at most half of the budget. A few of them are
+        then trained to the end.
+        """
+        first_share = self.rungs.shares[0]
+        promoted = [trial for trial in started if is_promoted(trial)]
+        for trial in promoted:
+            if is_paused(trial) and self._budget_to_end(trial) <= budget_left + 1e-9:
+                return trial
+        # Trials in training are trained to the end.
+        left = budget_left - sum(
+            1 - self.rungs.shares[min(len(rung_losses(trial)), self.rungs.n_pauses)]
+            for trial in promoted if is_in_training(trial))
+        # References that were complete before the search have no losses at rungs.
+        n_started = sum(len(rung_losses(trial)) > 0 or not is_complete(trial) for trial in started)
+        budget = left + n_started * first_share + len(promoted) * (1 - first_share)
+        reserved = max(0, N_FIRST_COMPLETE - len(promoted)) * (1 - first_share)
+        if (not exhausted and n_started < N_FIRST_STARTED
+                and (n_started + 1) * first_share <= budget / 2 + 1e-9
+                and left - first_share >= max(reserved, 1 - first_share) - 1e-9):
+            return START_TRIAL
+        finishable = [trial for trial in started
+                      if is_paused(trial) and self._budget_to_end(trial) <= left + 1e-9]
+        if finishable and len(promoted) < N_FIRST_COMPLETE:
+            return select_first_promotion(finishable, promoted, self.objectives)
+        return self._action_by_rank(started, budget_left, exhausted)
+
+    def _best_action(self, started: Sequence[FrozenTrial], values: AcquisitionValues,
+                     budget_left: float, exhausted: bool) -> FrozenTrial | StartTrial | None:
+        """Return the action with the largest acquisition value that can be trained to the end.
+
+        Ranks at a rung have no effect except through the predicted final values: large models are
+        often behind at a rung and ahead at the end.
+        """
+        budget_left -= self._reserved_budget(started)
+        finishable = [trial for trial in started
+                      if is_paused(trial) and trial.number in values.paused
+                      and self._budget_to_end(trial) <= budget_left + 1e-9]
+        best = max(finishable, key=lambda trial: values.paused[trial.number], default=None)
+        affordable = budget_left >= 1 - 1e-9 and not exhausted
+        if best is None or (affordable and values.new > values.paused[best.number]):
+            return START_TRIAL if affordable else None
+        return best
+
+    def _action_by_rank(self, started: Sequence[FrozenTrial], budget_left: float, exhausted: bool
+                        ) -> FrozenTrial | StartTrial | None:
+        """Return the next action of multi-objective ASHA."""
+        budget_left -= self._reserved_budget(started)
         promotable = find_promotable(started, self.rungs, self.objectives)
         if promotable is not None and self._budget_to_end(promotable) <= budget_left + 1e-9:
             return promotable
@@ -319,40 +353,18 @@ class Scheduler:
             return START_TRIAL
         return self._best_finishable(started, paused, budget_left)
 
-    def _first_action(self, started: Sequence[FrozenTrial], promoted: Sequence[FrozenTrial],
-                      budget_left: float, exhausted: bool) -> FrozenTrial | StartTrial | None:
-        """Return the next action before enough trials are trained to the end.
+    def _reserved_budget(self, started: Sequence[FrozenTrial]) -> float:
+        """Return the expected budget of trials in training after the rung that they train to.
 
-        Many trials are trained to the first rung, which costs little. A few of them are then
-        trained to the end.
-
-        Args:
-            started: trials that are feasible.
-            promoted: those of them that were promoted and have not failed.
-            budget_left, exhausted: see :meth:`next_action`.
+        Without it, all workers would start new trials, and none would be finished.
         """
-        finishable = [trial for trial in started
-                      if is_paused(trial) and self._budget_to_end(trial) <= budget_left + 1e-9]
-        for trial in promoted:
-            if trial in finishable:
-                return trial
-        budget_left -= sum(1 - self.rungs.shares[min(len(rung_losses(trial)), self.rungs.n_pauses)]
-                           for trial in promoted if is_in_training(trial))
-        affordable = budget_left >= 1 - 1e-9 and not exhausted
-        first_share = self.rungs.shares[0]
-        reserved = max(0, N_FIRST_COMPLETE - len(promoted)) * (1 - first_share)
-        # The first rungs cost at most half of the budget.
-        n_started = len(started)
-        budget = budget_left + n_started * first_share + len(promoted) * (1 - first_share)
-        if (affordable and n_started < N_FIRST_STARTED
-                and (n_started + 1) * first_share <= budget / 2 + 1e-9
-                and budget_left - first_share >= reserved - 1e-9):
-            return START_TRIAL
-        finishable = [trial for trial in finishable
-                      if self._budget_to_end(trial) <= budget_left + 1e-9]
-        if finishable:
-            return select_first_promotion(finishable, promoted, self.objectives)
-        return START_TRIAL if affordable else None
+        budget = 0.0
+        for trial in started:
+            if is_in_training(trial):
+                rung = len(rung_losses(trial))
+                budget += sum(self.rungs.budget_to_rung(level) / self.rungs.eta ** (level - rung)
+                              for level in range(rung + 1, len(self.rungs.shares)))
+        return budget
 
     def _budget_to_end(self, trial: FrozenTrial) -> float:
         """Return the budget to train a paused trial to the end."""

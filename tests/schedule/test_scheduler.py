@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.pareto import Objective
+from scalesearch.samplers.hypervolume_gp import AcquisitionValues
 from scalesearch.samplers.trial_history import is_paused, rung_losses
-from scalesearch.schedule import START_TRIAL, Rungs, Scheduler
+from scalesearch.schedule import START_TRIAL, Rungs, Scheduler, is_promoted
 from tests.samplers.trials import frozen
 
 OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))
@@ -71,6 +72,33 @@ def test_many_trials_are_started_and_three_are_finished_before_there_is_a_surrog
     assert sum(trial.state.name == "COMPLETE" for trial in trials) == n_complete
 
 
+def test_first_rungs_cost_at_most_half_of_the_budget():
+    scheduler = Scheduler(Rungs((0.4, 1.0)), OBJECTIVES, no_values)
+    early = [trial(number, "PAUSED", 1.0 + number, (3.0,)) for number in range(12)]
+    assert scheduler.next_action(early[:11], 10 - 11 * 0.4) is START_TRIAL
+    assert scheduler.next_action(early, 10 - 12 * 0.4) is not START_TRIAL
+    # references that were complete before the search cost nothing
+    references = [frozen(number, "COMPLETE", values=[20.0, 3.0]) for number in range(100, 130)]
+    assert scheduler.next_action([*references, early[0]], 9.6) is START_TRIAL
+
+
+@pytest.mark.parametrize("state, losses, expected", [
+    ("PAUSED", (3.0,), False), ("PAUSED", (3.0, 2.0), True), ("RUNNING", (), False),
+    ("RUNNING", (3.0,), True), ("COMPLETE", (3.0, 2.0, 1.0), True), ("COMPLETE", (), False),
+    ("FAIL", (3.0, 2.0), False)])
+def test_promoted_trials_have_continued_from_the_first_rung(state, losses, expected):
+    bleu = 20.0 if state == "COMPLETE" else None
+    assert is_promoted(trial(0, state, 1.0, losses, bleu)) == expected
+
+
+def test_first_promotions_leave_the_budget_of_promoted_trials_in_training():
+    training = trial(0, "RUNNING", 5.0, (2.0,))  # trains from 0.1 to 0.3; 0.7 follow
+    waiting = trial(1, "PAUSED", 9.0, (2.5,))  # 0.9 to the end
+    scheduler = Scheduler(RUNGS, OBJECTIVES, no_values)
+    assert scheduler.next_action([training, waiting], 1.2) is None
+    assert scheduler.next_action([training, waiting], 1.6).number == 1
+
+
 def test_first_promotions_add_the_most_hypervolume_at_the_rung():
     """Not a dominated trial, one that repeats a complete one, or one that has diverged."""
     waiting = [trial(0, "COMPLETE", 1.0, (4.0, 3.0, 2.5), 20.0), trial(1, "PAUSED", 8.0, (2.0,)),
@@ -85,13 +113,37 @@ def test_first_promotions_add_the_most_hypervolume_at_the_rung():
     assert scheduler.next_action(further, 1.85).number == 2
 
 
-def test_further_workers_promote_by_rank_while_the_first_three_are_trained_to_the_end():
-    trials = [trial(number, "RUNNING", 5.0, (2.0, 1.5)) for number in range(3)]
+@pytest.mark.parametrize("losses", [(2.0,), (2.0, 1.5)])
+def test_further_workers_promote_by_rank_while_the_first_three_are_trained_to_the_end(losses):
+    trials = [trial(number, "RUNNING", 5.0, losses) for number in range(3)]
     trials += [trial(number, "PAUSED", 30.0 - number, (2.0 + number / 10,))
                for number in range(3, 21)]
     ranked = Scheduler(RUNGS, OBJECTIVES).next_action(trials, 10.0)
     assert ranked is not START_TRIAL
     assert Scheduler(RUNGS, OBJECTIVES, no_values).next_action(trials, 10.0) is ranked
+
+
+def test_trials_promoted_by_rank_are_not_all_trained_to_the_end():
+    trials = [*(trial(number, "RUNNING", 5.0, (2.0, 1.5)) for number in range(3)),
+              trial(3, "PAUSED", 5.0, (2.5, 2.4))]
+    assert Scheduler(RUNGS, OBJECTIVES, no_values).next_action(trials, 10.0) is START_TRIAL
+
+
+def test_trials_that_cannot_be_finished_are_not_started():
+    promoted = [trial(number, "PAUSED", 5.0, (2.0, 1.5)) for number in range(3)]
+    scheduler = Scheduler(RUNGS, OBJECTIVES, no_values)
+    assert scheduler.next_action(promoted, 0.5) is None
+    early = trial(3, "PAUSED", 1.0, (3.0,))
+    assert scheduler.next_action([early], 5.0) is START_TRIAL
+    assert scheduler.next_action([early], 5.0, exhausted=True) is early
+
+
+def test_budget_of_trials_in_training_is_reserved():
+    """Half of them reach the second rung, and a quarter the end: 0.2 / 2 + 0.7 / 4."""
+    scheduler = Scheduler(RUNGS, OBJECTIVES, lambda trials: AcquisitionValues(1.0, {}))
+    training = [trial(0, "RUNNING", 5.0)]
+    assert scheduler.next_action(training, 1.27) is None
+    assert scheduler.next_action(training, 1.28) is START_TRIAL
 
 
 def test_workers_are_not_idle_before_there_is_a_surrogate():
@@ -121,10 +173,12 @@ def test_infeasible_failed_and_imported_trials_are_ignored():
     assert Scheduler(RUNGS, OBJECTIVES).next_action(trials, 5.0) is START_TRIAL
 
 
-def test_many_workers_start_no_more_than_can_be_promoted():
+@pytest.mark.parametrize("acquisition_values", [None, no_values])
+def test_many_workers_start_no_more_than_can_be_promoted(acquisition_values):
     """One in eta is promoted at each rung: 0.1 + 0.2 / 2 + 0.7 / 4 of a training run per trial."""
     started = []
-    while Scheduler(RUNGS, OBJECTIVES).next_action(started, 20 - 0.1 * len(started)) is START_TRIAL:
+    scheduler = Scheduler(RUNGS, OBJECTIVES, acquisition_values)
+    while scheduler.next_action(started, 20 - 0.1 * len(started)) is START_TRIAL:
         started.append(trial(len(started), "RUNNING", 5.0))
     assert 50 <= len(started) <= 20 / 0.375
 
