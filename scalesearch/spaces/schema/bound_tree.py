@@ -143,9 +143,16 @@ class SchemaIndex:
         return paths
 
     def suggest_path(self, text: str, words: Iterable[str] = ()) -> str | None:
-        """The word or path that is most similar to ``text``, or the path by its last name."""
-        paths = [*self.entries, *(path for path in self.groups if path)]
+        """The path that ends in ``text``, or the word, path or last name that is most similar.
+
+        Of several paths with the same last name, the shortest one is returned, of the encoder if
+        possible.
+        """
+        paths = sorted((path for path in (*self.entries, *self.groups) if path),
+                       key=lambda path: (path.count("."), not path.startswith("encoder.")))
         path_of_last_name = {path.rpartition(".")[2]: path for path in reversed(paths)}
+        if text in path_of_last_name:
+            return path_of_last_name[text]
         match = closest_match(text, [*words, *paths])
         return match or path_of_last_name.get(
             closest_match(text.rpartition(".")[2], path_of_last_name) or "")

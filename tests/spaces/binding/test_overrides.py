@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from scalesearch.cli.options import load_space
 from scalesearch.spaces import ConfigError
 from tests.spaces.small import small
 
@@ -172,6 +173,15 @@ def test_errors_show_the_position_in_the_option(sets, message):
     with pytest.raises(ConfigError) as caught:
         small(FILE).with_overrides(sets)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("name, suggestion", [
+    ("depth", "encoder.depth"), ("heads", "encoder.heads"), ("ffn", "encoder.ffn"),
+    ("tie", "embedding.tie"), ("wdith", "width"), ("decodr.heads", "decoder.heads")])
+def test_last_name_of_a_key_suggests_the_key(name, suggestion):
+    with pytest.raises(ConfigError) as caught:
+        load_space("transformer").with_overrides({name: "2"})
+    assert f"did you mean `{suggestion}`?" in str(caught.value)
 
 
 def test_all_errors_of_overrides_are_reported():
