@@ -63,7 +63,8 @@ class Translator:
                 lambda split, search: decoder.translate(split, self.checkpoint, search))
         else:
             self.checkpoint = read_ensemble(folders)
-            hardware = Hardware.from_recipe(Recipe(steps=1, threads=threads))
+            recipe = Recipe(steps=1, threads=threads, precision=self.checkpoint.recipe.precision)
+            hardware = Hardware.from_recipe(recipe)
             self.checkpoint.model.to(hardware.device).set_attention(hardware.attention_kernel)
             self._decode = lambda split, search: translate(
                 self.checkpoint.model, split, self.checkpoint.tokenizer, hardware, search)

@@ -172,10 +172,11 @@ def test_samples_depend_on_seed_and_temperature() -> None:
     assert len(set(hot)) > len(set(cold))
 
 
-def test_any_text_is_scored_and_continued(tmp_path) -> None:
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_any_text_is_scored_and_continued(tmp_path, precision: str) -> None:
     corpus = corpus_of(TASK, tmp_path)
     folder = tmp_path / "run"
-    recipe = Recipe(steps=30, threads=1, device="cpu", precision="fp32", max_tokens=200)
+    recipe = Recipe(steps=30, threads=1, device="cpu", precision=precision, max_tokens=200)
     result = train(model_for(TASK), corpus, recipe, folder)
     text = tmp_path / "test.txt"
     scored = CliRunner().invoke(score_verb.command, [str(folder), "--text", str(text), "--json"])

@@ -49,7 +49,7 @@ def score_text(trained: Checkpoint, lines: Sequence[str],
         raise UserError("no lines to score", code="nothing-to-score")
     assert spec.window is not None and spec.stride is not None, "a spec of text has both"
     split, counts = encode_windows(trained.tokenizer, kept, spec.window, spec.stride)
-    recipe = Recipe(steps=1, threads=threads)
+    recipe = Recipe(steps=1, threads=threads, precision=trained.recipe.precision)
     hardware = Hardware.from_recipe(recipe)
     engine = Engine(trained.model.to(hardware.device), recipe, hardware)
     loss = evaluate_loss(engine, split)

@@ -217,6 +217,23 @@ def test_length_limit_fits_the_training_text(spelled_out: Path, tmp_path: Path) 
     assert short["reached_limit"] > 5 and short["bleu"] < metrics["bleu"]
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_translator_has_the_precision_of_training(spelled_out: Path, tmp_path: Path, monkeypatch,
+                                                  precision: str) -> None:
+    corpus = load_data(str(spelled_out / "data.yaml"))
+    train(tiny(), corpus, recipe(steps=1, precision=precision), tmp_path)
+    types = []
+
+    def translate(model, split, tokenizer, hardware, search):
+        types.append(hardware.dtype)
+        return [[text] for text in split.source_text]
+
+    monkeypatch.setattr("scalesearch.export.translator.translate", translate)
+    translator = Translator(tmp_path)
+    translator._decode(corpus.test, translator.decoding)
+    assert types == [precision]
+
+
 @pytest.mark.full
 def test_translations_with_a_shortlist_have_the_same_bleu(spelled_out: Path,
                                                            tmp_path: Path) -> None:
