@@ -10,7 +10,7 @@ import click
 
 from scalesearch.cli.options import option, print_costs
 from scalesearch.errors import UserError
-from scalesearch.terminal import make_table, open_console, print_text, wide_console
+from scalesearch.terminal import make_table, print_text, wide_console
 
 if TYPE_CHECKING:
     from scalesearch.reference import RecomputedCost
@@ -89,7 +89,7 @@ def _count(entries: list[RecomputedCost]) -> dict[str, int]:
 def _show(entries_by_paper: dict[str, list[RecomputedCost]]) -> None:
     from scalesearch.reference import COMMON_PROTOCOL
 
-    console = open_console() if open_console().is_terminal else wide_console()
+    console = wide_console()
     for entries in entries_by_paper.values():
         print_text(make_table(HEADINGS, map(_cells, entries), left_columns=(0, 1, 2, 3, 6)),
                    console)
