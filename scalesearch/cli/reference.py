@@ -108,10 +108,11 @@ def _show(entries_by_paper: dict[str, list[RecomputedCost]]) -> None:
         if models_by_remark:
             print_text("")
     all_entries = [entry for entries in entries_by_paper.values() for entry in entries]
-    counts = ", ".join(f"{count} {name}" for name, count in _count(all_entries).items())
     protocols = dict.fromkeys(f"{entry.reported.paper}: {entry.reported.protocol.name}"
                               for entry in all_entries)
-    print_text(f"{len(all_entries)} reported numbers: {counts}")
+    for paper, entries in entries_by_paper.items():
+        counts = ", ".join(f"{count} {name}" for name, count in _count(entries).items())
+        print_text(f"{paper}: {len(entries)} reported numbers: {counts}")
     print_text("equal: at the reported digits; rounding: truncated or rounded up, as elsewhere in "
                "the paper; no fit: differs under the interpretation used (some remarks name one "
                "that agrees)\nrecomputed under the papers' own protocols "

@@ -99,7 +99,8 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool
             resuming = "the same command"
             if started_study_folder(folder):
                 resuming = shlex.join(["scalesearch", "study", "run", folder, "--resume"])
-            print_text(f"Stopped. Finished trials are saved. Resume with: {resuming}", console)
+            print_text("Stopped. Finished trials are saved; the others continue from their last "
+                       f"checkpoints. Resume with: {resuming}", console)
             raise SystemExit(interrupt.status) from None
     except UserError as error:
         raise with_position(error, spec) from None
