@@ -31,6 +31,7 @@ REPORT_JSON_FIELDS = {"exact": "exact", "estimator": "estimator",
                       "front_complete": "is_front_complete", "min_costs": "min_costs"}
 MAX_VALUE_ROWS = 60  # of the table of values
 MAX_ROWS_PER_PARAMETER = 8
+MAX_SHARED_PARAMS = 4  # of the candidates of a front table, in its title
 
 
 def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
@@ -44,25 +45,34 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
         if violated and " and " not in violated:
             violated = f"only {violated}"
         if row["count"]:
+            violated = violated.replace(" and ", "\nand ")
             rows.append((violated or "none (feasible)", f"{row['count']:,}",
                          format_share(row["share"])))
     yield make_table(headings, rows, title="Violated constraints", has_box=True)
     yield _value_table(report)
     if report.front:
-        # with up to six parameters that differ
         names = list(report.front[0].costs)[:2]
         selected = select_spread_points(report.front)
         equal_params = _shared_params(selected)
-        keys = [key for key in selected[0].param_values.params
-                if key not in equal_params and key.count(".") < 2][:6]
+        texts_by_point = [{key: text for key, text
+                           in _format_params(point.param_values.params).items()
+                           if key not in equal_params} for point in selected]
+        keys = list(dict.fromkeys(key for texts in texts_by_point for key in texts))
+        # with up to six parameters that differ; parameters of a variant follow its name
+        columns = [key for key in keys
+                   if not any(key.startswith(f"{other}.") for other in keys)][:6]
         front_rows = []
-        for point in selected:
-            texts = _format_params(point.param_values.params)
+        for point, texts in zip(selected, texts_by_point):
             front_rows.append((*(f"{point.costs[name]:,}" for name in names),
-                               *(texts.get(key, "") for key in keys)))
+                               *(_with_inner_params(key, texts) for key in columns)))
+        headings = [name.replace(".", ".\n", 1) for name in (*names, *columns)]
         title = (f"Largest {names[0]} by {names[1]}: {len(selected)} of {len(report.front):,} "
                  "candidates on the front (exact)")
-        table = make_table((*names, *keys), front_rows, (), title, has_box=True)
+        if 0 < len(equal_params) <= MAX_SHARED_PARAMS:
+            texts = _format_params(selected[0].param_values.params)
+            shared_texts = [f"{key}={texts[key]}" for key in sorted(equal_params)]
+            title += f"; all have {', '.join(shared_texts)}"
+        table = make_table(headings, front_rows, (), title, has_box=True)
         if not report.is_front_complete:
             table.caption = "the front has more candidates at the limit of the budget"
         yield table
@@ -113,6 +123,13 @@ def report_frames(report: FeasibilityReport) -> dict[str, pd.DataFrame]:
 def _format_params(params: Mapping[str, Any]) -> dict[str, str]:
     """Parameter values as texts for ``--set``."""
     return {name: format_constant(value) for name, value in params.items()}
+
+
+def _with_inner_params(key: str, texts: Mapping[str, str]) -> str:
+    """Format the value of a parameter, followed by the parameters of that variant."""
+    inner = [f"{name.rpartition('.')[2]}={text}" for name, text in texts.items()
+             if name.startswith(f"{key}.")]
+    return ", ".join([texts.get(key, ""), *inner])
 
 
 def _counts(report: FeasibilityReport) -> Iterator[str]:

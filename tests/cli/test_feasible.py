@@ -90,6 +90,29 @@ def test_tables_figure_and_csv(space: Path, tmp_path: Path) -> None:
     assert {name: cost[name] for name in costs} == costs
 
 
+def test_tables_have_80_columns_and_all_parameters_of_the_front(tmp_path: Path) -> None:
+    file = tmp_path / "idea.yaml"
+    file.write_text("""
+width: 64 | 96
+encoder:
+  depth: 2..6
+  heads: 4
+  ffn: { one of: { relu: { hidden: = 4 * width }, geglu: { hidden: 128..512 step 128 } } }
+decoder: { depth: 1, heads: 4, ffn: { relu: { hidden: 128 | 256 } } }
+cost: { protocol: { source: 20, target: 20, vocab: 8000 } }
+""")
+    output = run(str(file), "--budget", "params.total <= 1M and macs.total <= 30M")
+    tables = [line for line in output.splitlines() if line[:1] in "│┃"]
+    assert tables and max(map(len, tables)) <= 80
+    start = output.index("candidates on the front")
+    rows = [[cell.strip() for cell in line.split("│")[3:-1]]
+            for line in output[start:].splitlines() if line.startswith("│")]
+    assert "all have width=64" in output[start : output.index("┃", start)]
+    assert len(rows) > 5 and len(set(map(tuple, rows))) == len(rows)
+    assert any("geglu, hidden=" in cell for row in rows for cell in row)
+    assert {row[-1] for row in rows} == {"128", "256"}
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("budget", ["params.total <= 1e30", "params.total >= -1e30"])
 def test_budget_beyond_64_bits_keeps_all_candidates(budget: str, space: Path) -> None:
