@@ -143,7 +143,7 @@ def with_original_name(spec: StudySpec, resume: bool, report: Callable[[str], ob
     """Return ``spec`` with the name that its study was started with.
 
     Raises:
-        UserError: the study has started, and ``resume`` is off.
+        UserError: the study has started, and ``resume`` is off, or another process runs it.
     """
     study = StudyDir(spec.out)
     if not study.has_started():
@@ -151,8 +151,10 @@ def with_original_name(spec: StudySpec, resume: bool, report: Callable[[str], ob
             report(f"nothing to resume in {spec.out}; starting from the beginning")
         return spec
     if not resume:
-        raise UserError(f"{spec.out}: a study is here already. Continue with {option('resume')}, "
-                        f"or choose another folder with {option('out')}", code="study-exists")
+        with study.exclusive():  # a study that is running cannot be resumed
+            raise UserError(f"{spec.out}: a study is here already. Continue with "
+                            f"{option('resume')}, or choose another folder with {option('out')}",
+                            code="study-exists")
     return spec.replace(name=study.read_meta().meta.name)
 
 

@@ -4,12 +4,14 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.study.group import command
 from scalesearch.report.labels import format_value
+from scalesearch.studies.trials.study_dir import StudyDir
 from tests.errors import refuses
 from tests.studies.fakes import make_driver, make_plan
 from tests.studies.noisy import noisy_work, seeded_plan
@@ -102,6 +104,11 @@ def test_locked_folder_is_refused_before_data_are_loaded(folder, monkeypatch):
     monkeypatch.setattr("scalesearch.studies.engine.corpora.load_corpus",
                         lambda *_: pytest.fail("loaded"))
     with refuses("study-exists", "--resume"):
+        call("run", "quick", "--out", folder, "--backend", "inprocess")
+
+
+def test_second_start_of_a_running_study_reports_that_it_is_running(folder):
+    with StudyDir(Path(folder)).exclusive(), refuses("study-running", str(folder)):
         call("run", "quick", "--out", folder, "--backend", "inprocess")
 
 
