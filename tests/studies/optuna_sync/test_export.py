@@ -364,6 +364,8 @@ def test_unwritable_journal_does_not_stop_training(tmp_path):
 
     def work(folder):
         calls.append(folder)
+        if driver.export._thread is not None:
+            driver.export._thread.join()  # the first export, and then the one that fails
         if len(calls) == 2:
             driver.export._optuna_study._storage._backend.append_logs = full
         fake_work(folder)
