@@ -115,6 +115,7 @@ def check_space(space: Space, n_samples: int, seed: int,
                 space.architecture(config)
             except UnbuildableError as error:
                 build_errors.append(error)
+    build_problems = [space.problem_of(error) for error in build_errors]
     if build_errors and not any(is_built):
         key = Counter(error.key for error in build_errors).most_common(1)[0][0]
         problems.append(space.problem_of(
@@ -137,7 +138,8 @@ def check_space(space: Space, n_samples: int, seed: int,
         "exportable": formats,
         "all_conditions": pass_rate("meets all constraints",
                                     [False not in column for column in zip(is_built, *results)]),
-        "build_errors": dict(Counter(map(str, build_errors)))}, problems
+        "build_errors": dict(Counter(f"{problem.position}: {problem.message}"
+                                     for problem in build_problems))}, problems
 
 
 def pass_rate(condition: str, results: Sequence[bool | None]) -> dict[str, Any]:
@@ -227,4 +229,4 @@ def print_report(report: dict[str, Any], is_valid: bool) -> None:
             (rate["condition"], "—" if rate["rate"] is None else format_share(rate["rate"]))
             for rate in rates]))
     for text, count in sorted(report["build_errors"].items(), key=lambda item: -item[1])[:3]:
-        print_text(f"cannot be built ({count}×): {text}")
+        print_text(f"{text} ({count:,} of {report['n_samples']:,} candidates cannot be built)")

@@ -135,7 +135,16 @@ def test_unbuildable_candidates_are_counted_by_reason(file):
     report = json.loads(check(file, "--samples", "100", "--json", *sets))
     assert 0.3 < report["buildable"]["rate"] < 0.7
     assert report["budgets"][0]["n_tested"] == report["buildable"]["n_passed"]
-    assert any("share.encoder.attention" in reason for reason in report["build_errors"])
+    assert [reason.split(": ")[:2] for reason in report["build_errors"]] == [
+        ["--set", "share.encoder.attention"]]
+
+
+def test_reference_to_a_key_of_another_variant_is_reported_at_its_place(tmp_path):
+    (tmp_path / "s.yaml").write_text("width: 64\nencoder: { mixer: attention | lightweight, heads: 2 }\n"
+                                     "decoder.heads: = encoder.heads\n")
+    reason, = json.loads(check(str(tmp_path / "s.yaml"), "--samples", "20", "--json"))["build_errors"]
+    assert "s.yaml:3:16: decoder.heads: " in reason
+    assert "encoder.heads exists only with `encoder.mixer: attention`" in reason
 
 
 @pytest.mark.parametrize(

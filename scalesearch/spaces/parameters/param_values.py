@@ -12,14 +12,16 @@ from typing import Any, TypeVar
 from scalesearch.errors import UserError
 from scalesearch.spaces.schema.bound_tree import ParameterNode
 from scalesearch.spaces.schema.types import SchemaField
+from scalesearch.spaces.syntax.diagnostics import format_alternatives
 from scalesearch.spaces.syntax.domains import (
     Domain,
     InfeasibleValueError,
     LayerReference,
     Schedule,
     ScheduleCall,
+    iter_expressions,
 )
-from scalesearch.spaces.syntax.expressions import ABSENT
+from scalesearch.spaces.syntax.expressions import ABSENT, keys_of
 from scalesearch.spaces.syntax.parameters import FloatRange, Parameter
 from scalesearch.spaces.syntax.parser import parse_schedule
 
@@ -196,12 +198,23 @@ class ParamAssignment:
     def resolve(self, node: ParameterNode) -> Any:
         """The value of an active node; its parameters are requested at most once."""
         if node.key not in self.values:
+            domain = self.parameter_space.domains[node.path]
             try:
-                self.values[node.key] = self.parameter_space.domains[node.path].resolve(self)
+                self.values[node.key] = domain.resolve(self)
             except InfeasibleValueError as error:
                 self.values[node.key] = None
-                self.infeasible[node.key] = str(error)
+                self.infeasible[node.key] = ": ".join([str(error), *self._missing_keys(domain)])
         return self.values[node.key]
+
+    def _missing_keys(self, domain: Domain) -> Iterator[str]:
+        """Why keys that ``domain`` refers to do not exist: they belong to another variant."""
+        keys = set().union(*map(keys_of, iter_expressions(domain)))
+        for key in sorted(keys):
+            nodes = self.parameter_space.nodes_by_key.get(key, ())
+            if nodes and not any(map(self.is_active, nodes)):
+                variants = [" and ".join(f"{group}: {variant}" for group, variant in node.guards)
+                            for node in nodes]
+                yield f"{key} exists only with {format_alternatives(variants)}"
 
     def is_active(self, node: ParameterNode) -> bool:
         """Whether the key of ``node`` exists under the selected variants."""

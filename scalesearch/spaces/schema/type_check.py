@@ -335,7 +335,7 @@ def coerce_value(field: SchemaField, value: Any, computed: ComputedDomain) -> An
         PopulationSplitError: it is legal for a part of a population only.
     """
     if value is ABSENT:
-        raise InfeasibleValueError(f"{computed} refers to a key that does not exist here")
+        raise InfeasibleValueError(f"{computed} has no value")
     if isinstance(value, str) and value in field.special_values:
         return value
     if field.layer_depth_key and isinstance(value, list):

@@ -1,5 +1,6 @@
 """Terminal output of study snapshots: a screen, or plain lines."""
 
+import textwrap
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import repeat
@@ -34,6 +35,7 @@ from scalesearch.studies.trials.trial import State
 from scalesearch.training.effort import TRAINING_PARTS
 
 WIDE_COLUMNS = 110  # minimum width with columns for architectures and machines
+MAX_TEXT_LINES = 2  # lines of a text on a screen of limited height
 MIN_ROWS = 3  # rows of running trials that are shown in the smallest terminal
 LEFT_ALIGNED = {"trial", "architecture", "worker", "rung", "part", "phase"}  # columns of text
 STATE_COLORS = {FINISHED: "green", STOPPED: "red"}
@@ -42,10 +44,14 @@ STATE_COLORS = {FINISHED: "green", STOPPED: "red"}
 def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = None) -> Group:
     """Render a snapshot as a screen of ``width`` columns.
 
-    If ``height`` is given, the table of running trials has only the rows that fit, and long lines
-    are cut.
+    If ``height`` is given, the table of running trials has only the rows that fit, and texts have
+    at most ``MAX_TEXT_LINES`` lines.
     """
     whole = height is None
+
+    def text_of(text: str, style: str = "") -> Text:
+        return wrapped_text(text, width, style, None if whole else MAX_TEXT_LINES)
+
     progress = snapshot.progress
     is_running = snapshot.owner.state == RUNNING
     left = f" · {describe_time_left(snapshot.eta)}" if is_running else ""
@@ -54,20 +60,20 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
     bar.add_row(ProgressBar(100, 100 * progress.share,
                             width=max(10, min(40, width - len(done) - 2))), done)
     above: list[RenderableType] = [
-        _line(f"{snapshot.study} · {snapshot.folder}", "bold", whole),
-        _line(describe_owner(snapshot.owner), STATE_COLORS.get(snapshot.owner.state, ""), whole),
-        bar, *(_line(text, whole=whole) for text in describe_counts(snapshot))]
+        text_of(f"{snapshot.study} · {snapshot.folder}", "bold"),
+        text_of(describe_owner(snapshot.owner), STATE_COLORS.get(snapshot.owner.state, "")),
+        bar, *(text_of(text) for text in describe_counts(snapshot))]
     if snapshot.teacher:
-        above.append(_line(f"Teacher: {snapshot.teacher}"))
+        above.append(text_of(f"Teacher: {snapshot.teacher}"))
     below: list[RenderableType] = []
     if snapshot.forecast_status:
-        below.append(_line(describe_forecast_status(snapshot.forecast_status)))
+        below.append(text_of(describe_forecast_status(snapshot.forecast_status)))
         if whole:
             forecast = snapshot.forecast_status.forecast
             below += [Text(), forecast_table(snapshot.forecast_status),
-                      _line(f"Forecast {format_duration(forecast.cpu_seconds_low)} to "
-                            f"{format_duration(forecast.cpu_seconds_high)}, based on "
-                            f"{forecast.basis}", "dim", whole)]
+                      text_of(f"Forecast {format_duration(forecast.cpu_seconds_low)} to "
+                              f"{format_duration(forecast.cpu_seconds_high)}, based on "
+                              f"{forecast.basis}", "dim")]
     if whole and snapshot.phases:
         below += [Text(), _table("Wall-clock time per run", [
             {"phase": phase, "time": text}
@@ -75,17 +81,18 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
     if snapshot.rungs:
         below += [Text(), rungs_table(snapshot)]
     below += ([Text(), front_table(snapshot.front)] if snapshot.front.members
-              else [_line("No finished trials.", "dim")])
+              else [text_of("No finished trials.", "dim")])
     if snapshot.front.hypervolume:
-        below.append(_line(describe_hypervolume(snapshot.front.hypervolume, snapshot.time)))
+        below += map(text_of, describe_hypervolume(snapshot.front.hypervolume, snapshot.time))
     if snapshot.expected_gain:
         gain = describe_gain(snapshot.expected_gain)
-        below.append(_line(gain[0].upper() + gain[1:], whole=whole))
+        below.append(text_of(gain[0].upper() + gain[1:]))
     if snapshot.events:
-        below += [Text(), *(_line(str(event), "dim", whole) for event in snapshot.events)]
+        below += [Text(), *(text_of(str(event), "dim") for event in snapshot.events)]
     if snapshot.problem:
-        below.append(_line(snapshot.problem, "red", whole))
-    used_height = sum(part.row_count + 3 if isinstance(part, Table) else 1
+        below.append(text_of(snapshot.problem, "red"))
+    used_height = sum(part.row_count + 3 if isinstance(part, Table)
+                      else 1 + part.plain.count("\n") if isinstance(part, Text) else 1
                       for part in (*above, *below))
     room = len(snapshot.running) if height is None else max(MIN_ROWS, height - used_height - 5)
     shown = snapshot.running[:room]
@@ -93,8 +100,8 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
     if snapshot.running:
         middle = [Text(), running_table(snapshot, room, width >= WIDE_COLUMNS)]
     if len(snapshot.running) > room:
-        middle.append(_line(f"… and {len(snapshot.running) - room} more", "dim"))
-    middle += [_line(f"trial {trial.trial}: {trial.status_text}", "red")
+        middle.append(text_of(f"… and {len(snapshot.running) - room} more", "dim"))
+    middle += [text_of(f"trial {trial.trial}: {trial.status_text}", "red")
                for trial in shown if trial.status == SILENT]
     return Group(*above, *middle, *below)
 
@@ -187,9 +194,11 @@ def _optional(value: float | None, format_value: Callable[[float], str]) -> str:
     return "" if value is None else format_value(value)
 
 
-def _line(text: str, style: str = "", whole: bool = False) -> Text:
-    """One line of text, cut to the width of the screen unless ``whole``."""
-    return Text(text, style=style, no_wrap=not whole, overflow="fold" if whole else "ellipsis")
+def wrapped_text(text: str, width: int, style: str, max_lines: int | None) -> Text:
+    """Text wrapped at ``width`` columns; the last of ``max_lines`` ends with … if more follow."""
+    lines = textwrap.wrap(text, width, max_lines=max_lines, placeholder=" …",
+                          break_on_hyphens=False)
+    return Text("\n".join(lines), style=style)
 
 
 # -- descriptions
@@ -248,17 +257,17 @@ def describe_counts(snapshot: StudySnapshot) -> list[str]:
     return [*lines, *([" · ".join(parts)] if len(parts) > 1 else [])]
 
 
-def describe_hypervolume(volume: FrontHypervolume, now: float) -> str:
-    """Describe the hypervolume and its latest change.
+def describe_hypervolume(volume: FrontHypervolume, now: float) -> list[str]:
+    """Describe the hypervolume and its growth by the newest member of the front, in two lines.
 
     ``now`` is in seconds since the epoch.
     """
     before = volume.value - volume.gain
-    growth = (f", {format_percent(volume.gain / before, 2, '+')}"
+    growth = (f" ({format_percent(volume.gain / before, 2, '+')})"
               if before > 0 and 0 < volume.gain < 10 * before else "")
     ago = "" if volume.ended_at is None else f", {format_ago(now - volume.ended_at)}"
-    return (f"Hypervolume {volume.value:.5g}; latest change {volume.gain:+.3g}{growth} with trial "
-            f"{volume.trial}{ago}")
+    return [f"Hypervolume {volume.value:.5g}; its reference point follows the worst values so far.",
+            f"Newest on the front: trial {volume.trial}{ago}; it adds {volume.gain:.3g}{growth}."]
 
 
 def _count(runs: float) -> str:
@@ -313,6 +322,6 @@ class ChangePrinter:
                                for name, value in member.values.items())
                    for member in front.members]
         title = f"Front: {front.size}" if front.size else f"References: {len(members)}"
-        volume = ([describe_hypervolume(front.hypervolume, snapshot.time)]
+        volume = (describe_hypervolume(front.hypervolume, snapshot.time)
                   if front.hypervolume else [])
         return [title, *members, *volume] if members else []

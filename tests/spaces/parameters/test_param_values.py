@@ -122,7 +122,7 @@ def test_optional_group_exists_only_if_set():
      ("width: 4\nencoder.heads: = width - 4\n", "encoder.heads", "0 is out of bounds"),
      ("width: 4\nencoder.heads: = width // (width - 4)\n", "encoder.heads", "divides by zero"),
      ("width: 4\nencoder.ffn: none\ndecoder.heads: = encoder.ffn.hidden\n", "decoder.heads",
-      "does not exist here"),
+      "= encoder.ffn.hidden has no value: encoder.ffn.hidden exists only with encoder.ffn: "),
      ("width: 4\nencoder.depth: 4 | 5\nshare.encoder.ffn: cycle(5)\n", "share.encoder.ffn",
       "4 layers are not a multiple of 5"),
      ("width: 4\nencoder.depth: 4 | 2\nshare.encoder.ffn: [0, 1]\n", "share.encoder.ffn",

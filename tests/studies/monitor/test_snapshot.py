@@ -336,7 +336,7 @@ def test_screen_fits_width_and_shows_all_parts(tmp_path, width):
     event_study.propose(1).rung(1, 0, 0.1, 12).propose(2, label=None)
     event_study.write_worker_files(2, step=40, share=0.075, loss=5.5, seconds=6)
     event_study.study.append("crashed", 2, attempt=1,
-                             reason="the machine " + 30 * "very " + "far away is gone")
+                             reason="the machine " + 60 * "very " + "far away is gone")
     snapshot = StudyWatcher(tmp_path).snapshot()
     text = rendered(snapshot, width, 60)
     assert all(len(line) <= width
@@ -359,7 +359,7 @@ def test_study_without_search_counts_architectures(tmp_path):
         1, step=40, share=0.1, loss=5.5, seconds=6)
     text = rendered(StudyWatcher(tmp_path).snapshot(), 80)
     assert "architectures 1.1 of 2 · further seeds of architectures 0 of 2" in text
-    assert "large" in text and "reference" not in text
+    assert "large" in text and "(reference)" not in text and "references" not in text
 
 
 def test_small_terminal_hides_running_trials(event_study):
