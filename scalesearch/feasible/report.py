@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from scalesearch.feasible.decomposition import Decomposition
 from scalesearch.feasible.enumeration import ContinuousRangeError, TooManyCandidatesError
 from scalesearch.feasible.estimate import Estimate, estimate_feasibility
 from scalesearch.feasible.extremes import Extremes, NoExtremeError
-from scalesearch.feasible.limits import CostBound, as_cost_bounds
+from scalesearch.feasible.limits import CostBound, as_cost_bounds, cost_names
 from scalesearch.feasible.listing import MAX_LISTED, ListedSpace
 from scalesearch.spaces import Space
 from scalesearch.spaces.parameters.constraints import Constraint
@@ -239,6 +240,15 @@ def _search_extremes(counter: FeasibleCounter, bounds: list[CostBound]) -> Extre
     if isinstance(space, ListedSpace):
         return Extremes(FeasibleCounter(space.within(bounds), []), [])
     return Extremes(counter, bounds)
+
+
+def min_costs(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...]) -> dict[str, int]:
+    """Smallest value of each cost in ``budgets`` among valid candidates; empty if it is unknown."""
+    names = cost_names((*budgets, *space.constraints))
+    try:
+        return _min_costs(_make_counter("sections", space, protocol, budgets, names, math.inf, str))
+    except (TooManyCandidatesError, ContinuousRangeError):
+        return {}
 
 
 def _min_costs(counter: FeasibleCounter) -> dict[str, int]:

@@ -140,9 +140,10 @@ def test_unbuildable_candidates_are_counted_by_reason(file):
 
 
 def test_reference_to_a_key_of_another_variant_is_reported_at_its_place(tmp_path):
-    (tmp_path / "s.yaml").write_text("width: 64\nencoder: { mixer: attention | lightweight, heads: 2 }\n"
-                                     "decoder.heads: = encoder.heads\n")
-    reason, = json.loads(check(str(tmp_path / "s.yaml"), "--samples", "20", "--json"))["build_errors"]
+    path = tmp_path / "s.yaml"
+    path.write_text("width: 64\nencoder: { mixer: attention | lightweight, heads: 2 }\n"
+                    "decoder.heads: = encoder.heads\n")
+    reason, = json.loads(check(str(path), "--samples", "20", "--json"))["build_errors"]
     assert "s.yaml:3:16: decoder.heads: " in reason
     assert "encoder.heads exists only with `encoder.mixer: attention`" in reason
 

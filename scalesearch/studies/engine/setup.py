@@ -16,7 +16,9 @@ from optuna.samplers import BaseSampler
 from scalesearch.cost import load_protocol
 from scalesearch.errors import UserError, error_context, option
 from scalesearch.feasible.limits import collect_limits, upper_bounds
+from scalesearch.feasible.report import min_costs
 from scalesearch.samplers import make_sampler
+from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.studies.config.command import command_of
 from scalesearch.studies.config.fixed_architectures import COMPRESS
@@ -34,6 +36,7 @@ from scalesearch.studies.trials.study_meta import StudyMeta, TeacherMeta
 from scalesearch.studies.trials.trial import State
 from scalesearch.training.result import Result, package_versions
 
+FEW_SAMPLES = 64  # random candidates before the space is counted exactly
 # Fields of ``study.json`` that may grow when a study is resumed.
 REVISABLE_KEYS = ("compute", "seeds", "architectures", "scaling", "excluded")
 
@@ -103,22 +106,30 @@ def check_feasible(evaluator: Evaluator, seed: int) -> None:
     step until they meet the limits.
 
     Raises:
-        UserError: no candidate was found. The message names the limit that most candidates violate.
+        UserError: no candidate was found. The message names the smallest costs of the space, or
+            else the limit that most random candidates violate.
     """
-    sample = estimate_feasibility(evaluator, seed, max_feasible=1)
     region = evaluator.feasible_region
-    if sample.feasible or region.sample_feasible(random.Random(seed)) is not None:
+    if (estimate_feasibility(evaluator, seed, FEW_SAMPLES, max_feasible=1).feasible
+            or region.sample_feasible(random.Random(seed)) is not None):
         return
-    counted = "; counted exactly, no candidate does" if region.feasible_share == 0 else ""
-    worst = max(sample.violations, key=lambda name: sample.violations[name])
-    slack = sample.min_slacks[worst]
-    is_cost = any(name in worst for name in COST_NAMES)  # then slack is the logarithm of a ratio
-    nearest = (f", the nearest by {100 * math.expm1(slack):,.1f} %"
-               if is_cost and 0 < slack < math.inf else "")
-    raise UserError(f"budget: none of {sample.samples} random candidates meets it{counted}; "
-                    f"{sample.violations[worst]} of them violate `{worst}`{nearest}. The cost "
-                    f"protocol is {evaluator.protocol}. Raise the budget, or add smaller models "
-                    "to the space", key="budget", code="budget-unmet")
+    space = evaluator.space
+    budgets = tuple(limit for limit in evaluator.limits
+                    if isinstance(limit, Constraint) and limit not in space.constraints)
+    if region.feasible_share == 0 and (costs := min_costs(space, evaluator.protocol, budgets)):
+        smallest = ", ".join(f"{name} {value:,}" for name, value in costs.items())
+        reason = f"no candidate meets it. The smallest costs in the space are {smallest}"
+    else:
+        sample = estimate_feasibility(evaluator, seed)
+        worst = max(sample.violations, key=lambda name: sample.violations[name])
+        slack = sample.min_slacks[worst]
+        is_cost = any(name in worst for name in COST_NAMES)  # slack: logarithm of a ratio
+        nearest = (f", the nearest by {100 * math.expm1(slack):,.1f} %"
+                   if is_cost and 0 < slack < math.inf else "")
+        reason = (f"none of {sample.samples:,} random candidates meets it; "
+                  f"{sample.violations[worst]:,} violate `{worst}`{nearest}")
+    raise UserError(f"budget: {reason}, with {evaluator.protocol}. Raise the budget, or add "
+                    "smaller models to the space", key="budget", code="budget-unmet")
 
 
 def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
