@@ -169,17 +169,22 @@ def shown_time_column(trials: pd.DataFrame) -> str:
     return "cpu_seconds" if devices.str.startswith("cpu").all() else "training_seconds"
 
 
-def architecture_lines(trials: pd.DataFrame, params: Iterable[str] | None = None) -> list[str]:
-    """Describe the hyperparameters in which rows differ, in a line per row.
-
-    Args:
-        params: paths of the hyperparameters; all by default.
-    """
-    names = differing_columns(trials, params, len(trials.columns))
-    return [f"{trial_name(row)}: "
-            + ", ".join(f"{name.removeprefix(PARAM_PREFIX)} {format_value(row[name])}"
-                        for name in names if row[name] != "")
-            for _, row in trials.iterrows() if names]
+def architecture_lines(trials: pd.DataFrame, params: Iterable[str]) -> list[str]:
+    """Describe the hyperparameters ``params`` of each row, and those that all rows share."""
+    columns = param_columns(trials, params)
+    varying = [name for name in columns if trials[name].astype(str).nunique() > 1]
+    rows = [(trial_name(row), row, varying) for _, row in trials.iterrows() if varying]
+    if len(trials):
+        first = trials.iloc[0]
+        shared = [name for name in columns if name not in varying]
+        rows.append((trial_name(first) if len(trials) == 1 else "all", first, shared))
+    lines = []
+    for heading, row, names in rows:
+        texts = [f"{name.removeprefix(PARAM_PREFIX)} {format_value(row[name])}"
+                 for name in names if row[name] not in ("", None)]
+        if texts:
+            lines.append(f"{heading}: {', '.join(texts)}")
+    return lines
 
 
 def trial_name(row: Any, prefix: str = "trial ") -> str:
@@ -188,17 +193,23 @@ def trial_name(row: Any, prefix: str = "trial ") -> str:
     return f"{prefix}{row['trial']}{label}"
 
 
-def differing_columns(trials: pd.DataFrame, params: Iterable[str] | None = None,
-                      max_columns: int = 6) -> list[str]:
-    """Columns of hyperparameters in which ``trials`` differ, at most ``max_columns``.
+def param_columns(trials: pd.DataFrame, params: Iterable[str] | None = None) -> list[str]:
+    """Columns of hyperparameters.
 
     Args:
         params: paths of the hyperparameters; all by default.
     """
     names = [name for name in trials.columns if name.startswith(PARAM_PREFIX)]
-    if params is not None:
-        selected = {split_parameter_name(name)[0] for name in params}
-        names = [name for name in names if name.removeprefix(PARAM_PREFIX) in selected]
+    if params is None:
+        return names
+    selected = {split_parameter_name(name)[0] for name in params}
+    return [name for name in names if name.removeprefix(PARAM_PREFIX) in selected]
+
+
+def differing_columns(trials: pd.DataFrame, params: Iterable[str] | None = None,
+                      max_columns: int = 6) -> list[str]:
+    """Columns of :func:`param_columns` in which ``trials`` differ, at most ``max_columns``."""
+    names = param_columns(trials, params)
     return [name for name in names if trials[name].astype(str).nunique() > 1][:max_columns]
 
 

@@ -59,11 +59,14 @@ def test_empty_columns_are_dropped():
         trials_table([], OBJECTIVES).columns)
 
 
-def test_only_differing_params_are_shown():
+def test_lines_list_differing_and_shared_params():
     table = trials_table([record(0, 1.0, 10, 10, depth=2), record(1, 2.0, 20, 20, depth=3)],
                          OBJECTIVES)
     assert differing_columns(table) == ["param.width", "param.depth"]
-    assert architecture_lines(table, ["depth", "norm"]) == ["trial 0: depth 2", "trial 1: depth 3"]
+    assert architecture_lines(table, ["depth", "norm"]) == [
+        "trial 0: depth 2", "trial 1: depth 3", "all: norm pre"]
+    assert architecture_lines(table[:1], ["depth", "norm"]) == ["trial 0: norm pre, depth 2"]
+    assert architecture_lines(table[:0], ["depth", "norm"]) == []
 
 
 @pytest.mark.parametrize("count", [2, 40])
@@ -71,7 +74,8 @@ def test_all_differing_params_are_shown(count):
     trials = [record(number, 20.0 + number, 10 + number, 10,
                      **{f"key{index}": number + index for index in range(count)})
               for number in range(3)]
-    lines = architecture_lines(trials_table(trials, OBJECTIVES))
+    lines = architecture_lines(trials_table(trials, OBJECTIVES),
+                               [f"key{index}" for index in range(count)])
     assert [line.count("key") for line in lines] == [count] * 3 and lines[2].endswith(
         f"key{count - 1} {count + 1}")
 

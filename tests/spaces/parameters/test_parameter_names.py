@@ -164,8 +164,8 @@ def test_tables_name_parameters_as_the_space_does() -> None:
     assert differing_columns(table, names) == ["param.encoder.ffn.relu.hidden"]
     assert differing_columns(table, LAYER_NAMES) == ["param.encoder.ffn.relu.hidden"]
     assert architecture_lines(table, names) == [
-        f"trial {number}: encoder.ffn.relu.hidden {value}"
-        for number, value in enumerate(("16", "32", "[16, 32]"))]
+        *(f"trial {number}: encoder.ffn.relu.hidden {value}"
+          for number, value in enumerate(("16", "32", "[16, 32]"))), "all: width 24"]
 
 
 @pytest.mark.parametrize(("condition", "numbers"), [
