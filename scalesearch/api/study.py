@@ -21,6 +21,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import read_json
 from scalesearch.library import find_file, require_packages
 from scalesearch.spaces import Space
+from scalesearch.spaces.syntax.diagnostics import PYTHON_VALUES
 from scalesearch.terminal import format_count
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
     if isinstance(source, Mapping):
         text = yaml.dump(dict(source), Dumper=_Dumper, sort_keys=False, allow_unicode=True,
                          width=1000)
-        spec = parse_study(text, Path("<python>"), overrides, folder)
+        spec = parse_study(text, Path(PYTHON_VALUES), overrides, folder)
     else:
         spec = read_study(find_file(str(source), "studies"), overrides, folder)
     spec = limit_to_one_worker(spec, changes, lambda text: None)

@@ -32,6 +32,7 @@ from scalesearch.spaces.schema.yaml_writer import (
     format_scalar,
 )
 from scalesearch.spaces.syntax.diagnostics import (
+    PYTHON_VALUES,
     ConfigError,
     Problem,
     SourcePosition,
@@ -79,11 +80,11 @@ class Space(BoundSpace):
         Values are constants, lists, texts, ``Range``, ``OneOf`` and the like.
 
         Raises:
-            ConfigError: with lines of the YAML that is equivalent to ``values``.
+            ConfigError: with the keys and lines of the YAML that is equivalent to ``values``.
         """
         from scalesearch.spaces.python_api import to_yaml
 
-        return cls.parse(to_yaml(values), "<python>", schema)
+        return cls.parse(to_yaml(values), PYTHON_VALUES, schema)
 
     @classmethod
     def from_huggingface(cls, config: Mapping[str, Any], name: str = "") -> "Space":

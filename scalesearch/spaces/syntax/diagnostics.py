@@ -1,6 +1,7 @@
 """Problems of a file: place, message, and help; all of them shown together."""
 
 import difflib
+import math
 import re
 import sys
 import unicodedata
@@ -11,6 +12,8 @@ from functools import cache, cached_property
 from scalesearch.errors import UserError
 
 LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # what YAML 1.1 calls a line break
+PYTHON_VALUES = "<python>"  # name of the YAML that is written from Python values
+FIRST_KEY = re.compile(r"(?P<indent>[ -]*)(?P<key>[^\s:]+):(\s|$)")  # of a line of this YAML
 MAX_LINE_WIDTH = 150  # characters of a source line that are shown at most
 MAX_PROBLEMS_SHOWN = 100  # problems of a file that are shown at most
 
@@ -27,6 +30,17 @@ class SourceText:
     def lines(self) -> list[str]:
         """The lines, split where YAML splits them."""
         return LINE_BREAK.split(self.text)
+
+    def key_path(self, line: int) -> str:
+        """Dotted path of the key in ``line`` of block-style YAML, or of the key above it."""
+        keys: list[str] = []
+        indent = math.inf
+        for text in reversed(self.lines[: line + 1]):
+            match = FIRST_KEY.match(text)
+            if match and len(match["indent"]) < indent:
+                indent = len(match["indent"])
+                keys.insert(0, match["key"])
+        return ".".join(keys)
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,9 @@ class SourcePosition:
     def __str__(self) -> str:
         if not self.source.has_lines:
             return self.source.name
+        if self.source.name == PYTHON_VALUES:  # the user did not write its lines
+            path = self.source.key_path(self.line) if (self.line, self.column) != (0, 0) else ""
+            return f"{PYTHON_VALUES}: {path}" if path else PYTHON_VALUES
         return f"{self.source.name}:{self.line + 1}:{self.column + 1}"
 
 
@@ -69,7 +86,8 @@ class Problem:
             "…" if len(line) > cut + MAX_LINE_WIDTH else "")
         before = _width(_visible(line[cut : position.column])) + (1 if cut else 0)
         under = max(1, _width(_visible(line[position.column : min(end, cut + MAX_LINE_WIDTH)])))
-        number = str(position.line + 1) if position.source.has_lines else ""
+        has_numbers = position.source.has_lines and position.source.name != PYTHON_VALUES
+        number = str(position.line + 1) if has_numbers else ""
         bar = " | " if number else "  "
         return "\n".join([f"{prefix}{self.message}", f"{number}{bar}{shown}",
                           f"{' ' * len(number)}{bar}{' ' * before}{'^' * under}",

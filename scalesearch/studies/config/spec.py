@@ -97,8 +97,8 @@ class StudyFile(Config):
         REQUIRED, "training data: keys, `builtin` for the built-in corpus, or a data file, whose "
         "paths are relative to its folder", synonyms=("dataset", "corpus"))
     recipe: Recipe = setting(
-        REQUIRED, "how each candidate is trained: a preset, or keys; keys with alternatives or a "
-        "range are searched",
+        REQUIRED, "how each candidate is trained: a preset, such as `short`, or keys, such as "
+        "`{ preset: short, lr: 1e-3 | 2e-3 }`; keys with alternatives or a range are searched",
         synonyms=("training", "train", "trainer", "hyperparameters"))
     objectives: Annotated[Any, NodeValue(OBJECTIVES_JSON_SCHEMA)] = setting(
         REQUIRED, "what the front is of",

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from scalesearch.spaces import ConfigError, Space, read_space
+from scalesearch.spaces.syntax.diagnostics import SourceText
 from tests.errors import refuses
 from tests.spaces.small import SMALL, small
 
@@ -101,7 +102,13 @@ def test_errors_can_be_pickled():
     assert (copy.key, copy.reason, str(copy)) == ("encoder.depth", "why", "encoder.depth: why")
 
 
-def test_errors_in_python_forms_show_their_yaml():
+def test_errors_in_python_forms_show_their_key():
     with pytest.raises(ConfigError) as caught:
         Space.from_python({"width": 3, "norm": "psot"}, SMALL)
-    assert str(caught.value).startswith("<python>:2:7: `psot` is not one of")
+    assert str(caught.value).startswith("<python>: norm: `psot` is not one of")
+
+
+def test_key_path_of_a_line_in_block_style():
+    source = SourceText("<python>", "a: 1\nb:\n  c:\n  - d: 2\n    e:\n      f: 3\n  g: x | y\n")
+    assert [source.key_path(line) for line in range(7)] == [
+        "a", "b", "b.c", "b.c.d", "b.c.e", "b.c.e.f", "b.g"]
