@@ -101,8 +101,8 @@ class Ablation:
                  f"{format_count(self.noise.n_candidates, 'row')}, {self.noise.df} degrees of "
                  "freedom), without a correction for multiple comparisons." if self.noise.is_known
                  else "No row has a second seed, so no score has an interval.")
-        return [noise,
-                *([f"Not finished: {', '.join(self.unfinished)}."] if self.unfinished else [])]
+        unfinished = ", ".join(map(repr, self.unfinished))
+        return [noise, *([f"Without a finished run: {unfinished}."] if unfinished else [])]
 
     def to_markdown(self) -> str:
         """Format as a Markdown table, followed by the notes."""

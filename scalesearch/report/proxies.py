@@ -6,7 +6,7 @@ a loss at a rung, a zero-cost score, a predicted loss, or a column of a user's t
 Notation: s is the score and p the proxy of n architectures, both with the sign such that larger is
 better; c is their cost.
 
-- tau: Kendall's tau-b of p and s over all pairs of architectures.
+- rho, tau: Spearman's rank correlation and Kendall's tau-b of p and s.
 - tau at equal cost: tau-b over the pairs in the same quantile group of c. Pairs of all groups are
   pooled. There are min(10, n // 3) groups; equal costs are in the same group.
 - error: mean of abs(s_i - a_i - b_i p_i); the line a_i, b_i is fitted to all architectures but i. A
@@ -26,6 +26,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
 from scalesearch.pareto.front import default_reference_point
+from scalesearch.pareto.noise import CONFIDENCE
 from scalesearch.report.intervals import (
     ConfidenceInterval,
     kendall_tau_interval,
@@ -59,14 +61,14 @@ PROXY_LABELS = {  # column to label; zero-cost proxies are defined in train/prox
 }
 OTHER_PROXY = re.compile(r"(proxy|predicted)\..*")  # further columns of a study that are proxies
 LOSS_NAME = re.compile(r"(.*[._ -])?(loss|ppl|perplexity|nll)([._ -].*)?")
-NORMAL_QUANTILE_95 = 1.959963984540054
+NORMAL_QUANTILE = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """Spearman's ``rho`` of a proxy with the final metric, with its 95 % interval.
+    """Spearman's ``rho`` of a proxy with the final metric, with its 90 % interval.
 
-    It is significant if the interval excludes 0.
+    Both have the sign such that larger is better. It is significant if the interval excludes 0.
     """
 
     proxy: str
@@ -110,7 +112,8 @@ class ProxyCorrelations:
         lower_counts = {correlation.n_trials for correlation in self.correlations} - {self.trials}
         minimum = f" (some over {min(lower_counts)})" if lower_counts else ""
         return [f"Early measurements: rank correlation with the final {self.metric} over "
-                f"{self.trials} finished trials{minimum}, with its 95 % interval",
+                f"{self.trials} finished trials{minimum}, with its 90 % interval; positive if "
+                "better measurements have better scores",
                 *(f"  {correlation.describe()}" for correlation in self.correlations)]
 
 
@@ -121,8 +124,7 @@ class AuditedProxy:
     Attributes:
         proxy: column of the table.
         n: number of architectures that have the proxy.
-        rho: Spearman's rank correlation with the score. Unlike the taus, it has the sign of the
-            columns.
+        rho: Spearman's rank correlation.
         tau: Kendall's tau.
         tau_at_equal_cost: tau within groups of equal cost; None if no pair differs.
         n_pairs: number of pairs with equal cost.
@@ -228,7 +230,8 @@ def compute_proxy_correlations(table: pd.DataFrame, metric: str) -> ProxyCorrela
     correlations = []
     for name in proxy_columns(finished) if len(finished) >= MIN_TRIALS else ():
         values, scores = _finite_columns(finished, name, metric).T
-        correlation = rank_correlation(name, values, scores)
+        correlation = rank_correlation(name, values * split_direction(name)[1],
+                                       scores * split_direction(metric)[1])
         if correlation is not None:
             correlations.append(correlation)
     return ProxyCorrelations(metric, len(finished), tuple(correlations))
@@ -250,7 +253,7 @@ def rank_correlation(name: str, values: Any, scores: Any) -> Correlation | None:
         return None
     max_rho = 1 - 12 / (count**3 - count)
     center = math.atanh(max(-max_rho, min(max_rho, rho)))
-    half_width = NORMAL_QUANTILE_95 * math.sqrt(1.06 / (count - 3))
+    half_width = NORMAL_QUANTILE * math.sqrt(1.06 / (count - 3))
     low = math.tanh(center - half_width)
     high = math.tanh(center + half_width)
     low = min(low, rho)
@@ -327,7 +330,7 @@ def audit_proxies(table: pd.DataFrame, metric: str, cost: str, proxies: Iterable
         rows = _finite_columns(table, metric, cost, name)
         if len(rows) >= MIN_TRIALS and np.ptp(rows[:, [0, 2]], axis=0).all():
             audited.append(_audit_proxy(name, rows[:, 0] * sign, rows[:, 1], rows[:, 2], direction,
-                                        sign, confidence))
+                                        confidence))
     front = _front(scores, columns[:, 1], np.ones((1, n), bool)) if n else np.zeros((1, 0), bool)
     mean_error = float(np.abs(scores - scores.mean()).mean() * n / (n - 1)) if n > 1 else math.nan
     return ProxyAudit(metric, cost, n, n_available, int(front.sum()), mean_error, confidence,
@@ -335,7 +338,7 @@ def audit_proxies(table: pd.DataFrame, metric: str, cost: str, proxies: Iterable
 
 
 def _audit_proxy(name: str, scores: Array, costs: Array, values: Array, direction: float,
-                 sign: float, confidence: float) -> AuditedProxy:
+                 confidence: float) -> AuditedProxy:
     """Compute the measures of one proxy from columns (n,); ``scores`` have their sign already."""
     n = len(scores)
     groups = np.searchsorted(np.quantile(costs, np.linspace(0, 1, min(N_COST_GROUPS, n // 3) + 1)
@@ -353,7 +356,7 @@ def _audit_proxy(name: str, scores: Array, costs: Array, values: Array, directio
     volumes = [_hypervolumes(scores, costs, members) for members in (chosen, front)]
     regrets = 1 - volumes[0] / volumes[1]
     return AuditedProxy(
-        name, n, float(spearman_rho(values, scores * sign) or 0), tau,
+        name, n, float(spearman_rho(values * direction, scores) or 0), tau,
         kendall_tau_interval(ranked, confidence, groups=groups),
         int(sum(size * (size - 1) // 2 for size in np.bincount(groups))),
         percentile_interval(float(errors.mean()), counts @ errors / n, confidence),

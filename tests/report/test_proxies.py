@@ -45,20 +45,20 @@ def test_rho_equals_scipy_and_is_in_its_interval(count, noise, ties):
 
 
 def test_interval_has_nominal_coverage():
-    """About 95 % of the intervals contain the true correlation."""
+    """About 90 % of the intervals contain the true correlation."""
     samples = np.random.default_rng(3).multivariate_normal(
         [0, 0], [[1, 0.6], [0.6, 1]], size=(600, 15))
     truth = 6 / np.pi * np.arcsin(0.3)  # Spearman's rho of a normal pair with correlation 0.6
     correlations = [rank_correlation("x", sample[:, 0], sample[:, 1]) for sample in samples]
-    assert 0.92 < np.mean([correlation.low <= truth <= correlation.high
-                           for correlation in correlations]) < 0.985
+    assert 0.86 < np.mean([correlation.low <= truth <= correlation.high
+                           for correlation in correlations]) < 0.94
 
 
 def test_significance_of_random_and_perfect_orders():
     rng = random.Random(1)
     random_orders = [rank_correlation("x", np.array(rng.sample(range(12), 12)), np.arange(12))
               for _ in range(400)]
-    assert np.mean([correlation.significant for correlation in random_orders]) < 0.08
+    assert np.mean([correlation.significant for correlation in random_orders]) < 0.14
     assert not rank_correlation("x", *columns(10, 50.0)).significant
     assert "not significant" in rank_correlation("x", *columns(10, 50.0)).describe()
     perfect = rank_correlation("x", np.arange(10.0), np.arange(10.0))
@@ -89,6 +89,13 @@ def test_only_finished_trials_count():
     assert "over 9 finished trials" in result.lines()[0]
     assert result.lines()[1].startswith("  SNIP: +")
     json.dumps(asdict(result), allow_nan=False)
+
+
+def test_correlation_of_a_loss_has_the_sign_of_its_use():
+    losses = table(9).rename(columns={"proxy.snip": "proxy.first_loss"})
+    (raw,) = compute_proxy_correlations(table(9), "bleu").correlations
+    (loss,) = compute_proxy_correlations(losses, "bleu").correlations
+    assert loss.rho == pytest.approx(-raw.rho)
 
 
 def test_trials_without_proxy_are_excluded():
@@ -216,7 +223,7 @@ def test_perfect_proxy_and_its_intervals():
     table["loss"] = 50 - table["bleu"]
     row = by_proxy(audit_proxies(table, "bleu", "params", ["loss"]))["loss"]
     assert (row.tau.value, row.tau.low, row.recall.value, row.regret.value) == (1, 1, 1, 0)
-    assert row.rho == pytest.approx(-1) and row.error.high == pytest.approx(0, abs=1e-9)
+    assert row.rho == pytest.approx(1) and row.error.high == pytest.approx(0, abs=1e-9)
 
 
 def test_intervals_cover_the_true_tau():

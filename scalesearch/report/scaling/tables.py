@@ -157,7 +157,8 @@ def _definitions(study: ScalingStudy) -> list[str]:
         f"± is the {confidence} interval of a mean, or of a score per million parameters, by the "
         "noise between seeds.",
         (f"Noise between seeds: standard deviation {noise.sd:.2g}, pooled over "
-         f"{format_count(noise.n_candidates, 'architecture')}, {noise.df} degrees of freedom."
+         f"{format_count(noise.n_candidates, 'architecture')}, "
+         f"{format_count(noise.df, 'degree')} of freedom."
          if noise.is_known
          else "No architecture has a second seed, so scores per million parameters have no "
               "interval.")]

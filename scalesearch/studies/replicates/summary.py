@@ -217,7 +217,7 @@ class SeedAnalysis:
         have = "has" if first.n_candidates == 1 else "have"
         return [f"Training seed {seed}; {format_count(first.n_candidates, 'candidate')} {have} "
                 f"further seeds, and their scores are means. Standard deviation between seeds: "
-                f"{deviations} (pooled, {first.df} degrees of freedom). ± is the "
+                f"{deviations} (pooled, {format_count(first.df, 'degree')} of freedom). ± is the "
                 f"{format_percent(self.confidence)} "
                 "interval of a mean, followed by its number of seeds.", *failed]
 
@@ -254,8 +254,8 @@ class SeedAnalysis:
         if ties:
             lines.append(f"The order of the members' scores is not significant: {ties}.")
         if order.df < MIN_DF:
-            lines.append(f"Caution: the noise between seeds is known with {order.df} "
-                         f"degree{'s' * (order.df != 1)} of freedom. Below {MIN_DF}, its true "
+            lines.append("Caution: the noise between seeds is known with "
+                         f"{format_count(order.df, 'degree')} of freedom. Below {MIN_DF}, its true "
                          "value may be several times larger or smaller; use more seeds.")
         return lines
 
