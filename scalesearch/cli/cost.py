@@ -128,7 +128,12 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
         selected = {"how": description, "params": {key: format_constant(value)
                                                    for key, value in config.params.items()}}
     else:
-        space, architecture = load_architecture(file, settings)
+        try:
+            space, architecture = load_architecture(file, settings)
+        except UserError as error:
+            if error.code == "open-parameters":
+                error.help = "or cost one candidate with --random, --smallest or --largest"
+            raise
     protocol = load_protocol(space.protocol, **protocol_overrides).with_vocab(architecture.vocab)
     result = evaluate_cost(architecture.block, protocol)
     checks: list[CostCheck] = []
