@@ -1,8 +1,7 @@
-"""NePS on a table by ask and tell: its qLogNEHVI, MO-Hyperband, MOASHA, and PriMO without informative priors.
+"""NePS on a table: qLogNEHVI, MO-Hyperband, MOASHA, and PriMO without informative priors.
 
-Goals are normalized to 0 to 1, the smaller the better. At a rung the measured goal is the loss
-there, normalized over the rung's losses in the table. PriMO's priors are the middle of the space
-for each goal.
+Objectives are scaled to 0 (best) to 1. At a rung, the measured objective is the loss at this rung,
+scaled over all rows of the table. The prior of PriMO for each objective is the middle of the space.
 """
 
 import logging
@@ -13,11 +12,11 @@ from table_search import Done, Task, main, nearest
 
 BEGIN = 6
 REFERENCE = 1.01
-IDLE = 500  # questions in a row that bring no training, after which a search has ended
+IDLE = 500  # proposals in a row without a new run, after which a search ends
 
 
 def search(task: Task, seed: int) -> Done:
-    """The rows and levels in the order of their training."""
+    """Return pairs of a row and a rung, in the order of their training."""
     import torch
     from neps.optimizers import algorithms
     from neps.optimizers.ask_and_tell import AskAndTell
@@ -27,22 +26,22 @@ def search(task: Task, seed: int) -> Done:
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002  # which it draws from, as from the two others
-    way = str(task["way"])
+    np.random.seed(seed)  # noqa: NPY002  # NePS uses all three global generators
+    method = str(task["method"])
     levels = len(task["shares"])
     names = [f"q{index}" for index in range(len(task["options"]))]
     sizes = [int(count) for count in task["options"]]
     params = {name: HPOInteger(0, max(1, 2 * (count - 1))) for name, count in zip(names, sizes)}
     steps = [round(share / task["shares"][0]) for share in task["shares"]]
-    if way == "bo":
+    if method == "bo":
         optimizer = algorithms.bayesian_optimization(SearchSpace(params), initial_design_size=BEGIN,
                                                 reference_point=(REFERENCE,) * task["y"].shape[1])
     else:
         space = SearchSpace(params | {"budget": HPOInteger(1, steps[-1], is_fidelity=True)})
-        middle = {f"goal{index}": dict(zip(names, [count - 1 for count in sizes]))
+        middle = {f"objective{index}": dict(zip(names, [count - 1 for count in sizes]))
                   for index in range(task["y"].shape[1])}
-        more = {"prior_centers": middle} if way == "primo" else {}
-        optimizer = getattr(algorithms, way)(space, **more)
+        more = {"prior_centers": middle} if method == "primo" else {}
+        optimizer = getattr(algorithms, method)(space, **more)
     neps = AskAndTell(optimizer)
     rows = dict[str, int]()
     trained = Done()
@@ -50,7 +49,7 @@ def search(task: Task, seed: int) -> Done:
     while _spent(task, trained) < task["count"] and idle < IDLE:
         trial = neps.ask()
         number, _, _ = str(trial.id).partition("_rung_")
-        level = levels - 1 if way == "bo" else int(np.searchsorted(steps, trial.config["budget"]))
+        level = levels - 1 if method == "bo" else int(np.searchsorted(steps, trial.config["budget"]))
         if number not in rows:
             if len(rows) == len(task["y"]):
                 break
@@ -64,7 +63,7 @@ def search(task: Task, seed: int) -> Done:
 
 
 def _losses(task: Task, row: int, level: int) -> list[float]:
-    """A row's goals at a level, each from 0, the table's best, to 1."""
+    """Return the objectives of a row at a rung, scaled to 0 (best of the table) to 1."""
     worse = -task["y"].astype(float)
     if level < len(task["shares"]) - 1:
         worse[:, task["measured"]] = task["losses"][:, level : level + 1]

@@ -1,4 +1,7 @@
-"""SMAC on a table: ParEGO over its hyperparameter facade's random forest, which learns every goal; no rungs."""
+"""SMAC on a table: ParEGO with the random forest of the hyperparameter facade, without rungs.
+
+All objectives are learned, also exact ones.
+"""
 
 import logging
 import tempfile
@@ -9,7 +12,7 @@ BEGIN = 6
 
 
 def search(task: Task, seed: int) -> Done:
-    """The rows in the order of their training."""
+    """Return the rows in the order of their training."""
     from ConfigSpace import Configuration, ConfigurationSpace, OrdinalHyperparameter
     from smac import HyperparameterOptimizationFacade as Facade
     from smac import Scenario
@@ -17,15 +20,15 @@ def search(task: Task, seed: int) -> Done:
     from smac.runhistory.dataclasses import TrialInfo, TrialValue
 
     logging.disable(logging.CRITICAL)
-    # between: was not asked
+    # Half steps are values of parameters that do not exist.
     halves = [[index / 2 for index in range(2 * int(count) - 1)] for count in task["options"]]
     space = ConfigurationSpace(seed=seed)
     names = [f"q{index}" for index in range(len(halves))]
     space.add([OrdinalHyperparameter(name, places) for name, places in zip(names, halves)])
     done: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
-        goals = [f"goal{index}" for index in range(task["y"].shape[1])]
-        scenario = Scenario(space, objectives=goals, deterministic=True, n_trials=10**6, seed=seed,
+        objectives = [f"objective{index}" for index in range(task["y"].shape[1])]
+        scenario = Scenario(space, objectives=objectives, deterministic=True, n_trials=10**6, seed=seed,
                             output_directory=folder)
         smac = Facade(scenario, lambda config, seed: 0, multi_objective_algorithm=ParEGO(scenario),
                       overwrite=True,

@@ -1,9 +1,9 @@
-"""Other tools' searches on a table of trained models, each by an interpreter of its own, charged as in replay.py.
+"""Searches of other tools on a table of trained models, each in its own interpreter.
 
-``regrets`` writes the table to an .npz file and runs ``TOOL_search.py`` on it, which returns
-what each seed trained: pairs of a row and a level, one of the shares of a full training. A tool
-that proposes a combination without a row gets the nearest row that it has not trained, counted over
-options in their order.
+``regrets`` writes the table to an .npz file and runs ``TOOL_search.py`` on it. For each seed, the
+script returns the runs in their order: pairs of a row and a rung, where the last rung is the end.
+Compute is counted as in replay.py. If a tool proposes a combination without a row, the nearest row
+that it has not trained is used; distances count options in their order.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Name on the command line, the tool's script, and what it is asked to do there.
+# Name on the command line: the script of the tool, and its search method.
 ANCHORS = {"botorch": ("botorch", "exact"), "botorch-learnt": ("botorch", "learnt"),
+           "botorch-momf": ("botorch", "momf"),
            "smac": ("smac", "parego"), "hebo": ("hebo", "general"), "neps-bo": ("neps", "bo"),
            "neps-mohyperband": ("neps", "mo_hyperband"), "neps-moasha": ("neps", "moasha"),
            "neps-primo": ("neps", "primo")}
 TITLES = {"botorch": "BoTorch qLogEHVI", "botorch-learnt": "BoTorch qLogNEHVI",
+          "botorch-momf": "BoTorch MOMF",
           "smac": "SMAC ParEGO", "hebo": "HEBO", "neps-bo": "NePS qLogNEHVI",
           "neps-mohyperband": "NePS MO-Hyperband", "neps-moasha": "NePS MOASHA",
           "neps-primo": "NePS PriMO"}
@@ -35,12 +37,12 @@ Done = list[tuple[int, int]]
 def regrets(table: Any, shares: Sequence[float], anchor: str, python: str, seeds: Sequence[int],
             ends: Sequence[int]) -> NDArray[np.float64]:
     """Return the regret in per cent after n full-budget runs, (seeds, ends)."""
-    tool, way = ANCHORS[anchor]
+    tool, method = ANCHORS[anchor]
     script = Path(__file__).with_name(f"{tool}_search.py")
     with tempfile.TemporaryDirectory() as folder:
         input_file = Path(folder) / "table.npz"
         output_file = Path(folder) / "done.npz"
-        np.savez(input_file, **as_task(table, shares), way=way, seeds=list(seeds), count=max(ends))
+        np.savez(input_file, **as_task(table, shares), method=method, seeds=list(seeds), count=max(ends))
         subprocess.run([python, script, input_file, output_file], check=True)
         traces = np.load(output_file)
         done = [traces[name] for name in map(str, seeds)]
@@ -59,7 +61,7 @@ def as_task(table: Any, shares: Sequence[float]) -> dict[str, Any]:
     measured = np.array([objective.is_measured for objective in table.objectives])
     worst = table.reference_point * signs
     options = {name: list(parameter.values()) for name, parameter in table.space.parameters()}
-    # not asked: between
+    # A parameter that does not exist has the value in the middle.
     codes = np.array([[values_.index(row.params[name]) if name in row.params else (len(values_) - 1) / 2
                        for name, values_ in options.items()] for row in table.rows])
     candidates = [Candidate(*encode_params(table.space, row.params)) for row in table.rows]
@@ -71,7 +73,7 @@ def as_task(table: Any, shares: Sequence[float]) -> dict[str, Any]:
 
 
 def left(table: Any, shares: Sequence[float], done: NDArray[np.int64], end: int) -> float:
-    """The regret of what was trained to its end within ``end`` full-budget runs."""
+    """Return the regret in per cent of the rows that finish within ``end`` full-budget runs."""
     spent = 0.0
     trained_share = dict[int, float]()
     rows = list[int]()
@@ -86,7 +88,7 @@ def left(table: Any, shares: Sequence[float], done: NDArray[np.int64], end: int)
 
 
 def main(search: Callable[[Task, int], Done]) -> None:
-    """Run ``search`` with every seed, as the script that ``regrets`` calls."""
+    """Run ``search`` with each seed; ``regrets`` calls the script that calls this."""
     warnings.filterwarnings("ignore")
     task = dict(np.load(sys.argv[1]))
     np.savez(sys.argv[2],
@@ -94,8 +96,8 @@ def main(search: Callable[[Task, int], Done]) -> None:
 
 
 def nearest(task: Task, target: Sequence[float], done: Sequence[int]) -> int:
-    """The row, of those that are not ``done``, whose options are nearest to those wanted."""
-    distances = np.abs((task["codes"] - np.asarray(target))
-                 / np.maximum(1, np.asarray(task["options"]) - 1)).sum(1)
+    """Return the row that is not ``done`` with the options nearest to ``target``."""
+    spans = np.maximum(1, np.asarray(task["options"]) - 1)
+    distances = np.abs((task["codes"] - np.asarray(target)) / spans).sum(1)
     distances[list(done)] = np.inf
     return int(distances.argmin())
