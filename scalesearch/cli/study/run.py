@@ -169,6 +169,7 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
         print_json(record | {"files": [str(file) for file in files]})
     else:
         print_written_files(files, console)
-        name = shlex.quote(str(folder))
-        print_text(f"Next: scalesearch study report {name} (HTML page)", console)
-        print_text(f"      scalesearch export {name} --to onnx (best model)", console)
+        if len(results.view.completed):
+            name = shlex.quote(str(folder))
+            print_text(f"Next: scalesearch study report {name} (HTML page)", console)
+            print_text(f"      scalesearch export {name} --to onnx (best model)", console)

@@ -14,6 +14,7 @@ from scalesearch.spaces.schema.bound_tree import ParameterNode
 from scalesearch.spaces.schema.types import SchemaField
 from scalesearch.spaces.syntax.diagnostics import format_alternatives
 from scalesearch.spaces.syntax.domains import (
+    AbsentValueError,
     Domain,
     InfeasibleValueError,
     LayerReference,
@@ -203,7 +204,8 @@ class ParamAssignment:
                 self.values[node.key] = domain.resolve(self)
             except InfeasibleValueError as error:
                 self.values[node.key] = None
-                self.infeasible[node.key] = ": ".join([str(error), *self._missing_keys(domain)])
+                causes = self._missing_keys(domain) if isinstance(error, AbsentValueError) else ()
+                self.infeasible[node.key] = ": ".join([str(error), *causes])
         return self.values[node.key]
 
     def _missing_keys(self, domain: Domain) -> Iterator[str]:

@@ -9,6 +9,7 @@ from scalesearch.blocks.sizes import decide, is_array
 from scalesearch.spaces.schema.types import SchemaField
 from scalesearch.spaces.syntax.diagnostics import format_alternatives, suggest_match
 from scalesearch.spaces.syntax.domains import (
+    AbsentValueError,
     AlternativesDomain,
     CallDomain,
     ComputedDomain,
@@ -335,7 +336,7 @@ def coerce_value(field: SchemaField, value: Any, computed: ComputedDomain) -> An
         PopulationSplitError: it is legal for a part of a population only.
     """
     if value is ABSENT:
-        raise InfeasibleValueError(f"{computed} has no value")
+        raise AbsentValueError(f"{computed} has no value")
     if isinstance(value, str) and value in field.special_values:
         return value
     if field.layer_depth_key and isinstance(value, list):

@@ -89,6 +89,10 @@ class InfeasibleValueError(Exception):
     """Raised if a key has no legal value; the candidate is infeasible."""
 
 
+class AbsentValueError(InfeasibleValueError):
+    """A value is computed from a key that the candidate does not have."""
+
+
 class ValueSource(Protocol):
     """The values so far, and the source of further ones."""
 

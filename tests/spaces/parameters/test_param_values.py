@@ -122,7 +122,7 @@ def test_optional_group_exists_only_if_set():
      ("width: 4\nencoder.heads: = width - 4\n", "encoder.heads", "0 is out of bounds"),
      ("width: 4\nencoder.heads: = width // (width - 4)\n", "encoder.heads", "divides by zero"),
      ("width: 4\nencoder.ffn: none\ndecoder.heads: = encoder.ffn.hidden\n", "decoder.heads",
-      "= encoder.ffn.hidden has no value: encoder.ffn.hidden exists only with encoder.ffn: "),
+      "= encoder.ffn.hidden has no value"),
      ("width: 4\nencoder.depth: 4 | 5\nshare.encoder.ffn: cycle(5)\n", "share.encoder.ffn",
       "4 layers are not a multiple of 5"),
      ("width: 4\nencoder.depth: 4 | 2\nshare.encoder.ffn: [0, 1]\n", "share.encoder.ffn",
@@ -137,6 +137,13 @@ def test_infeasible_values_are_reported_and_resolution_continues(text, key, reas
     config = resolve_config(text)
     assert [infeasible_key for infeasible_key, _ in config.infeasible_values] == [key]
     assert reason in config.infeasible_values[0][1]
+
+
+def test_cause_of_a_missing_key_is_only_given_if_the_value_depends_on_it():
+    text = "width: 4\nencoder.ffn: none\ndecoder.heads: = encoder.ffn.hidden if width > 4 else {}\n"
+    assert resolve_config(text.format("width"))["decoder.heads"] == 4
+    (_, reason), = resolve_config(text.format("width / 3")).infeasible_values
+    assert "not a whole number" in reason and "exists only" not in reason
 
 
 def test_illegal_values_are_rejected():
