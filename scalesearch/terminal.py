@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MIN_TABLE_WIDTH = 160  # columns of wide tables, which are not folded
+MIN_TEXT_WIDTH = 10  # of a column of texts that is narrowed
+MIN_NUMBER_WIDTH = 8  # of a column of numbers with an interval that is narrowed
 # Control characters except tab and newline, bidirectional controls, and lone surrogates, which
 # cannot be encoded.
 CONTROL_CHARACTERS = re.compile(
@@ -56,6 +58,7 @@ def print_text(text: Any, console: Console | None = None, style: str | None = No
 
     console = console or open_console()
     if isinstance(text, Table):
+        set_column_widths(text, console.width)
         console.print(text, "")
     else:
         console.print(to_rich_text(text), style=style, soft_wrap=True)
@@ -95,6 +98,42 @@ def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]],
     for index, cells in enumerate(rows):
         table.add_row(*map(to_rich_text, cells), style=row_styles[index] if row_styles else None)
     return table
+
+
+def set_column_widths(table: Table, width: int) -> None:
+    """Set the column widths of a table that is too wide, so that no number is split over lines.
+
+    Columns of texts are narrowed first, then columns of numbers with an interval. A table that is
+    still too wide is unchanged; rich then folds the widest columns.
+    """
+    from rich.cells import cell_len
+
+    texts = [[to_rich_text(cell).plain for cell in (column.header, *column.cells)]
+             for column in table.columns]
+    full_widths = [max(cell_len(line) for text in column for line in text.split("\n"))
+                   for column in texts]
+    word_widths = [max(cell_len(word) for text in column for word in text.split() or [""])
+                   for column in texts]
+    room = width - (3 * len(texts) + 1 if table.box else 2 * len(texts))
+    if sum(full_widths) <= room:
+        return
+    is_number = [column.justify == "right" for column in table.columns]
+    split_widths = [min(full, max(word, MIN_NUMBER_WIDTH))
+                    for full, word in zip(full_widths, word_widths)]
+    for number_widths in (full_widths, split_widths):
+        widths = [number if is_number_column else 0
+                  for number, is_number_column in zip(number_widths, is_number)]
+        left = room - sum(widths)
+        text_columns = sorted((index for index, number in enumerate(is_number) if not number),
+                              key=full_widths.__getitem__)
+        if not text_columns or left < MIN_TEXT_WIDTH * len(text_columns):
+            continue
+        for position, index in enumerate(text_columns):  # narrow ones first
+            widths[index] = min(full_widths[index], left // (len(text_columns) - position))
+            left -= widths[index]
+        for column, column_width in zip(table.columns, widths):
+            column.width = column_width
+        return
 
 
 def format_share(share: float) -> str:

@@ -83,6 +83,9 @@ def from_huggingface(config: str | Path | Mapping[str, Any] | PreTrainedConfig) 
     if isinstance(config, (str, PathLike)):
         path = Path(config)
         return SearchSpace(Space.from_huggingface(require_config(path), config_name(path)))
+    if not isinstance(config, Mapping) and not hasattr(config, "to_dict"):
+        raise UserError("expected a config.json, its folder, its content or a PreTrainedConfig, "
+                        f"found {config!r}", code="not-huggingface-config")
     values = config if isinstance(config, Mapping) else config.to_dict()
     return SearchSpace(Space.from_huggingface(values))
 

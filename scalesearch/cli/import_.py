@@ -22,9 +22,15 @@ def command(config: str, output: Path | None) -> None:
     \b
     Example: scalesearch import models/opus-mt-en-de/config.json --to model.yaml
     """
+    from scalesearch.errors import UserError
     from scalesearch.files import write_text
     from scalesearch.spaces import Space
-    from scalesearch.spaces.huggingface import config_name, read_config, require_config
+    from scalesearch.spaces.huggingface import (
+        CONFIG_FILE,
+        config_name,
+        read_config,
+        require_config,
+    )
     from scalesearch.terminal import open_console, print_data, print_text
 
     path = Path(config)
@@ -34,7 +40,12 @@ def command(config: str, output: Path | None) -> None:
     if output is None:
         print_data(text.removesuffix("\n"))
         return
+    source = path / CONFIG_FILE if path.is_dir() else path
+    if output.exists() and output.samefile(source):
+        raise UserError(f"--to {output} is the configuration itself: choose another file",
+                        code="options-conflict")
     with write_errors_named("--to", output):
         write_text(output, text)
+    print_text(f"Written: {output}", open_console(stderr=True))
     for difference in architecture.differences:
         print_text(f"{config}: warning: not expressed: {difference}", open_console(stderr=True))

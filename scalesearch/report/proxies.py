@@ -176,7 +176,7 @@ class ProxyAudit:
         sampled = f" (a sample of {self.n_available:,})" if self.n < self.n_available else ""
         return [f"{self.n:,} architectures{sampled}; score {self.metric}, cost {self.cost}. "
                 f"Intervals: {100 * self.confidence:g} %.",
-                f"References without a proxy: the mean score has an error of "
+                f"For comparison, without a proxy: the mean score has an error of "
                 f"{self.mean_error:.3g}; a random choice recalls {self.front / self.n:.3g} of "
                 f"the front ({self.front} architectures)."]
 

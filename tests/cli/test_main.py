@@ -2,7 +2,7 @@
 
 import json
 import sys
-from io import BytesIO, TextIOWrapper
+from io import BytesIO, StringIO, TextIOWrapper
 from subprocess import PIPE, Popen
 
 import click
@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from scalesearch.cli import main as entry
 from scalesearch.cli.main import COMMANDS, app
-from scalesearch.terminal import format_count, make_table, print_data, print_text
+from scalesearch.terminal import format_count, make_table, open_console, print_data, print_text
 
 
 def status(monkeypatch, *arguments):
@@ -140,3 +140,16 @@ def test_earlier_names_of_commands_and_options_are_hidden() -> None:
 def test_help_has_an_example(path: str) -> None:
     result = CliRunner().invoke(app, [*path.split(), "--help"])
     assert result.exit_code == 0 and f"Example: scalesearch {path}" in result.stdout
+
+
+@pytest.mark.parametrize(("width", "bleu", "is_whole"), [
+    (60, "24.39 ± 0.25 (3)", True), (44, "24.39 ±", True), (30, "24.39", False)])
+def test_numbers_are_not_split_in_a_narrow_table(width, bleu, is_whole):
+    table = make_table(("trial", "bleu", "params"), [
+        ("3 (a long name of an architecture)", "24.39 ± 0.25 (3)", "15,959,808")], has_box=True)
+    output = StringIO()
+    print_text(table, open_console(width=width, file=output))
+    lines = output.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert any(bleu in line for line in lines)
+    assert any("15,959,808" in line for line in lines) == is_whole

@@ -211,8 +211,10 @@ class NameResolver:
         else:
             what = (f"neither a key nor one of {format_alternatives(words)}" if words
                     else "not a key of this space")
-            match = self.index.suggest_path(
-                expr.text, (*words, *(COST_NAMES if self.allows_costs else ())))
+            costs = COST_NAMES if self.allows_costs else ()
+            total = f"{expr.text}.total"
+            match = (total if total in costs
+                     else self.index.suggest_path(expr.text, (*words, *costs)))
             suggestion = f"did you mean `{match}`?" if match else None
             if words and not match:
                 suggestion = f"the words are {format_alternatives(words)}"

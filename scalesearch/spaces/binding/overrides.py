@@ -173,7 +173,9 @@ class OverrideBinder(Binder):
                         raise ValueSyntaxError(
                             f"`{node.path}` is `{node.domain}`, without a parameter `{name}`",
                             (0, len(value.text)),
-                            f"set {format_alternatives(dict.fromkeys(names))}", code="unknown-key")
+                            f"set {format_alternatives(dict.fromkeys(names))}"
+                            + " first, to a value that it starts from" * (len(names) == 1),
+                            code="unknown-key")
                     domain = replace_part(domain, name, parse_value(value.text))
                 except ValueSyntaxError as error:
                     report_error(error)

@@ -165,7 +165,8 @@ def parse_expression(text: str) -> Expr:
     if cursor.token.type == "end":
         return expr
     if cursor.is_next("="):
-        raise cursor.make_error("`=` does not compare", "write `==`")
+        operator = {"=<": "<=", "=>": ">="}.get(text[cursor.token.span[0] :][:2], "==")
+        raise cursor.make_error("`=` does not compare", f"write `{operator}`")
     if cursor.is_next("|"):
         raise cursor.make_error("`|` does not belong in an expression", "write `or`")
     raise cursor.make_error(f"unexpected `{cursor.token.text}`", cursor.number_help())

@@ -83,7 +83,6 @@ from scalesearch.studies.config.objectives import (
 from scalesearch.studies.config.sections import (
     AUTO,
     CORPUS_WORD,
-    ReferenceSpec,
     Resources,
     expand_path,
     read_seeds,
@@ -133,7 +132,7 @@ def read_study(path: Path, overrides: Sequence[str] = (), out: Path | None = Non
     """
     text = read_text(path)
     if not text.strip():
-        raise UserError(f"{path}: the file is empty; a study names at least space, data and "
+        raise UserError(f"{path}: the file is empty; a study has at least space, data, recipe and "
                         "objectives", code="empty-file")
     return parse_study(text, path, overrides, out)
 
@@ -350,8 +349,8 @@ class _StudyReader:
         references: tuple[FixedArchitecture, ...] = ()
         if space is not None and recipe_space is not None:
             with self.reporting("reference"):
-                references = tuple(self.read_reference(reference, space, recipe_space)
-                                   for reference in file.references)
+                references = tuple(self.read_reference(index, space, recipe_space)
+                                   for index in range(len(file.references)))
         replacements: Mapping[str, Any] = {}
         with self.reporting("replace"):
             replacements = read_replacements(file.replacements)
@@ -409,7 +408,8 @@ class _StudyReader:
                 raise UserError(f"expected {SPACE_FORM}", code="bad-value")
             elif node.get("file"):
                 source = read_config(FileAndParams, node)
-                space = open_space(self.path, source.file).with_overrides(source.set)
+                space = self.with_changes(open_space(self.path, source.file), source.set,
+                                          f"{key}.set")
             else:
                 space = Space.bind(node, architecture_schema(), [])
             return space.with_overrides(self.space_overrides) if self.space_overrides else space
@@ -431,18 +431,27 @@ class _StudyReader:
             raise UserError("parent: give `folder`, or the `file` of a model to train first",
                             key="parent", code="missing-key")
         space = open_space(self.path, parent.file)
-        return space.with_overrides(parent.set) if parent.set else space
+        return self.with_changes(space, parent.set, "parent.set")
 
-    def read_reference(self, reference: ReferenceSpec, space: Space,
+    def with_changes(self, space: Space, changes: Mapping[str, str], key: str) -> Space:
+        """``space`` with the values of ``key`` of the file; problems are reported at this key."""
+        try:
+            return space.with_overrides(changes) if changes else space
+        except ConfigError as error:
+            position = self.positions.get(key) or self.positions[key.removesuffix(".set")]
+            raise ConfigError([replace(problem, position=position)
+                               for problem in error.problems]) from None
+
+    def read_reference(self, index: int, space: Space,
                        recipe_space: RecipeSpace) -> FixedArchitecture:
         """The architecture of a reference, with its params if the study's space contains it.
 
         Raises:
             UserError: it has open parameters, or cannot be built.
         """
+        reference = self.file.references[index]
         own_space = open_space(self.path, reference.file) if reference.file else space
-        if reference.set:
-            own_space = own_space.with_overrides(reference.set)
+        own_space = self.with_changes(own_space, reference.set, f"reference[{index}].set")
         architecture = own_space.single_architecture(f"reference {reference.name}: it")
         config = own_space.resolve(own_space.replay_values({}))
         recipe_params = recipe_space.default_params(reference.recipe)

@@ -167,8 +167,8 @@ class DryRun:
             yield (f"  the space has {format_count(self.size, 'configuration')}; the search ends "
                    "when all of them are trained")
         if spec.seeds.max_per_candidate > 1:
-            yield (f"Then up to {spec.seeds.extra_runs} runs with further seeds, until the front "
-                   f"has at most {spec.seeds.max_per_candidate} seeds each or its members are "
+            yield (f"Then up to {spec.seeds.extra_runs} runs with further seeds, until each member "
+                   f"of the front has {spec.seeds.max_per_candidate} seeds, or the front is "
                    f"significant at {format_percent(spec.seeds.confidence)}")
         for trial in self.fixed:
             yield (f"Reference {trial.label}: {format_number(trial.costs['params.total'])} params, "

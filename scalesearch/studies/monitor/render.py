@@ -32,6 +32,7 @@ from scalesearch.studies.monitor.snapshot import (
     StudySnapshot,
 )
 from scalesearch.studies.trials.trial import State
+from scalesearch.terminal import format_count, set_column_widths
 from scalesearch.training.effort import TRAINING_PARTS
 
 WIDE_COLUMNS = 110  # minimum width with columns for architectures and machines
@@ -103,7 +104,11 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
         middle.append(text_of(f"… and {len(snapshot.running) - room} more", "dim"))
     middle += [text_of(f"trial {trial.trial}: {trial.status_text}", "red")
                for trial in shown if trial.status == SILENT]
-    return Group(*above, *middle, *below)
+    parts = [*above, *middle, *below]
+    for part in parts:
+        if isinstance(part, Table) and part is not bar:
+            set_column_widths(part, width)
+    return Group(*parts)
 
 
 # -- tables
@@ -168,8 +173,8 @@ def forecast_table(status: ForecastStatus) -> Table:
 
 def front_table(front: FrontSnapshot) -> Table:
     """Table of members of the front; of references while the front is empty."""
-    more = f", {len(front.members)} of them" if front.size > len(front.members) else ""
-    title = (f"Front so far: {front.size}{more}" if front.size
+    shown = f" ({len(front.members)} shown)" if front.size > len(front.members) else ""
+    title = (f"Front so far: {format_count(front.size, 'member')}{shown}" if front.size
              else f"References so far, by {front.main_objective}")
     return _table(title, [{"trial": _member_name(member),
                            **{name: format_number(member.values[name])

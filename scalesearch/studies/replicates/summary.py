@@ -227,11 +227,11 @@ class SeedAnalysis:
         if order is None or not self.known_noise:
             return []
         resolved = "is significant" if order.is_resolved else "is not significant"
-        head = (f"Membership of the front {resolved}, at {format_percent(self.confidence)} per "
-                f"comparison (intervals of {format_percent(order.level)}, because each seed is "
-                "another test)")
+        head = (f"Membership of the front {resolved} at {format_percent(self.confidence)} per "
+                f"comparison. Intervals are {format_percent(order.level)}, because scores are "
+                "tested again after each seed")
         lines = [head + (":" if order.comparisons
-                         else ": no other candidate is within noise of the front.")]
+                         else "; no other candidate is within noise of the front.")]
         candidates = {candidate.number: candidate for candidate in self.view.candidates}
         for pair in order.neighbors:
             texts = []

@@ -5,6 +5,7 @@ number, without duplicates. The events of a finished trial are restored from its
 lost, and a lost record is restored from the training result.
 """
 
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,8 +81,10 @@ def repair(folder: Path, to: Path) -> RepairReport:
     for trial in new.trials.with_state(*ENDED_STATES):
         result = try_read_json(new.trial_folder(trial) / RESULT_FILE, Result)
         if new.record(trial) is None and result is not None:
-            write_json(new.trial_folder(trial) / "record.json",
-                       make_record(trial, new.record_fields, result))
+            file = new.trial_folder(trial) / "record.json"
+            if file.is_dir():
+                shutil.rmtree(file)
+            write_json(file, make_record(trial, new.record_fields, result))
             saved.append(f"the record of trial {trial.number}: from its training result")
     new.load()
     return RepairReport(str(to), len(lines), tuple(lost), tuple(saved), tuple(left))

@@ -17,6 +17,7 @@ from scalesearch.errors import UserError, option
 from scalesearch.report.labels import better_direction, describe_costs, weight_only_lines
 from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.schema.builtin import architecture_schema
+from scalesearch.studies.monitor.heartbeat import RUNNING, read_owner
 from scalesearch.studies.replicates.summary import SeedAnalysis, StudyView
 from scalesearch.studies.trials.record import Record, TeacherFacts, describe_teacher_facts
 from scalesearch.studies.trials.study_dir import StudyDir
@@ -188,8 +189,12 @@ class Results:
         return sorted({Path(name).parts[0] for name in recorded} - ended)
 
     def warnings(self) -> list[str]:
-        """Warnings about missing records and events."""
-        lost = self.records_without_event
+        """Warnings about missing records and events.
+
+        While a process runs the study, its latest record may be newer than the log that was read.
+        """
+        is_running = read_owner(self.study.folder).state == RUNNING
+        lost = [] if is_running else self.records_without_event
         warnings = [f"The event log lacks the end of {len(lost)} recorded trials, such as in "
                     f"{self.study.folder / 'trials' / lost[0]}: they are not shown. `scalesearch "
                     "study repair` restores them."] if lost else []

@@ -175,7 +175,7 @@ class StudyDir:
             if any(record.get(key) != getattr(trial, name)
                    for name, key in LOGGED_RECORD_KEYS.items()):
                 return None
-        except (FileNotFoundError, UserError, ValueError):
+        except (OSError, UserError, ValueError):  # OSError: missing, or not a regular file
             return None
         complete: Record = record
         return complete

@@ -288,6 +288,8 @@ def test_override_changes_one_key_of_a_preset(tmp_path):
                            + REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }",
                                           "{ source: en, target: de, train: gone/train, "
                                           "valid: gone/v, test: gone/t }"), "gone/train.en"),
+                          (SPACE + REST + "reference: [{name: a, set: {widht: 32}}]\n",
+                           "s.yaml:9:28: unknown key `widht`"),
                           (SPACE + REST + "reference: [{name: open, set: {width: 32}}]\n",
                            "reference open: it leaves encoder.depth open")])
 def test_dry_run_reports_errors_before_the_start(tmp_path, text, message):

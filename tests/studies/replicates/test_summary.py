@@ -307,8 +307,8 @@ def test_report_distinguishes_significant_differences_from_noise(folder):
     order = verdict.front_order
     lines = verdict.sentences()
     resolved = "is significant" if order.is_resolved else "is not significant"
-    assert lines[0].startswith(f"Membership of the front {resolved}, at 90 % per comparison "
-                              "(intervals of 95 %")
+    assert lines[0].startswith(f"Membership of the front {resolved} at 90 % per comparison. "
+                              "Intervals are 95 %")
     neighbors = [pair for pair in order.comparisons if pair.type == NEIGHBORS]
     assert len(neighbors) >= 2
     for pair, line in zip(neighbors, lines[1:]):
