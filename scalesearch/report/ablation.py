@@ -98,8 +98,9 @@ class Ablation:
         """Sentences on the meaning of the numbers, and the rows that are not finished."""
         noise = (f"± is the {format_percent(self.confidence)} interval of a mean or a difference, "
                  f"by the noise between seeds (standard deviation {self.noise.sd:.3g}, pooled over "
-                 f"{format_count(self.noise.n_candidates, 'row')}, {self.noise.df} degrees of "
-                 "freedom), without a correction for multiple comparisons." if self.noise.is_known
+                 f"{format_count(self.noise.n_candidates, 'row')}, "
+                 f"{format_count(self.noise.df, 'degree')} of freedom), without a correction for "
+                 "multiple comparisons." if self.noise.is_known
                  else "No row has a second seed, so no score has an interval.")
         unfinished = ", ".join(map(repr, self.unfinished))
         return [noise, *([f"Without a finished run: {unfinished}."] if unfinished else [])]

@@ -298,3 +298,19 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing.json", tmp_path / "config.json"):
         with refuses("not-huggingface-config", path):
             ss.from_huggingface(path)
+
+
+def test_import_never_overwrites_its_source(tmp_path: Path) -> None:
+    config = {"model_type": "gpt2", "vocab_size": 100, "n_embd": 8, "n_layer": 1, "n_head": 2,
+              "n_positions": 16}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config))
+    for source in (tmp_path, file):
+        with refuses("options-conflict"):
+            import_.main([str(source), "--to", str(file)], standalone_mode=False)
+    assert json.loads(file.read_text()) == config
+
+
+def test_other_objects_are_not_configurations() -> None:
+    with refuses("not-huggingface-config", "3"):
+        ss.from_huggingface(3)  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ def front_parts(results: Results) -> Iterator[Table | str]:
     """Yield the front as a table, its architectures, and notes on its numbers."""
     meta = results.study.meta
     if results.front.empty:
-        yield f"Front of {meta.name}: No finished trials."
+        yield f"Front of {meta.name}: no finished trials."
         return
     title = (f"Front of {meta.name}: {format_count(len(results.front), 'member')}, of "
              f"{results.study.trials.describe_complete(is_search=meta.architectures is None)} "

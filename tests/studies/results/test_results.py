@@ -8,7 +8,7 @@ import pytest
 from scalesearch.pareto.front import pareto_front
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.objectives import parse_objective
-from scalesearch.studies.results.publish import write_outputs
+from scalesearch.studies.results.publish import front_parts, write_outputs
 from scalesearch.studies.results.results import load_results, select_best, select_by_number
 from scalesearch.tasks import METRICS
 from tests.errors import refuses
@@ -123,5 +123,6 @@ def test_results_of_started_study(tmp_path):
     driver = make_driver(tmp_path, make_plan(1))
     results = load_results(tmp_path)
     assert results.front.empty and results.hypervolume() is None and results.signature == ""
+    assert list(front_parts(results)) == ["Front of fake: no finished trials."]
     assert [file.name for file in write_outputs(results)] == ["front.csv", "all.csv"]
     assert len(driver.trials) == 0
