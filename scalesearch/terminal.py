@@ -5,6 +5,7 @@ Text is data, never markup or control sequences.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Collection, Iterable, Sequence
@@ -58,7 +59,9 @@ def print_text(text: Any, console: Console | None = None, style: str | None = No
 
     console = console or open_console()
     if isinstance(text, Table):
-        set_column_widths(text, console.width)
+        screen = open_console()
+        is_screen = screen.is_terminal or "COLUMNS" in os.environ
+        set_column_widths(text, min(screen.width, console.width) if is_screen else console.width)
         console.print(text, "")
     else:
         console.print(to_rich_text(text), style=style, soft_wrap=True)
@@ -73,7 +76,10 @@ def print_data(text: str) -> None:
 
 
 def wide_console() -> Console:
-    """A console for tables of long numbers: at least ``MIN_TABLE_WIDTH`` columns."""
+    """A console for tables of long numbers: at least ``MIN_TABLE_WIDTH`` columns.
+
+    A table that cannot be narrowed to the terminal is printed as it is.
+    """
     return open_console(width=max(MIN_TABLE_WIDTH, open_console().width))
 
 
@@ -103,10 +109,12 @@ def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]],
 def set_column_widths(table: Table, width: int) -> None:
     """Set the column widths of a table that is too wide, so that no number is split over lines.
 
-    Columns of texts are narrowed first, then columns of numbers with an interval. A table that is
-    still too wide is unchanged; rich then folds the widest columns.
+    Headings are split at dots and hyphens if this is enough. Otherwise, columns of texts are narrowed first,
+    then columns of numbers with an interval. A table that is still too wide is unchanged; rich then
+    folds the widest columns.
     """
     from rich.cells import cell_len
+    from rich.text import Text
 
     texts = [[to_rich_text(cell).plain for cell in (column.header, *column.cells)]
              for column in table.columns]
@@ -116,6 +124,12 @@ def set_column_widths(table: Table, width: int) -> None:
                    for column in texts]
     room = width - (3 * len(texts) + 1 if table.box else 2 * len(texts))
     if sum(full_widths) <= room:
+        return
+    split_headings = [Text(re.sub(r"(?<=[.-])(?=\w)", "\n", column[0])) for column in texts]
+    if sum(max(cell_len(line) for text in (heading.plain, *column[1:]) for line in text.split("\n"))
+           for heading, column in zip(split_headings, texts)) <= room:
+        for column, heading in zip(table.columns, split_headings):
+            column.header = heading
         return
     is_number = [column.justify == "right" for column in table.columns]
     split_widths = [min(full, max(word, MIN_NUMBER_WIDTH))

@@ -14,7 +14,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import flatten
 from scalesearch.library import find_file
 from scalesearch.spaces import Space, read_space
-from scalesearch.spaces.huggingface import Difference, config_name, require_config
+from scalesearch.spaces.huggingface import Difference, config_name, errors_named, require_config
 from scalesearch.spaces.parameters.count import (
     UncountableSpaceError,
     format_space_size,
@@ -82,7 +82,8 @@ def from_huggingface(config: str | Path | Mapping[str, Any] | PreTrainedConfig) 
     """
     if isinstance(config, (str, PathLike)):
         path = Path(config)
-        return SearchSpace(Space.from_huggingface(require_config(path), config_name(path)))
+        with errors_named(path):
+            return SearchSpace(Space.from_huggingface(require_config(path), config_name(path)))
     if not isinstance(config, Mapping) and not hasattr(config, "to_dict"):
         raise UserError("expected a config.json, its folder, its content or a PreTrainedConfig, "
                         f"found {config!r}", code="not-huggingface-config")

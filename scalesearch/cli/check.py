@@ -37,7 +37,8 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, expor
     """Validate the space FILE, and print its size.
 
     All errors of the file are reported with their positions. The share of candidates that meet each
-    constraint is estimated from random candidates.
+    constraint is estimated from random candidates, which choose each parameter uniformly.
+    `scalesearch feasible` estimates the share of all configurations instead.
 
     \b
     Example: scalesearch check transformer --set encoder.depth=2..8

@@ -28,13 +28,15 @@ def command(config: str, output: Path | None) -> None:
     from scalesearch.spaces.huggingface import (
         CONFIG_FILE,
         config_name,
+        errors_named,
         read_config,
         require_config,
     )
     from scalesearch.terminal import open_console, print_data, print_text
 
     path = Path(config)
-    architecture = read_config(require_config(path))
+    with errors_named(path):
+        architecture = read_config(require_config(path))
     text = architecture.to_yaml(config_name(path))
     Space.parse(text).single_architecture(config)  # raises an error if it cannot be built
     if output is None:

@@ -68,7 +68,31 @@ class OutputPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class Size(click.ParamType):
+    """A number of tokens or of entries of a vocabulary; 8k is 8000, as in files."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from scalesearch.spaces.syntax.lexer import ValueSyntaxError, tokenize
+
+        if isinstance(value, int):
+            return value
+        try:
+            return int(value)
+        except ValueError:
+            pass
+        try:
+            number, end = tokenize(value)
+        except (ValueSyntaxError, ValueError):
+            self.fail(f"{value!r} is not a number such as 8000 or 8k", param, ctx)
+        if end.type != "end" or not isinstance(number.value, int):
+            self.fail(f"{value!r} is not a whole number", param, ctx)
+        return number.value
+
+
 COUNT = click.IntRange(1)
+SIZE = Size()
 FOLDER = OutputPath(is_folder=True)
 THREADS = click.IntRange(1, 1024)
 
@@ -101,14 +125,14 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     # the cost protocol
     "protocol": {"metavar": "NAME", "help": "Cost protocol: forward, decode, decode-uncached, "
                  "edgeformer, delight or train."},
-    "source": {"type": int, "metavar": "S", "help": "Source tokens per sentence."},
-    "target": {"type": int, "metavar": "T", "help": "Target tokens per sentence."},
-    "length": {"type": int, "metavar": "N", "help": "Tokens of a language model's context, also of "
-               "source and target; adds macs.prefill and macs.decode_step."},
+    "source": {"type": SIZE, "metavar": "S", "help": "Source tokens per sentence."},
+    "target": {"type": SIZE, "metavar": "T", "help": "Target tokens per sentence."},
+    "length": {"type": SIZE, "metavar": "N", "help": "Tokens of a language model's context, also "
+               "of source and target; adds macs.prefill and macs.decode_step."},
     "cache": {"type": click.Choice(tuple(CACHE_TYPES)),
               "help": "Type of the numbers in memory.cache.  [default: float32]"},
-    "vocab": {"type": int, "metavar": "V", "help": "Vocabulary size."},
-    "shortlist": {"type": int, "metavar": "N",
+    "vocab": {"type": SIZE, "metavar": "V", "help": "Vocabulary size."},
+    "shortlist": {"type": SIZE, "metavar": "N",
                   "help": "Tokens whose logits a decoding step computes (default: all)."},
     "artifact": {"earlier": ("--artefact",), "metavar": "FORMAT",
                  "help": "Export format for artifact.bytes, e.g. ctranslate2-int8."},
@@ -206,8 +230,10 @@ def parse_settings(settings: Sequence[str], option_name: str = "--set") -> dict[
     """Convert ``("a.b=c", …)`` to a mapping."""
     for setting in settings:
         if "=" not in setting:
+            other_file = ("; to compare two files, write `scalesearch cost FILE FILE`"
+                          if option_name == "--against" else "")
             raise UserError(f"{option_name} {setting}: write KEY=VALUE, for example {option_name} "
-                            "encoder.depth=12", code="not-key-value")
+                            f"encoder.depth=12{other_file}", code="not-key-value")
     return {key.strip(): value.strip()
             for key, _, value in (setting.partition("=") for setting in settings)}
 
@@ -222,8 +248,9 @@ def load_space(file: str, settings: Sequence[str] = ()) -> Space:
     return space.with_overrides(overrides) if overrides else space
 
 
-def load_architecture(file: str, settings: Sequence[str] = ()) -> tuple[Space, ModelSpec]:
-    """Load the single architecture in ``file``.
+def load_architecture(file: str, settings: Sequence[str] = (),
+                      against: Sequence[str] = ()) -> tuple[Space, ModelSpec]:
+    """Load the single architecture in ``file``, with the changes of --set and of --against.
 
     Raises:
         UserError: the file has free parameters, or the network cannot be built.
@@ -231,6 +258,8 @@ def load_architecture(file: str, settings: Sequence[str] = ()) -> tuple[Space, M
     from scalesearch.spaces import ConfigError, UnbuildableError
 
     space = load_space(file, settings)
+    if against:
+        space = space.with_overrides(parse_settings(against, "--against"), "against")
     try:
         return space, space.single_architecture(file)
     except UnbuildableError as error:

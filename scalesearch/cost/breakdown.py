@@ -34,10 +34,12 @@ from scalesearch.spaces.schema.cost_names import (
     ARTIFACT_FORMATS,
     CACHE_TYPES,
     CONTEXT_COSTS,
+    COST_NAMES,
     COST_PARTS,
     TRAINING_COSTS,
     find_missing_key,
 )
+from scalesearch.spaces.syntax.diagnostics import suggest_match
 
 QUANTITIES = ("params", "macs", "flops")
 TABLE_INITIALIZATIONS = ("tokens", "table cores")  # of tables that tokens index
@@ -95,6 +97,9 @@ class CostBreakdown:
                 if self.protocol.latency_model_path else {})
 
     def __getitem__(self, name: str) -> int | float:
+        if name not in self.values and name not in COST_NAMES:
+            raise UserError(f"unknown cost `{name}`", help=suggest_match(name, COST_NAMES),
+                            code="unknown-cost")
         if name == "artifact.bytes" and name not in self.values:
             raise UserError("artifact.bytes needs an export format",
                             help="set protocol: {artifact: FORMAT} or --artifact FORMAT, one of "

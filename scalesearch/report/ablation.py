@@ -15,6 +15,7 @@ from scalesearch.errors import UserError, option
 from scalesearch.pareto.noise import CONFIDENCE, Noise, format_percent, pool_noise, sample_std
 from scalesearch.report.records import (
     Record,
+    check_metric,
     get_cost,
     labeled_records,
     scores_over_seeds,
@@ -126,7 +127,8 @@ def build_ablation(records: Iterable[Record], metric: str, base: str | None = No
         confidence: confidence level of the intervals.
 
     Raises:
-        UserError: no record has a label, the base does not exist or has no finished training run.
+        UserError: no record has a label, no run has the metric, or the base does not exist or has
+            no finished training run.
     """
     records = list(records)
     labeled = labeled_records(records)
@@ -138,6 +140,7 @@ def build_ablation(records: Iterable[Record], metric: str, base: str | None = No
     if base not in labeled:
         raise UserError(f"{option('base', base)}: the study has no architecture of that name; it "
                         f"has {', '.join(labeled)}", code="unknown-architecture")
+    check_metric(records, metric)
     samples = {name: scores_over_seeds(record, records, metric) for name, record in labeled.items()}
     base_sample = samples[base]
     if not base_sample:

@@ -9,6 +9,8 @@ number of the trial that they repeat under ``original``.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from scalesearch.errors import UserError, option
+
 Record = Mapping[str, Any]
 TEST_PREFIX = "test."  # prefix of the name of a metric for its score on the test split
 
@@ -75,6 +77,14 @@ def scores_over_seeds(record: Record, records: Sequence[Record], metric: str) ->
             *find_replicates(trial, records)]
     scores = [get_score(run, metric) for run in runs if run["state"] == "complete"]
     return [float(score) for score in scores if score is not None]
+
+
+def check_metric(records: Iterable[Record], metric: str) -> None:
+    """Raise a UserError if training runs are finished, and none of them has the metric."""
+    complete = [record for record in records if record["state"] == "complete"]
+    if complete and all(get_score(record, metric) is None for record in complete):
+        raise UserError(f"{option('metric', metric)}: no finished training run has that score; use "
+                        f"one of {', '.join(score_names(complete[0]))}", code="unknown-metric")
 
 
 def early_measurements(record: Record) -> dict[str, float | None]:

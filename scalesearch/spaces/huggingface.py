@@ -8,7 +8,8 @@ difference between the model and the architecture that these keys describe.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -166,10 +167,30 @@ def require_config(path: Path) -> dict[str, Any]:
     """
     config = load_config(path)
     if config is None:
-        raise UserError(f"{path}: expected the configuration of a Hugging Face model, a JSON file "
-                        f"with model_type, or a folder with such a {CONFIG_FILE}",
-                        code="not-huggingface-config")
+        file = path / CONFIG_FILE if path.is_dir() else path
+        expected = (f"the configuration of a Hugging Face model, a JSON file with model_type, or a "
+                    f"folder with such a {CONFIG_FILE}")
+        if not file.exists():
+            raise UserError(f"{file}: no such file; expected {expected}",
+                            code="not-huggingface-config")
+        try:
+            json.loads(file.read_text(encoding="utf-8"))
+            problem = ""
+        except (OSError, ValueError, RecursionError) as error:
+            problem = f"not JSON ({error}); "
+        raise UserError(f"{file}: {problem}expected {expected}", code="not-huggingface-config")
     return config
+
+
+@contextmanager
+def errors_named(path: Path) -> Iterator[None]:
+    """Context in which errors name the configuration ``path``."""
+    try:
+        yield
+    except UserError as error:
+        if type(error) is UserError and str(path) not in error.message:
+            error.message = f"{path}: {error.message}"
+        raise
 
 
 def config_name(path: Path) -> str:

@@ -14,7 +14,7 @@ from scalesearch.errors import UserError, option
 from scalesearch.spaces.binding.bind import BoundSpace, SpaceBinder
 from scalesearch.spaces.binding.overrides import OverrideBinder
 from scalesearch.spaces.binding.unknown_keys import check_file_type
-from scalesearch.spaces.huggingface import config_name, load_config, read_config
+from scalesearch.spaces.huggingface import config_name, errors_named, load_config, read_config
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.parameters.count import count_configurations
 from scalesearch.spaces.parameters.param_values import (
@@ -335,7 +335,8 @@ def read_space(path: Path | str, schema: SchemaGroup | None = None) -> Space:
             a suggestion.
     """
     if (config := load_config(Path(path))) is not None:
-        space = Space.from_huggingface(config, config_name(Path(path)))
+        with errors_named(Path(path)):
+            space = Space.from_huggingface(config, config_name(Path(path)))
         position = SourcePosition(SourceText(str(path), "", has_lines=False), 0, 0, 1)
         for difference in space.not_expressed:
             print_note(position, f"not expressed: {difference}", "warning")

@@ -238,7 +238,14 @@ class _SizeSearch:
         low = -(-low // self.step) * self.step
         max_value = MAX_SEARCH_STEPS * self.step if field.high is None else int(field.high)
         start = max(low, written_size(self.free_sizes.space, self.key) or 1)
-        return range(low, self._range_end(start, max_value) + 1, self.step), max_value
+        end = self._range_end(start, max_value)
+        if field.high is None and self.direction == "max" and end == max_value:
+            name = self.free_sizes.names[0]
+            raise UserError(f"the budget does not limit {name} below {max_value:,}",
+                            help="set a smaller limit, for example "
+                            f"{option('budget', EXAMPLE_BUDGET)}",
+                            code="no-limit")
+        return range(low, end + 1, self.step), max_value
 
     def _range_end(self, start: int, max_value: int) -> int:
         """Upper end of the range.

@@ -43,6 +43,22 @@ def test_artifact_bytes_are_in_all_views_or_refused() -> None:
         raise CliRunner().invoke(command, [*small, "--formula"]).exception
 
 
+def test_sizes_may_have_units() -> None:
+    costs = run("small/plain", "--vocab", "8k", "--source", "1e1")
+    assert costs["protocol"]["vocab"] == 8000 and costs["protocol"]["source"] == 10
+    for size in ("8x", "3 4", "0.5", "k"):
+        result = CliRunner().invoke(command, ["small/plain", "--vocab", size])
+        assert result.exit_code == 2 and f"'{size}'" in result.output
+
+
+@pytest.mark.parametrize(("change", "code", "place"), [
+    ("widht=3", "unknown-key", "--against: "), ("width=abc", "bad-value", "--against: "),
+    ("other.yaml", "not-key-value", "--against other.yaml: ")])
+def test_errors_of_a_change_name_its_option(change: str, code: str, place: str) -> None:
+    with refuses(code, place=place):
+        raise CliRunner().invoke(command, ["small/plain", "--against", change]).exception
+
+
 QWEN3 = {"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 1024,
          "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
          "num_key_value_heads": 8, "head_dim": 128, "hidden_act": "silu",
@@ -193,7 +209,7 @@ PRINTS = {  # of an architecture with work on weights alone
 @pytest.mark.parametrize("verb", PRINTS)
 def test_all_commands_report_omitted_and_shared_costs(verb: str) -> None:
     output = CliRunner().invoke(app, PRINTS[verb], catch_exceptions=False).output
-    assert "macs.once" in output and "left out: softmax" in output, output[-900:]
+    assert "once" in output and "left out: softmax" in output, output[-900:]
     record = json.loads(CliRunner().invoke(app, [*PRINTS[verb], "--json"],
                                            catch_exceptions=False).stdout)
     assert "once" in json.dumps(record) and "left out: softmax" in record["conventions"]

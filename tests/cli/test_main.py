@@ -142,6 +142,15 @@ def test_help_has_an_example(path: str) -> None:
     assert result.exit_code == 0 and f"Example: scalesearch {path}" in result.stdout
 
 
+@pytest.mark.parametrize(("width", "heading"), [(40, "params.non-embedding"), (24, "embedding")])
+def test_headings_are_split_if_this_is_enough(width, heading):
+    table = make_table(("width", "params.non-embedding"), [("64", "15,959,808")], left_columns=())
+    output = StringIO()
+    print_text(table, open_console(width=width, file=output))
+    lines = [line.split() for line in output.getvalue().splitlines()]
+    assert lines[-2:] == [["64", "15,959,808"], []] and heading in lines[-3]
+
+
 @pytest.mark.parametrize(("width", "bleu", "is_whole"), [
     (60, "24.39 ± 0.25 (3)", True), (44, "24.39 ±", True), (30, "24.39", False)])
 def test_numbers_are_not_split_in_a_narrow_table(width, bleu, is_whole):

@@ -169,6 +169,10 @@ def test_memory_of_a_small_model() -> None:
         (lambda: load_protocol({"cache": "int3"}), ("unknown-cache-type", "int3")),
         (lambda: evaluate_cost(assemble(transformer_config()).block,
                                find_protocol())["macs.prefill"], ("length-missing", "--length")),
+        (lambda: evaluate_cost(assemble(transformer_config()).block,
+                               find_protocol())["params.totl"], ("unknown-cost", "`params.total`")),
+        (lambda: evaluate_cost(assemble(transformer_config()).block,
+                               find_protocol())["load.sum"], ("unknown-cost", "`load.mean`")),
     ],
 )
 def test_invalid_protocols_are_rejected_with_help(call, error: tuple[str, str]) -> None:

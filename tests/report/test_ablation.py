@@ -69,6 +69,11 @@ def test_single_seeds_have_no_interval():
     assert "no score has an interval" in ablation.notes()[0]
 
 
+def test_unknown_metric_is_refused():
+    with refuses("unknown-metric", "blue", "bleu"):
+        build_ablation(records([20.0], [24.0]), "blue")
+
+
 def test_duplicate_has_scores_of_original():
     duplicate = {**record(9, None, 1000, 9000, "duplicate", label="twin"), "original": 0}
     ablation = build_ablation([*records([20.0, 21.0], [24.0]), duplicate], "bleu")

@@ -295,9 +295,26 @@ def test_invalid_configurations_are_refused(config: dict[str, Any], code: str, p
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"width": 64}')
-    for path in (tmp_path, tmp_path / "missing.json", tmp_path / "config.json"):
-        with refuses("not-huggingface-config", path):
+    (tmp_path / "damaged.json").write_text("{")
+    for path, part in ((tmp_path, "config.json"), (tmp_path / "missing.json", "no such file"),
+                       (tmp_path / "config.json", "model_type"),
+                       (tmp_path / "damaged.json", "line 1 column 2")):
+        with refuses("not-huggingface-config", path, part):
             ss.from_huggingface(path)
+
+
+@pytest.mark.parametrize(("text", "code"), [
+    ('{"model_type": "whisper"}', "unknown-model-type"),
+    ('{"model_type": "gpt2", "n_embd": "x"}', "bad-value")])
+def test_errors_name_the_configuration(tmp_path: Path, text: str, code: str) -> None:
+    file = tmp_path / "model.json"
+    file.write_text(text)
+    with refuses(code, place=f"{file}: "):
+        ss.from_huggingface(file)
+    with refuses(code, place=f"{file}: "):
+        read_space(file)
+    with refuses(code, place=f"{file}: "):
+        import_.main([str(file)], standalone_mode=False)
 
 
 def test_import_never_overwrites_its_source(tmp_path: Path) -> None:

@@ -205,6 +205,8 @@ def test_infeasible_and_unlimited_queries() -> None:
         ("max norm", "params.total <= 1M", "not-a-size"),
         ("max embedding", "params.total <= 1M", "not-a-size"),
         ("max width", (), "no-limit"),
+        ("max width", "params.total >= 1M", "no-limit"),
+        ("max width", "width >= 64", "no-limit"),
         ("max width", "params.totl <= 1M", "unknown-name"),
         ("max width", "params.total <= 10Q", "bad-syntax"),
         ("max width", "edge", "unknown-budget"),

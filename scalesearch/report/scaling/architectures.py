@@ -15,11 +15,11 @@ from scalesearch.pareto.noise import CONFIDENCE, Noise, sample_std
 from scalesearch.report.labels import DEFAULT_COSTS, SIZE_COST_GROUPS
 from scalesearch.report.records import (
     Record,
+    check_metric,
     find_replicates,
     get_cost,
     get_score,
     labeled_records,
-    score_names,
     scores_over_seeds,
     training_trial,
 )
@@ -97,10 +97,7 @@ def collect_architectures(records: Sequence[Record], labels: Iterable[str], metr
     Raises:
         UserError: training runs are finished, and none of them has the metric.
     """
-    complete = [record for record in records if record["state"] == "complete"]
-    if complete and all(get_score(record, metric) is None for record in complete):
-        raise UserError(f"{option('metric', metric)}: no finished training run has that score; use "
-                        f"one of {', '.join(score_names(complete[0]))}", code="unknown-metric")
+    check_metric(records, metric)
     records_by_label = labeled_records(records)
     architectures = []
     for label in labels:

@@ -6,9 +6,10 @@ A bare name is first looked up among the legal words of the other side of a comp
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from scalesearch.spaces.schema.bound_tree import ParameterNode, SchemaEntry, SchemaIndex
-from scalesearch.spaces.schema.cost_names import COST_NAMES
+from scalesearch.spaces.schema.cost_names import BYTE_COSTS, COST_NAMES
 from scalesearch.spaces.schema.types import SchemaField
 from scalesearch.spaces.syntax.diagnostics import closest_match, format_alternatives
 from scalesearch.spaces.syntax.domains import ComputedDomain, Domain, LayerReferenceDomain
@@ -229,8 +230,19 @@ class NameResolver:
         else:
             resolved = [self.resolve_equality_side(operands, index)
                         for index in range(len(operands))]
+        for left, right in pairwise(resolved):
+            self.check_byte_unit(left, right)
+            self.check_byte_unit(right, left)
         return replace(expr, first=resolved[0],
                        comparisons=tuple(zip(ops, resolved[1:], strict=True)))
+
+    def check_byte_unit(self, number: Expr, other: Expr) -> None:
+        """Report a number in bytes that is compared with a key or cost in another unit."""
+        if isinstance(number, Value) and number.has_byte_unit and isinstance(
+                other, KeyRef) and other.text not in BYTE_COSTS:
+            costs = ", ".join(f"`{name}`" for name in BYTE_COSTS)
+            self.report_problem(number, f"`{other.text}` is not a number of bytes",
+                                f"remove the `B`; costs in bytes are {costs}", code="not-bytes")
 
     def resolve_equality_side(self, operands: tuple[Expr, ...], index: int) -> Expr:
         """Resolve one side of an equality: a word of the key on the other side, or a key."""

@@ -38,9 +38,13 @@ class Expr:
 
 @dataclass(frozen=True)
 class Value(Expr):
-    """A constant: a number, a truth value, or a word."""
+    """A constant: a number, a truth value, or a word.
+
+    ``has_byte_unit`` is True for a number that was written in bytes, such as ``2MB``.
+    """
 
     value: Any
+    has_byte_unit: bool = field(default=False, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -262,7 +262,8 @@ def _atom(cursor: Cursor) -> Expr:
         return inner
     token = cursor.token
     if token.type in ("number", "string"):
-        return Value(cursor.next().value, span=token.span)
+        return Value(cursor.next().value, span=token.span,
+                     has_byte_unit=token.type == "number" and token.text.endswith("B"))
     if token.type != "word" or token.text in RESERVED:
         raise cursor.make_error("expected a number, a name or `(`")
     cursor.next()

@@ -480,7 +480,7 @@ class _StudyReader:
         return None
 
     def read_objectives(self) -> tuple[Objective, ...]:
-        """The valid objectives."""
+        """The objectives; none if one of them is invalid, since others are then misjudged."""
         node = self.file.objectives
         objectives: dict[str, Objective] = {}
         if not isinstance(node, MappingNode) or not node.entries:
@@ -498,7 +498,7 @@ class _StudyReader:
                     self.reader.report_problem(key, f"the objective {name} is given twice",
                                                "keep one of them", code="given-twice")
                 objectives[name] = objective
-        return tuple(objectives.values())
+        return tuple(objectives.values()) if len(objectives) == len(node.entries) else ()
 
     def read_limit(self, space: Space | None) -> Constraint | None:
         """The budget, and the condition that an export format supports all candidates."""

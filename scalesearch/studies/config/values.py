@@ -100,12 +100,16 @@ def _parse_gain(value: object) -> float:
     if text.endswith("%"):
         share = parse_constant(text.removesuffix("%").strip())
         share = share / 100 if is_number(share) else share
+    if is_number(share) and 1 <= share <= 100 and not text.endswith("%"):
+        raise _value_error(f"{share:g} is a growth of {100 * share:g} %", f"write `{share:g}%`")
     if not is_number(share) or not 0 < share < math.inf:
         raise _value_error("expected a share above 0", "such as `1%` or 0.01")
     return float(share)
 
 
 def _parse_duration(value: object) -> float:
+    if is_number(number := plain_value(value)):
+        raise _value_error("this duration has no unit", f"write `{number:g}h` or `{number:g}m`")
     return read_seconds(value, "expected a duration of at most thirty years",
                         "such as `20h`, `0.5h`, `90m`, `1h30m` or `2d`")
 

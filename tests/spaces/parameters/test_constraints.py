@@ -19,6 +19,21 @@ def constraint(text):
     return small(f"{HEAD}where:\n  - {text}\n").constraints[0]
 
 
+@pytest.mark.parametrize(("text", "name"), [
+    ("params.total <= 2MB", "params.total"), ("1 MiB >= width", "width"),
+    ("memory.cache <= 2MB and macs.total < 3MB", "macs.total"),
+    ("1 < params.total <= 10MiB", "params.total")])
+def test_limits_in_bytes_are_for_costs_in_bytes(text, name):
+    with refuses("not-bytes", f"`{name}`", "`artifact.bytes`"):
+        constraint(text)
+
+
+@pytest.mark.parametrize("text", ["memory.weights <= 2MB", "1KiB <= memory.cache <= 2MB",
+                                  "4 * params.total <= 2MB", "params.total <= 2M"])
+def test_limits_in_bytes_of_memory_or_of_a_product(text):
+    assert constraint(text).costs
+
+
 NUMBER = st.one_of(st.sampled_from([KeyRef("a", "a"), KeyRef("b", "b"), KeyRef("gone", "gone")]),
                    st.integers(-3, 10**20).map(Value))
 COMPARE = st.tuples(NUMBER, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), NUMBER).map(

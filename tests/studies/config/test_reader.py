@@ -222,6 +222,9 @@ def test_seeds_can_be_set_from_outside(tmp_path):
      (SPACE + REST + "budget: smal\n", "the space has no budget `smal`"),
      (SPACE + REST + "budget: params.totl <= 5M\n", "params.totl"),
      (SPACE + REST + "budget: [a]\n", "s.yaml:9:9: budget: "),
+     (SPACE + REST + "compute: 20\n", "s.yaml:9:10: this duration has no unit"),
+     (SPACE + REST + "stop: 1\n", "s.yaml:9:7: 1 is a growth of 100 %"),
+     (SPACE + REST + "stop: {gain: 5}\n", "write `5%`"),
      (SPACE + REST + "backend: slurm\n", "s.yaml:9:10: backend: expected one of"),
      (SPACE + REST + "data: {}\n", "`data` is given twice"),
      (SPACE + REST.replace("data", "date"), "`data` is missing"),
@@ -232,6 +235,12 @@ def test_seeds_can_be_set_from_outside(tmp_path):
      ("a: [", "not YAML")])
 def test_each_error_has_its_message(tmp_path, text, message):
     assert message in problems(tmp_path, text)
+
+
+def test_unknown_objective_is_the_only_error(tmp_path):
+    """Whether seeds are useful is not judged by the other objectives."""
+    message = problems(tmp_path, SPACE + REST.replace("bleu: max", "blue: max") + "seeds: 3\n")
+    assert "`bleu`" in message and "seeds" not in message and "problems" not in message
 
 
 @pytest.mark.parametrize(
