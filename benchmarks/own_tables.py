@@ -4,7 +4,8 @@
     python benchmarks/own_tables.py runs/table-grammar  # writes benchmarks/tables/table-grammar.csv
 
 Each row is a candidate: parameters, costs, scores, CPU-seconds of its updates, and validation
-losses at equal intervals of the run. Losses are per character if vocabularies differ. Space and
+losses at equal intervals of the run. Losses are per character if vocabularies differ. Scores are
+means over the seeds of a candidate; losses and CPU-seconds are those of its first seed. Space and
 measured objective are those of the study file with the name of the table.
 """
 
@@ -15,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pandas as pd
 from tabular import Row, Table
@@ -23,12 +25,14 @@ from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.library import find_file
 from scalesearch.pareto import Objective
+from scalesearch.report.records import find_replicates
 from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.results.results import Results, load_results
 from scalesearch.studies.trials.trial import State
 
 FOLDER = Path(__file__).parent / "tables"
 MARK = "# scalesearch table"
+SCORES = ("bleu", "chrf", "loss_per_char", "validation_loss")
 PARAMETER_PREFIX = "asked "  # before the name of a parameter
 COMPUTE = {"cpu": "CPU-seconds of updates",
            "macs": "multiply-accumulates: updates times macs.total"}
@@ -47,7 +51,8 @@ def export(folder: Path, to: Path) -> Path:
         UserError: the folder does not contain a study of a whole trained space.
     """
     results = load_results(folder)
-    trials = results.study.trials.with_state(State.COMPLETE, State.FAILED)
+    trials = [trial for trial in results.study.trials.candidates()
+              if trial.state in (State.COMPLETE, State.FAILED)]
     if len(trials) < results.study.meta.total_trials:
         raise UserError(f"{folder}: {len(trials)} of {results.study.meta.total_trials} candidates "
                         "are trained; a table needs all of them: resume with `scalesearch study run "
@@ -55,7 +60,7 @@ def export(folder: Path, to: Path) -> Path:
     records = [record for trial in trials if (record := results.study.record(trial))]
     loss = "validation_loss" if len({record["params"].get("vocab")
                                 for record in records}) == 1 else "validation_loss_per_char"
-    table = pd.DataFrame([_line(record, loss) for record in records])
+    table = pd.DataFrame([_line(record, _scores(record, results), loss) for record in records])
     text = _head(results, records[0]) + table.to_csv(
         index=False, float_format="%.6g", lineterminator="\n")
     file = to / f"{results.study.meta.name}.csv"
@@ -77,22 +82,33 @@ def _head(results: Results, first: dict[str, Any]) -> str:
     return "".join([MARK + "\n", *(f"# {name}: {value}\n" for name, value in facts.items())])
 
 
-def _line(record: dict[str, Any], loss: str) -> dict[str, Any]:
+def _scores(record: dict[str, Any], results: Results) -> dict[str, Any]:
+    """Return the mean scores of a candidate over its seeds, and the number of seeds."""
+    runs = [record, *find_replicates(record["trial"], results.records)]
+    metrics = [run["metrics"] for run in runs if run["state"] == State.COMPLETE]
+    means = {name: [scores[name] for scores in metrics if scores.get(name) is not None]
+             for name in SCORES}
+    return {**{name: sum(values) / len(values) if values else None
+               for name, values in means.items()}, "seeds": len(metrics)}
+
+
+def _line(record: dict[str, Any], scores: dict[str, Any], loss: str) -> dict[str, Any]:
     cost = record["costs"]
-    metrics = record.get("metrics") or {}
     return {
         **{PARAMETER_PREFIX + name: value for name, value in record["params"].items()},
         **{f"{group}.{part}": cost[f"{group}.{part}"] for group in ("params", "macs")
            for part in ("total", "non_embedding")},
-        **{name: metrics.get(name) for name in ("bleu", "chrf", "loss_per_char", "validation_loss")},
+        **scores,
         "steps": record["steps"], "tokens": record["tokens"], "cpu_seconds": record["cpu_seconds"],
         "failed": record["state"] == State.FAILED,
         "curve": " ".join(f"{moment[loss]:.6g}" for moment in record["curve"] or ()),
     }
 
 
-def read(file: Path, costs: Sequence[str], compute: str = "cpu") -> Table:
+def read(file: Path, costs: Sequence[str], compute: str = "cpu", half: int = 0) -> Table:
     """The table in ``file`` with the goal of its study and these costs, and ``compute`` as one of :data:`COMPUTE`.
+
+    With ``half`` 1 or 2, it has every second row, in an order that the parameters do not determine.
 
     Raises:
         UserError: it does not belong to the space that its study file has now, or lacks a column.
@@ -109,15 +125,22 @@ def read(file: Path, costs: Sequence[str], compute: str = "cpu") -> Table:
                         f"holds {space.hash}; train that again, or take back the change",
                         code="other-space")
     lines = pd.read_csv(io.StringIO(text), comment="#", keep_default_na=False).to_dict("records")
+    if half:
+        lines = sorted(lines, key=lambda line: crc32(repr(_options(line)).encode()))[half - 1::2]
     missing = [objective.name for objective in objectives if objective.name not in lines[0]]
     if missing:
         raise UserError(f"{file}: lacks the column {', '.join(missing)}", code="bad-table")
     return Table([_row(line, objectives, compute, space) for line in lines], objectives, space)
 
 
+def _options(line: dict[str, Any]) -> dict[str, str]:
+    """Return the parameters of a row as texts."""
+    return {name.removeprefix(PARAMETER_PREFIX): str(value)
+            for name, value in line.items() if name.startswith(PARAMETER_PREFIX)}
+
+
 def _row(line: dict[str, Any], objectives: tuple[Objective, ...], compute: str, space: Any) -> Row:
-    options = {name.removeprefix(PARAMETER_PREFIX): str(value)
-             for name, value in line.items() if name.startswith(PARAMETER_PREFIX)}
+    options = _options(line)
     failed = str(line["failed"]) == "True"
     spent = line["cpu_seconds"] if compute == "cpu" else line["steps"] * line["macs.total"]
     values = {objective.name: 0.0 if failed else float(line[objective.name])

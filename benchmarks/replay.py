@@ -268,7 +268,9 @@ def _table(file: Path, options: argparse.Namespace) -> tuple[Table, str]:
     """Return a table, and a note on it."""
     if own_tables.is_own(file):
         costs = [f"{cost}.total" for cost in options.costs]
-        return own_tables.read(file, costs, options.compute_in), f" ({options.compute_in})"
+        half = f", half {options.half}" if options.half else ""
+        return (own_tables.read(file, costs, options.compute_in, options.half),
+                f" ({options.compute_in}{half})")
     rungs = any(SEARCHES[name][1].n_pauses for name in options.searches)
     bleu = Objective("bleu", "max", True)
     table, without = read(file, (bleu, *(Objective(cost, "min", False) for cost in options.costs)),
@@ -312,6 +314,8 @@ def main() -> None:
         help="the other goals: params, macs (own tables), seconds (published tables)")
     parser.add_argument("--compute-in", default="cpu", choices=own_tables.COMPUTE,
                         help="of own tables: cpu or macs")
+    parser.add_argument("--half", type=int, default=0, choices=(0, 1, 2),
+                        help="only this half of the rows of our tables; 0: all")
     parser.add_argument("--searches", nargs="+", default=list(USUAL), choices=SEARCHES)
     parser.add_argument("--plot", type=Path, metavar="STEM", help="draw STEM.png and STEM.svg")
     parser.add_argument("--json", type=Path, help="write every trace here")
