@@ -315,7 +315,7 @@ def main() -> None:
     parser.add_argument("--compute-in", default="cpu", choices=own_tables.COMPUTE,
                         help="of own tables: cpu or macs")
     parser.add_argument("--half", type=int, default=0, choices=(0, 1, 2),
-                        help="only this half of the rows of our tables; 0: all")
+                        help="only this half of the rows of a table of own_tables.py; 0: all")
     parser.add_argument("--searches", nargs="+", default=list(USUAL), choices=SEARCHES)
     parser.add_argument("--plot", type=Path, metavar="STEM", help="draw STEM.png and STEM.svg")
     parser.add_argument("--json", type=Path, help="write every trace here")

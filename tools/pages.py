@@ -49,7 +49,8 @@ DISCREPANCIES = """# Discrepancies with published numbers
 Use this page when a recomputed size differs from the one in a paper. Each row is a reported number that
 differs from the recomputed one under the protocol of its paper, with the likely reason if known. A discrepancy is
 not necessarily an error of the paper: several numbers depend on a vocabulary or a convention that is not
-reported. All other numbers agree at the reported digits, or are rounded as elsewhere in the paper.
+reported. All other numbers agree at the reported digits, or are rounded as elsewhere in the paper. The last two rows are models of
+other authors in these tables, and are not among the 214 numbers of the three papers.
 [Sizes reported in three papers](papers.md) has the summary, and [References](../references.md) the papers.
 
 `python tools/pages.py` writes this page from the tables of `scalesearch reference`.
