@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -61,8 +61,10 @@ def print_text(text: Any, console: Console | None = None, style: str | None = No
     if isinstance(text, Table):
         screen = open_console()
         is_screen = screen.is_terminal or "COLUMNS" in os.environ
-        set_column_widths(text, min(screen.width, console.width) if is_screen else console.width)
-        console.print(text, "")
+        width = min(screen.width, console.width) if is_screen else console.width
+        needed = set_column_widths(text, width)
+        with _width_of(console, max(console.width, needed)):
+            console.print(text, "")
     else:
         console.print(to_rich_text(text), style=style, soft_wrap=True)
 
@@ -106,48 +108,67 @@ def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]],
     return table
 
 
-def set_column_widths(table: Table, width: int) -> None:
+@contextmanager
+def _width_of(console: Console, width: int) -> Iterator[None]:
+    """Context in which the console has ``width`` columns."""
+    earlier = console.width
+    if width > earlier:
+        console.width = width
+    yield
+    if width > earlier:
+        console.width = earlier
+
+
+def set_column_widths(table: Table, width: int) -> int:
     """Set the column widths of a table that is too wide, so that no number is split over lines.
 
-    Headings are split at dots and hyphens if this is enough. Otherwise, columns of texts are narrowed first,
-    then columns of numbers with an interval. A table that is still too wide is unchanged; rich then
-    folds the widest columns.
+    Columns of texts are narrowed first, then headings of numbers are split at spaces, dots, hyphens
+    and underscores, then columns of numbers with an interval are narrowed. A table that is still
+    too wide is unchanged.
+
+    Returns:
+        the number of columns of the terminal that the table needs.
     """
     from rich.cells import cell_len
     from rich.text import Text
 
-    texts = [[to_rich_text(cell).plain for cell in (column.header, *column.cells)]
-             for column in table.columns]
-    full_widths = [max(cell_len(line) for text in column for line in text.split("\n"))
-                   for column in texts]
-    word_widths = [max(cell_len(word) for text in column for word in text.split() or [""])
-                   for column in texts]
-    room = width - (3 * len(texts) + 1 if table.box else 2 * len(texts))
+    headings = [to_rich_text(column.header).plain for column in table.columns]
+    cells = [[to_rich_text(cell).plain for cell in column.cells] for column in table.columns]
+    cell_widths = [max((cell_len(line) for text in column for line in text.split("\n")), default=0)
+                   for column in cells]
+    full_widths = [max(cell_len(heading), width) for heading, width in zip(headings, cell_widths)]
+    padding = 3 * len(cells) + 1 if table.box else 2 * len(cells)
+    room = width - padding
     if sum(full_widths) <= room:
-        return
-    split_headings = [Text(re.sub(r"(?<=[.-])(?=\w)", "\n", column[0])) for column in texts]
-    if sum(max(cell_len(line) for text in (heading.plain, *column[1:]) for line in text.split("\n"))
-           for heading, column in zip(split_headings, texts)) <= room:
-        for column, heading in zip(table.columns, split_headings):
-            column.header = heading
-        return
+        return width
+    split_headings = [re.sub(r"(?<=[._-])(?=[^\W_])", "\n", heading) for heading in headings]
+    heading_widths = [max(map(cell_len, heading.split() or [""])) for heading in split_headings]
+    short_widths = [max(pair) for pair in zip(heading_widths, cell_widths)]
+    word_widths = [max((cell_len(word) for text in column for word in text.split()), default=0)
+                   for column in cells]
+    interval_widths = [min(short, max(heading, word, MIN_NUMBER_WIDTH))
+                       for short, heading, word in zip(short_widths, heading_widths, word_widths)]
     is_number = [column.justify == "right" for column in table.columns]
-    split_widths = [min(full, max(word, MIN_NUMBER_WIDTH))
-                    for full, word in zip(full_widths, word_widths)]
-    for number_widths in (full_widths, split_widths):
+    text_columns = sorted((index for index, number in enumerate(is_number) if not number),
+                          key=full_widths.__getitem__)
+    for number_widths in (full_widths, short_widths, interval_widths):
         widths = [number if is_number_column else 0
                   for number, is_number_column in zip(number_widths, is_number)]
         left = room - sum(widths)
-        text_columns = sorted((index for index, number in enumerate(is_number) if not number),
-                              key=full_widths.__getitem__)
-        if not text_columns or left < MIN_TEXT_WIDTH * len(text_columns):
+        if left < MIN_TEXT_WIDTH * len(text_columns):
             continue
         for position, index in enumerate(text_columns):  # narrow ones first
             widths[index] = min(full_widths[index], left // (len(text_columns) - position))
             left -= widths[index]
-        for column, column_width in zip(table.columns, widths):
-            column.width = column_width
-        return
+        break
+    else:
+        return sum(full_widths) + padding
+    for column, column_width, heading, heading_width in zip(table.columns, widths, split_headings,
+                                                            heading_widths):
+        column.width = column_width
+        if column.justify == "right" and heading_width <= column_width:
+            column.header = Text(heading)
+    return width
 
 
 def format_share(share: float) -> str:

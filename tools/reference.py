@@ -32,13 +32,13 @@ Besides the keys below, a file has `space` (its name), `notes`, `where` (a list 
 costs) and `cost` (`protocol` and named `budgets`). Protocols: {protocols}. Costs: {costs}.
 
 In the tables, `….heads` is a key of both `encoder` and `decoder`, and braces list keys that have the same
-option: `….local.{{lightweight, dynamic}}.kernel` means two keys. Names of other tools are accepted: see
+option: `….local.{{lightweight, dynamic}}.kernel` means two keys. Errors suggest the key for names of other tools: see
 [synonyms](synonyms.md).
 """
 STUDY_INTRODUCTION = """\
 A study file describes a search, an ablation, a grid or a scaling study. [Search](../guides/search.md) is the
 guide. `data` and `recipe` hold the keys of a [data file](data-file.md) and of a [recipe](recipe.md), `space`
-those of the [space language](space-language.md), or a file. Names of other tools are accepted: see
+those of the [space language](space-language.md), or a file. Errors suggest the key for names of other tools: see
 [synonyms](synonyms.md).
 
 <!-- check: study -->
@@ -57,7 +57,7 @@ seeds: {{ max_per_candidate: 3, extra_runs: 6 }}
 """
 RECIPE_INTRODUCTION = """\
 A recipe describes how a model is trained and decoded. [Recipes](../guides/recipes.md) is the guide. Give the
-name of a preset, or keys that override those of `preset: NAME`. Names of other tools are accepted: see
+name of a preset, or keys that override those of `preset: NAME`. Errors suggest the key for names of other tools: see
 [synonyms](synonyms.md).
 
 <!-- no run: a part of a study file -->
@@ -67,7 +67,7 @@ recipe: {{ preset: short, steps: 2000, max_tokens: 1024, beam: 5 }}
 """
 DATA_INTRODUCTION = """\
 A data file describes a corpus: keys at the top of a file, or under `data:` of a study. [Your own
-data](../tutorials/own-data.md) is the guide. Names of other tools are accepted: see [synonyms](synonyms.md).
+data](../tutorials/own-data.md) is the guide. Errors suggest the key for names of other tools: see [synonyms](synonyms.md).
 
 <!-- no run: names files of the reader -->
 ```yaml

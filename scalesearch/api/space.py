@@ -240,8 +240,8 @@ class SearchSpace(Displayable):
 
     @python_error_messages()
     def trade(self, keys: str | Sequence[str], hold: Budgets, for_each: SizeRanges | None = None,
-              protocol: str | Protocol | None = None, *, reference: Architecture | None = None,
-              **overrides: int | str) -> SolveResult:
+              protocol: str | Protocol | None = None, *, step: int = 1,
+              reference: Architecture | None = None, **overrides: int | str) -> SolveResult:
         """Find pairs of sizes that keep costs constant.
 
         Args:
@@ -249,6 +249,7 @@ class SearchSpace(Displayable):
             hold: costs with tolerances, such as ``"macs.total within 1%"``.
             for_each: values of the sizes, as in :meth:`solve`.
             protocol, overrides: as in :meth:`Architecture.cost`.
+            step: step of the values of sizes without ``for_each``.
             reference: architecture whose costs are kept; by default that of the space.
         """
         from scalesearch.whatif import find_trade_offs
@@ -259,7 +260,8 @@ class SearchSpace(Displayable):
         resolved = resolve_protocol(self.definition.protocol, protocol, overrides)
         sizes = parse_sizes(self.definition, for_each or {})
         trade_offs = find_trade_offs(self.definition, names, tolerances,
-                                     reference.config if reference else None, (), resolved, sizes)
+                                     reference.config if reference else None, (), resolved, sizes,
+                                     step)
         return SolveResult(trade_offs, resolved)
 
     def to_yaml(self) -> str:

@@ -53,6 +53,10 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
         (4, 500)
     """
     if not isinstance(source, Mapping) and (Path(source) / "study.json").is_file():
+        if settings or more_settings or out is not None:
+            raise UserError(f"{source} is the folder of a study, which has its settings",
+                            help="change them in `run(resume=True, …)`, or read the study file",
+                            code="options-conflict")
         return Study(Path(source))
     from scalesearch.studies.config.reader import limit_to_one_worker, parse_study, read_study
 

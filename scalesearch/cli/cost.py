@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from scalesearch.cost import CostBreakdown
+    from scalesearch.feasible.limits import LimitCheck
     from scalesearch.nn.verify import CostCheck
+    from scalesearch.spaces import Space
 
 
 @click.command(name="cost")
@@ -136,6 +140,7 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
             raise
     protocol = load_protocol(space.protocol, **protocol_overrides).with_vocab(architecture.vocab)
     result = evaluate_cost(architecture.block, protocol)
+    violated = _find_violated_limits(space, architecture.config, result)
     checks: list[CostCheck] = []
     if verify:
         from scalesearch.nn.verify import verify_costs
@@ -150,6 +155,8 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
             low, high = latency_interval(result.block, protocol)
             record["interval"] = {"low": low, "high": high}
         record |= not_expressed_record(space)
+        if violated:
+            record["violated"] = [vars(limit) for limit in violated]
         if selected:
             record["picked"] = selected
         if verify:
@@ -167,8 +174,25 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
         print_text("\n".join([memory, *weight_only_macs_lines({"": result}),
                               f"architecture {architecture.id} · protocol {protocol} · "
                               f"{protocol.conventions}"]))
+        for limit in violated:
+            excess = "" if limit.slack is None else f" by {-limit.slack:,}"
+            print_text(f"where {limit.limit}: violated{excess}")
     if not all(check.is_equal for check in checks):
         raise SystemExit(1)
+
+
+def _find_violated_limits(space: Space, config: Mapping[str, Any],
+                          result: CostBreakdown) -> list[LimitCheck]:
+    """Return the violated constraints of the space; those with unknown costs are left out."""
+    from scalesearch.feasible.limits import check_limit, collect_limits
+    from scalesearch.spaces.schema.cost_names import COST_NAMES
+
+    checks = []
+    for limit in collect_limits(space):
+        with suppress(UserError):  # such as artifact.bytes without a format
+            checks.append(check_limit(limit, lambda name: result[name] if name in COST_NAMES
+                                      else config[name]))
+    return [check for check in checks if not check.holds]
 
 
 def _make_check_table(checks: list[CostCheck], result: CostBreakdown) -> Table:

@@ -121,6 +121,18 @@ def _make_difference_table(comparison: CostComparison, quantity: str, label: str
                       row_styles=["" if row.level else "bold" for row in comparison.rows])
 
 
+def _stem(path: Path) -> Path:
+    """Return the path of a figure without its ending; PNG and SVG are written.
+
+    Raises:
+        UserError: it has the ending of another format.
+    """
+    if path.suffix in (".pdf", ".jpg", ".jpeg", ".gif", ".eps"):
+        raise UserError(f"--plot {path}: figures are written as PNG and SVG",
+                        help=f"use --plot {path.with_suffix('')}", code="cannot-write")
+    return path.with_suffix("") if path.suffix in (".png", ".svg") else path
+
+
 # -- a comparison over the length of the context
 
 
@@ -144,7 +156,7 @@ def print_context_comparison(files: tuple[str, ...], settings: tuple[str, ...],
         from scalesearch.report.figures.style import save_figure
         from scalesearch.report.figures.sweep import plot_contexts
 
-        stem = plot.with_suffix("") if plot.suffix in (".png", ".svg") else plot
+        stem = _stem(plot)
         with write_errors_named("--plot", plot):
             figures = save_figure(plot_contexts(comparison.frame(), protocol.facts), stem)
     if csv:
@@ -188,7 +200,7 @@ def print_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...],
     values = {name: {row[name] for row in table.rows} for name in table.columns}
     varied = [name for name, distinct in values.items()
               if len(distinct) > 1 or None in distinct or len(table.rows) == 1]
-    headings = (*table.keys, *(name.replace("_", "-") for name in varied))
+    headings = (*table.keys, *varied)
     rows = [[*(_format_value(row[key]) for key in table.keys),
              *(_format_cost(row[name]) for name in varied)] for row in table.rows[:MAX_SWEEP_ROWS]]
     print_text(make_table(headings, rows, left_columns=()), wide_console())
@@ -229,7 +241,7 @@ def _plot(table: Sweep, space: Space, path: Path) -> list[Path]:
     from scalesearch.whatif.crossings import ATTENTION, LENGTH_SYMBOLS, OUTPUT
 
     labels = {OUTPUT: "output > encoder + decoder", ATTENTION: "attention > half"}
-    stem = path.with_suffix("") if path.suffix in (".png", ".svg") else path
+    stem = _stem(path)
     marks = {low: f"{labels[crossing.part]} from {low:,}" for crossing in table.crossings
              if crossing.length == table.keys[0] for low, _ in crossing.ranges if low > 1}
     curve = None

@@ -13,7 +13,8 @@ from scalesearch.cli.options import OutputPath, write_errors_named
 @click.argument("config", metavar="CONFIG.json|FOLDER")
 @click.option("--to", "output", type=OutputPath(), metavar="FILE.yaml",
               help="Write the file. By default, it is printed.")
-def command(config: str, output: Path | None) -> None:
+@click.option("--force", is_flag=True, help="Overwrite FILE.yaml.")
+def command(config: str, output: Path | None, force: bool) -> None:
     """Convert the config.json of a Hugging Face model to a file of the space language.
 
     Only the configuration is read: weights, network access and the transformers package are not
@@ -38,7 +39,8 @@ def command(config: str, output: Path | None) -> None:
     with errors_named(path):
         architecture = read_config(require_config(path))
     text = architecture.to_yaml(config_name(path))
-    Space.parse(text).single_architecture(config)  # raises an error if it cannot be built
+    # raises an error if it cannot be built
+    Space.parse(text, f"{config}, converted").single_architecture(config)
     if output is None:
         print_data(text.removesuffix("\n"))
         return
@@ -46,6 +48,9 @@ def command(config: str, output: Path | None) -> None:
     if output.exists() and output.samefile(source):
         raise UserError(f"--to {output} is the configuration itself: choose another file",
                         code="options-conflict")
+    if output.exists() and not force:
+        raise UserError(f"--to {output} exists", help="choose another file, or add --force",
+                        code="already-exists")
     with write_errors_named("--to", output):
         write_text(output, text)
     print_text(f"Written: {output}", open_console(stderr=True))

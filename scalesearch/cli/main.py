@@ -51,6 +51,17 @@ EARLIER_NAMES = {"analyse": "analyze"}  # hidden, for scripts
 class LazyGroup(click.Group):
     """Lists its commands without importing them, so that ``--help`` is fast."""
 
+    def resolve_command(self, ctx: click.Context, args: list[str]
+                        ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a command; the error for an unknown name suggests a similar one."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            from difflib import get_close_matches
+
+            match = get_close_matches(args[0], COMMANDS, 1)
+            suggestion = f" Did you mean {match[0]!r}?" if match else ""
+            ctx.fail(f"No such command {args[0]!r}.{suggestion}")
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 

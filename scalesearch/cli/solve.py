@@ -75,7 +75,8 @@ def command(file: str, goal: str | None, settings: tuple[str, ...],
     if trade is not None:
         config = load_architecture(reference)[1].config if reference else None
         keys = [key.strip() for key in trade.split(",")]
-        result: Any = whatif.find_trade_offs(space, keys, holds, config, budgets, protocol, sizes)
+        result: Any = whatif.find_trade_offs(space, keys, holds, config, budgets, protocol, sizes,
+                                             step)
         record = asdict(result)
         parts = tables.render_trades(result, reference or "the file", protocol)
         has_result = bool(result.trades)

@@ -41,7 +41,9 @@ def memory_line(result: CostBreakdown) -> str:
     context = [f"context of {protocol.length:,} tokens: prefill {result['macs.prefill']:,} MACs, "
                f"decoding step {result['macs.decode_step']:,} MACs, cache {cache}{cache_type}"
                ] if decodes else []
-    return "\n".join([line, *context, *training_lines(result), *artifact_lines(result)])
+    active = [f"params.active {result['params.active']:,}: those that one token uses"
+              ] if result["params.active"] != result["params.total"] else []
+    return "\n".join([line, *active, *context, *training_lines(result), *artifact_lines(result)])
 
 
 def training_lines(result: CostBreakdown) -> list[str]:

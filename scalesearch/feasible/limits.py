@@ -28,7 +28,7 @@ from scalesearch.spaces.syntax.expressions import (
     format_expr,
     keys_of,
 )
-from scalesearch.spaces.syntax.lexer import PATH
+from scalesearch.spaces.syntax.lexer import NUMBER, PATH
 from scalesearch.spaces.syntax.nodes import ScalarNode, scalar_from_text
 
 EXAMPLE_BUDGET = "'params.non_embedding <= 10M and macs.total <= 2G'"
@@ -55,6 +55,10 @@ def parse_budget(space: Space, node: ScalarNode) -> Constraint:
                 else "the space has no named budgets; write an expression")
         raise ConfigError([Problem(node.display_position, f"the space has no budget `{node.text}`",
                                    hint, code="unknown-budget")])
+    if NUMBER.fullmatch(node.text.strip()):
+        raise ConfigError([Problem(node.display_position, f"`{node.text}` is not a condition",
+                                   f"for example `params.total <= {node.text}`",
+                                   code="bad-value")])
     binder = Binder(build_index(space.schema))
     constraint = binder.bind_constraint(node)
     if constraint is None:

@@ -22,6 +22,7 @@ from scalesearch.report.records import (
     training_trial,
 )
 from scalesearch.report.text_tables import one_line, to_latex, to_markdown
+from scalesearch.spaces.syntax.diagnostics import format_alternatives
 from scalesearch.terminal import format_count
 
 MISSING_CELL = "–"
@@ -139,7 +140,7 @@ def build_ablation(records: Iterable[Record], metric: str, base: str | None = No
                         code="no-named-architecture")
     if base not in labeled:
         raise UserError(f"{option('base', base)}: the study has no architecture of that name; it "
-                        f"has {', '.join(labeled)}", code="unknown-architecture")
+                        f"has {format_alternatives(labeled)}", code="unknown-architecture")
     check_metric(records, metric)
     samples = {name: scores_over_seeds(record, records, metric) for name, record in labeled.items()}
     base_sample = samples[base]

@@ -7,11 +7,13 @@ from typing import Any
 import pandas as pd
 
 from scalesearch.report.table import PARAM_PREFIX
+from scalesearch.spaces.binding.name_resolution import byte_unit_errors
 from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.schema.builtin import architecture_schema
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, closest_match
 from scalesearch.spaces.syntax.expressions import (
     ABSENT,
+    Compare,
     EvaluationError,
     Name,
     evaluate,
@@ -43,6 +45,11 @@ def filter_trials(trials: pd.DataFrame, condition: str) -> pd.DataFrame:
     except ValueSyntaxError as error:
         raise ConfigError([Problem(node.position_of(error.span), error.message, error.help,
                                    code=error.code)]) from None
+    byte_errors = [error for part in iter_subexpressions(expression) if isinstance(part, Compare)
+                   for error in byte_unit_errors(part)]
+    if byte_errors:
+        raise ConfigError([Problem(node.position_of(error.span), error.message, error.help,
+                                   code=error.code) for error in byte_errors])
     index = build_index(architecture_schema())
     key_of_column = {column: index.entries[path].key for column in trials
                      if (path := column.removeprefix(PARAM_PREFIX)) in index.entries}

@@ -115,6 +115,7 @@ def load_recipe(source: ConfigSource | Recipe, settings: tuple[str, ...] = ()) -
         500
     """
     from scalesearch.config.reader import to_node
+    from scalesearch.spaces.syntax.diagnostics import closest_match
     from scalesearch.training.recipe import PRESETS, Recipe
 
     if isinstance(source, Recipe):
@@ -123,8 +124,10 @@ def load_recipe(source: ConfigSource | Recipe, settings: tuple[str, ...] = ()) -
         keys = source if isinstance(source, Mapping) else {"preset": source}
         section = ConfigSection(Path("recipe"), "recipe", to_node("recipe", keys))
     else:
-        section = read_section(Path(source), "recipe",
-                               f"The presets are {', '.join(PRESETS)}; or give a file")
+        match = closest_match(str(source), PRESETS)
+        suggestion = f"Did you mean the preset {match}? " if match else ""
+        section = read_section(Path(source), "recipe", f"{suggestion}The presets are "
+                               f"{', '.join(PRESETS)}; or give a file")
     recipe: Recipe = section.parse(Recipe, settings)
     return recipe
 

@@ -13,7 +13,7 @@ from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_table_costs
 from scalesearch.spaces import Parameter, Space
 from scalesearch.spaces.parameters.param_values import ParamAssignment
-from scalesearch.spaces.schema.bound_tree import ParameterNode
+from scalesearch.spaces.schema.bound_tree import ParameterNode, build_index
 from scalesearch.spaces.syntax.diagnostics import closest_match
 
 
@@ -140,7 +140,10 @@ def config_keys(space: Space, keys: Iterable[str]) -> tuple[str, ...]:
     keys = without_types(space, keys)
     for key in keys:
         if key not in space.parameter_space.nodes_by_key:
-            match = closest_match(key, space.parameter_space.nodes_by_key)
+            nodes = space.parameter_space.nodes_by_key
+            synonyms = [path for path, entry in build_index(space.schema).entries.items()
+                        if key in entry.field.synonyms and path in nodes]
+            match = next(iter(synonyms), closest_match(key, nodes))
             help = f"did you mean `{match}`?" if match else None
             if key == "vocab":
                 help = f"make it one, for example with {option('set', 'vocab=1k..64k')}"
@@ -224,7 +227,7 @@ def parse_sizes(space: Space, sizes: str | Sequence[str] | Mapping[str, str | Se
         if text is not None and not isinstance(text, str):
             parsed[key] = text
             continue
-        changed = space if text is None else space.with_overrides({key: text})
+        changed = space if text is None else space.with_overrides({key: text}, "for")
         parsed[key] = offered_sizes(changed, key)
         if not parsed[key]:
             size = written_size(changed, key)

@@ -149,8 +149,9 @@ def solve(space: Space, objective: str, budget: str | Sequence[str] = (),
         raise UserError(f"{objective!r} is not an objective: write 'max KEY' or 'min KEY', for "
                         "example 'max width'", code="no-goal")
     [key] = config_keys(space, [key])
-    limits = (*collect_limits(space),
-              *read_budgets(space, [budget] if isinstance(budget, str) else budget))
+    limits = tuple(dict.fromkeys(
+        (*collect_limits(space),
+         *read_budgets(space, [budget] if isinstance(budget, str) else budget))))
     if not limits:
         budgets = f" (budgets of the space: {', '.join(space.budgets)})" if space.budgets else ""
         raise UserError(f"{key} has no limit", help="set a budget, for example "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -110,7 +111,8 @@ def parse_tolerances(texts: Sequence[str]) -> tuple[CostTolerance, ...]:
 def find_trade_offs(space: Space, keys: Sequence[str], tolerances: str | Sequence[str],
                     reference: Mapping[str, Any] | None = None, budget: Sequence[str] = (),
                     protocol: Protocol | None = None,
-                    ranges: Mapping[str, Sequence[int]] | None = None) -> TradeOffs:
+                    ranges: Mapping[str, Sequence[int]] | None = None,
+                    step: int = 1) -> TradeOffs:
     """Find all pairs of sizes that keep the costs of a reference.
 
     Args:
@@ -121,6 +123,7 @@ def find_trade_offs(space: Space, keys: Sequence[str], tolerances: str | Sequenc
         protocol: cost protocol, by default that of the space.
         ranges: key to values in increasing order. Other sizes have the range in the file, or all
             values up to the largest one that the tolerances allow.
+        step: step of these values.
 
     Raises:
         UserError: a key is not a size, a tolerance is invalid, or there are too many pairs.
@@ -136,7 +139,7 @@ def find_trade_offs(space: Space, keys: Sequence[str], tolerances: str | Sequenc
         raise UserError(f"{unknown[0]} has a range, but the sizes of the trade-off are "
                         f"{' and '.join(keys)}", code="unknown-key")
     search = _TradeOffSearch(FreeSizes(space, tuple(keys)), parsed, limits,
-                             protocol or load_protocol(space.protocol), dict(ranges or {}))
+                             protocol or load_protocol(space.protocol), dict(ranges or {}), step)
     return search.run(reference)
 
 
@@ -149,6 +152,7 @@ class _TradeOffSearch:
     limits: tuple[Constraint, ...]
     protocol: Protocol
     ranges: dict[str, Sequence[int]]
+    step: int = 1
 
     def __post_init__(self) -> None:
         kept_costs = [tolerance.name for tolerance in self.tolerances]
@@ -171,6 +175,14 @@ class _TradeOffSearch:
             raise UserError("the reference cannot be built", code="unbuildable")
         reference_costs = candidate.costs
         ranges = [self._range(key, reference_costs) for key in keys]
+        n_pairs = math.prod(map(len, ranges))
+        if n_pairs > MAX_PAIRS:
+            key = keys[0]
+            current = self._current_value(key)
+            set_range = option("for", f"{key}={max(1, current // 2)}..{2 * current}")
+            raise UserError(f"{n_pairs:,} combinations are more than {MAX_PAIRS:,}",
+                            help=f"set a larger {option('step')} or smaller ranges, for example "
+                            f"{set_range}", code="too-many-sweep-rows")
         pairs = list(itertools.product(*ranges))
         candidates = self._evaluate_pairs(pairs)
         names = self.free_sizes.names
@@ -190,11 +202,6 @@ class _TradeOffSearch:
                          len(pairs), n_unbuildable, max_values)
 
     def _evaluate_pairs(self, pairs: Sequence[tuple[int, ...]]) -> list[CostedCandidate]:
-        if len(pairs) > MAX_PAIRS:
-            raise UserError(f"{len(pairs):,} combinations are more than {MAX_PAIRS:,}",
-                            help="set a smaller range, for example "
-                            f"{option('for', f'{self.free_sizes.keys[0]}=1..24')}",
-                            code="too-many-sweep-rows")
         return self.free_sizes.evaluate_costs(
             pairs, self.protocol, (*self.cost_names, *cost_names(self.limits)))
 
@@ -215,7 +222,12 @@ class _TradeOffSearch:
             raise UserError(f"the costs to keep do not limit {key}",
                             help=f"set a range, for example {option('for', f'{key}=1..24')}",
                             code="no-limit")
-        return range(smallest[key], high + 1)
+        low = -(-smallest[key] // self.step) * self.step
+        if low > high:
+            raise UserError(f"{key} has no multiple of {self.step} from {smallest[key]} to {high}",
+                            help=f"set its range, for example {option('for', f'{key}=1..24')}",
+                            code="no-multiple")
+        return range(low, high + 1, self.step)
 
     def _set_range(self, key: str) -> Sequence[int] | None:
         """Range of ``key`` that is set by the user or in the file."""

@@ -130,6 +130,10 @@ def test_folder_opens_as_a_study(study):
     assert isinstance(opened, Study) and repr(opened) == repr(study) and ss.study(
         study.folder).folder == study.folder
     assert opened.report().stat().st_size > 1000
+    with refuses("options-conflict", study.folder):
+        ss.study(study.folder, trials=5)
+    with refuses("options-conflict", study.folder):
+        ss.study(study.folder, {"seed": 2})
 
 
 def test_study_resumes_from_its_folder_in_any_directory(study, tmp_path, monkeypatch):

@@ -59,6 +59,29 @@ def test_errors_of_a_change_name_its_option(change: str, code: str, place: str) 
         raise CliRunner().invoke(command, ["small/plain", "--against", change]).exception
 
 
+def test_violated_constraints_and_active_params_are_printed(tmp_path: Path) -> None:
+    file = tmp_path / "mixture.yaml"
+    file.write_text("width: 16\nvocab: 100\ndecoder: { depth: 1, heads: 2 }\nencoder: { depth: 2, "
+                    "heads: 2, ffn: { mixture: { experts: 4, active: 1, expert_hidden: 8 } } }\n"
+                    "where: [params.total <= 1k, macs.total >= 1, width <= 16]\n")
+    costs = run(str(file))
+    excess = costs["params"]["total"] - 1000
+    assert [limit["limit"] for limit in costs["violated"]] == ["params.total <= 1000"]
+    output = CliRunner().invoke(command, [str(file)]).output
+    assert f"where params.total <= 1000: violated by {excess:,}" in output
+    assert f"params.active {costs['params']['active']:,}" in output
+    assert costs["params"]["active"] < costs["params"]["total"]
+    plain = run("small/plain")
+    assert "violated" not in plain and "params.active" not in CliRunner().invoke(
+        command, ["small/plain"]).output
+
+
+def test_figures_of_other_formats_are_refused(tmp_path: Path) -> None:
+    with refuses("cannot-write", "w.pdf"):
+        raise CliRunner().invoke(command, ["small/plain", "--sweep", "width=64 | 128", "--plot",
+                                           str(tmp_path / "w.pdf")]).exception
+
+
 QWEN3 = {"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 1024,
          "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
          "num_key_value_heads": 8, "head_dim": 128, "hidden_act": "silu",

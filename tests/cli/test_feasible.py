@@ -104,7 +104,7 @@ cost: { protocol: { source: 20, target: 20, vocab: 8000 } }
     output = run(str(file), "--budget", "params.total <= 1M and macs.total <= 30M")
     tables = [line for line in output.splitlines() if line[:1] in "│┃"]
     assert tables and max(map(len, tables)) <= 80
-    start = output.index("candidates on the front")
+    start = output.index("candidates on")
     rows = [[cell.strip() for cell in line.split("│")[3:-1]]
             for line in output[start:].splitlines() if line.startswith("│")]
     assert "all have width=64" in output[start : output.index("┃", start)]

@@ -105,7 +105,7 @@ def test_latex_is_escaped():
 def test_missing_base_and_unfinished_rows():
     with refuses("no-named-architecture"):
         build_ablation([record(0, 20.0, 10, 10)], "bleu")
-    with refuses("unknown-architecture", "r0, r1", place="--base big:"):
+    with refuses("unknown-architecture", "`r0` or `r1`", place="--base big:"):
         build_ablation(records([20.0], [21.0]), "bleu", "big")
     failed = record(5, None, 10, 10, "failed", label="broken")
     assert build_ablation([*records([20.0]), failed], "bleu").unfinished == ("broken",)

@@ -24,6 +24,7 @@ def test_filter_selects_rows(condition, trials):
 
 @pytest.mark.parametrize(("condition", "code", "parts"),
                          [("blue >= 30", "unknown-key", ("blue", "bleu")),
+                          ("bleu > 3 and params.total <= 2kB", "not-bytes", ("`params.total`",)),
                           ("test.bleu > 1", "unknown-key", ("test.bleu",)),
                           ("norm == pots", "unknown-key", ("pots",)), ("bleu >", "bad-syntax", ()),
                           ("", "bad-syntax", ())])

@@ -317,11 +317,18 @@ def test_errors_name_the_configuration(tmp_path: Path, text: str, code: str) -> 
         import_.main([str(file)], standalone_mode=False)
 
 
-def test_import_never_overwrites_its_source(tmp_path: Path) -> None:
+def test_import_never_overwrites_files(tmp_path: Path) -> None:
     config = {"model_type": "gpt2", "vocab_size": 100, "n_embd": 8, "n_layer": 1, "n_head": 2,
               "n_positions": 16}
     file = tmp_path / "config.json"
     file.write_text(json.dumps(config))
+    target = tmp_path / "own.yaml"
+    target.write_text("width: 64\n")
+    with refuses("already-exists", target, "--force"):
+        import_.main([str(file), "--to", str(target)], standalone_mode=False)
+    assert target.read_text() == "width: 64\n"
+    import_.main([str(file), "--to", str(target), "--force"], standalone_mode=False)
+    assert read_space(target).single_architecture("own")
     for source in (tmp_path, file):
         with refuses("options-conflict"):
             import_.main([str(source), "--to", str(file)], standalone_mode=False)

@@ -201,6 +201,7 @@ def test_infeasible_and_unlimited_queries() -> None:
     ("goal", "budget", "code"),
     [
         ("max widht", "params.total <= 1M", "unknown-key"),
+        ("max width", "1M", "bad-value"),
         ("width", "params.total <= 1M", "no-goal"),
         ("max norm", "params.total <= 1M", "not-a-size"),
         ("max embedding", "params.total <= 1M", "not-a-size"),
@@ -260,6 +261,20 @@ def test_trade_offs_end_at_the_cost_and_accept_a_reference() -> None:
     assert other.reference["macs.total"] == expected["macs.total"]
     assert {"encoder.depth": 7,
             "decoder.depth": 2}.items() <= next(r for r in other.trades if r[keys[0]] == 7).items()
+
+
+def test_step_of_trade_offs() -> None:
+    keys = ("encoder.depth", "encoder.ffn.hidden")
+    hold = "params.encoder within 20%"
+    ranges = {keys[0]: range(1, 9)}
+    fine = find_trade_offs(SMALL, keys, hold, ranges=ranges)
+    coarse = find_trade_offs(SMALL, keys, hold, ranges=ranges, step=16)
+    hidden = fine.keys[1]
+    assert coarse.trades == tuple(row for row in fine.trades if row[hidden] % 16 == 0)
+    with refuses("no-multiple", "encoder.depth"):
+        find_trade_offs(SMALL, keys, hold, step=10_000)
+    with refuses("too-many-sweep-rows", "1,000,000"):
+        find_trade_offs(SMALL, keys, hold, ranges={key: range(1, 1001) for key in keys})
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ A bare name is first looked up among the legal words of the other side of a comp
 (``norm == post``), then among the keys, from the innermost group outwards. Other names are errors.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from scalesearch.spaces.schema.bound_tree import ParameterNode, SchemaEntry, SchemaIndex
-from scalesearch.spaces.schema.cost_names import BYTE_COSTS, COST_NAMES
+from scalesearch.spaces.schema.cost_names import BYTE_COSTS, COST_NAMES, DEPRECATED_COST_NAMES
 from scalesearch.spaces.schema.types import SchemaField
 from scalesearch.spaces.syntax.diagnostics import closest_match, format_alternatives
 from scalesearch.spaces.syntax.domains import ComputedDomain, Domain, LayerReferenceDomain
@@ -230,19 +230,11 @@ class NameResolver:
         else:
             resolved = [self.resolve_equality_side(operands, index)
                         for index in range(len(operands))]
-        for left, right in pairwise(resolved):
-            self.check_byte_unit(left, right)
-            self.check_byte_unit(right, left)
-        return replace(expr, first=resolved[0],
-                       comparisons=tuple(zip(ops, resolved[1:], strict=True)))
-
-    def check_byte_unit(self, number: Expr, other: Expr) -> None:
-        """Report a number in bytes that is compared with a key or cost in another unit."""
-        if isinstance(number, Value) and number.has_byte_unit and isinstance(
-                other, KeyRef) and other.text not in BYTE_COSTS:
-            costs = ", ".join(f"`{name}`" for name in BYTE_COSTS)
-            self.report_problem(number, f"`{other.text}` is not a number of bytes",
-                                f"remove the `B`; costs in bytes are {costs}", code="not-bytes")
+        comparison = replace(expr, first=resolved[0],
+                             comparisons=tuple(zip(ops, resolved[1:], strict=True)))
+        for error in byte_unit_errors(comparison):
+            self.report_error(error)
+        return comparison
 
     def resolve_equality_side(self, operands: tuple[Expr, ...], index: int) -> Expr:
         """Resolve one side of an equality: a word of the key on the other side, or a key."""
@@ -261,6 +253,20 @@ class NameResolver:
     def find_key(self, expr: Expr) -> SchemaEntry | None:
         """The entry of a name, if it is one of a key or cost."""
         return self.find(expr.text) if isinstance(expr, Name) else None
+
+
+def byte_unit_errors(comparison: Compare) -> Iterator[ValueSyntaxError]:
+    """Yield an error for each number in bytes that is compared with a name in another unit."""
+    for pair in pairwise(comparison.operands):
+        for number, other in (pair, pair[::-1]):
+            if not isinstance(number, Value) or not isinstance(other, Name | KeyRef):
+                continue
+            if number.has_byte_unit and (DEPRECATED_COST_NAMES.get(other.text, other.text)
+                                         not in BYTE_COSTS):
+                costs = ", ".join(f"`{name}`" for name in BYTE_COSTS)
+                yield ValueSyntaxError(f"`{other.text}` is not a number of bytes", number.span,
+                                       f"remove the `B`; costs in bytes are {costs}",
+                                       code="not-bytes")
 
 
 def _is_word(expr: Expr, entry: SchemaEntry | None) -> bool:

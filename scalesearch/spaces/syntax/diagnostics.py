@@ -78,6 +78,9 @@ class Problem:
     def __str__(self) -> str:
         position = self.position
         prefix = f"{position}: " if str(position) else ""
+        key, separator, message = self.message.partition(": ")
+        if not separator or str(position).partition("=")[0].rpartition(": ")[2] != key:
+            message = self.message  # otherwise the position is the key
         # the source line with carets under the place; tabs and wide characters count as displayed
         line = "".join(position.source.lines[position.line : position.line + 1])
         end = max(position.column + 1, min(position.end, len(line)))
@@ -89,7 +92,7 @@ class Problem:
         has_numbers = position.source.has_lines and position.source.name != PYTHON_VALUES
         number = str(position.line + 1) if has_numbers else ""
         bar = " | " if number else "  "
-        return "\n".join([f"{prefix}{self.message}", f"{number}{bar}{shown}",
+        return "\n".join([f"{prefix}{message}", f"{number}{bar}{shown}",
                           f"{' ' * len(number)}{bar}{' ' * before}{'^' * under}",
                           *([f"  = help: {self.help}"] if self.help else [])])
 

@@ -104,7 +104,8 @@ class Cursor:
         if not self.index or previous.type != "number":
             return None
         if grouped := GROUPED_NUMBER.match(self.text, previous.span[0]):
-            return f"write `{grouped[0].replace(',', '')}` without commas"
+            return (f"write `{grouped[0].replace(',', '')}` without commas, or alternatives as "
+                    f"`{grouped[0].replace(',', ' | ')}`")
         if self.is_next("to", "until", "through"):
             return f"a range is written `{previous.text}..{self.tokens[self.index + 1].text}`"
         return NUMBER_FORMS if self.token.type == "word" else None

@@ -13,7 +13,7 @@ from scalesearch.spaces.syntax.diagnostics import (
     Problem,
     SourcePosition,
     SourceText,
-    suggest_match,
+    closest_match,
 )
 from scalesearch.spaces.syntax.nodes import (
     SURROGATE,
@@ -44,8 +44,8 @@ def read_text(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
-        names = sorted(file.name for file in path.parent.glob("*.yaml"))[:8]
-        help = f"\n  = help: {suggest_match(path.name, names)}" if names else ""
+        match = closest_match(path.name, sorted(file.name for file in path.parent.glob("*.yaml")))
+        help = f"\n  = help: did you mean `{match}`?" if match else ""
         raise ConfigError(message=f"{path}: no such file{help}", code="no-such-file") from None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         reason = getattr(error, "strerror", None) or error
