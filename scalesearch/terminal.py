@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MIN_TABLE_WIDTH = 160  # columns of wide tables, which are not folded
 MIN_TEXT_WIDTH = 10  # of a column of texts that is narrowed
+MAX_TEXT_WIDTH = 40  # of a column of texts in a table that is wider than the terminal
 MIN_NUMBER_WIDTH = 8  # of a column of numbers with an interval that is narrowed
 # Control characters except tab and newline, bidirectional controls, and lone surrogates, which
 # cannot be encoded.
@@ -123,8 +124,8 @@ def set_column_widths(table: Table, width: int) -> int:
     """Set the column widths of a table that is too wide, so that no number is split over lines.
 
     Columns of texts are narrowed first, then headings of numbers are split at spaces, dots, hyphens
-    and underscores, then columns of numbers with an interval are narrowed. A table that is still
-    too wide is unchanged.
+    and underscores, then columns of numbers with an interval are narrowed. In a table that is still
+    too wide, only long texts are folded.
 
     Returns:
         the number of columns of the terminal that the table needs.
@@ -162,7 +163,11 @@ def set_column_widths(table: Table, width: int) -> int:
             left -= widths[index]
         break
     else:
-        return sum(full_widths) + padding
+        widths = [full if is_number_column else min(full, MAX_TEXT_WIDTH)
+                  for full, is_number_column in zip(full_widths, is_number)]
+        for column, column_width in zip(table.columns, widths):
+            column.width = column_width
+        return sum(widths) + padding
     for column, column_width, heading, heading_width in zip(table.columns, widths, split_headings,
                                                             heading_widths):
         column.width = column_width

@@ -54,7 +54,8 @@ class LazyGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]
                         ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve a command; the error for an unknown name suggests a similar one."""
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+        is_name = bool(args) and not args[0].startswith("-") and not ctx.resilient_parsing
+        if is_name and self.get_command(ctx, args[0]) is None:
             from difflib import get_close_matches
 
             match = get_close_matches(args[0], COMMANDS, 1)

@@ -55,7 +55,7 @@ def parse_budget(space: Space, node: ScalarNode) -> Constraint:
                 else "the space has no named budgets; write an expression")
         raise ConfigError([Problem(node.display_position, f"the space has no budget `{node.text}`",
                                    hint, code="unknown-budget")])
-    if NUMBER.fullmatch(node.text.strip()):
+    if node.text.strip() and NUMBER.fullmatch(node.text.strip()):
         raise ConfigError([Problem(node.display_position, f"`{node.text}` is not a condition",
                                    f"for example `params.total <= {node.text}`",
                                    code="bad-value")])

@@ -202,6 +202,7 @@ def test_infeasible_and_unlimited_queries() -> None:
     [
         ("max widht", "params.total <= 1M", "unknown-key"),
         ("max width", "1M", "bad-value"),
+        ("max width", "", "bad-syntax"),
         ("width", "params.total <= 1M", "no-goal"),
         ("max norm", "params.total <= 1M", "not-a-size"),
         ("max embedding", "params.total <= 1M", "not-a-size"),
