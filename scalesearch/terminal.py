@@ -137,7 +137,8 @@ def set_column_widths(table: Table, width: int) -> int:
     cells = [[to_rich_text(cell).plain for cell in column.cells] for column in table.columns]
     cell_widths = [max((cell_len(line) for text in column for line in text.split("\n")), default=0)
                    for column in cells]
-    full_widths = [max(cell_len(heading), width) for heading, width in zip(headings, cell_widths)]
+    full_widths = [max(width, *map(cell_len, heading.split("\n")))
+                   for heading, width in zip(headings, cell_widths)]
     padding = 3 * len(cells) + 1 if table.box else 2 * len(cells)
     room = width - padding
     if sum(full_widths) <= room:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.feasible.costed_candidates import IndexedCandidate
@@ -31,6 +31,7 @@ REPORT_JSON_FIELDS = {"exact": "exact", "estimator": "estimator",
                       "front_complete": "is_front_complete", "min_costs": "min_costs"}
 MAX_VALUE_ROWS = 60  # of the table of values
 MAX_ROWS_PER_PARAMETER = 8
+MAX_FRONT_PARAMS = 6  # columns of parameters that differ between candidates of the front
 MAX_SHARED_PARAMS = 4  # of the candidates of a front table, in its title
 
 
@@ -58,9 +59,9 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
                            in _format_params(point.param_values.params).items()
                            if key not in equal_params} for point in selected]
         keys = list(dict.fromkeys(key for texts in texts_by_point for key in texts))
-        # with up to six parameters that differ; parameters of a variant follow its name
-        columns = [key for key in keys
-                   if not any(key.startswith(f"{other}.") for other in keys)][:6]
+        # parameters of a variant follow its name
+        columns = [key for key in keys if not any(key.startswith(f"{other}.") for other in keys)]
+        columns, omitted = columns[:MAX_FRONT_PARAMS], columns[MAX_FRONT_PARAMS:]
         front_rows = []
         for point, texts in zip(selected, texts_by_point):
             front_rows.append((*(f"{point.costs[name]:,}" for name in names),
@@ -69,14 +70,19 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
         title = (f"Largest {names[0]} by {names[1]}: {len(selected)} of {len(report.front):,} "
                  "candidates on the front (exact)")
         if 0 < len(equal_params) <= MAX_SHARED_PARAMS:
-            texts = _format_params(selected[0].param_values.params)
-            shared_texts = [f"{key}={texts[key]}" for key in sorted(equal_params)]
-            title += f"; all have {', '.join(shared_texts)}"
+            title += f"; all have {_shared_text(equal_params, selected[0])}"
         table = make_table(headings, front_rows, (), title, has_box=True)
         if not report.is_front_complete:
             table.caption = "the front has more candidates at the limit of the budget"
         yield table
+        if len(equal_params) > MAX_SHARED_PARAMS:
+            yield f"All of these have {_shared_text(equal_params, selected[0])}."
+        if omitted:
+            yield f"Not shown: {', '.join(omitted)}. Use --csv or --json."
     shared = _shared_params([*report.extremes.values()])
+    if shared:
+        first = next(iter(report.extremes.values()))
+        yield f"The candidates below have {_shared_text(shared, first)}."
     for label, candidate in report.extremes.items():
         params = ", ".join(f"{key}={text}"
                            for key, text in _format_params(candidate.param_values.params).items()
@@ -118,6 +124,12 @@ def report_frames(report: FeasibilityReport) -> dict[str, pd.DataFrame]:
             {**candidate.costs, **_format_params(candidate.param_values.params)}
             for candidate in report.front])
     return frames
+
+
+def _shared_text(names: Collection[str], candidate: IndexedCandidate) -> str:
+    """Format the parameters ``names``, which have the same values in several candidates."""
+    texts = _format_params(candidate.param_values.params)
+    return ", ".join(f"{name}={texts[name]}" for name in sorted(names))
 
 
 def _format_params(params: Mapping[str, Any]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from scalesearch.cli.check import command as check
 from scalesearch.cli.cost import command as cost
 from scalesearch.cli.feasible import command
 from scalesearch.cost import evaluate_cost, load_protocol
+from scalesearch.feasible import tables
 from scalesearch.feasible.report import MAX_FRONT_ROWS, select_spread_points
 from scalesearch.report.trial_filter import filter_trials
 from scalesearch.spaces import read_space
@@ -111,6 +112,25 @@ cost: { protocol: { source: 20, target: 20, vocab: 8000 } }
     assert len(rows) > 5 and len(set(map(tuple, rows))) == len(rows)
     assert any("geglu, hidden=" in cell for row in rows for cell in row)
     assert {row[-1] for row in rows} == {"128", "256"}
+
+
+def test_parameters_without_a_column_are_named(tmp_path: Path,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MAX_FRONT_PARAMS", 2)
+    file = tmp_path / "wide.yaml"
+    file.write_text("""
+width: 64 | 96
+vocab: 1k | 2k
+encoder: { depth: 1..3, heads: 4, ffn: { relu: { hidden: 64 | 128 } } }
+decoder: { depth: 1..3, heads: 4, ffn: { relu: { hidden: 64 } } }
+""")
+    output = run(str(file), "--budget", "params.total <= 400k")
+    (line,) = [line for line in output.splitlines() if line.startswith("Not shown: ")]
+    assert line == "Not shown: encoder.ffn.relu.hidden, decoder.depth. Use --csv or --json."
+    (shared,) = [line for line in output.splitlines() if line.startswith("The candidates below")]
+    extremes = output[output.index(shared):]
+    for key in ("width", "vocab", "encoder.depth", "encoder.ffn.relu.hidden", "decoder.depth"):
+        assert f"{key}=" in extremes
 
 
 @pytest.mark.full
