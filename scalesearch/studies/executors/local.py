@@ -23,6 +23,7 @@ from types import ModuleType
 
 from scalesearch.errors import UserError, error_context
 from scalesearch.files import socket_root
+from scalesearch.signals import deferred_signals
 from scalesearch.studies.config.sections import AUTO, Resources
 from scalesearch.studies.executors.base import (
     ORPHAN_SECONDS,
@@ -289,9 +290,11 @@ class PoolRunner(Runner):
             target=run_worker,
             args=(self._work, place.devices, worker_connection, self._environment, place.cores,
                   self._max_jobs))
-        with _worker_start():
+        # A process that is started by halves would print a traceback.
+        with deferred_signals() as stop, _worker_start():
             process.start()
         worker_connection.close()
+        stop.raise_if_requested()
         return PoolWorker(process, connection, place)
 
     def _discard(self, worker: PoolWorker) -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from scalesearch.data import Corpus
+from scalesearch.signals import SignalInterrupt, interrupt_on_signal
 from scalesearch.studies.config.sections import Resources
 from scalesearch.studies.executors import local, process_state
 from scalesearch.studies.executors.base import JobCrashed, JobDone, TrainingJob
@@ -102,6 +103,28 @@ def test_process_ends_after_a_failure(run, failure: str) -> None:
 def test_settings_of_a_trial_do_not_reach_the_next(run) -> None:
     first, second, third = run(["change", "change", "work"])
     assert first == second == third
+
+
+def test_signal_waits_until_a_process_has_started(tmp_path: Path,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = PoolRunner(act, 1, Resources())
+    started = []
+
+    class Process:
+        def __init__(self, **_: Any) -> None:
+            pass
+
+        def start(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+            started.append(self)
+
+    monkeypatch.setattr(runner._context, "Process", Process)
+    try:
+        with pytest.raises(SignalInterrupt), interrupt_on_signal():
+            run_jobs(runner, [make_job(tmp_path, 0)])
+    finally:
+        runner.stop()
+    assert len(started) == 1
 
 
 def test_cpu_trials_have_new_processes_by_default(tmp_path: Path) -> None:
