@@ -155,6 +155,11 @@ def test_finished_study_is_not_run_again(study, run):
         study.run(resume=False, quiet=True)
 
 
+def test_key_of_an_argument_is_named_once():
+    with refuses("bad-value", "`x`", place="trials=x: expected"):
+        ss.study("quick", trials="x")
+
+
 def test_errors_of_a_mapping_have_positions():
     with refuses("missing-key", place="<python>: "):
         ss.study({"study": "x"})

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from scalesearch.config.model import schema_of
 from scalesearch.spaces import ConfigError
+from scalesearch.training.input_files import load_recipe
 from scalesearch.training.recipe import PRESETS, Recipe
+from tests.errors import refuses
 
 
 @given(steps=st.integers(1, 10**6), lr=st.floats(0, 1), warmup=st.floats(0, 1e5),
@@ -83,3 +85,8 @@ def test_budget_overrides_the_budget_of_a_preset() -> None:
     result = Recipe.from_mapping({"preset": "quick", "steps": 5, "lr": 1e-3})
     assert (result.steps, result.cpu_minutes, result.lr.base, result.beam) == (5, None, 1e-3, 1)
     assert Recipe.from_mapping({"preset": "quick", "lr": 1e-3}).cpu_minutes == 1.0
+
+
+def test_misspelled_preset_is_suggested():
+    with refuses("no-such-file", "the preset quick"):
+        load_recipe("quik")

@@ -264,6 +264,21 @@ def test_trade_offs_end_at_the_cost_and_accept_a_reference() -> None:
             "decoder.depth": 2}.items() <= next(r for r in other.trades if r[keys[0]] == 7).items()
 
 
+def test_equal_limits_of_space_and_budget_are_one() -> None:
+    space = Space.parse("width: 64\nencoder: { heads: 4 }\ndecoder: { heads: 4 }\n"
+                        "where: [params.total <= 5M]\n")
+    (solution,) = solve(space, "max width", "params.total <= 5M")
+    assert solution.best and [limit.limit for limit in solution.best.limits] == [
+        "params.total <= 5M"]
+
+
+def test_errors_name_option_and_key() -> None:
+    with refuses("unknown-key", "`width`"):
+        solve(SMALL, "max d_model", "params.total <= 1M")
+    with refuses("bad-syntax", "128 | 192", place="--for"):
+        parse_sizes(SMALL, {"encoder.depth": "128,192"})
+
+
 def test_step_of_trade_offs() -> None:
     keys = ("encoder.depth", "encoder.ffn.hidden")
     hold = "params.encoder within 20%"
