@@ -229,5 +229,7 @@ def print_report(report: dict[str, Any], is_valid: bool) -> None:
         print_text(make_table(("constraint", "share of candidates"), [
             (rate["condition"], "—" if rate["rate"] is None else format_share(rate["rate"]))
             for rate in rates]))
+    if not report["buildable"]["n_passed"]:
+        return  # the error that follows names the most frequent reason
     for text, count in sorted(report["build_errors"].items(), key=lambda item: -item[1])[:3]:
         print_text(f"{text} ({count:,} of {report['n_samples']:,} candidates cannot be built)")

@@ -84,6 +84,8 @@ class Size(click.ParamType):
             pass
         try:
             number, end = tokenize(value)
+            if value.endswith("B"):
+                raise ValueError("a number of bytes")
         except (ValueSyntaxError, ValueError):
             self.fail(f"{value!r} is not a number such as 8000 or 8k", param, ctx)
         if end.type != "end" or not isinstance(number.value, int):

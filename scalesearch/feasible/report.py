@@ -286,7 +286,16 @@ def bin_values(rows: pd.DataFrame, max_rows: int) -> pd.DataFrame:
     bins = np.arange(len(rows)) * max_rows // len(rows)
     merged = rows.groupby(bins).agg(
         parameter=("parameter", "first"),
-        value=("value", lambda column: "..".join(dict.fromkeys(column.iloc[[0, -1]]))),
+        value=("value", lambda column: "..".join(dict.fromkeys(
+            map(_shorten_fraction, column.iloc[[0, -1]])))),
         candidates=("candidates", "sum"), valid=("valid", "sum"), feasible=("feasible", "sum"),
         verdict=("verdict", lambda column: column.iloc[0] if column.nunique() == 1 else ""))
     return merged.assign(share=_shares_of_valid(merged))
+
+
+def _shorten_fraction(text: str) -> str:
+    """Round a value of a continuous range, which has up to 17 digits, for a table."""
+    try:
+        return f"{float(text):.4g}" if "." in text else text
+    except ValueError:
+        return text

@@ -46,7 +46,7 @@ def test_artifact_bytes_are_in_all_views_or_refused() -> None:
 def test_sizes_may_have_units() -> None:
     costs = run("small/plain", "--vocab", "8k", "--source", "1e1")
     assert costs["protocol"]["vocab"] == 8000 and costs["protocol"]["source"] == 10
-    for size in ("8x", "3 4", "0.5", "k"):
+    for size in ("8x", "3 4", "0.5", "k", "8kB"):
         result = CliRunner().invoke(command, ["small/plain", "--vocab", size])
         assert result.exit_code == 2 and f"'{size}'" in result.output
 

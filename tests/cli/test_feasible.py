@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from itertools import chain
 from pathlib import Path
 
@@ -195,6 +196,8 @@ def test_continuous_space_is_sampled(tmp_path: Path) -> None:
     assert not report["exact"] and report[
         "feasible"] is None and "a continuous range" in report["inexact_reason"]
     assert 0 < report["low"] <= report["share"] <= report["high"] < 1
+    text = run(str(file), "--budget", "params.non_embedding <= 60k", "--samples", "100")
+    assert not re.search(r"\d\.\d{7}", text)  # values of a continuous range are rounded
 
 
 @pytest.mark.slow

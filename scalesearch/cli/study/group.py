@@ -17,6 +17,7 @@ from scalesearch.cli.study.shared import (
     print_front,
     print_proxies,
     print_trial,
+    print_written_files,
     results_to_json,
     snapshot_console,
     study_argument,
@@ -224,8 +225,7 @@ def plot(results: Results, to: Path | None, as_json: bool) -> None:
     if as_json:
         print_json({"files": [str(file) for file in files]})
         return
-    for file in files:
-        print_text(file)
+    print_written_files(files)
 
 
 @command.command()
@@ -246,7 +246,7 @@ def report(results: Results, to: Path | None, standalone: bool, as_json: bool) -
     if as_json:
         print_json({"files": [str(file)]})
     else:
-        print_text(file)
+        print_written_files([file])
 
 
 @command.command()

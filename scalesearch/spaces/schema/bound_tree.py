@@ -170,9 +170,12 @@ class SchemaIndex:
         if not matches:
             return None
         in_scope = [path for path in matches if path.startswith(f"{scope}.")]
-        shortest: dict[tuple[str, str], str] = {}  # one path for all variants of a group
-        for path in sorted(in_scope or matches, key=len):
-            shortest.setdefault((path.partition(".")[0], path.rpartition(".")[2]), path)
+        shortest: dict[str, str] = {}  # per stack: one path for all variants of a group
+        candidates = sorted(in_scope or matches, key=len)
+        key = candidates[0].rpartition(".")[2]  # `d_ff` is `expert_hidden` only inside a mixture
+        for path in candidates:
+            if path.rpartition(".")[2] == key:
+                shortest.setdefault(path.partition(".")[0], path)
         return f"the name is {format_alternatives(list(shortest.values())[:3])} here"
 
 

@@ -60,7 +60,9 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "ffn": ("feed_forward", "feedforward", "mlp", "activation", "activation_fn", "ff"),
     "experts": ("num_local_experts", "num_experts", "n_experts"),
     "active": ("num_experts_per_tok", "top_k", "n_active_experts"),
-    "expert_hidden": ("moe_intermediate_size", "d_expert"),
+    "expert_hidden": ("moe_intermediate_size", "d_expert", "hidden", "d_ff", "ffn_dim",
+                      "intermediate_size"),
+    "mixture": ("moe", "mixture_of_experts", "sparse_moe", "switch"),
     "pg": ("partial", "partial_ffn", "partial_gated_ffn", "partialformer", "head_ffn"),
     "model": ("architecture", "arch", "model_type", "type"),
     "tie": ("tie_weights", "tie_embeddings", "share_all_embeddings", "tied", "tie_word_embeddings",
@@ -194,7 +196,7 @@ def with_synonyms(child: FieldT, name: str = "") -> FieldT:
     if isinstance(child, SchemaField):
         return replace(child, synonyms=synonyms)
     fields = {key: with_synonyms(inner, key) for key, inner in child.fields.items()}
-    variants = {key: with_synonyms(inner) for key, inner in child.variants.items()}
+    variants = {key: with_synonyms(inner, key) for key, inner in child.variants.items()}
     return replace(child, fields=fields, variants=variants, synonyms=synonyms)
 
 

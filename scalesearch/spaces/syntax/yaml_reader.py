@@ -28,6 +28,8 @@ MAX_FILE_BYTES = 1_000_000  # bytes
 MAX_NODES = 20_000  # after aliases are followed
 MAX_DEPTH = 50
 ANCHOR_PREFIX = re.compile(r"(?:[&!]\S*\s+)+")  # what may stand between a key and its value
+KEY_BEFORE_COLON = re.compile(r"[\w.-]+$")
+KEY_WITHOUT_SPACE = re.compile(r"\s*([\w.]+):(\S.*)")
 
 
 def read_text(path: Path) -> str:
@@ -275,6 +277,12 @@ def _syntax(source: SourceText, error: yaml.MarkedYAMLError) -> Problem:
         help = "give each anchor a name of its own"
     elif "\\t" in problem or "\t" in text[: column + 1]:
         help = "YAML indents with spaces, not with tabs"
+    elif "flow" in context and (key := KEY_BEFORE_COLON.search(text[:column])) and (
+            "got ':'" in problem):
+        help = f"write a comma before `{key.group()}`, or close the bracket before it"
+    elif "mapping values are not allowed" in problem and line and (
+            key := KEY_WITHOUT_SPACE.match(source.lines[line - 1])):
+        help = f"write a space after the colon in line {line}: `{key[1]}: {key[2]}`"
     elif "mapping values are not allowed" in problem:
         help = ("a value that contains `: ` must be quoted; or the line above is indented "
                 "differently")

@@ -37,6 +37,10 @@ def parse_objective(name: str, direction: str) -> Objective:
         better = "higher" if METRICS[name].direction == "max" else "lower"
         raise UserError(f"{name}: {better} is better", help=f"write `{METRICS[name].direction}`",
                         code="bad-direction")
+    if name in COST_NAMES and direction == "max":
+        raise UserError(f"{name}: a lower cost is better",
+                        help=f"write `min`, or set a lower limit: `budget: {name} >= 1M`",
+                        code="bad-direction")
     checked: Any = direction
     return Objective(name, checked, name in METRICS)
 

@@ -16,6 +16,10 @@ from tests.errors import refuses
     ("ffn: { hidden: 64 }", ["`relu`"]),  # a key of a variant
     ("width: 64", ["`width`", "top level"]),
     ("ffn: { zzz: 1 }", ["`relu`", "`self_gated`"]),  # nothing similar
+    ("ffn: { moe: { experts: 2 } }", ["`encoder.ffn.mixture`"]),  # a synonym of a variant
+    ("ffn: { mixture: { d_ff: 64 } }", ["`encoder.ffn.mixture.expert_hidden`"]),
+    ("ffn: { relu: { d_ff: 64 } }", ["`encoder.ffn.relu.hidden`"]),
+    ("d_ff: 64", ["`encoder.ffn.hidden` here"]),  # not that of a mixture
 ])
 def test_help_suggests_the_intended_key(line: str, names: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:

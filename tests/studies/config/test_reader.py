@@ -219,6 +219,8 @@ def test_seeds_can_be_set_from_outside(tmp_path):
       "nowhere: no such file. The spaces that come with scalesearch: "),
      (REST + "space: [1]\n",
       "s.yaml:4:8: expected a file, `{file: …, set: {…}}`, or the space itself"),
+     (SPACE + REST.replace("params.total: min", "params.total: max"),
+      "params.total: a lower cost is better"),
      (SPACE + REST + "budget: smal\n", "the space has no budget `smal`"),
      (SPACE + REST + "budget: params.totl <= 5M\n", "params.totl"),
      (SPACE + REST + "budget: [a]\n", "s.yaml:9:9: budget: "),
