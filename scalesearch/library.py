@@ -36,6 +36,12 @@ def library_folder(category: str) -> Path:
     return shipped if shipped.is_dir() else package.parent / category
 
 
+def shipped_names(category: str) -> list[str]:
+    """Return the names of the shipped files."""
+    folder = library_folder(category)
+    return sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.yaml"))
+
+
 def find_file(name: str, category: str) -> Path:
     """Find a file by path or name.
 
@@ -57,8 +63,7 @@ def find_file(name: str, category: str) -> Path:
             return candidate
     if path.is_dir():
         return path
-    shipped = sorted(str(path.relative_to(folder).with_suffix(""))
-                     for path in folder.rglob("*.yaml"))
+    shipped = shipped_names(category)
     # names in a folder are listed as the folder and their number
     counts = Counter(name.partition("/")[0] for name in shipped if "/" in name)
     listed = ", ".join([*(name for name in shipped if "/" not in name),

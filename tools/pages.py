@@ -34,8 +34,8 @@ Reference of all commands and their options. `python tools/pages.py` writes this
 | 2 | you have to change something; the message explains what |
 | 130, 143 | interrupted by Ctrl-C or SIGTERM; progress is saved |
 
-To complete commands and options with the tab key, add this line to `~/.bashrc` (use `zsh_source` or `fish_source` for
-other shells):
+To complete commands, options, shipped files and paths with the tab key, add this line to `~/.bashrc` (use
+`zsh_source` or `fish_source` for other shells):
 
 <!-- no run: belongs in a file of the shell -->
 ```

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import load_space, option, print_json
+from scalesearch.cli.options import complete_space, load_space, option, print_json
 from scalesearch.errors import UserError
 from scalesearch.terminal import format_share, make_table, open_console, print_text
 
@@ -24,7 +24,7 @@ CTRANSLATE2_REFUSALS = "refusals.ctranslate2"  # a cost; all other formats suppo
 
 
 @click.command("check")
-@click.argument("file")
+@click.argument("file", shell_complete=complete_space)
 @option("set")
 @click.option("--samples", default=1000, show_default=True, type=click.IntRange(min=0),
               help="Number of random configurations to test.")

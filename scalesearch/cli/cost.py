@@ -12,6 +12,7 @@ import click
 from scalesearch.cli.options import (
     OutputPath,
     RenamedOption,
+    complete_space,
     load_architecture,
     load_space,
     not_expressed_record,
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 
 @click.command(name="cost")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...",
+                shell_complete=complete_space)
 @option("set")
 @protocol_options
 @click.option("--against", multiple=True, metavar="KEY=VALUE;…",

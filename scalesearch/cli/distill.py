@@ -15,7 +15,7 @@ from scalesearch.terminal import print_text
 
 
 @click.command(name="distill")
-@click.argument("teachers", nargs=-1, required=True, metavar="TEACHER...")
+@click.argument("teachers", nargs=-1, required=True, type=click.Path(), metavar="TEACHER...")
 @option("data", required=True, help="Data file. The teacher processes its training split.")
 @option("out", required=True, type=OutputPath(), metavar="PREFIX",
         help="Output: PREFIX.yaml, the data file of the students; translations PREFIX.SOURCE and "
@@ -82,7 +82,7 @@ def command(teachers: tuple[str, ...], data: str, out: Path, targets: str, top_k
 
 
 @click.command(name="soften", hidden=True)
-@click.argument("teachers", nargs=-1, required=True, metavar="TEACHER...")
+@click.argument("teachers", nargs=-1, required=True, type=click.Path(), metavar="TEACHER...")
 @option("data", required=True)
 @option("out", required=True, type=OutputPath(), metavar="FILE", help="Output file.")
 @click.option("--top", "top_k", default=8, show_default=True, metavar="N",

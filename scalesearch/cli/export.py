@@ -14,7 +14,7 @@ from scalesearch.terminal import print_text
 
 
 @click.command(name="export")
-@click.argument("model", metavar="STUDY_OR_MODEL")
+@click.argument("model", type=click.Path(), metavar="STUDY_OR_MODEL")
 @click.argument("trial", type=int, required=False)
 @click.option("--best", metavar="OBJECTIVE",
               help="Export the best trial of the front by this objective (default: the first "

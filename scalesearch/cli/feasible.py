@@ -9,6 +9,7 @@ import click
 
 from scalesearch.cli.options import (
     FOLDER,
+    complete_space,
     load_architecture,
     load_space,
     option,
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
 
 
 @click.command(name="feasible")
-@click.argument("file")
+@click.argument("file", shell_complete=complete_space)
 @option("budget")
 @option("set")
 @protocol_options
-@click.option("--near", metavar="ARCHITECTURE",
+@click.option("--near", metavar="ARCHITECTURE", shell_complete=complete_space,
               help="Print the feasible candidates nearest to this architecture.")
 @click.option("--reference", "references", multiple=True, metavar="ARCHITECTURE",
+              shell_complete=complete_space,
               help="Architecture to mark in the figure. Can be repeated.")
 @click.option("--plot", "plot_folder", type=FOLDER, help="Output folder for figures (PNG, SVG).")
 @option("style")

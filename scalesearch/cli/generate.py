@@ -12,7 +12,7 @@ from scalesearch.terminal import print_data
 
 
 @click.command(name="generate")
-@click.argument("model", metavar="MODEL")
+@click.argument("model", type=click.Path(), metavar="MODEL")
 @click.argument("prompt", required=False, metavar="[PROMPT]")
 @click.option("--tokens", default=100, show_default=True, type=click.IntRange(1),
               help="Number of tokens to generate, with ends of lines.")

@@ -10,7 +10,7 @@ from scalesearch.cli.options import OutputPath, write_errors_named
 
 
 @click.command(name="import")
-@click.argument("config", metavar="CONFIG.json|FOLDER")
+@click.argument("config", type=click.Path(), metavar="CONFIG.json|FOLDER")
 @click.option("--to", "output", type=OutputPath(), metavar="FILE.yaml",
               help="Write the file. By default, it is printed.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.yaml.")

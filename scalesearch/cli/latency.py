@@ -12,6 +12,7 @@ import click
 
 from scalesearch.cli.options import (
     OutputPath,
+    complete_space,
     grouped_options,
     load_space,
     option,
@@ -49,7 +50,8 @@ format_option = option("to", type=click.Choice(list(FORMAT_CLASSES)))
 
 
 @command.command()
-@click.argument("models", nargs=-1, required=True, metavar="MODEL_OR_ARTIFACT...")
+@click.argument("models", nargs=-1, required=True, type=click.Path(),
+                metavar="MODEL_OR_ARTIFACT...")
 @format_option
 @option("quantize")
 @decoding_options
@@ -141,7 +143,7 @@ def latency_table(results: Mapping[str, Mapping[str, Any]], memory: bool) -> Tab
 
 
 @command.command()
-@click.argument("file", metavar="SPACE")
+@click.argument("file", metavar="SPACE", shell_complete=complete_space)
 @option("set")
 @option("vocab", help="Vocabulary size (default: that of the space).")
 @format_option

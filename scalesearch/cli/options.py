@@ -10,14 +10,16 @@ import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from glob import escape, glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from scalesearch.config import MAX_BEAM, MAX_SEED
 from scalesearch.errors import UserError
-from scalesearch.library import require_packages
+from scalesearch.library import require_packages, shipped_names
 from scalesearch.spaces.schema.cost_names import CACHE_TYPES
 from scalesearch.terminal import CONTROL_CHARACTERS, open_console, print_data
 
@@ -45,6 +47,23 @@ class RenamedOption(click.Option):
         for name in self.earlier:
             names = names.replace(f", {name}", "")
         return names, text
+
+
+def complete_file(category: str) -> Callable[..., list[CompletionItem]]:
+    """Return the shell completion of the name of a shipped file, or of the path of another one."""
+
+    def complete(context: click.Context, parameter: click.Parameter,
+                 incomplete: str) -> list[CompletionItem]:
+        names = [name for name in shipped_names(category) if name.startswith(incomplete)]
+        names += sorted(glob(f"{escape(incomplete)}*.yaml"))
+        # the shell completes other paths
+        return [*map(CompletionItem, names)] or [CompletionItem(incomplete, type="file")]
+
+    return complete
+
+
+complete_space = complete_file("spaces")
+complete_study = complete_file("studies")
 
 
 class OutputPath(click.Path):

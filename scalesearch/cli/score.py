@@ -17,7 +17,7 @@ MIN_BREVITY_PENALTY = 0.975  # costs one point at BLEU 40
 
 
 @click.command(name="score")
-@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.argument("models", nargs=-1, required=True, type=click.Path(), metavar="MODEL...")
 @click.option("--text", type=click.Path(path_type=Path), metavar="FILE",
               help="Text for language models, instead of --source and --target; may be compressed, "
               "or a table.")

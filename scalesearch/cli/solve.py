@@ -10,6 +10,7 @@ import click
 
 from scalesearch.cli.options import (
     RenamedOption,
+    complete_space,
     load_architecture,
     load_space,
     option,
@@ -22,7 +23,7 @@ from scalesearch.terminal import print_text, wide_console
 
 
 @click.command(name="solve")
-@click.argument("file")
+@click.argument("file", shell_complete=complete_space)
 @click.argument("goal", required=False)
 @option("set")
 @protocol_options

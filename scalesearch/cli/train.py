@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from scalesearch.cli.options import load_architecture, option, print_json
+from scalesearch.cli.options import complete_space, load_architecture, option, print_json
 from scalesearch.errors import UserError
 from scalesearch.signals import SignalInterrupt
 from scalesearch.terminal import escape_control_characters, open_console, print_text
@@ -19,7 +19,7 @@ DESCRIPTION_FILES = ("architecture.yaml", "tokenizer.model", "recipe.json", "dat
 
 
 @click.command(name="train")
-@click.argument("architecture", required=False)
+@click.argument("architecture", required=False, shell_complete=complete_space)
 @click.option("--from", "initial_folder", type=click.Path(path_type=Path), metavar="MODEL",
               help="Fine-tune the trained model in this folder: start from its weights, with its "
               "vocabulary and a new optimizer.")

@@ -28,7 +28,7 @@ READ_BYTES = 1 << 16
 
 
 @click.command(name="translate")
-@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.argument("models", nargs=-1, required=True, type=click.Path(), metavar="MODEL...")
 @click.option("--input", "input_file", type=click.Path(path_type=Path), metavar="FILE",
               help="Text to translate instead of standard input; may be compressed (.gz, .xz or "
               ".zst), or a pipe such as <(command).")

@@ -7,6 +7,7 @@ from subprocess import PIPE, Popen
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from scalesearch.cli import main as entry
@@ -163,3 +164,18 @@ def test_numbers_are_not_split_in_a_narrow_table(width, bleu, fits):
     assert all(len(line) <= width for line in lines) == fits
     assert any(bleu in line for line in lines)
     assert any("15,959,808" in line for line in lines)
+
+
+@pytest.mark.parametrize(("command", "incomplete", "expected"), [
+    (["check"], "small/pl", [("small/plain", "plain")]),
+    (["cost", "transformer"], "mi", [("mine.yaml", "plain")]),
+    (["study", "run"], "quick", [("quick", "plain")]),
+    (["study", "status"], "runs/", [("runs/", "file")]),
+    (["translate"], "runs/m", [("runs/m", "file")])])
+def test_names_of_shipped_files_and_paths_are_completed(
+        tmp_path, monkeypatch, command, incomplete, expected):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").touch()
+    completer = ShellComplete(app, {}, "scalesearch", "_SCALESEARCH_COMPLETE")
+    assert [(item.value, item.type)
+            for item in completer.get_completions(command, incomplete)] == expected

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from scalesearch.cli.options import option, print_json
+from scalesearch.cli.options import complete_study, option, print_json
 from scalesearch.cli.study.shared import (
     ablation_to_json,
     print_ablation,
@@ -36,7 +36,7 @@ PROPOSAL_KEYS = ("label", "architecture", "recipe_params", "params", "costs", "i
                  "state", "reason")
 
 @click.command()
-@click.argument("study")
+@click.argument("study", shell_complete=complete_study)
 @click.option("--trials", type=click.IntRange(1),
               help="Number of candidates to train (overrides the file).")
 @option("workers")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from scalesearch.cli.options import complete_study
 from scalesearch.errors import UserError
 from scalesearch.terminal import format_count, make_table, open_console, print_text, wide_console
 
@@ -50,7 +51,8 @@ def study_argument(command_function: Any) -> Any:
     """Add STUDY_OR_FOLDER and ``--out`` to a command."""
     out_option = click.option("--out", type=click.Path(path_type=Path),
                               help="Folder of the study (default: runs/NAME).")
-    return click.argument("study", metavar="STUDY_OR_FOLDER")(out_option(command_function))
+    argument = click.argument("study", metavar="STUDY_OR_FOLDER", shell_complete=complete_study)
+    return argument(out_option(command_function))
 
 
 def load_study(study: str, out: Path | None = None) -> Results:
