@@ -87,7 +87,7 @@ def test_audit_of_proxies_of_a_study_and_of_a_table(folder, tmp_path):
 
 
 def test_plot_prints_its_files(folder, tmp_path):
-    files = call("plot", folder, "--to", tmp_path).split()
+    files = call("plot", folder, "--to", tmp_path).removeprefix("Written: ").strip().split(", ")
     assert len(files) == 4 and all((tmp_path / file).exists() for file in files)
     assert json.loads(call("plot", folder, "--to", tmp_path, "--json"))["files"] == files
 
