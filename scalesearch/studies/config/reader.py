@@ -29,7 +29,7 @@ from scalesearch.config.model import REQUIRED, Config, Text, schema_of, setting
 from scalesearch.config.reader import ConfigReader, apply_override, read_config
 from scalesearch.config.reader import with_position as with_position_of_key
 from scalesearch.data.spec import DataSpec
-from scalesearch.errors import UserError, option
+from scalesearch.errors import UserError, option, option_prefix
 from scalesearch.export.base import resolve_decoder_format
 from scalesearch.feasible.limits import parse_budget
 from scalesearch.files import is_valid_file_name, resolve_relative
@@ -409,7 +409,7 @@ class _StudyReader:
             elif node.get("file"):
                 source = read_config(FileAndParams, node)
                 space = self.with_changes(open_space(self.path, source.file), source.set,
-                                          f"{key}.set")
+                                          node.get("set"))
             else:
                 space = Space.bind(node, architecture_schema(), [])
             return space.with_overrides(self.space_overrides) if self.space_overrides else space
@@ -431,15 +431,15 @@ class _StudyReader:
             raise UserError("parent: give `folder`, or the `file` of a model to train first",
                             key="parent", code="missing-key")
         space = open_space(self.path, parent.file)
-        return self.with_changes(space, parent.set, "parent.set")
+        return self.with_changes(space, parent.set, self.reader.nodes.get("parent.set"))
 
-    def with_changes(self, space: Space, changes: Mapping[str, str], key: str) -> Space:
-        """``space`` with the values of ``key`` of the file; problems are reported at this key."""
+    def with_changes(self, space: Space, changes: Mapping[str, str], node: Node | None) -> Space:
+        """``space`` with the ``changes`` in ``node``; problems are reported there."""
         try:
             return space.with_overrides(changes) if changes else space
         except ConfigError as error:
-            position = self.positions.get(key) or self.positions[key.removesuffix(".set")]
-            raise ConfigError([replace(problem, position=position)
+            assert node is not None
+            raise ConfigError([replace(problem, position=position_of_change(problem, node))
                                for problem in error.problems]) from None
 
     def read_reference(self, index: int, space: Space,
@@ -451,7 +451,8 @@ class _StudyReader:
         """
         reference = self.file.references[index]
         own_space = open_space(self.path, reference.file) if reference.file else space
-        own_space = self.with_changes(own_space, reference.set, f"reference[{index}].set")
+        own_space = self.with_changes(own_space, reference.set,
+                                      self.reader.nodes.get(f"reference[{index}].set"))
         architecture = own_space.single_architecture(f"reference {reference.name}: it")
         config = own_space.resolve(own_space.replay_values({}))
         recipe_params = recipe_space.default_params(reference.recipe)
@@ -585,6 +586,17 @@ class _StudyReader:
             self.report(place, f"`{cost}`: the recipe is limited by time, which has no number of "
                         "MACs", "set recipe.steps, tokens or epochs, or use macs.update",
                         code="protocol-incomplete")
+
+
+def position_of_change(problem: Problem, node: Node) -> SourcePosition:
+    """The position in a file of a problem of changes, whose positions are those of an option."""
+    column = problem.position.column
+    line = problem.position.source.lines[0]
+    for key, value in node if isinstance(node, MappingNode) else ():
+        before_value = f"{option_prefix('set')}{key.text}="
+        if line.startswith(before_value):
+            return (key.position if column < len(before_value) else value.display_position)
+    return node.display_position
 
 
 def open_space(study_file: Path, name: str) -> Space:

@@ -221,6 +221,10 @@ def test_seeds_can_be_set_from_outside(tmp_path):
       "s.yaml:4:8: expected a file, `{file: …, set: {…}}`, or the space itself"),
      (SPACE + REST.replace("params.total: min", "params.total: max"),
       "params.total: a lower cost is better"),
+     (REST + "space: {file: transformer, set: {widht: 64, encoder.heads: four}}\n",
+      "s.yaml:4:34: unknown key `widht`"),
+     (REST + "space: {file: transformer, set: {widht: 64, encoder.heads: four}}\n",
+      "s.yaml:4:60: expected a whole number"),
      (SPACE + REST + "budget: smal\n", "the space has no budget `smal`"),
      (SPACE + REST + "budget: params.totl <= 5M\n", "params.totl"),
      (SPACE + REST + "budget: [a]\n", "s.yaml:9:9: budget: "),
@@ -300,7 +304,7 @@ def test_override_changes_one_key_of_a_preset(tmp_path):
                                           "{ source: en, target: de, train: gone/train, "
                                           "valid: gone/v, test: gone/t }"), "gone/train.en"),
                           (SPACE + REST + "reference: [{name: a, set: {widht: 32}}]\n",
-                           "s.yaml:9:28: unknown key `widht`"),
+                           "s.yaml:9:29: unknown key `widht`"),
                           (SPACE + REST + "reference: [{name: open, set: {width: 32}}]\n",
                            "reference open: it leaves encoder.depth open")])
 def test_dry_run_reports_errors_before_the_start(tmp_path, text, message):
