@@ -27,6 +27,7 @@ from scalesearch.samplers.candidate import Candidate, candidate_key
 from scalesearch.samplers.candidate_facts import CandidateFacts, FactsCache
 from scalesearch.samplers.candidate_sampler import CandidateSampler, SpaceExhaustedError
 from scalesearch.samplers.encoding import decode_params, encode_params, suggest_params
+from scalesearch.samplers.hypervolume_gp import HypervolumeGP
 from scalesearch.samplers.sampler_state import SamplerState
 from scalesearch.samplers.trial_history import (
     ARCHITECTURE,
@@ -233,8 +234,9 @@ class Replay:
         self.facts = FactsCache(table.facts)
         sampler = CheapestFirst(table, 1) if spec is None else (
             make_sampler(spec, self.define, self.facts, None, table.objectives, rungs.shares))
-        self.scheduler = Scheduler(rungs, table.objectives,
-                                   sampler.acquisition_values if sampler.has_surrogate else None)
+        surrogate = ((sampler.acquisition_values, sampler.n_startup_trials, sampler.max_in_training)
+                     if isinstance(sampler, HypervolumeGP) else ())
+        self.scheduler = Scheduler(rungs, table.objectives, *surrogate)
         self.study = optuna.create_study(
             directions=[objective.optuna_direction for objective in table.objectives],
             sampler=sampler)

@@ -54,6 +54,7 @@ Points = NDArray[np.float64]
 N_FIRST_STARTED = 21  # trials that are started at most; chosen by benchmarks/replay.py
 N_FIRST_COMPLETE = MIN_TRIALS  # trials that are trained to the end
 EXPENSIVE_SHARE = 1 / 3  # share of the trials from which the first of these is chosen
+MIN_IN_TRAINING = 2.0  # full-budget runs that may be in training at once
 
 
 @dataclass(frozen=True)
@@ -252,20 +253,29 @@ class Scheduler:
             there are too few observations; see
             :meth:`scalesearch.samplers.hypervolume_gp.HypervolumeGP.acquisition_values`. None: the
             sampler has no surrogate.
+        n_startup_trials: number of new trials that are proposed without a surrogate.
+        max_in_training: share of the remaining budget that may be in training at once.
+
+    Attributes:
+        is_waiting: whether the last action has to wait for the results of trials in training.
     """
 
     def __init__(self, rungs: Rungs, objectives: Sequence[Objective],
                  acquisition_values: Callable[[Sequence[FrozenTrial]], AcquisitionValues | None]
-                 | None = None) -> None:
+                 | None = None, n_startup_trials: int = 0, max_in_training: float = 1.0) -> None:
         self.rungs = rungs
         self.objectives = tuple(objectives)
         self.acquisition_values = acquisition_values
+        self.n_startup_trials = n_startup_trials
+        self.max_in_training = max_in_training
+        self.is_waiting = False
 
     def next_action(self, trials: Sequence[FrozenTrial], budget_left: float, exhausted: bool = False
                     ) -> FrozenTrial | StartTrial | None:
         """Return the paused trial to continue, START_TRIAL, or None.
 
-        None means that nothing is left to do.
+        None means that nothing is left to do, or that the results of trials in training are awaited
+        first.
 
         The last of the budget is spent on trials that are likely to be on the front, because only
         trials that are trained to the end can be.
@@ -276,6 +286,27 @@ class Scheduler:
             exhausted: whether all candidates were proposed.
         """
         started = [trial for trial in trials if not is_infeasible(trial)]
+        action = self._choose_action(trials, started, budget_left, exhausted)
+        self.is_waiting = not self._is_due(action, started, budget_left)
+        return None if self.is_waiting else action
+
+    def _is_due(self, action: FrozenTrial | StartTrial | None, started: Sequence[FrozenTrial],
+                budget_left: float) -> bool:
+        """Return whether an action need not wait for the results of trials in training.
+
+        With many workers, most of a small budget would otherwise be spent before any result.
+        """
+        is_startup = action is START_TRIAL and len(started) < self.n_startup_trials
+        if action is None or is_startup:
+            return True
+        in_training = sum(self.rungs.budget_to_rung(len(rung_losses(trial)))
+                          for trial in started if is_in_training(trial))
+        rung = 0 if isinstance(action, StartTrial) else len(rung_losses(action))
+        limit = max(MIN_IN_TRAINING, self.max_in_training * (budget_left + in_training))
+        return in_training + self.rungs.budget_to_rung(rung) <= limit + 1e-9
+
+    def _choose_action(self, trials: Sequence[FrozenTrial], started: Sequence[FrozenTrial],
+                       budget_left: float, exhausted: bool) -> FrozenTrial | StartTrial | None:
         if self.acquisition_values and self.rungs.n_pauses:
             values = self.acquisition_values(trials)
             if values is not None:

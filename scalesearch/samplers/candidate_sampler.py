@@ -78,7 +78,6 @@ class CandidateSampler(BaseSampler):
     has_stratified_startup: ClassVar[bool] = False
     # whether it enumerates candidates and then ends the search
     is_exhaustive: ClassVar[bool] = False
-    has_surrogate: ClassVar[bool] = False  # whether it returns acquisition values
     learns_from_infeasible: bool = False  # whether it reads infeasible trials
     proxy_note: str = ""  # whether the latest model uses a proxy, and why
 

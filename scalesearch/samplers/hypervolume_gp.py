@@ -41,6 +41,9 @@ NEIGHBOR_BATCH_SIZE = 64
 CANDIDATE_WINDOW = 32
 NEIGHBOR_BATCH_WINDOW = 16
 MAX_CACHED_CANDIDATES = 2000
+# Share of the remaining budget in training at once. With more, many workers would spend most of a
+# small budget before any result; chosen by benchmarks/replay.py.
+MAX_IN_TRAINING = 0.25
 
 
 @dataclass(frozen=True)
@@ -63,15 +66,18 @@ class HypervolumeGP(FrontNeighbors):
 
     Args:
         proxy: proxy of the scores, used by the surrogates if it reduces their error.
+        max_in_training: share of the remaining budget of a study that is in training at once; other
+            workers wait for results.
         arguments: see :class:`CandidateSampler`.
     """
 
     default_n_startup_trials = 6
-    has_surrogate = True
 
-    def __init__(self, *, proxy: ScoreProxy | None = None, **arguments: Any) -> None:
+    def __init__(self, *, proxy: ScoreProxy | None = None, max_in_training: float = MAX_IN_TRAINING,
+                 **arguments: Any) -> None:
         super().__init__(**arguments)
         self.proxy = proxy
+        self.max_in_training = max_in_training
         self._candidates: dict[tuple[str, str, int], Candidate] = {}
         self._neighbor_batches: dict[tuple[str, int], list[Candidate]] = {}
         # For the latest state: its key, the acquisition function and the pool.

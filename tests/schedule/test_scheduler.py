@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scalesearch.pareto import Objective
 from scalesearch.samplers.hypervolume_gp import AcquisitionValues
 from scalesearch.samplers.trial_history import is_paused, rung_losses
-from scalesearch.schedule import START_TRIAL, Rungs, Scheduler, is_promoted
+from scalesearch.schedule import NO_RUNGS, START_TRIAL, Rungs, Scheduler, is_promoted
 from tests.samplers.trials import frozen
 
 OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))
@@ -149,6 +149,20 @@ def test_budget_of_trials_in_training_is_reserved():
 def test_workers_are_not_idle_before_there_is_a_surrogate():
     training = [trial(number, "RUNNING", 5.0) for number in range(40)]
     assert Scheduler(RUNGS, OBJECTIVES, no_values).next_action(training, 20.0) is START_TRIAL
+
+
+@pytest.mark.parametrize(("n_training", "budget_left", "n_startup", "is_waiting"), [
+    (4, 16.0, 0, False), (5, 15.0, 0, True),  # a quarter of the rest is in training
+    (1, 1.0, 0, False), (2, 1.0, 0, True),  # two are trained at once until the end
+    (3, 3.0, 4, False), (4, 3.0, 4, True)])  # the first trials do not depend on results
+def test_a_search_waits_for_results_before_it_spends_the_rest(
+        n_training, budget_left, n_startup, is_waiting):
+    training = [trial(number, "RUNNING", 5.0) for number in range(n_training)]
+    scheduler = Scheduler(NO_RUNGS, OBJECTIVES, no_values, n_startup, 0.25)
+    action = scheduler.next_action(training, budget_left)
+    assert scheduler.is_waiting == is_waiting and action is (None if is_waiting else START_TRIAL)
+    without_surrogate = Scheduler(NO_RUNGS, OBJECTIVES)
+    assert without_surrogate.next_action(training, budget_left) is START_TRIAL
 
 
 def test_unaffordable_trials_are_not_started():

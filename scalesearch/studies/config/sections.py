@@ -326,6 +326,9 @@ class SamplerConfig(Config):
     proxy: Text | None = setting(
         None, "proxy of the score that `bayes` uses if it reduces its leave-one-out error: a "
         "parameter, a cost, or a CSV file with columns of parameters and the proxy in the last one")
+    max_in_training: Annotated[float, number(0, 1)] = setting(
+        None, "largest share of the remaining runs that `bayes` has in training at once; other "
+        "workers wait for results", default_text="0.25")
     arguments: dict[str, Any] = Field({}, validation_alias=OPEN_ARGUMENTS)
 
     def find_problems(self) -> Conflicts:
@@ -340,14 +343,14 @@ class SamplerConfig(Config):
         if "population" in given_keys and sampler not in (None, "nsga2"):
             yield "population", f"`{sampler}` has no population", "remove it, or use nsga2"
 
-        if "proxy" in given_keys and sampler != "bayes":
-            yield ("proxy", f"`{sampler or self.class_name}` uses no proxy",
-                   "remove it, or use bayes")
+        for key in ("proxy", "max_in_training"):
+            if key in given_keys and sampler != "bayes":
+                yield key, f"`{sampler or self.class_name}` has no `{key}`", "remove it, or use bayes"
 
     def make(self) -> SamplerSpec:
         """The value of the study; an empty name if the file does not set one."""
         arguments = {"n_startup_trials": self.startup, "population_size": self.population,
-                     "proxy": self.proxy}
+                     "proxy": self.proxy, "max_in_training": self.max_in_training}
         arguments = {name: value for name, value in arguments.items() if value is not None}
         arguments |= {name: plain_value(value) for name, value in self.arguments.items()}
         name = self.class_name or (self.type if "type" in self.model_fields_set else "")

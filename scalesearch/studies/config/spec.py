@@ -174,7 +174,7 @@ class StudyFile(Config):
         True, "zero-cost scores of every candidate before its training",
         synonyms=("zero_cost", "zero_cost_proxies"))
     workers: Annotated[int | str, size(special_values=(AUTO,))] = setting(
-        AUTO, "candidates trained at a time", unit="workers",
+        AUTO, "largest number of candidates in training at a time", unit="workers",
         default_text="1; with a GPU, the number that share it",
         synonyms=("n_jobs", "max_concurrent", "parallel", "num_workers", "jobs"))
     backend: Annotated[str, words(*BACKENDS)] = setting(

@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, write_json, write_text
 from scalesearch.report.records import validation_loss_name
-from scalesearch.samplers.candidate_sampler import CandidateSampler
+from scalesearch.samplers.hypervolume_gp import HypervolumeGP
 from scalesearch.schedule import START_TRIAL, Scheduler, find_promotable
 from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.config.objectives import objective_values
@@ -82,13 +82,13 @@ class Driver(JobLoop):
         self.proposals = Proposals(spec, study, evaluator, sampler, callback, enqueued)
         self.search = self.proposals.search
         # The acquisition function also chooses which paused trial is promoted to the next rung.
-        acquisition_values = (sampler.acquisition_values
-                              if isinstance(sampler, CandidateSampler) and sampler.has_surrogate
-                              else None)
-        self.scheduler = Scheduler(self.spec.rungs, self.spec.objectives, acquisition_values)
+        surrogate = ((sampler.acquisition_values, sampler.n_startup_trials, sampler.max_in_training)
+                     if isinstance(sampler, HypervolumeGP) else ())
+        self.scheduler = Scheduler(self.spec.rungs, self.spec.objectives, *surrogate)
         self.stopping = EarlyStopping(study, self.spec.stop, sampler, runner.slots)
         self._stop_reason = ""
         self._is_space_exhausted = False
+        self._has_idle_workers = False
 
     def run(self) -> str:
         """Train until the plan is complete or the search ends; return the reason.
@@ -164,6 +164,11 @@ class Driver(JobLoop):
         """Return the next trial of the search: a paused one, or a new one of the sampler."""
         action = self.scheduler.next_action(self.search.history(), self._compute_left(),
                                             exhausted=self._is_space_exhausted)
+        if self.scheduler.is_waiting and not self._has_idle_workers:
+            self._has_idle_workers = True
+            self.callback.message("from now on, fewer workers are used: the last "
+                                  f"{self._compute_left():.0f} full-budget runs are chosen after "
+                                  "results of those before")
         if action is START_TRIAL:
             trial = self.proposals.next_sampled()
             if trial is not None:

@@ -12,7 +12,7 @@ from scalesearch.cli.study.run import dry_run_to_json
 from scalesearch.config.model import Name, SettingError
 from scalesearch.errors import UserError
 from scalesearch.feasible.pick import pick_candidate
-from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec
+from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec, make_sampler
 from scalesearch.spaces.schema.cost_names import PROTOCOL_NAMES
 from scalesearch.spaces.syntax.diagnostics import format_alternatives
 from scalesearch.studies.config.reader import read_study
@@ -594,5 +594,12 @@ def test_proxy_of_the_sampler(tmp_path):
     assert spec.sampler.arguments == {"proxy": str(tmp_path / "wisdom.csv")}
     spec = read_study(write(tmp_path, SPACE + REST + "sampler: { proxy: encoder.depth }\n"))
     assert spec.sampler.arguments == {"proxy": "encoder.depth"}
-    assert "uses no proxy" in problems(
+    assert "`random` has no `proxy`" in problems(
         tmp_path, SPACE + REST + "sampler: { type: random, proxy: encoder.depth }\n")
+
+
+def test_share_in_training_of_the_sampler(tmp_path):
+    study = SPACE + REST + "sampler: { type: bayes, max_in_training: 1 }\n"
+    assert make_sampler(read_study(write(tmp_path, study)).sampler, None).max_in_training == 1
+    assert "max_in_training: 1.5" in problems(tmp_path, study.replace(": 1 }", ": 1.5 }"))
+    assert "`tpe` has no `max_in_training`" in problems(tmp_path, study.replace("bayes", "tpe"))

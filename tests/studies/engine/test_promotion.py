@@ -23,7 +23,7 @@ from scalesearch.studies.forecast import read_gain
 from scalesearch.studies.monitor.heartbeat import Heartbeat
 from scalesearch.studies.monitor.snapshot import StudyWatcher
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import EventType, State
+from scalesearch.studies.trials.trial import Callback, EventType, State
 from scalesearch.studies.trials.trials import Trials
 from scalesearch.training.effort import Effort
 from tests.studies import fakes
@@ -198,6 +198,35 @@ def test_exhausted_space_completes_paused_trials(tmp_path, slots):
     assert len(driver.trials.with_state(State.COMPLETE)) == 8 and not driver.trials.with_state(
         State.PAUSED), ended
     assert "8 of 12 candidates trained" in ended
+
+
+class CountingRunner(InProcessRunner):
+    """Sixteen workers; ``n_in_training``: their jobs before each end of one."""
+
+    slots = 16
+
+    def __init__(self):
+        super().__init__(work)
+        self.n_in_training = []
+
+    def poll(self, timeout):
+        self.n_in_training.append(len(self._waiting))
+        return super().poll(timeout)
+
+
+@pytest.mark.parametrize(("kind", "counts"), [
+    ("bayes", [5] + [4] * 4 + [3] * 4 + [2] * 10 + [1]),  # a quarter of 20, 19, … runs
+    ("random", [16] * 5 + [*range(15, 0, -1)])])
+def test_workers_wait_for_results_if_few_runs_are_left(tmp_path, kind, counts):
+    messages = []
+    view = Callback()
+    view.message = messages.append
+    runner = CountingRunner()
+    driver = make_driver(tmp_path, make_plan(20), kind=kind, runner=runner, view=view)
+    driver.run()
+    assert len(driver.trials.with_state(State.COMPLETE)) == 20
+    assert runner.n_in_training == counts
+    assert sum("fewer workers" in message for message in messages) == (kind == "bayes")
 
 
 @pytest.mark.parametrize("rungs", [RUNGS, Rungs((1.0,), 3)])
