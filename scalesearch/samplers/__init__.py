@@ -49,6 +49,10 @@ UNSUPPORTED_SAMPLERS = {
     "GridSampler": "use `grid`, which enumerates the space",
     "PartialFixedSampler": "fix parameters in the space"}
 
+# Share of the remaining budget that `bayes` has in training at once. With more, many workers would
+# spend most of a small budget before any result; chosen by benchmarks/replay.py.
+MAX_IN_TRAINING = 0.25
+
 _PLAIN_TYPES: Mapping[str, Any] = {"bool": bool, "int": int, "float": (int, float), "str": str,
                                    "None": type(None)}
 
@@ -60,6 +64,12 @@ class SamplerSpec:
     name: str = "bayes"
     arguments: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 1
+
+    @property
+    def max_in_training(self) -> float:
+        """Share of the remaining budget that is in training at once."""
+        default = MAX_IN_TRAINING if self.name == "bayes" else 1.0
+        return float(self.arguments.get("max_in_training", default))
 
 
 def make_sampler(spec: SamplerSpec | BaseSampler | Callable[[int], BaseSampler],

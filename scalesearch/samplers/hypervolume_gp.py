@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from optuna.trial import FrozenTrial
 
+from scalesearch.samplers import MAX_IN_TRAINING
 from scalesearch.samplers.bayes.acquisition import AcquisitionFunction
 from scalesearch.samplers.bayes.hypervolume_improvement import (
     HypervolumeForecast,
@@ -41,9 +42,6 @@ NEIGHBOR_BATCH_SIZE = 64
 CANDIDATE_WINDOW = 32
 NEIGHBOR_BATCH_WINDOW = 16
 MAX_CACHED_CANDIDATES = 2000
-# Share of the remaining budget in training at once. With more, many workers would spend most of a
-# small budget before any result; chosen by benchmarks/replay.py.
-MAX_IN_TRAINING = 0.25
 
 
 @dataclass(frozen=True)

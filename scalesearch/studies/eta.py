@@ -8,7 +8,8 @@ runs therefore increase the estimate. Before any run has finished, the pace of t
 used, without the time for scoring. A run with a further seed takes as long as the first run of the
 same trial.
 
-Runs are assigned to the workers in order, each to the worker that is free first. Further seeds
+Runs are assigned to the workers in order, each to the worker that is free first, or waits for
+results as in :mod:`scalesearch.schedule`. Further seeds
 start after the search, so their time is added. The time for further seeds of the front is an upper
 bound, because replication stops when the order of the front is resolved.
 """
@@ -18,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from scalesearch.schedule import MIN_IN_TRAINING
 from scalesearch.studies.replicates.summary import StudyView
 from scalesearch.studies.trials.study_meta import StudyMeta
 from scalesearch.studies.trials.trial import Origin, State, Trial
@@ -88,18 +90,25 @@ class RunningTrial:
         return max(0.0, run_seconds - self.elapsed)
 
 
-def makespan(seconds: Iterable[float], workers: int) -> float:
+def makespan(seconds: Iterable[float], workers: int, max_share: float = 1.0,
+             min_count: float = 1) -> float:
     """Compute when the last of several runs ends.
 
-    The runs start in the given order, each on the worker that is free first (list scheduling).
+    The runs start in the given order, each on the worker that is free first (list scheduling). At
+    most ``max_share`` of the remaining runs, or ``min_count``, are in training at once.
     """
     runs = list(seconds)
-    free_at = [0.0] * max(1, workers)
+    workers = max(1, workers)
     if len(runs) > MAX_PARTS:
-        return sum(runs) / len(free_at)
-    for run in runs:
-        heapq.heapreplace(free_at, free_at[0] + run)
-    return max(free_at)
+        return sum(runs) / workers
+    clock = 0.0
+    ends: list[float] = []  # of the runs in training
+    for index, run in enumerate(runs):
+        while len(ends) + 1 > min(
+                workers, max(min_count, max_share * (len(runs) - index + len(ends)))):
+            clock = heapq.heappop(ends)
+        heapq.heappush(ends, clock + run)
+    return max(ends, default=0.0)
 
 
 @dataclass(frozen=True)
@@ -239,8 +248,11 @@ def time_left(state: ProgressState, workers: int) -> Eta:
         view = StudyView(trials, state.meta)
         started = sum(candidate.started_seeds - 1 for candidate in view.candidates)
         front_seeds = [run_seconds] * max(0, view.seed_limits.extra_runs - started)
-    total = makespan(search, workers) + makespan([*seeds, *front_seeds], workers)
-    return Eta(total, total - makespan(search, workers) - makespan(seeds, workers), run_seconds)
+    max_share = state.meta.sampler.max_in_training if state.meta.sampler else 1.0
+    search_seconds = makespan(search, workers, max_share, MIN_IN_TRAINING / rungs.shares[0])
+    seeds_seconds = makespan([*seeds, *front_seeds], workers)
+    return Eta(search_seconds + seeds_seconds, seeds_seconds - makespan(seeds, workers),
+               run_seconds)
 
 
 def full_run_seconds(state: ProgressState) -> float | None:

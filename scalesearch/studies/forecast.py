@@ -24,7 +24,7 @@ from scalesearch.data import Corpus
 from scalesearch.errors import UserError
 from scalesearch.files import try_read_json, write_json
 from scalesearch.samplers.encoding import decode_params
-from scalesearch.schedule import Rungs
+from scalesearch.schedule import MIN_IN_TRAINING, Rungs
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.eta import RunningTrial, makespan
@@ -176,12 +176,13 @@ class PlannedRuns:
                 for part in TRAINING_PARTS}
 
     def makespan(self, candidate_seconds: float, reference_seconds: Sequence[float],
-                 workers: int) -> float:
+                 workers: int, max_in_training: float) -> float:
         """Seconds of references and the search, then of further seeds."""
         search = [*reference_seconds, *[candidate_seconds] * int(self.search_full_runs)]
         seeds = [*(list(reference_seconds) * (self.reference_seeds - 1)),
                  *[candidate_seconds or max(reference_seconds, default=0.0)] * self.front_seeds]
-        return makespan(search, workers) + makespan(seeds, workers)
+        return (makespan(search, workers, max_in_training, MIN_IN_TRAINING)
+                + makespan(seeds, workers))
 
 
 def total_effort(efforts: Mapping[str, Effort]) -> Effort:
@@ -267,7 +268,8 @@ def forecast_from_trials(spec: StudySpec, references: int, trials: Trials) -> St
     front_share = plan.front_seeds / plan.full_runs
     seconds = total_effort(per_run).seconds
     return StudyForecast(
-        efforts, plan.makespan(seconds, [seconds] * plan.references, spec.workers),
+        efforts, plan.makespan(seconds, [seconds] * plan.references, spec.workers,
+                               spec.sampler.max_in_training),
         total.cpu_seconds * (1 - front_share) * min(1.0, low), total.cpu_seconds * max(1.0, high),
         plan.full_runs, plan.completed_runs,
         f"{len(own)} training runs of this study, {n_complete} of them complete")
@@ -337,7 +339,8 @@ def forecast_by_measuring(spec: StudySpec, evaluator: Evaluator, architectures: 
     note = f", and {len(sampled)} random candidates that meet the limits" if sampled else ""
     cpu_seconds = total_effort(expected).cpu_seconds
     return StudyForecast(
-        expected, plan.makespan(candidate_seconds, reference_seconds, spec.workers),
+        expected, plan.makespan(candidate_seconds, reference_seconds, spec.workers,
+                                spec.sampler.max_in_training),
         min(cpu_seconds, total_effort(least).cpu_seconds),
         max(cpu_seconds, total_effort(most).cpu_seconds), plan.full_runs, plan.completed_runs,
         f"the speed of the smallest and the largest model on this machine{note}")

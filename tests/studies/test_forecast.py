@@ -12,6 +12,7 @@ import pytest
 
 from scalesearch.cost import evaluate_cost
 from scalesearch.files import write_json
+from scalesearch.samplers import SamplerSpec
 from scalesearch.schedule import NO_RUNGS, Rungs
 from scalesearch.studies.config.sections import SINGLE_SEED, Seeds
 from scalesearch.studies.eta import (
@@ -43,7 +44,7 @@ from tests.studies.fakes import architecture_of, efforts_to, fake_result, make_d
 def spec(trials, rungs=NO_RUNGS, seeds=SINGLE_SEED, workers=1):
     """Attributes of a study file that a forecast reads."""
     return SimpleNamespace(compute=None, trials=trials, rungs=rungs, seeds=seeds, workers=workers,
-                           architectures=None, sampler=SimpleNamespace(seed=1))
+                           architectures=None, sampler=SamplerSpec("random"))
 
 
 def slow(macs):
@@ -259,6 +260,8 @@ def test_progress_without_planned_work(tmp_path):
 def test_makespan():
     assert makespan([1.0] * 20_001, 2) == pytest.approx(10_000.5)
     assert makespan([], 3) == 0 and makespan([5.0, 3.0, 3.0], 2) == 6.0
+    assert makespan([1.0] * 8, 8) == 1 and makespan([1.0] * 8, 8, 0.5, 2) == 3
+    assert makespan([1.0] * 8, 8, 0.25, 2) == 4
 
 
 def test_resumed_study_uses_plan_of_last_start(event_study):

@@ -345,7 +345,8 @@ class SamplerConfig(Config):
 
         for key in ("proxy", "max_in_training"):
             if key in given_keys and sampler != "bayes":
-                yield key, f"`{sampler or self.class_name}` has no `{key}`", "remove it, or use bayes"
+                yield (key, f"`{sampler or self.class_name}` has no `{key}`",
+                       "remove it, or use bayes")
 
     def make(self) -> SamplerSpec:
         """The value of the study; an empty name if the file does not set one."""
