@@ -75,7 +75,7 @@ def _head(results: Results, first: dict[str, Any]) -> str:
     recipe = {name: value for name, value in meta.recipe.items() if value is not None}
     facts = {"study": meta.name, "space": meta.space_hash,
              "data": f"{meta.data.name} {meta.data.hash}", "seed": meta.seed,
-             "bleu": f"{scores.get('bleu_signature')}, {scores.get('decode')}, {scores.get('split')}",
+             "bleu": f"{scores.get('bleu_signature')}, {scores.get('decoding')}, {scores.get('split')}",
              "device": f"{first.get('device')}, {first.get('dtype')}",
              "protocol": json.dumps(meta.protocol), "recipe": json.dumps(recipe),
              "versions": json.dumps(first["versions"])}
