@@ -4,6 +4,7 @@ They are compared with the times that fake training reports, and with values com
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -96,6 +97,14 @@ def test_forecast_equals_time_of_study(tmp_path):
                             format_duration(total_effort(spent).cpu_seconds)))
 
 
+def test_forecast_includes_the_time_of_workers_that_wait():
+    study = spec(8, workers=8)
+    at_once = forecast_by_measuring(study, PLAN.evaluator, [], measure, 1.0)
+    study.sampler = SamplerSpec("bayes")  # two of eight runs are in training at once
+    waiting = forecast_by_measuring(study, PLAN.evaluator, [], measure, 1.0)
+    assert waiting.wall_seconds == pytest.approx(4 * at_once.wall_seconds)
+
+
 def test_forecast_of_references_and_replicates_uses_their_size():
     candidate = SimpleNamespace(costs={"macs.total": 2e5}, params={})
     evaluator = SimpleNamespace(
@@ -166,6 +175,8 @@ def test_time_left_is_makespan_of_candidates(event_study):
     assert time_left(state, 1).seconds == pytest.approx(5 * 120)
     assert time_left(state, 2).seconds == pytest.approx(3 * 120)  # five candidates on two workers
     assert time_left(state, 9).seconds == pytest.approx(120)
+    waiting = replace(state, meta=replace(state.meta, sampler=SamplerSpec("bayes")))
+    assert time_left(waiting, 9).seconds == pytest.approx(3 * 120)  # two at once, the others wait
     event_study.propose(2)
     event_study.write_worker_files(2, share=0.75, seconds=90)
     state = event_study.progress_state(PlannedWork(4, 0))
