@@ -15,8 +15,8 @@ from scalesearch.terminal import make_table, print_text, wide_console
 if TYPE_CHECKING:
     from scalesearch.reference import RecomputedCost
 
-HEADINGS = ("paper", "table", "model", "quantity", "reported", "recomputed", "result",
-            "non-embedding", "params", "GFLOPs")
+HEADINGS = ("table", "model", "quantity", "reported", "recomputed", "result")
+COMMON_HEADINGS = ("table", "model", "non-embedding", "params", "GFLOPs")
 COMPARED_COSTS = ("params.non_embedding", "params.total", "macs.total", "macs.once", "flops.total")
 RESULT_STYLES = {"equal": "green", "rounding": "yellow", "no fit": "red"}
 
@@ -28,7 +28,7 @@ RESULT_STYLES = {"equal": "green", "rounding": "yellow", "no fit": "red"}
 def command(paper: str | None, as_json: bool) -> None:
     """Recompute the sizes that papers report.
 
-    Each size is computed under the protocol of its paper. The last columns give the costs of all
+    Each size is computed under the protocol of its paper. A second table gives the costs of all
     models under one common protocol.
 
     \b
@@ -91,8 +91,8 @@ def _show(entries_by_paper: dict[str, list[RecomputedCost]]) -> None:
 
     console = wide_console()
     for entries in entries_by_paper.values():
-        print_text(make_table(HEADINGS, map(_cells, entries), left_columns=(0, 1, 2, 3, 6)),
-                   console)
+        print_text(make_table(HEADINGS, map(_cells, entries), left_columns=(0, 1, 2, 5),
+                              title=entries[0].reported.paper), console)
         # Mismatch reasons and notes, each text once.
         models_by_remark: dict[str, list[str]] = {}
         for entry in entries:
@@ -107,6 +107,9 @@ def _show(entries_by_paper: dict[str, list[RecomputedCost]]) -> None:
             print_text(f"{'; '.join(dict.fromkeys(models))}: {remark}")
         if models_by_remark:
             print_text("")
+        common_rows = {tuple(row): row for row in map(_common_cells, entries)}
+        print_text(make_table(COMMON_HEADINGS, common_rows.values(), left_columns=(0, 1),
+                              title=f"Under protocol {COMMON_PROTOCOL}"), console)
     all_entries = [entry for entries in entries_by_paper.values() for entry in entries]
     protocols = dict.fromkeys(f"{entry.reported.paper}: {entry.reported.protocol.name}"
                               for entry in all_entries)
@@ -116,8 +119,8 @@ def _show(entries_by_paper: dict[str, list[RecomputedCost]]) -> None:
     print_text("equal: at the reported digits; rounding: truncated or rounded up, as elsewhere in "
                "the paper; no fit: differs under the interpretation used (some remarks name one "
                "that agrees)\nrecomputed under the papers' own protocols "
-               f"({', '.join(protocols)}; lengths and vocabularies with --json)\ncommon columns: "
-               f"protocol {COMMON_PROTOCOL}, {COMMON_PROTOCOL.conventions}; a decoder-only model "
+               f"({', '.join(protocols)}; lengths and vocabularies with --json)\nprotocol "
+               f"{COMMON_PROTOCOL}: {COMMON_PROTOCOL.conventions}; a decoder-only model "
                "reads S + T tokens")
     for line in COMMON_PROTOCOL.weight_work_lines(
             *(entry.common_cost["macs.once"] for entry in all_entries)):
@@ -128,9 +131,12 @@ def _cells(entry: RecomputedCost) -> list[Any]:
     from rich.text import Text
 
     row = entry.reported
-    common = entry.common_cost
-    return [row.paper, row.table, row.model_name, row.quantity, row.reported_text,
+    return [row.table, row.model_name, row.quantity, row.reported_text,
             f"{entry.recomputed:,}",
-            Text(str(entry.agreement), RESULT_STYLES[entry.agreement.name]),
-            *(f"{common[key]:,}" for key in ("params.non_embedding", "params.total")),
-            f"{common['flops.total'] / 1e9:.3f}"]  # fmt: skip
+            Text(str(entry.agreement), RESULT_STYLES[entry.agreement.name])]
+
+
+def _common_cells(entry: RecomputedCost) -> list[Any]:
+    row, common = entry.reported, entry.common_cost
+    return [row.table, row.model_name, f"{common['params.non_embedding']:,}",
+            f"{common['params.total']:,}", f"{common['flops.total'] / 1e9:.3f}"]
