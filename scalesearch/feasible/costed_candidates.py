@@ -68,6 +68,14 @@ class IndexedCandidate:
         return self.space.resolve(select)
 
 
+@dataclass(frozen=True)
+class SampledCandidate:
+    """A sampled candidate with some of its costs."""
+
+    param_values: ParamValues
+    costs: dict[str, int]
+
+
 def evaluate_costs(candidates: Sequence[CostedCandidate], protocol: Protocol,
                    names: Iterable[str]) -> list[CostedCandidate]:
     """Return the candidates with the costs ``names``.

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from scalesearch.cost.protocol import Protocol
-from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
+from scalesearch.feasible.costed_candidates import CostedCandidate, SampledCandidate, evaluate_costs
 from scalesearch.spaces import ParamValues, Space
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.parameters.count import UncountableSpaceError, count_configurations
@@ -46,6 +46,7 @@ class Estimate:
             ``valid`` and of ``feasible`` ones; the mean weight of a sample is 1.
         sample: a row per sample that can be built, with its costs, whether it ``fits``, and the
             limits that are ``violated``, and its ``weight``.
+        feasible: the feasible samples.
     """
 
     share: float
@@ -56,6 +57,7 @@ class Estimate:
     n_samples: int
     value_shares: pd.DataFrame = field(repr=False)
     sample: pd.DataFrame = field(repr=False)
+    feasible: list[SampledCandidate] = field(repr=False)
 
 
 def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...],
@@ -118,7 +120,9 @@ def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constr
     by_value = sums.sort_values("value").sort_values(
         "value", key=lambda column: pd.to_numeric(column, errors="coerce"), kind="stable")
     size = math.exp(min(log_size, MAX_LOG_SIZE))
-    return Estimate(share, low, high, size, description, len(samples), by_value, frame)
+    feasible = [SampledCandidate(values, dict(candidate.costs or {}))
+                for values, candidate, fit in zip(samples, candidates, fits) if fit]
+    return Estimate(share, low, high, size, description, len(samples), by_value, frame, feasible)
 
 
 def _strata(space: Space) -> tuple[str, list[Sequence[Any]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -10,12 +11,17 @@ import numpy as np
 import pandas as pd
 
 from scalesearch.cost.protocol import Protocol
-from scalesearch.feasible.costed_candidates import CostedCandidate, IndexedCandidate, evaluate_costs
+from scalesearch.feasible.costed_candidates import (
+    CostedCandidate,
+    IndexedCandidate,
+    SampledCandidate,
+    evaluate_costs,
+)
 from scalesearch.feasible.counter import FeasibleCounter, ProgressCallback
 from scalesearch.feasible.decomposition import Decomposition
 from scalesearch.feasible.enumeration import ContinuousRangeError, TooManyCandidatesError
 from scalesearch.feasible.estimate import Estimate, estimate_feasibility
-from scalesearch.feasible.extremes import Extremes, NoExtremeError
+from scalesearch.feasible.extremes import Extremes, NoExtremeError, select_front
 from scalesearch.feasible.limits import CostBound, as_cost_bounds, cost_names
 from scalesearch.feasible.listing import MAX_LISTED, ListedSpace
 from scalesearch.spaces import Space
@@ -59,7 +65,7 @@ class FeasibilityReport:
         n_feasible: valid configurations within the budgets.
         n_distinct, n_distinct_feasible: distinct networks among these.
         front: non-dominated candidates: the largest ``DEFAULT_FRONT_COSTS[0]`` for the smallest
-            ``DEFAULT_FRONT_COSTS[1]``.
+            ``DEFAULT_FRONT_COSTS[1]``; of the samples, if the candidates were not counted.
         is_front_complete: whether the front has all of these candidates.
         extremes: cheapest and most expensive feasible candidate of each cost.
         min_costs: if no candidate is feasible, the smallest value of each bounded cost.
@@ -80,7 +86,7 @@ class FeasibilityReport:
     n_feasible: int | None = None
     n_distinct: int | None = None
     n_distinct_feasible: int | None = None
-    front: list[IndexedCandidate] = field(default_factory=list)
+    front: Sequence[IndexedCandidate | SampledCandidate] = field(default_factory=list)
     is_front_complete: bool = True
     extremes: dict[str, IndexedCandidate] = field(default_factory=dict)
     min_costs: dict[str, int] = field(default_factory=dict)
@@ -137,7 +143,8 @@ def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constra
             "samples", estimate.share, estimate.share_low, estimate.share_high,
             _with_verdicts(estimate.value_shares, names_in_order, False), violations,
             sample.drop(columns=["violated", "weight"]), estimate.n_samples, estimate.strata,
-            "; ".join(dict.fromkeys(reasons)), n_candidates)
+            "; ".join(dict.fromkeys(reasons)), n_candidates,
+            front=_sampled_front(estimate.feasible), is_front_complete=False)
     printed = [*select_spread_points(report.front), *report.extremes.values()]
     candidates = evaluate_costs([CostedCandidate.from_param_values(candidate.param_values)
                                  for candidate in printed], protocol, [WEIGHT_WORK_COST])
@@ -147,7 +154,8 @@ def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constra
     return report
 
 
-def select_spread_points(points: list[IndexedCandidate]) -> list[IndexedCandidate]:
+def select_spread_points(points: Sequence[IndexedCandidate | SampledCandidate]
+                         ) -> list[IndexedCandidate | SampledCandidate]:
     """Select up to ``MAX_FRONT_ROWS`` candidates that are spread evenly over a front."""
     count = min(MAX_FRONT_ROWS, len(points))
     step = (len(points) - 1) / max(1, count - 1)
@@ -213,6 +221,13 @@ def _exact_report(estimator: str, counter: FeasibleCounter,
         n_distinct_feasible=n_distinct_feasible, front=front, is_front_complete=is_complete,
         extremes=extremes, min_costs=_min_costs(counter) if not counter.n_feasible else {},
         notes=notes)
+
+
+def _sampled_front(feasible: list[SampledCandidate]) -> list[SampledCandidate]:
+    """Non-dominated candidates of a sample."""
+    costs = np.array([[candidate.costs[name] for name in DEFAULT_FRONT_COSTS]
+                      for candidate in feasible], np.int64).reshape(-1, 2)
+    return [feasible[row] for row in select_front(costs)]
 
 
 def _front_and_extremes(
@@ -287,13 +302,13 @@ def bin_values(rows: pd.DataFrame, max_rows: int) -> pd.DataFrame:
     merged = rows.groupby(bins).agg(
         parameter=("parameter", "first"),
         value=("value", lambda column: "..".join(dict.fromkeys(
-            map(_shorten_fraction, column.iloc[[0, -1]])))),
+            map(shorten_fraction, column.iloc[[0, -1]])))),
         candidates=("candidates", "sum"), valid=("valid", "sum"), feasible=("feasible", "sum"),
         verdict=("verdict", lambda column: column.iloc[0] if column.nunique() == 1 else ""))
     return merged.assign(share=_shares_of_valid(merged))
 
 
-def _shorten_fraction(text: str) -> str:
+def shorten_fraction(text: str) -> str:
     """Round a value of a continuous range, which has up to 17 digits, for a table."""
     try:
         return f"{float(text):.4g}" if "." in text else text

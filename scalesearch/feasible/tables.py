@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.feasible.costed_candidates import IndexedCandidate
+from scalesearch.feasible.costed_candidates import IndexedCandidate, SampledCandidate
 from scalesearch.feasible.report import (
     ESTIMATORS,
     FeasibilityReport,
     bin_values,
     select_spread_points,
+    shorten_fraction,
 )
 from scalesearch.spaces.syntax.parameters import format_constant
 from scalesearch.terminal import format_count, format_share, make_table
@@ -55,7 +56,7 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
         names = list(report.front[0].costs)[:2]
         selected = select_spread_points(report.front)
         equal_params = _shared_params(selected)
-        texts_by_point = [{key: text for key, text
+        texts_by_point = [{key: shorten_fraction(text) for key, text
                            in _format_params(point.param_values.params).items()
                            if key not in equal_params} for point in selected]
         keys = list(dict.fromkeys(key for texts in texts_by_point for key in texts))
@@ -68,11 +69,11 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
                                *(_with_inner_params(key, texts) for key in columns)))
         headings = [name.replace(".", ".\n", 1) for name in (*names, *columns)]
         title = (f"Largest {names[0]} by {names[1]}: {len(selected)} of {len(report.front):,} "
-                 "candidates on the front (exact)")
+                 f"candidates on the front ({_describe_front(report)})")
         if 0 < len(equal_params) <= MAX_SHARED_PARAMS:
             title += f"; all have {_shared_text(equal_params, selected[0])}"
         table = make_table(headings, front_rows, (), title, has_box=True)
-        if not report.is_front_complete:
+        if report.exact and not report.is_front_complete:
             table.caption = "the front has more candidates at the limit of the budget"
         yield table
         if len(equal_params) > MAX_SHARED_PARAMS:
@@ -126,7 +127,11 @@ def report_frames(report: FeasibilityReport) -> dict[str, pd.DataFrame]:
     return frames
 
 
-def _shared_text(names: Collection[str], candidate: IndexedCandidate) -> str:
+def _describe_front(report: FeasibilityReport) -> str:
+    return "exact" if report.exact else f"of {report.n_samples:,} samples"
+
+
+def _shared_text(names: Collection[str], candidate: IndexedCandidate | SampledCandidate) -> str:
     """Format the parameters ``names``, which have the same values in several candidates."""
     texts = _format_params(candidate.param_values.params)
     return ", ".join(f"{name}={texts[name]}" for name in sorted(names))
@@ -184,7 +189,7 @@ def _value_table(report: FeasibilityReport) -> Table:
                       has_box=True)
 
 
-def _shared_params(candidates: list[IndexedCandidate]) -> set[str]:
+def _shared_params(candidates: Sequence[IndexedCandidate | SampledCandidate]) -> set[str]:
     """Parameters that have the same value in all candidates."""
     if not candidates:
         return set()

@@ -196,6 +196,18 @@ def test_continuous_space_is_sampled(tmp_path: Path) -> None:
     assert not report["exact"] and report[
         "feasible"] is None and "a continuous range" in report["inexact_reason"]
     assert 0 < report["low"] <= report["share"] <= report["high"] < 1
+    # The front of the samples: each member fits, and costs more for more parameters.
+    sizes = [costs["params.non_embedding"] for costs in report["front"]]
+    macs = [costs["macs.total"] for costs in report["front"]]
+    assert len(sizes) > 1 and max(sizes) <= 60_000 and not report["front_complete"]
+    assert sizes == sorted(set(sizes)) and macs == sorted(set(macs))
+    for params, costs in zip(report["front_params"], report["front"]):
+        settings = [f"{key}={value}" for key, value in params.items()]
+        options = [part for setting in settings for part in ("--set", setting)]
+        printed = CliRunner().invoke(cost, [str(file), *options, "--json"], catch_exceptions=False)
+        exact = json.loads(printed.output)
+        assert {f"{group}.{key}": exact[group][key]
+                for group, key in (name.split(".") for name in costs)} == costs
     text = run(str(file), "--budget", "params.non_embedding <= 60k", "--samples", "100")
     assert not re.search(r"\d\.\d{7}", text)  # values of a continuous range are rounded
 
