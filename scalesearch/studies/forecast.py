@@ -366,10 +366,12 @@ def training_measurer(spec: StudySpec, corpus_of: Callable[[ModelSpec], Corpus])
 
 
 def forecast_status(forecast: StudyForecast, trials: Trials, rungs: Rungs,
-                    running: Sequence[RunningTrial] = ()) -> ForecastStatus:
+                    running: Sequence[RunningTrial] = (), is_finished: bool = False
+                    ) -> ForecastStatus:
     """Compare ``forecast`` with the time spent so far.
 
-    The remaining runs are expected to take the mean time of the runs so far. For parts without a
+    A finished study expects no more time, even if fewer runs than planned were needed. The
+    remaining runs are expected to take the mean time of the runs so far. For parts without a
     run so far, the forecast is used. The updates of running and interrupted trials since their last
     rung count; their other parts are not known.
     """
@@ -392,7 +394,8 @@ def forecast_status(forecast: StudyForecast, trials: Trials, rungs: Rungs,
             effort_per_run = spent[part] * (1 / runs[part])
         else:
             effort_per_run = forecast.efforts[part] * (1 / planned if planned else 0.0)
-        expected[part] = spent[part] + effort_per_run * max(0.0, planned - runs[part])
+        left = 0.0 if is_finished else max(0.0, planned - runs[part])
+        expected[part] = spent[part] + effort_per_run * left
     predicted_seconds = total_effort(forecast.efforts).seconds
     wall_share = forecast.wall_seconds / predicted_seconds if predicted_seconds else 0.0
     return ForecastStatus(forecast, spent, expected, total_effort(spent).seconds * wall_share,

@@ -32,7 +32,11 @@ from scalesearch.studies.forecast import (
     read_forecast,
     total_effort,
 )
-from scalesearch.studies.monitor.format import describe_forecast, format_duration
+from scalesearch.studies.monitor.format import (
+    describe_forecast,
+    describe_forecast_status,
+    format_duration,
+)
 from scalesearch.studies.monitor.snapshot import StudyWatcher
 from scalesearch.training.effort import TRAINING_PARTS, Effort
 from tests.schedule.test_scheduler import RUNGS as LADDER
@@ -157,6 +161,20 @@ def test_forecast_changes_only_with_number_of_trials(tmp_path):
     assert all(after.expected[part].cpu_seconds >= after.spent[part].cpu_seconds > 0
                for part in TRAINING_PARTS)
     assert after.expected["updates"].cpu_seconds == pytest.approx(60 * 9)
+
+
+def test_finished_study_expects_no_more_time(tmp_path):
+    """A study may need fewer runs than planned, for example without further seeds."""
+    forecast = forecast_by_measuring(spec(24), PLAN.evaluator, [], measure, 1.0)
+    driver = make_driver(tmp_path, make_plan(6), slow_work, kind="random", storage=False)
+    driver.run()
+    stopped = forecast_status(forecast, driver.trials, NO_RUNGS)
+    assert "expected at the end" in describe_forecast_status(stopped)
+    assert total_effort(stopped.expected).seconds > total_effort(stopped.spent).seconds
+    finished = forecast_status(forecast, driver.trials, NO_RUNGS, is_finished=True)
+    assert finished.expected == finished.spent == stopped.spent
+    assert finished.expected_wall_seconds == finished.wall_seconds
+    assert "expected" not in describe_forecast_status(finished)
 
 
 def test_remaining_time_is_the_forecast_before_first_result(tmp_path):

@@ -84,8 +84,11 @@ def describe_forecast_status(status: ForecastStatus) -> str:
     expected = total_effort(status.expected).cpu_seconds
     predicted = status.forecast.cpu_seconds
     deviation = f" ({format_percent(expected / predicted - 1, sign='+')})" if predicted else ""
-    return (f"CPU time: {format_duration(spent)} so far, {format_duration(expected)} expected at "
-            f"the end, forecast {format_duration(predicted)}{deviation}")
+    parts = [f"CPU time: {format_duration(spent)}"]
+    if expected != spent:
+        parts[0] += " so far"
+        parts.append(f"{format_duration(expected)} expected at the end")
+    return ", ".join([*parts, f"forecast {format_duration(predicted)}{deviation}"])
 
 
 def describe_gain(gain: ExpectedGain) -> str:

@@ -174,7 +174,8 @@ class SnapshotBuilder:
             self._forecast = read_forecast(study.folder)
             self._front = front_snapshot(StudyView(trials, meta))
             self._n_events = trials.events
-        status = (forecast_status(self._forecast, trials, meta.rungs, running)
+        status = (forecast_status(self._forecast, trials, meta.rungs, running,
+                                  owner.state == FINISHED)
                   if self._forecast else None)
         counts = Counter(trial.state for trial in trials.candidates())
         return StudySnapshot(

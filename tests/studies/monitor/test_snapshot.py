@@ -236,6 +236,10 @@ def test_time_of_interrupted_trials_is_spent(event_study):
     assert "CPU time: 0:00:24 so far" in rendered(snapshot, 140)
     event_study.end(0, 60)
     assert StudyWatcher(folder).snapshot().forecast_status.spent["updates"] == Effort()
+    event_study.write_owner(state=FINISHED, reason="1 candidate trained", candidates=1,
+                            references=0)
+    finished = StudyWatcher(folder).snapshot().forecast_status
+    assert finished.expected == finished.spent
 
 
 def test_phases_of_complete_runs_are_averaged(event_study):
