@@ -32,6 +32,7 @@ LABEL_BACKGROUND = {"boxstyle": "square,pad=0.1", "facecolor": "white", "alpha":
                     "linewidth": 0}
 RC_PARAMS: Any = {
     "font.size": 9,
+    "text.hinting": "no_hinting",  # texts have the same size at every resolution, for the labels
     "axes.labelsize": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,

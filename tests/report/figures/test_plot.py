@@ -17,7 +17,7 @@ from scalesearch.report.figures.plot import (
     model_name,
     plot_tradeoff,
 )
-from scalesearch.report.figures.style import FRONT_COLOR, save_figure
+from scalesearch.report.figures.style import FRONT_COLOR, figure_style, save_figure
 from scalesearch.report.labels import COST_LABELS, axis_label
 from tests.report.trial_records import (
     OBJECTIVES,
@@ -149,6 +149,18 @@ def test_labels_of_close_points_do_not_overlap():
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
     axes_box = axes.get_window_extent()
     assert all(axes_box.x0 <= box.x0 and box.x1 <= axes_box.x1 for box in boxes)
+
+
+def test_texts_have_the_same_size_at_every_resolution():
+    """Labels are placed at the resolution of the screen and drawn at that of files."""
+    widths = []
+    for dpi in (72, 100, 300):
+        with figure_style():
+            figure = Figure(dpi=dpi)
+            FigureCanvasAgg(figure)
+            label = figure.add_subplot().annotate("10: 2-2, width 64", (0, 0), fontsize="small")
+            widths.append(label.get_window_extent().width / dpi)
+    assert widths == pytest.approx([widths[0]] * 3, rel=0.01)
 
 
 def bars(table, y="bleu"):
