@@ -9,8 +9,9 @@ from scalesearch.cli.reference import command
 from tests.errors import refuses
 
 
-def run(*arguments: str) -> str:
-    result = CliRunner().invoke(command, [*arguments], catch_exceptions=False)
+def run(*arguments: str, columns: int = 160) -> str:
+    environment = {"COLUMNS": str(columns)}
+    result = CliRunner(env=environment).invoke(command, [*arguments], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -55,6 +56,13 @@ def test_table_explains_differences() -> None:
     assert "rounding (floor)" in printed and "no fit: no vocabulary fits both rows" in printed
     assert "70 reported numbers: 43 equal, 19 rounding, 8 no fit" in printed
     assert "protocol forward (S=30, T=30, V=32768)" in printed
+
+
+def test_tables_fit_narrow_terminals() -> None:
+    printed = run("--paper", "anthe", columns=80)
+    tables = [line for line in printed.splitlines() if "," in line and line.startswith(" ")]
+    assert len(tables) > 50 and max(map(len, tables)) <= 80
+    assert "30,695,032" in printed, "no number is folded"
 
 
 @pytest.mark.parametrize(
