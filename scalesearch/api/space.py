@@ -321,7 +321,10 @@ class FeasibilityResult(Displayable):
         return self.feasibility.sample
 
     def front(self) -> pd.DataFrame:
-        """Return the front of non-embedding params (max) and MACs (min): costs and params."""
+        """Return the front of non-embedding params (max) and MACs (min): costs and params.
+
+        If the candidates are not counted, it is the front of the samples.
+        """
         import pandas as pd
 
         return pd.DataFrame([{**point.costs, **point.param_values.params}

@@ -136,7 +136,8 @@ def _plot(report: FeasibilityReport, protocol: Protocol, limits: tuple[Constrain
     front = [(float(candidate.costs[x_cost]), float(candidate.costs[y_cost]))
              for candidate in report.front]
     folder.mkdir(parents=True, exist_ok=True)
-    figure = plot_cost_plane(report.sample, front, upper_bounds(limits), protocol.facts, references)
+    figure = plot_cost_plane(report.sample, front, upper_bounds(limits), protocol.facts, references,
+                             report.exact)
     files = save_figure(figure, folder / "plane")
     has_several_values = (report.value_shares.groupby("parameter").size() > 1).any()
     if has_several_values:

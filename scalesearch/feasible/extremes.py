@@ -263,7 +263,7 @@ class Extremes:
                 rows = group_fronts.get((side, groups[side]))
                 if rows is None:
                     all_rows = np.arange(len(self._column(side, pair, maximize)))
-                    rows = select_front(self._costs(side, pair, all_rows, (maximize, minimize)))
+                    rows = _front(self._costs(side, pair, all_rows, (maximize, minimize)))
                     group_fronts[side, groups[side]] = rows
                 sides.append((rows, self._costs(side, pair, rows, (maximize, minimize))))
             (left_rows, left), (right_rows, right) = sides
@@ -279,7 +279,7 @@ class Extremes:
             new = np.stack([np.full(len(a), pair), left_rows[a], right_rows[b]], 1)
             costs = np.concatenate([costs, left[a] + right[b]])
             candidates = np.concatenate([candidates, new])
-            front = select_front(costs)
+            front = _front(costs)
             costs = costs[front]
             candidates = candidates[front]
         within_cap = costs[:, 1] <= self.caps.get(minimize, UNBOUNDED)
@@ -305,7 +305,7 @@ def _may_be_on_front(costs: IntArray, others: IntArray, front: IntArray) -> NDAr
     return mask
 
 
-def select_front(costs: IntArray) -> IntArray:
+def _front(costs: IntArray) -> IntArray:
     """Indices of non-dominated rows, one of equal rows, by increasing second cost.
 
     Args:

@@ -21,7 +21,7 @@ from scalesearch.feasible.counter import FeasibleCounter, ProgressCallback
 from scalesearch.feasible.decomposition import Decomposition
 from scalesearch.feasible.enumeration import ContinuousRangeError, TooManyCandidatesError
 from scalesearch.feasible.estimate import Estimate, estimate_feasibility
-from scalesearch.feasible.extremes import Extremes, NoExtremeError, select_front
+from scalesearch.feasible.extremes import Extremes, NoExtremeError
 from scalesearch.feasible.limits import CostBound, as_cost_bounds, cost_names
 from scalesearch.feasible.listing import MAX_LISTED, ListedSpace
 from scalesearch.spaces import Space
@@ -224,10 +224,14 @@ def _exact_report(estimator: str, counter: FeasibleCounter,
 
 
 def _sampled_front(feasible: list[SampledCandidate]) -> list[SampledCandidate]:
-    """Non-dominated candidates of a sample."""
-    costs = np.array([[candidate.costs[name] for name in DEFAULT_FRONT_COSTS]
-                      for candidate in feasible], np.int64).reshape(-1, 2)
-    return [feasible[row] for row in select_front(costs)]
+    """Non-dominated candidates of a sample; costs may have more than 64 bits."""
+    maximized, minimized = DEFAULT_FRONT_COSTS
+    front: list[SampledCandidate] = []
+    for candidate in sorted(feasible, key=lambda candidate: (candidate.costs[minimized],
+                                                             -candidate.costs[maximized])):
+        if not front or candidate.costs[maximized] > front[-1].costs[maximized]:
+            front.append(candidate)
+    return front
 
 
 def _front_and_extremes(

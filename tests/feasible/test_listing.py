@@ -178,6 +178,14 @@ def test_long_ranges_are_sampled(high: int) -> None:
     assert report.estimator == "samples" and report.share_high < 1
 
 
+def test_front_of_samples_has_costs_of_any_size() -> None:
+    """Costs of more than 64 bits are exact."""
+    text = UNEVEN.replace("width: 16 | 24", f"width: {10**12}..{10**13}")
+    front = analyze(text, "params.total <= 1e40", n_samples=100).front
+    sizes = [point.costs["params.non_embedding"] for point in front]
+    assert sizes[0] > 2**64 and sizes == sorted(set(sizes))
+
+
 @pytest.mark.parametrize("invalid", [
     UNEVEN.replace("where: [", "where: [params.total <= 10, "),
     UNEVEN + "matrices: { attention: group(5) }"])  # 5 divides neither width
@@ -202,6 +210,8 @@ def test_small_spaces_are_evaluated_instead_of_sampled(monkeypatch: pytest.Monke
     report = analyze(UNEVEN, BUDGET, n_samples=120)
     assert not report.exact and report.n_samples == len(report.sample) == 120
     assert report.share == pytest.approx(exact.share)
+    assert [point.costs for point in report.front] == [point.costs for point in exact.front]
+    assert len(report.front) > 1 and not report.is_front_complete
     assert report.value_shares["share"].tolist() == pytest.approx(
         exact.value_shares["share"].tolist())
 

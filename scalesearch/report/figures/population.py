@@ -41,7 +41,8 @@ SharePanel = tuple[str, pd.DataFrame]  # a parameter, and a row per value
 
 def plot_cost_plane(sample: pd.DataFrame, front: Sequence[tuple[float, float]],
                     limits: Mapping[str, float], protocol: Mapping[str, Any],
-                    references: Sequence[tuple[float, float, str]] = ()) -> Figure:
+                    references: Sequence[tuple[float, float, str]] = (),
+                    is_exact: bool = True) -> Figure:
     """Plot candidates of a space in the plane of two costs, with budget and front.
 
     Args:
@@ -50,6 +51,7 @@ def plot_cost_plane(sample: pd.DataFrame, front: Sequence[tuple[float, float]],
         limits: cost to the largest feasible value.
         protocol: protocol of the costs, as JSON.
         references: (x, y, name) of the references, in the order of ``PLANE_AXES``.
+        is_exact: whether the front is that of all candidates, not only of the sample.
     """
     x, y = PLANE_AXES
     with new_figure(5.2, 4.5) as (figure, (axes,)):
@@ -68,7 +70,8 @@ def plot_cost_plane(sample: pd.DataFrame, front: Sequence[tuple[float, float]],
         if front:
             x_name, y_name = (SHORT_LABELS.get(name.partition(".")[0], name) for name in (x, y))
             axes.plot(*zip(*sorted(front)), color=TEXT_COLOR, linewidth=1.1, zorder=5,
-                      label=f"maximum {y_name} by {x_name}")
+                      label=f"maximum {y_name} by {x_name}"
+                      + ("" if is_exact else ", of the samples"))
         points = [(point[0], point[1]) for point in references]
         if points:
             axes.scatter(*np.array(points).T, marker="D", s=26, facecolors="white",

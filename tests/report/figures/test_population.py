@@ -17,6 +17,10 @@ def test_all_limits_are_drawn_or_named() -> None:
     labels = [text.get_text() for text in legend.get_texts()]
     assert "macs.total at most 500M" in labels and "params.non_embedding at most 200k" in labels
     assert any("params.total over 3M" in text for text in labels)
+    assert "maximum params by MACs" in labels
+    figure = plot_cost_plane(sample, [(1e6, 1e5)], limits, PROTOCOL, is_exact=False)
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "maximum params by MACs, of the samples" in labels
 
 
 def test_shares_are_in_the_order_of_effect_and_without_parameters_of_no_effect() -> None:
