@@ -311,7 +311,7 @@ class Study(Displayable):
                 if self.spec.architectures is not None:
                     size = f"{format_count(len(self.spec.architectures.architectures), 'row')}"
                 yield f"{objectives}; {size}"
-                yield f"recipe: {self.spec.recipe.describe()}"
+                yield f"recipe: {self.spec.recipe_text}"
             return
         from scalesearch.studies.results.publish import front_parts
 

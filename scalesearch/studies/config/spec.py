@@ -261,6 +261,12 @@ class StudySpec(StudyFile):
         return f"at most {most} in {timedelta(seconds=self.compute)} of CPU time"
 
     @property
+    def recipe_text(self) -> str:
+        """The default recipe and the searched values of its keys, in words."""
+        searched = [f"{key} {text}" for key, text in self.recipe_space.distribution_texts.items()]
+        return self.recipe.describe() + (f"; searched: {', '.join(searched)}" if searched else "")
+
+    @property
     def vocab(self) -> int | str:
         """Vocabulary of the costs: ``own``, a size, or ``corpus`` if none is set."""
         is_own = self.space.protocol.get("vocab") == OWN_VOCABULARY

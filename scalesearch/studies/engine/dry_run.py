@@ -187,9 +187,7 @@ class DryRun:
         yield from (f"  {note}" for note in self.notes)
         if self.teacher:
             yield f"Teacher: {self.teacher.describe()}"
-        yield f"Recipe: {self.spec.recipe.describe()}"
-        for key, text in self.spec.recipe_space.distribution_texts.items():
-            yield f"  asked: {key}: {text}"
+        yield f"Recipe: {self.spec.recipe_text}"
 
     def _warn_of_uneven_heads(self) -> Iterator[str]:
         """Yield warnings about a head dimension that was rounded down to fit the width."""
