@@ -60,10 +60,7 @@ def print_text(text: Any, console: Console | None = None, style: str | None = No
 
     console = console or open_console()
     if isinstance(text, Table):
-        screen = open_console()
-        is_screen = screen.is_terminal or "COLUMNS" in os.environ
-        width = min(screen.width, console.width) if is_screen else console.width
-        needed = set_column_widths(text, width)
+        needed = set_column_widths(text, table_width(console))
         with _width_of(console, max(console.width, needed)):
             console.print(text, "")
     else:
@@ -107,6 +104,34 @@ def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]],
     for index, cells in enumerate(rows):
         table.add_row(*map(to_rich_text, cells), style=row_styles[index] if row_styles else None)
     return table
+
+
+def make_fitting_table(headings: Sequence[Any], rows: Sequence[Sequence[Any]], title: str,
+                       n_required: int, n_most: int) -> tuple[Table, int]:
+    """Create a table of numbers with as many of the columns as fit the terminal.
+
+    Args:
+        n_required: number of columns that are shown even if they do not fit.
+        n_most: greatest number of columns.
+
+    Returns:
+        the table, and the number of its columns.
+    """
+    width = table_width(wide_console())
+    n_columns = min(len(headings), n_most)
+    while True:
+        table = make_table(headings[:n_columns], [row[:n_columns] for row in rows], (), title,
+                           has_box=True)
+        if n_columns <= n_required or set_column_widths(table, width) <= width:
+            return table, n_columns
+        n_columns -= 1
+
+
+def table_width(console: Console) -> int:
+    """Columns of the tables that ``console`` prints: those of the terminal, if there is one."""
+    screen = open_console()
+    is_screen = screen.is_terminal or "COLUMNS" in os.environ
+    return min(screen.width, console.width) if is_screen else console.width
 
 
 @contextmanager
@@ -153,14 +178,19 @@ def set_column_widths(table: Table, width: int) -> int:
     is_number = [column.justify == "right" for column in table.columns]
     text_columns = sorted((index for index, number in enumerate(is_number) if not number),
                           key=full_widths.__getitem__)
+    unsplit_widths = [max(heading, word) for heading, word in zip(heading_widths, word_widths)]
     for number_widths in (full_widths, short_widths, interval_widths):
         widths = [number if is_number_column else 0
                   for number, is_number_column in zip(number_widths, is_number)]
         left = room - sum(widths)
         if left < MIN_TEXT_WIDTH * len(text_columns):
             continue
+        fits_words = sum(unsplit_widths[index] for index in text_columns) <= left
         for position, index in enumerate(text_columns):  # narrow ones first
-            widths[index] = min(full_widths[index], left // (len(text_columns) - position))
+            others = text_columns[position + 1:]
+            share = (left - sum(unsplit_widths[other] for other in others) if fits_words
+                     else left // (len(others) + 1))
+            widths[index] = min(full_widths[index], share)
             left -= widths[index]
         break
     else:

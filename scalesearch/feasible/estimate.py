@@ -23,6 +23,7 @@ import pandas as pd
 
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.costed_candidates import CostedCandidate, SampledCandidate, evaluate_costs
+from scalesearch.feasible.limits import join_limits
 from scalesearch.spaces import ParamValues, Space
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.parameters.count import UncountableSpaceError, count_configurations
@@ -103,7 +104,7 @@ def estimate_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constr
     fits = np.array([texts == [] for texts in violated])
     share = float((weights * fits).mean())
     low, high = wilson_interval(share, float(weights.sum() ** 2 / (weights**2).sum()))
-    rows = [{**(candidate.costs or {}), "fits": fit, "violated": " and ".join(texts),
+    rows = [{**(candidate.costs or {}), "fits": fit, "violated": join_limits(texts),
              "weight": weight}
             for candidate, fit, texts, weight in zip(candidates, fits.tolist(), violated,
                                                      weights.tolist()) if texts is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
@@ -138,6 +139,16 @@ def cost_names(constraints: Iterable[Constraint]) -> tuple[str, ...]:
     """Costs in the constraints, in the order of ``COST_NAMES``."""
     named = {name for constraint in constraints for name in constraint.costs}
     return tuple(name for name in COST_NAMES if name in named)
+
+
+def join_limits(labels: Iterable[str]) -> str:
+    """Join limits that are violated together; alternatives are in parentheses."""
+    return " and ".join(f"({label})" if " or " in label else label for label in labels)
+
+
+def split_limits(text: str) -> list[str]:
+    """Split what :func:`join_limits` has joined."""
+    return re.split(r" and (?![^(]*\))", text)
 
 
 def _parse_comparison(constraint: Constraint) -> tuple[str, str, Expr] | None:

@@ -22,7 +22,7 @@ from scalesearch.feasible.decomposition import Decomposition
 from scalesearch.feasible.enumeration import ContinuousRangeError, TooManyCandidatesError
 from scalesearch.feasible.estimate import Estimate, estimate_feasibility
 from scalesearch.feasible.extremes import Extremes, NoExtremeError
-from scalesearch.feasible.limits import CostBound, as_cost_bounds, cost_names
+from scalesearch.feasible.limits import CostBound, as_cost_bounds, cost_names, join_limits
 from scalesearch.feasible.listing import MAX_LISTED, ListedSpace
 from scalesearch.spaces import Space
 from scalesearch.spaces.parameters.constraints import Constraint
@@ -193,7 +193,7 @@ def _exact_report(estimator: str, counter: FeasibleCounter,
     share = counter.n_feasible / counter.n_candidates
     notes: list[str] = []
     try:
-        violations = [(" and ".join(violated), count)
+        violations = [(join_limits(violated), count)
                       for violated, count in counter.count_violations().items()]
     except TooManyCandidatesError as error:
         violations = [("", counter.n_feasible)]

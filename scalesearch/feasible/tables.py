@@ -13,8 +13,9 @@ from scalesearch.feasible.report import (
     select_spread_points,
     shorten_fraction,
 )
+from scalesearch.feasible.limits import split_limits
 from scalesearch.spaces.syntax.parameters import format_constant
-from scalesearch.terminal import format_count, format_share, make_table
+from scalesearch.terminal import format_count, format_share, make_fitting_table, make_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,12 +44,10 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
                 f"share of {report.n_valid:,}" if report.exact else "share")
     rows = []
     for _, row in report.violations.iterrows():
-        violated = row["violated"]
-        if violated and " and " not in violated:
-            violated = f"only {violated}"
         if row["count"]:
-            violated = violated.replace(" and ", "\nand ")
-            rows.append((violated or "none (feasible)", f"{row['count']:,}",
+            limits = split_limits(row["violated"])
+            violated = "\nand ".join(limits) if len(limits) > 1 else f"only {limits[0]}"
+            rows.append((violated if row["violated"] else "none (feasible)", f"{row['count']:,}",
                          format_share(row["share"])))
     yield make_table(headings, rows, title="Violated constraints", has_box=True)
     yield _value_table(report)
@@ -62,17 +61,18 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
         keys = list(dict.fromkeys(key for texts in texts_by_point for key in texts))
         # parameters of a variant follow its name
         columns = [key for key in keys if not any(key.startswith(f"{other}.") for other in keys)]
-        columns, omitted = columns[:MAX_FRONT_PARAMS], columns[MAX_FRONT_PARAMS:]
-        front_rows = []
-        for point, texts in zip(selected, texts_by_point):
-            front_rows.append((*(f"{point.costs[name]:,}" for name in names),
-                               *(_with_inner_params(key, texts) for key in columns)))
+        front_rows = [(*(f"{point.costs[name]:,}" for name in names),
+                       *(_with_inner_params(key, texts) for key in columns))
+                      for point, texts in zip(selected, texts_by_point)]
         headings = [name.replace(".", ".\n", 1) for name in (*names, *columns)]
         title = (f"Largest {names[0]} by {names[1]}: {len(selected)} of {len(report.front):,} "
                  f"candidates on the front ({_describe_front(report)})")
         if 0 < len(equal_params) <= MAX_SHARED_PARAMS:
             title += f"; all have {_shared_text(equal_params, selected[0])}"
-        table = make_table(headings, front_rows, (), title, has_box=True)
+        table, n_columns = make_fitting_table(headings, front_rows, title,
+                                              n_required=len(names) + 1,
+                                              n_most=len(names) + MAX_FRONT_PARAMS)
+        omitted = columns[n_columns - len(names):]
         if report.exact and not report.is_front_complete:
             table.caption = "the front has more candidates at the limit of the budget"
         yield table

@@ -70,9 +70,9 @@ def _describe_solution(solution: Solution) -> Iterator[str]:
     yield _describe_search(solution)
 
 
-def _format_cost(value: float, sign: str = "") -> str:
+def _format_cost(value: float) -> str:
     """Format a cost: integers exactly, other numbers with four digits."""
-    return f"{value:{sign},}" if isinstance(value, int) else f"{value:{sign},.4g}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
 def _describe_violations(limits: Iterable[LimitCheck]) -> str:
@@ -153,13 +153,10 @@ def render_trades(trades: TradeOffs, reference: str, protocol: Protocol) -> Iter
     for row in trades.trades[:MAX_ROWS_PRINTED]:
         cells = [f"{row[key]:,}" for key in trades.keys]
         for name, value in trades.reference.items():
-            difference = row[name] - value
-            cells += [_format_cost(row[name]),
-                      _format_cost(difference, "+") if difference else "0",
-                      f"{percent_difference(row[name], value):+.3f}"]
+            cells += [_format_cost(row[name]), f"{percent_difference(row[name], value):+.3f}"]
         rows.append(cells)
     headings = (*trades.keys,
-                *(text for name in trades.reference for text in (name, "difference", "%")))
+                *(text for name in trades.reference for text in (name, "%")))
     yield make_table(headings, rows, left_columns=())
     if len(trades.trades) > MAX_ROWS_PRINTED:
         n_hidden = len(trades.trades) - MAX_ROWS_PRINTED

@@ -14,6 +14,7 @@ from scalesearch.cli.cost import command as cost
 from scalesearch.cli.feasible import command
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.feasible import tables
+from scalesearch.feasible.limits import join_limits, split_limits
 from scalesearch.feasible.report import MAX_FRONT_ROWS, select_spread_points
 from scalesearch.report.trial_filter import filter_trials
 from scalesearch.spaces import read_space
@@ -73,7 +74,7 @@ def test_tables_figure_and_csv(space: Path, tmp_path: Path) -> None:
     for words in ("Configurations: ", "(exact)", "Distinct networks: ", "Violated constraints",
                   "Feasible share among valid configurations by parameter value (exact)",
                   "least params.non_embedding", "candidates on the front (exact)"):
-        assert words in output
+        assert words in " ".join(output.split())
     assert sorted(file.name for file in out.iterdir()) == [
         "plane.png", "plane.svg", "shares.png", "shares.svg"]
     files = "values.csv", "violations.csv", "sample.csv", "front.csv"
@@ -113,6 +114,32 @@ cost: { protocol: { source: 20, target: 20, vocab: 8000 } }
     assert len(rows) > 5 and len(set(map(tuple, rows))) == len(rows)
     assert any("geglu, hidden=" in cell for row in rows for cell in row)
     assert {row[-1] for row in rows} == {"128", "256"}
+
+
+@pytest.mark.parametrize("columns", ["60", "80", "120"])
+def test_columns_that_do_not_fit_the_terminal_are_named(
+        monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    output = run("flagship", "--budget", "params.total <= 2M")
+    lines = output[output.index("candidates on the front"):].splitlines()
+    table = [line for line in lines if line[:1] in "│┃"]
+    assert max(map(len, table)) <= int(columns)
+    (omitted,) = [line for line in lines if line.startswith("Not shown: ")]
+    assert ("encoder.pg" in omitted) == (columns == "60")
+    assert ("decoder.depth" in omitted) == (columns != "120")
+
+
+def test_alternatives_in_a_budget_are_one_limit(space: Path) -> None:
+    budget = "params.total <= 60k or params.total >= 70k and params.total <= 150k"
+    output = run(str(space), "--budget", budget)
+    assert "only (params.total <= 60k or params.total" in output
+
+
+def test_limits_that_are_violated_together_can_be_split_again() -> None:
+    limits = ["a <= 1", "b <= 1 and c <= 1 or d <= 1", "e <= 1"]
+    text = join_limits(limits)
+    assert text == "a <= 1 and (b <= 1 and c <= 1 or d <= 1) and e <= 1"
+    assert [part.strip("()") for part in split_limits(text)] == limits
 
 
 def test_parameters_without_a_column_are_named(tmp_path: Path,

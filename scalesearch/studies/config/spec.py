@@ -250,6 +250,8 @@ class StudySpec(StudyFile):
     @property
     def trials_text(self) -> str:
         """Limit of the training runs of a search, in words."""
+        if self.compute is not None and self.trials == DEFAULT_MAX_TRIALS:
+            return f"candidates for {timedelta(seconds=self.compute)} of CPU time"
         text = format_count(self.trials, "candidate")
         if self.rungs.n_pauses:
             counts = self.rungs.expected_counts(self.trials)

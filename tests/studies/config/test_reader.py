@@ -588,6 +588,21 @@ def test_compute_is_a_duration(tmp_path, text):
     assert spec.compute == read_seconds(text, "", "")
 
 
+def test_the_limit_of_a_search_is_in_words(tmp_path):
+    file = write(tmp_path, SPACE + REST)
+    assert read_study(file, ["compute=90m"]).trials_text == "candidates for 1:30:00 of CPU time"
+    both = read_study(file, ["compute=90m", "trials=7"]).trials_text
+    assert "7 candidates" in both and "1:30:00" in both
+    assert read_study(file, ["trials=7"]).trials_text == "7 candidates"
+
+
+def test_searched_values_of_the_recipe_are_in_its_words(tmp_path):
+    file = write(tmp_path, SPACE + REST)
+    assert "searched" not in read_study(file).recipe_text
+    assert read_study(file, ["recipe.dropout=0 | 0.1"]).recipe_text.endswith(
+        "; searched: dropout 0.0 | 0.1")
+
+
 def test_proxy_of_the_sampler(tmp_path):
     spec = read_study(write(tmp_path,
                             SPACE + REST + "sampler: { type: bayes, proxy: wisdom.csv }\n"))
