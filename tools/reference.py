@@ -44,9 +44,9 @@ those of the [space language](space-language.md), or a file. Errors suggest the 
 <!-- check: study -->
 ```yaml
 study: edge
-space: small/plain
+space: {{ file: small/plain, set: {{ width: 64..128 step 16, encoder.depth: 1..4, decoder.depth: 1 | 2 }} }}
 data: {{ builtin: grammar, vocab: 1000 }}
-recipe: {{ preset: quick, lr: 1e-3..4e-3 log }}
+recipe: {{ preset: quick, average: ema, lr.base: 1e-3..4e-3 log }}
 objectives: {{ bleu: max, params.total: min, macs.total: min }}
 protocol: {{ source: 16, target: 16, vocab: corpus }}
 budget: params.total <= 1M

@@ -310,7 +310,10 @@ class Recipe(Config):
     @model_validator(mode="before")
     @classmethod
     def _apply_preset(cls, values: Any) -> Any:
-        """Add the keys of the preset; a budget replaces the budget of the preset."""
+        """Add the keys of the preset; a budget replaces the budget of the preset.
+
+        A new learning rate keeps the preset's rule.
+        """
         values = {"preset": values} if not isinstance(values, dict | Config) else values
         preset = values.get("preset") if isinstance(values, dict) else None
         if preset is None or preset not in PRESETS:
@@ -319,6 +322,8 @@ class Recipe(Config):
         settings = {"name": preset} | PRESETS[preset]
         if any(overrides.get(key) is not None for key in BUDGET_KEYS):
             settings |= dict.fromkeys(BUDGET_KEYS)
+        if isinstance(settings.get("lr"), dict) and "lr" in overrides:
+            overrides["lr"] = _change_lr(settings["lr"], overrides["lr"])
         return settings | overrides
 
     def find_problems(self) -> Iterator[tuple[str, str, str | None]]:
@@ -379,6 +384,13 @@ class Recipe(Config):
                  else f"{self.max_tokens}")
         return (f"{budget.replace('_', '-')}; {batch} tokens per batch; {self.optimizer}, lr "
                 f"{self.lr.describe()}, {self.schedule}; dropout {self.dropout:g}{averaged}")
+
+
+def _change_lr(preset: Mapping[str, Any], values: Any) -> Any:
+    """The learning rate of a preset with other values; a value that is no mapping is its base."""
+    if isinstance(values, LearningRate):
+        return values
+    return {**preset, **(values if isinstance(values, dict) else {"base": values})}
 
 
 def fill_defaults(stored: Mapping[str, Any]) -> dict[str, Any]:

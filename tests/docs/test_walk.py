@@ -9,6 +9,7 @@ checks that the tour takes at most fifteen minutes of CPU time.
 """
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -18,7 +19,9 @@ from pathlib import Path
 import matplotlib
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from scalesearch.cli.study.run import run as run_study
 from scalesearch.data import DataSpec
 from scalesearch.studies.config.reader import read_study
 from tests.docs.blocks import DOCUMENTS, ROOT, WALK, Block, blocks, commands, missing, same
@@ -196,6 +199,19 @@ def test_parts_of_studies_are_valid(tmp_path):
             file.write_text("".join(f"{key}: {value}\n" for key, value in keys.items()) + part,
                             encoding="utf-8")
             read_study(file)
+
+
+@pytest.mark.parametrize("text", [block.text for block in PAGES if block.mark == "check: study"
+                                  and re.search(r"^space:", block.text, re.M)
+                                  and not re.search(r"^data: (?!.*builtin)", block.text, re.M)])
+def test_studies_of_pages_have_feasible_candidates(text, tmp_path):
+    keys = {key: value for key, value in STUDY.items() if not re.search(rf"^{key}:", text, re.M)}
+    file = tmp_path / "study.yaml"
+    file.write_text("".join(f"{key}: {value}\n" for key, value in keys.items()) + text,
+                    encoding="utf-8")
+    result = CliRunner().invoke(run_study, [str(file), "--dry-run", "--measure", "0"],
+                                catch_exceptions=False)
+    assert result.exit_code == 0, result.output
 
 
 def _apart(text: str, key: str) -> list[str]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scalesearch.config.model import schema_of
 from scalesearch.spaces import ConfigError
 from scalesearch.training.input_files import load_recipe
-from scalesearch.training.recipe import PRESETS, Recipe
+from scalesearch.training.recipe import PRESETS, LearningRate, Recipe
 from tests.errors import refuses
 
 
@@ -85,6 +85,21 @@ def test_budget_overrides_the_budget_of_a_preset() -> None:
     result = Recipe.from_mapping({"preset": "quick", "steps": 5, "lr": 1e-3})
     assert (result.steps, result.cpu_minutes, result.lr.base, result.beam) == (5, None, 1e-3, 1)
     assert Recipe.from_mapping({"preset": "quick", "lr": 1e-3}).cpu_minutes == 1.0
+
+
+@pytest.mark.parametrize("lr", [2e-3, {"base": 2e-3}])
+def test_a_learning_rate_keeps_the_rule_of_the_preset(lr):
+    preset = Recipe.from_mapping({"preset": "short"}).lr
+    result = Recipe.from_mapping({"preset": "short", "lr": lr}).lr
+    assert result == preset.model_copy(update={"base": 2e-3}) and result.rule == "layerwise"
+    assert Recipe(preset="short", lr=lr).lr == result
+
+
+def test_a_rule_replaces_that_of_the_preset():
+    fixed = LearningRate(base=2e-3)
+    for lr in (fixed, {"base": 2e-3, "rule": "none"}):
+        assert Recipe(preset="short", lr=lr).lr.rule == "none"
+    assert Recipe(preset="base", lr=2e-3).lr == fixed
 
 
 def test_misspelled_preset_is_suggested():
