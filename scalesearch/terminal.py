@@ -179,26 +179,30 @@ def set_column_widths(table: Table, width: int) -> int:
     text_columns = sorted((index for index, number in enumerate(is_number) if not number),
                           key=full_widths.__getitem__)
     unsplit_widths = [max(heading, word) for heading, word in zip(heading_widths, word_widths)]
-    for number_widths in (full_widths, short_widths, interval_widths):
+    needed = sum(unsplit_widths[index] for index in text_columns)
+    rooms = [room - sum(width for width, number in zip(number_widths, is_number) if number)
+             for number_widths in (full_widths, short_widths, interval_widths)]
+    # the widest numbers that leave room for whole words, or else for some text
+    choice = next((index for index, left in enumerate(rooms) if left >= needed), None)
+    if choice is None:
+        choice = next((index for index, left in enumerate(rooms)
+                       if left >= MIN_TEXT_WIDTH * len(text_columns)), None)
+    if choice is None:
+        widths = [short if is_number_column else min(full, MAX_TEXT_WIDTH)
+                  for short, full, is_number_column in zip(short_widths, full_widths, is_number)]
+        width = sum(widths) + padding
+    else:
+        number_widths = (full_widths, short_widths, interval_widths)[choice]
         widths = [number if is_number_column else 0
                   for number, is_number_column in zip(number_widths, is_number)]
-        left = room - sum(widths)
-        if left < MIN_TEXT_WIDTH * len(text_columns):
-            continue
-        fits_words = sum(unsplit_widths[index] for index in text_columns) <= left
+        left = rooms[choice]
+        fits_words = needed <= left
         for position, index in enumerate(text_columns):  # narrow ones first
             others = text_columns[position + 1:]
             share = (left - sum(unsplit_widths[other] for other in others) if fits_words
                      else left // (len(others) + 1))
             widths[index] = min(full_widths[index], share)
             left -= widths[index]
-        break
-    else:
-        widths = [full if is_number_column else min(full, MAX_TEXT_WIDTH)
-                  for full, is_number_column in zip(full_widths, is_number)]
-        for column, column_width in zip(table.columns, widths):
-            column.width = column_width
-        return sum(widths) + padding
     for column, column_width, heading, heading_width in zip(table.columns, widths, split_headings,
                                                             heading_widths):
         column.width = column_width

@@ -86,6 +86,7 @@ def check_space(space: Space, n_samples: int, seed: int,
     from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
     from scalesearch.feasible.limits import cost_names
     from scalesearch.spaces import UnbuildableError
+    from scalesearch.spaces.assembly.architecture import UNUSED_PREFIXES
     from scalesearch.spaces.parameters.count import space_size_or_reason
 
     rng = random.Random(seed)
@@ -129,10 +130,13 @@ def check_space(space: Space, n_samples: int, seed: int,
         formats = [pass_rate("exportable to ctranslate2", is_supported),
                    pass_rate("exportable to onnx, huggingface, torch", is_built)]
     n_constraints = len(space.constraints)
+    unused_prefixes = [UNUSED_PREFIXES[model] for model in {config["model"] for config in configs}]
     return {
         "name": space.name, "hash": space.hash, "size": space_size_or_reason(space),
         "parameters": [{"name": name, "values": str(parameter), "count": parameter.count()}
                        for name, parameter in parameters],
+        "unused": [name for name, _ in parameters
+                   if unused_prefixes and all(map(name.startswith, unused_prefixes))],
         "protocol": space.protocol, "n_samples": n_samples, "seed": seed,
         "buildable": pass_rate("can be built", is_built),
         "constraints": rates[:n_constraints], "budgets": rates[n_constraints:],
@@ -216,6 +220,9 @@ def print_report(report: dict[str, Any], is_valid: bool) -> None:
                style="bold")
     if parameters:
         print_text(make_parameters_table(parameter.values() for parameter in parameters))
+    if report["unused"]:
+        print_text(f"warning: no model of this space uses {', '.join(report['unused'])}; remove "
+                   "these keys, or each network is counted several times")
     if report["n_samples"]:
         sizes = ", ".join(f"{key} {value}"
                           for key, value in report["protocol"].items() if key != "name")

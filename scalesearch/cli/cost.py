@@ -147,7 +147,8 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
     if verify:
         from scalesearch.nn.verify import verify_costs
 
-        checks = verify_costs(architecture.block, protocol.source, protocol.target, protocol.vocab)
+        checks = verify_costs(architecture.block, protocol.source, protocol.target, protocol.vocab,
+                              protocol.length)
     if as_json:
         modules = [{"path": module.path, "params": module.params, "macs": module.macs,
                     "calls": module.calls} for module in module_costs(result, levels)]
@@ -209,7 +210,8 @@ def _make_check_table(checks: list[CostCheck], result: CostBreakdown) -> Table:
         rows.append((check.quantity, check.counter, f"{check.expected:,}", f"{check.measured:,}",
                      f"{difference:+,}" if difference else "0", explanation))
     protocol = result.protocol
-    title = (f"one teacher-forced pass, S={protocol.source}, T={protocol.target}, "
-             f"V={protocol.vocab}")
+    tokens = (f"length {protocol.length}" if protocol.length
+              else f"S={protocol.source}, T={protocol.target}")
+    title = f"one teacher-forced pass, {tokens}, V={protocol.vocab}"
     headings = ("quantity", "counter", "scalesearch", "reference", "difference", "explanation")
     return make_table(headings, rows, (0, 1, 5), title)

@@ -60,7 +60,7 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
         require_packages("matplotlib")
     from scalesearch.cost import load_protocol
     from scalesearch.feasible import tables
-    from scalesearch.feasible.limits import select_budgets
+    from scalesearch.feasible.limits import cost_names, select_budgets
     from scalesearch.feasible.nearest import ProjectedCandidate, find_nearest
     from scalesearch.feasible.report import (
         DEFAULT_FRONT_COSTS,
@@ -77,17 +77,21 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
     start = ProjectedCandidate(space, load_architecture(near)[1].config) if near else None
     changes = {name: [None if old is None else format_constant(old), format_constant(new)]
                for name, (old, new) in (start.changed_params if start else {}).items()}
-    if changes and not as_json:
-        changed = ", ".join(f"{name} {'-' if old is None else old} → {new}"
-                            for name, (old, new) in changes.items())
+    if start and (changes or start.other_keys) and not as_json:
+        changed = [f"{name} {'-' if old is None else old} → {new}"
+                   for name, (old, new) in changes.items()]
+        if start.other_keys:
+            changed.append("the space fixes or computes other values of "
+                           f"{', '.join(start.other_keys)}")
         print_text(f"{near} is not in this space; the search starts from the nearest configuration "
-                   f"of the space: {changed}")
+                   f"of the space: {'; '.join(changed)}")
     with open_console(stderr=True).status("…") as status:
         report = analyze_feasibility(space, protocol, limits, samples, seed,
                                      lambda text: status.update(to_rich_text(text)))
         status.update("searching neighbors")
         nearest = find_nearest(start, protocol, limits,
-                               (*DEFAULT_FRONT_COSTS, WEIGHT_WORK_COST)) if start else []
+                               tuple(dict.fromkeys((*DEFAULT_FRONT_COSTS, *cost_names(limits),
+                                                    WEIGHT_WORK_COST)))) if start else []
     if csv:
         from scalesearch.files import write_text
         from scalesearch.report.text_tables import to_csv

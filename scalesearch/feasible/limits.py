@@ -63,7 +63,10 @@ def parse_budget(space: Space, node: ScalarNode) -> Constraint:
     binder = Binder(build_index(space.schema))
     constraint = binder.bind_constraint(node)
     if constraint is None:
-        raise ConfigError(binder.problems)
+        named = [name for name in space.budgets if re.search(rf"\b{re.escape(name)}\b", node.text)]
+        help = f"the name of a budget, such as `{named[0]}`, stands alone" if named else None
+        raise ConfigError([replace(problem, help=problem.help or help)
+                           for problem in binder.problems])
     warn_of_absent_keys(space.parameter_space, [(constraint.expression, constraint.position)])
     return constraint
 
@@ -79,7 +82,18 @@ def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
                                                     option_prefix("budget"), text))
                for text in texts]
     limits = tuple(limit for budget in budgets for limit in split_constraint(budget))
-    bounds = [(constraint, *sides) for constraint in (*collect_limits(space), *limits)
+    check_contradictions(space, limits)
+    return limits
+
+
+def check_contradictions(space: Space, limits: Iterable[Constraint]) -> None:
+    """Check that numeric limits do not contradict each other, or the constraints of the space.
+
+    Raises:
+        UserError: two of them do.
+    """
+    required = collect_limits(space)
+    bounds = [(constraint, *sides) for constraint in (*required, *limits)
               if (sides := _parse_numeric_bound(constraint)) is not None]
     for first, second in combinations(bounds, 2):
         if first[2] in UPPER_BOUND_OPERATORS:
@@ -90,9 +104,11 @@ def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
             continue
         is_empty = low > high or (low == high and (lower_op, upper_op) != (">=", "<="))
         if name == other_name and is_empty:
-            raise UserError(f"the budget contradicts itself: `{lower.text}` and `{upper.text}` "
-                            "cannot both hold", code="budgets-contradict")
-    return limits
+            of_space = [limit for limit in (lower, upper) if limit in required]
+            text = (f"the budget contradicts the constraint `{of_space[0].text}` of the space"
+                    if of_space else "the budget contradicts itself")
+            raise UserError(f"{text}: `{lower.text}` and `{upper.text}` cannot both hold",
+                            code="budgets-contradict")
 
 
 def select_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:

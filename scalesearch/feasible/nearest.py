@@ -35,7 +35,7 @@ class NearbyCandidate:
     """A feasible candidate near another one.
 
     Attributes:
-        changes: parameter to old and new value.
+        changes: parameter to old value (None if it had none) and new value.
         param_values: values of all keys.
     """
 
@@ -54,6 +54,7 @@ class ProjectedCandidate:
         param_values: values of the candidate.
         changed_params: parameter to the value of the architecture (None if it has no such
             parameter) and to the legal value that replaces it.
+        other_keys: further keys that differ, because the space fixes or computes them.
     """
 
     def __init__(self, space: Space, config: Mapping[str, Any]) -> None:
@@ -75,6 +76,11 @@ class ProjectedCandidate:
             return value
 
         self.param_values = space.resolve(suggest)
+        self.other_keys: list[str] = []
+        with suppress(UserError):  # the candidate may not be buildable
+            built = space.architecture(self.param_values).config
+            self.other_keys = [key for key, value in built.items()
+                               if config.get(key) != value and key not in self.changed_params]
 
     def nearest_value(self, name: str, parameter: Parameter) -> tuple[Any, bool]:
         """The nearest legal value, and whether it is that of the architecture.
@@ -138,10 +144,20 @@ def find_nearest(start: ProjectedCandidate, protocol: Protocol, budgets: tuple[C
         if feasible:
             break
         states = sorted(states, key=lambda state: state.violation)[:BEAM_SIZE]
-    old = start.param_values.params
-    return [NearbyCandidate({name: (old.get(name), value) for name, value in state.changes},
-                            state.param_values, {name: state.costs[name] for name in names})
+    return [NearbyCandidate(_changed_values(start.param_values, state), state.param_values,
+                            {name: state.costs[name] for name in names})
             for state in feasible[:MAX_RESULTS]]
+
+
+def _changed_values(start: ParamValues, state: _BeamState) -> dict[str, tuple[Any, Any]]:
+    """Old and new values of the changed parameters, then of others that follow from them."""
+    old, new = start.params, state.param_values
+    changes = {name: (old.get(name), value) for name, value in state.changes}
+    for name in dict.fromkeys((*new.params, *old)):
+        value = new.params[name] if name in new.params else new.get(name, old[name])
+        if name not in changes and old.get(name) != value:
+            changes[name] = old.get(name), value
+    return changes
 
 
 class _BeamSearch:

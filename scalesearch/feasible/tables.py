@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.feasible.costed_candidates import IndexedCandidate, SampledCandidate
+from scalesearch.feasible.limits import split_limits
 from scalesearch.feasible.report import (
     ESTIMATORS,
     FeasibilityReport,
@@ -13,7 +14,6 @@ from scalesearch.feasible.report import (
     select_spread_points,
     shorten_fraction,
 )
-from scalesearch.feasible.limits import split_limits
 from scalesearch.spaces.syntax.parameters import format_constant
 from scalesearch.terminal import format_count, format_share, make_fitting_table, make_table
 
@@ -51,6 +51,9 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
                          format_share(row["share"])))
     yield make_table(headings, rows, title="Violated constraints", has_box=True)
     yield _value_table(report)
+    if conditional := _conditional_params(report.value_shares):
+        yield ("Rows of these parameters only count configurations in which they are a choice: "
+               f"{', '.join(conditional)}.")
     if report.front:
         names = list(report.front[0].costs)[:2]
         selected = select_spread_points(report.front)
@@ -108,7 +111,8 @@ def report_to_json(report: FeasibilityReport,
         "extremes": {label: {"costs": candidate.costs,
                              "params": _format_params(candidate.param_values.params)}
                      for label, candidate in report.extremes.items()},
-        "near": [{"changes": {name: [format_constant(old), format_constant(new)]
+        "near": [{"changes": {name: [None if old is None else format_constant(old),
+                                     format_constant(new)]
                               for name, (old, new) in candidate.changes.items()},
                   "costs": dict(candidate.costs)}
                  for candidate in nearest]}
@@ -189,6 +193,16 @@ def _value_table(report: FeasibilityReport) -> Table:
                       has_box=True)
 
 
+def _conditional_params(values: pd.DataFrame) -> list[str]:
+    """Parameters that have a single value in some configurations; not those of a variant."""
+    if values.empty:
+        return []
+    counts = values.groupby("parameter", sort=False)["candidates"].sum()
+    names = list(map(str, counts.index))
+    return [name for name, count in zip(names, counts) if count < 0.9999 * counts.max()
+            and not any(name.startswith(f"{other}.") for other in names)]
+
+
 def _shared_params(candidates: Sequence[IndexedCandidate | SampledCandidate]) -> set[str]:
     """Parameters that have the same value in all candidates."""
     if not candidates:
@@ -203,8 +217,8 @@ def nearest_table(nearest: list[NearbyCandidate], name: str) -> Table:
              if any(candidate.costs[cost] for candidate in nearest)]
     rows = []
     for candidate in nearest:
-        changes = [f"{key}: {format_constant(old)} → {format_constant(new)}"
-                   for key, (old, new) in candidate.changes.items()]
+        changes = [f"{key}: {'-' if old is None else format_constant(old)} → "
+                   f"{format_constant(new)}" for key, (old, new) in candidate.changes.items()]
         rows.append((", ".join(changes) or "none (feasible)",
                      *(f"{candidate.costs[cost]:,}" for cost in costs)))
     return make_table(("change", *costs), rows or [("none within four changed parameters",)],

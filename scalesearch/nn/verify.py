@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from scalesearch.blocks.core import Block, CostLine, iterate_cost_lines
 from scalesearch.blocks.norms import LayerNorm
+from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.cost.breakdown import work_steps
 from scalesearch.cost.protocol import DEFAULT_WORK_WEIGHTS
@@ -52,7 +53,8 @@ class CostCheck:
         return self.expected == self.measured - self.explained
 
 
-def verify_costs(block: Block, source: int, target: int, vocab: int) -> list[CostCheck]:
+def verify_costs(block: Block, source: int, target: int, vocab: int,
+                 length: int | None = None) -> list[CostCheck]:
     """Compare parameters and MACs of a teacher-forced pass with PyTorch and fvcore.
 
     Args:
@@ -60,12 +62,14 @@ def verify_costs(block: Block, source: int, target: int, vocab: int) -> list[Cos
         source: source tokens.
         target: target tokens.
         vocab: size of the vocabulary.
+        length: see :func:`~scalesearch.cost.protocol.find_protocol`; replaces both lengths.
     """
-    protocol = find_protocol("forward", source, target, vocab)
+    protocol = find_protocol("forward", source, target, vocab, length)
+    has_source = protocol.has_prompt or not isinstance(block, DecoderOnly)
     costs = evaluate_cost(block, protocol)
     model = build_model(block, vocab=vocab, device="meta").eval().requires_grad_(False)
     inputs = tuple(torch.zeros(1, length, dtype=torch.long, device="meta")
-                   for length in (source, target))
+                   for length in (protocol.source if has_source else 0, protocol.target))
     lines = with_all_experts(iterate_cost_lines(block, vocab=vocab))
     # fvcore counts no other norms than LayerNorm.
     norm_steps = sum(work_steps(line, "norm", protocol) * (NORM_STEPS - (not line.weights))
@@ -81,8 +85,7 @@ def verify_costs(block: Block, source: int, target: int, vocab: int) -> list[Cos
     reasons += [f"{outside:,} of scores outside windows"] * bool(outside)
     reasons += [f"{unused:,} of experts that a token does not use"] * bool(unused)
     reason = "; ".join(reasons)
-    norm_macs = f"{norm_steps:,} in LayerNorms, {NORM_STEPS} per element with a gain"
-    explanation = f"{norm_macs}; {reason}" if reason else norm_macs
+    explanation = "; ".join([*[f"{norm_steps:,} in LayerNorms"] * bool(norm_steps), *reasons])
     return [CostCheck("params", "torch", costs["params.total"], numel),
             CostCheck("MACs", "FlopCounterMode / 2", costs["macs.total"],
                       flop_counter_macs(model, inputs), once + outside + unused, reason),

@@ -156,7 +156,8 @@ def enumerate_candidates(define: DefineByRun) -> Iterator[Candidate]:
         def choose(name: str, distribution: BaseDistribution, sizes: list[int] = sizes) -> Any:
             values = distribution_values(distribution)
             if values is None:
-                raise UserError(f"{name}: a continuous range cannot be enumerated; give it a step",
+                raise UserError(f"{name}: a grid cannot enumerate a continuous range; give it a "
+                                "step, or choose another sampler",
                                 code="continuous-range")
             if len(sizes) == len(script):
                 script.append(0)

@@ -382,12 +382,16 @@ class Recipe(Config):
             self.average, f", average of the {self.average} {self.average_count}")
         batch = (f"{self.accumulate} x {self.max_tokens}" if self.accumulate > 1
                  else f"{self.max_tokens}")
+        warning = ""
+        if self.steps is not None and self.warmup >= max(1, self.steps):
+            warning = f"; warning: the warm-up ({self.warmup:g} updates) does not end in this run"
         return (f"{budget.replace('_', '-')}; {batch} tokens per batch; {self.optimizer}, lr "
-                f"{self.lr.describe()}, {self.schedule}; dropout {self.dropout:g}{averaged}")
+                f"{self.lr.describe()}, {self.schedule}; dropout {self.dropout:g}{averaged}"
+                f"{warning}")
 
 
 def _change_lr(preset: Mapping[str, Any], values: Any) -> Any:
-    """The learning rate of a preset with other values; a value that is no mapping is its base."""
+    """The learning rate of a preset with other values; a number is its base."""
     if isinstance(values, LearningRate):
         return values
     return {**preset, **(values if isinstance(values, dict) else {"base": values})}

@@ -136,7 +136,7 @@ def solve(space: Space, objective: str, budget: str | Sequence[str] = (),
             be met, too.
         fixed_sizes: key to values of other sizes; there is one solution per combination.
         protocol: cost protocol, by default that of the space.
-        step: step of the values, if the space has no range.
+        step: values are its multiples.
 
     Raises:
         UserError: a key is not a size, the budget is invalid, or does not limit the size.
@@ -233,7 +233,11 @@ class _SizeSearch:
         """Values to search, and the largest possible value; 0 if the file has a range."""
         offered = offered_sizes(self.free_sizes.space, self.key)
         if offered is not None:
-            return offered, 0
+            multiples = [value for value in offered if value % self.step == 0]
+            if not multiples:
+                raise UserError(f"no value of {self.key} in the file is a multiple of {self.step}",
+                                code="bad-value")
+            return offered if len(multiples) == len(offered) else multiples, 0
         field = self.free_sizes.parameters[self.key].field
         low = max(1, int(field.low if field.low is not None else 1))
         low = -(-low // self.step) * self.step

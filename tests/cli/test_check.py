@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -174,3 +175,17 @@ def test_exportable_share_per_format(file):
     shown = check(file, "--exportable", "--samples", "20")
     assert re.search(r"exportable to ctranslate2 +100 %", shown), shown
     assert "exportable" not in check(file, "--samples", "20")
+
+
+def test_parameters_that_no_model_uses_are_named(tmp_path: Path) -> None:
+    text = ("model: {}\nwidth: 64\nencoder: {{ depth: 1..3, heads: 4 }}\n"
+            "decoder: {{ depth: 1 | 2, heads: 4 }}\n")
+    for model, unused in (("decoder-only", ["encoder.depth"]), ("encoder-only", ["decoder.depth"]),
+                          ("encoder-decoder", []), ("encoder-decoder | decoder-only", [])):
+        file = tmp_path / "space.yaml"
+        file.write_text(text.format(model))
+        output = CliRunner().invoke(command, [str(file)]).output
+        assert all(f"warning: no model of this space uses {name}" in output for name in unused)
+        assert ("warning" in output) == bool(unused)
+        result = CliRunner().invoke(command, [str(file), "--json", "--samples", "0"])
+        assert json.loads(result.output)["unused"] == []

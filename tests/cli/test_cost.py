@@ -172,6 +172,13 @@ def test_table_names_the_protocol() -> None:
     assert "unexplained" not in result.output and "FlopCounterMode" in result.output
 
 
+@pytest.mark.parametrize("file", ["reference/anthe-gpt2", "small/plain"])
+def test_verified_macs_of_a_length_are_those_of_the_table(file: str) -> None:
+    cost = run(file, "--length", "9", "--vocab", "50", "--verify")
+    for check in cost["verify"]:
+        assert check["agrees"] and check["expected"] == cost[check["quantity"].lower()]["total"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

@@ -214,6 +214,46 @@ share: { encoder.ffn: one }
     assert min(len(near["changes"]) for near in report["near"]) >= 1
 
 
+def test_changes_of_near_candidates_are_complete(tmp_path: Path) -> None:
+    file, start = tmp_path / "alt.yaml", tmp_path / "start.yaml"
+    file.write_text("""
+width: 64 | 128
+embedding: { one of: { plain: {}, factorised: { rank: 16 | 32 } } }
+encoder: { depth: 2..4, heads: 4 }
+encoder.ffn: { one of: { relu: { hidden: 64 }, geglu: { hidden: 32 | 64 } } }
+decoder: { depth: 1 | 2 if encoder.depth > 3 else 1, heads: 4 }
+cost: { protocol: { source: 9, target: 9, vocab: 5000 } }
+""")
+    start.write_text("width: 128\nnorm: post\nencoder: { depth: 4, heads: 4 }\n"
+                     "encoder.ffn.relu.hidden: 64\ndecoder: { depth: 2, heads: 4 }\n")
+    arguments = [str(file), "--budget", "params.total <= 300k", "--near", str(start)]
+    note = run(*arguments).splitlines()[0]
+    assert "other values of norm" in note
+    old = {"width": "128", "embedding": "plain", "encoder.depth": "4", "encoder.ffn": "relu",
+           "decoder.depth": "2"}
+    report = json.loads(run(*arguments, "--json"))
+    assert report["near"]
+    for near in report["near"]:
+        values = old | {name: new for name, (_, new) in near["changes"].items()}
+        settings = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
+        result = CliRunner().invoke(cost, [str(file), *settings, "--json"], catch_exceptions=False)
+        costs = json.loads(result.output)
+        assert costs["params"]["total"] == near["costs"]["params.total"] <= 300_000
+
+
+def test_values_of_conditional_parameters_are_explained(tmp_path: Path) -> None:
+    file = tmp_path / "conditional.yaml"
+    file.write_text("""
+width: 64 | 256
+encoder: { depth: 1, heads: 4, ffn: { one of: { relu: { hidden: 64 | 128 }, none: {} } } }
+decoder: { depth: 1 | 2 if width > 99 else 1, heads: 4 }
+cost: { protocol: { vocab: 500 } }
+""")
+    output = run(str(file), "--budget", "params.total <= 300k")
+    (line,) = [line for line in output.splitlines() if line.startswith("Rows of these")]
+    assert line.endswith("a choice: decoder.depth.")
+
+
 def test_continuous_space_is_sampled(tmp_path: Path) -> None:
     file = tmp_path / "endless.yaml"
     file.write_text(TWO + "tensor_chain: { length: 2, ffn: 0.05..0.5 log }\n")

@@ -190,6 +190,15 @@ def test_named_budgets_and_constraints_apply() -> None:
     assert solution.next and solution.next.violated_limits[0].limit == "width <= 96"
 
 
+def test_a_step_selects_values_of_a_range() -> None:
+    space = SMALL.with_overrides({"width": "32 | 48 | 64 | 80"})
+    values = [solve(space, "max width", "params.total <= 1G", step=step)[0].best
+              for step in (1, 32)]
+    assert [value and value.value for value in values] == [80, 64]
+    with refuses("bad-value", 1000):
+        solve(space, "max width", "params.total <= 1G", step=1000)
+
+
 def test_infeasible_and_unlimited_queries() -> None:
     (infeasible,) = solve(TRANSFORMER, "max width", "params.total <= 10k")
     assert infeasible.best is None and infeasible.nearest and infeasible.nearest.value == 8

@@ -82,7 +82,7 @@ def find_study_folder(study: str, out: Path | None) -> Path:
     try:
         file = find_file(study, "studies")
     except UserError as error:
-        raise UserError(f"{error}. A study folder {study} does not exist either",
+        raise UserError(f"found neither a study folder {study} nor a study file: {error}",
                         code="no-study") from None
     return out or read_study(file).out
 

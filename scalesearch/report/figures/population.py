@@ -59,8 +59,10 @@ def plot_cost_plane(sample: pd.DataFrame, front: Sequence[tuple[float, float]],
                  ylabel=axis_label(y, protocol))
         other_limits = [f"{name} over {EngFormatter(sep='')(limit)}"
                         for name, limit in limits.items() if name not in PLANE_AXES]
-        reasons = ", ".join(["outside the box", *other_limits])
-        infeasible = f"infeasible ({reasons}, or violates a constraint)"
+        has_line = len(other_limits) < len(limits)
+        reasons = ", ".join([*["beyond a dashed line"] * has_line, *other_limits,
+                             *["violates a constraint"]])
+        infeasible = f"infeasible ({reasons})"
         # Thousands of markers are pixels in an SVG, which would be large otherwise.
         infeasible_rows, feasible_rows = sample[~sample["fits"]], sample[sample["fits"]]
         axes.scatter(infeasible_rows[x], infeasible_rows[y], s=6, marker="x", linewidths=0.5,
@@ -117,8 +119,10 @@ def plot_feasible_shares(values: pd.DataFrame, is_exact: bool) -> Figure:
                                for _, rows in (*columns[-1], panel)) > MAX_COLUMN_HEIGHT:
             columns.append([])
         columns[-1].append(panel)
-    candidates = values["candidates"]
-    mean_share = 100 * float((values["share"] * candidates).sum() / max(1, candidates.sum()))
+    # of all configurations: those of the parameter that is a choice in most of them
+    totals = values.groupby("parameter")[["candidates", "valid", "feasible"]].sum()
+    most = totals.loc[totals["candidates"].idxmax()]
+    mean_share = 100 * float(most["feasible"] / max(1, most["valid"]))
     max_percent = min(100.0, 125 * max((rows["share"].max() for _, rows in panels), default=0.8))
     max_height = max(1.0, *(sum(_panel_height(rows) for _, rows in column) for column in columns))
     with figure_style():

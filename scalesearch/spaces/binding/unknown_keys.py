@@ -19,6 +19,8 @@ MAX_LISTED_KEYS = 12  # legal keys that are listed next to a suggestion, at most
 MIN_SIMILARITY = 0.66  # ratio of difflib that a suggested key of another group needs
 STUDY_KEYS = ("study", "data", "recipe", "objectives", "architectures", "sampler", "trials")
 SPACE_KEYS = ("width", "encoder", "decoder")
+RECIPE_KEYS = ("dropout", "lr", "learning_rate", "optimizer", "steps", "epochs", "warmup",
+               "weight_decay", "label_smoothing", "max_tokens", "batch_size")
 # Keys of the top level of a space that a study file may contain by mistake, and the reverse.
 MISPLACED_IN_STUDY = (*SPACE_KEYS, "norm", "embedding", "share")
 MISPLACED_IN_SPACE = (*STUDY_KEYS, "objective", "rungs", "seeds", "workers", "compute")
@@ -43,6 +45,8 @@ def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], 
         return "write `cost: { budgets: { NAME: … } }`, or use --budget; a study has `budget`"
     if not path and "encoder" in legal and name in MISPLACED_IN_SPACE:
         return f"`{name}` is a key of a study file, which contains the space under `space`"
+    if "encoder" in index.groups and name in RECIPE_KEYS:
+        return f"`{name}` belongs to the recipe of a study, not to a space"
     synonym = index.describe_synonym(name, path)
     if synonym:
         return synonym

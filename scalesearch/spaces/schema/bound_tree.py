@@ -164,7 +164,10 @@ class SchemaIndex:
         """
         fields: dict[str, SchemaField | SchemaGroup] = {
             path: entry.field for path, entry in self.entries.items()}
-        last_name = name.rpartition(".")[2]
+        group, _, last_name = name.rpartition(".")
+        groups = [group or scope] if group or scope else ["encoder", "decoder"]
+        if inner := [*filter(None, (self._default_path(path, last_name) for path in groups))]:
+            return f"the name is {format_alternatives(inner)} here"
         matches = [path for path, child in {**fields, **self.groups}.items()
                    if path and last_name in child.synonyms]
         if not matches:
@@ -176,7 +179,18 @@ class SchemaIndex:
         for path in candidates:
             if path.rpartition(".")[2] == key:
                 shortest.setdefault(path.partition(".")[0], path)
+        if {"encoder", "decoder"} <= shortest.keys():
+            shortest = {stack: shortest[stack] for stack in ("encoder", "decoder")}
         return f"the name is {format_alternatives(list(shortest.values())[:3])} here"
+
+
+    def _default_path(self, group: str, name: str) -> str | None:
+        """The path of a key of this name in the default variant of a group inside ``group``."""
+        return next((path for path, entry in self.entries.items()
+                     if group and path.startswith(f"{group}.") and path.endswith(f".{name}")
+                     and path != f"{group}.{name}" and entry.guards
+                     and all(self.groups[outer].default_variant == variant
+                             for outer, variant in entry.guards)), None)
 
 
 def variant_field(group: SchemaGroup) -> SchemaField:

@@ -130,8 +130,11 @@ def parse_value(text: str) -> Domain:
     if cursor.is_next("+", "*", "/", "//", "**", "%", *COMPARISONS, "and", "or"):
         help = f"a computed value begins with `=`: `= {cursor.text.strip()}`"
         raise cursor.make_error(f"`{cursor.token.text}` does not belong in a constant", help)
-    raise cursor.make_error(f"unexpected `{cursor.token.text}`",
-                            cursor.number_help() or "alternatives are separated by `|`")
+    if "=" in text[cursor.token.span[0]:]:
+        help = "changes of several keys are separated by `;`"
+    else:
+        help = cursor.number_help() or "alternatives are separated by `|`"
+    raise cursor.make_error(f"unexpected `{cursor.token.text}`", help)
 
 
 def parse_schedule(value: str | list[int]) -> Schedule:
@@ -170,7 +173,9 @@ def parse_expression(text: str) -> Expr:
         raise cursor.make_error("`=` does not compare", f"write `{operator}`")
     if cursor.is_next("|"):
         raise cursor.make_error("`|` does not belong in an expression", "write `or`")
-    raise cursor.make_error(f"unexpected `{cursor.token.text}`", cursor.number_help())
+    operator = {",": "and"}.get(cursor.token.text, cursor.token.text.lower())
+    help = f"write `{operator}`" if operator in ("and", "or", "not") else cursor.number_help()
+    raise cursor.make_error(f"unexpected `{cursor.token.text}`", help)
 
 
 # -- expressions

@@ -31,7 +31,7 @@ from scalesearch.config.reader import with_position as with_position_of_key
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError, option, option_prefix
 from scalesearch.export.base import resolve_decoder_format
-from scalesearch.feasible.limits import parse_budget
+from scalesearch.feasible.limits import check_contradictions, parse_budget, split_constraint
 from scalesearch.files import is_valid_file_name, resolve_relative
 from scalesearch.library import ARCHITECTURE_FILE, find_file
 from scalesearch.pareto import Objective
@@ -512,6 +512,7 @@ class _StudyReader:
         elif node is not None:
             with self.reporting(node):
                 budget = parse_budget(space, node)
+                check_contradictions(space, split_constraint(budget))
         export_format = self.file.exportable
         runtime = self.file.recipe.decode_with.partition("-")[0] if self.file.recipe else ""
         if export_format == NONE_WORD and runtime in EXPORTABLE_WORDS:

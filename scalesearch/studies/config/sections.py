@@ -400,7 +400,7 @@ class ProtocolConfig(Config):
         default_text="the space's, else float32")
     vocab: Annotated[int | str, size(special_values=(CORPUS_WORD,))] = setting(
         None, "size of the vocabulary", unit="entries",
-        default_text=f"the space's own, else {CORPUS_WORD}", synonyms=("vocab_size",))
+        default_text=f"`own` if the space has that, else {CORPUS_WORD}", synonyms=("vocab_size",))
     lengths: Annotated[str, words(CORPUS_WORD)] | None = setting(
         None, "lengths of source and target from the training text, for each vocabulary: rounded "
         "mean numbers of tokens that a model reads")

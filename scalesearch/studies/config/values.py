@@ -110,7 +110,7 @@ def _parse_gain(value: object) -> float:
 def _parse_duration(value: object) -> float:
     if is_number(number := plain_value(value)):
         raise _value_error("this duration has no unit", f"write `{number:g}h` or `{number:g}m`")
-    return read_seconds(value, "expected a duration of at most thirty years",
+    return read_seconds(value, "expected a duration with a unit, of at most thirty years",
                         "such as `20h`, `0.5h`, `90m`, `1h30m` or `2d`")
 
 

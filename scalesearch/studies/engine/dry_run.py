@@ -165,7 +165,7 @@ class DryRun:
         is_recipe_searched = bool(spec.recipe_space.distribution_texts)
         if self.size is not None and self.size < spec.trials and not is_recipe_searched:
             yield (f"  the space has {format_count(self.size, 'configuration')}; the search ends "
-                   "when all of them are trained")
+                   "when all that are feasible are trained")
         if spec.seeds.max_per_candidate > 1:
             yield (f"Then up to {spec.seeds.extra_runs} runs with further seeds, until each member "
                    f"of the front has {spec.seeds.max_per_candidate} seeds, or the front is "

@@ -15,7 +15,7 @@ from optuna.samplers import BaseSampler
 
 from scalesearch.cost import load_protocol
 from scalesearch.errors import UserError, error_context, option
-from scalesearch.feasible.limits import collect_limits, upper_bounds
+from scalesearch.feasible.limits import collect_limits, is_lower_bound, upper_bounds
 from scalesearch.feasible.report import min_costs
 from scalesearch.samplers import make_sampler
 from scalesearch.spaces.parameters.constraints import Constraint
@@ -116,6 +116,7 @@ def check_feasible(evaluator: Evaluator, seed: int) -> None:
     space = evaluator.space
     budgets = tuple(limit for limit in evaluator.limits
                     if isinstance(limit, Constraint) and limit not in space.constraints)
+    advice = "Raise the budget, or add smaller models to the space"
     if region.feasible_share == 0 and (costs := min_costs(space, evaluator.protocol, budgets)):
         smallest = ", ".join(f"{name} {value:,}" for name, value in costs.items())
         reason = f"no candidate meets it. The smallest costs in the space are {smallest}"
@@ -126,10 +127,12 @@ def check_feasible(evaluator: Evaluator, seed: int) -> None:
         is_cost = any(name in worst for name in COST_NAMES)  # slack: logarithm of a ratio
         nearest = (f", the nearest by {100 * math.expm1(slack):,.1f} %"
                    if is_cost and 0 < slack < math.inf else "")
+        if any(limit.label == worst and is_lower_bound(limit) for limit in budgets):
+            advice = "Lower this limit, or add larger models to the space"
         reason = (f"none of {sample.samples:,} random candidates meets it; "
                   f"{sample.violations[worst]:,} violate `{worst}`{nearest}")
-    raise UserError(f"budget: {reason}, with {evaluator.protocol}. Raise the budget, or add "
-                    "smaller models to the space", key="budget", code="budget-unmet")
+    raise UserError(f"budget: {reason}, with {evaluator.protocol}. {advice}", key="budget",
+                    code="budget-unmet")
 
 
 def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:

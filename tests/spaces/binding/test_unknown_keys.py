@@ -20,12 +20,22 @@ from tests.errors import refuses
     ("ffn: { mixture: { d_ff: 64 } }", ["`encoder.ffn.mixture.expert_hidden`"]),
     ("ffn: { relu: { d_ff: 64 } }", ["`encoder.ffn.relu.hidden`"]),
     ("d_ff: 64", ["`encoder.ffn.hidden` here"]),  # not that of a mixture
+    ("hidden: 64", ["`encoder.ffn.relu.hidden` here"]),  # a key of the default variant
+    ("dropout: 0.1", ["recipe"]),
 ])
 def test_help_suggests_the_intended_key(line: str, names: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse(f"width: 32\nencoder:\n  {line}\n")
     problem = next(problem for problem in caught.value.problems if problem.code == "unknown-key")
     assert all(name in (problem.help or "") for name in names), problem.help
+
+
+def test_help_for_a_size_of_both_stacks_names_both() -> None:
+    for key, names in (("num_layers", "`encoder.depth` or `decoder.depth`"),
+                       ("hidden", "`encoder.ffn.relu.hidden` or `decoder.ffn.relu.hidden`")):
+        with pytest.raises(ConfigError) as caught:
+            Space.parse(f"width: 32\n{key}: 4\n")
+        assert f"{names} here" in (caught.value.problems[0].help or "")
 
 
 def test_help_suggests_the_nearest_group() -> None:

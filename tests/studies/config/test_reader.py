@@ -463,6 +463,19 @@ def test_rarely_met_budget_is_accepted(tmp_path):
     params = evaluator.evaluate(smallest.params).costs["params.total"]
     with refuses("budget-unmet", "smallest costs", f"{params:,}", key="budget"):
         check_feasible(evaluator, 1)
+    too_large = read_study(
+        write(tmp_path, SPACE + REST + "protocol: { vocab: 400 }\nbudget: params.total >= 9M\n"))
+    with refuses("budget-unmet", "add larger models", key="budget"):
+        check_feasible(make_evaluator(too_large, None), 1)
+
+
+def test_contradictions_of_a_budget_are_found_when_the_study_is_read(tmp_path):
+    space = SPACE.rstrip() + "\n  where: [params.total <= 90k]\n"
+    for budget, word in (("params.total <= 60k and params.total >= 70k", "itself"),
+                         ("params.total >= 100k", "params.total <= 90k")):
+        file = write(tmp_path, space + REST + f"budget: {budget}\n")
+        with refuses("budgets-contradict", word, place=f"{file}:10:9"):
+            read_study(file)
 
 
 @settings(max_examples=300)
