@@ -26,7 +26,8 @@ def test_all_limits_are_drawn_or_named() -> None:
 def test_shares_are_in_the_order_of_effect_and_without_parameters_of_no_effect() -> None:
     shares = {"small": (0.5, 0.45), "none": (0.5, 0.5), "large": (0.9, 0.1)}
     values = pd.DataFrame([
-        {"parameter": name, "value": value, "candidates": 10, "share": share, "verdict": ""}
+        {"parameter": name, "value": value, "candidates": 10, "valid": 10,
+         "feasible": 10 * share, "share": share, "verdict": ""}
         for name, pair in shares.items() for value, share in zip("ab", pair)])
     figure = plot_feasible_shares(values, is_exact=True)
     titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")]
