@@ -9,6 +9,7 @@ Otherwise, all values are costed.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -233,11 +234,11 @@ class _SizeSearch:
         """Values to search, and the largest possible value; 0 if the file has a range."""
         offered = offered_sizes(self.free_sizes.space, self.key)
         if offered is not None:
-            multiples = [value for value in offered if value % self.step == 0]
-            if not multiples:
+            offered = multiples(offered, self.step)
+            if not offered:
                 raise UserError(f"no value of {self.key} in the file is a multiple of {self.step}",
-                                code="bad-value")
-            return offered if len(multiples) == len(offered) else multiples, 0
+                                code="no-multiple")
+            return offered, 0
         field = self.free_sizes.parameters[self.key].field
         low = max(1, int(field.low if field.low is not None else 1))
         low = -(-low // self.step) * self.step
@@ -359,3 +360,12 @@ class _SizeSearch:
                  for _, candidate in sorted(candidates.items()) if candidate.costs is not None]
         return all(first[name] <= second[name] for name in self.bounded_costs
                    for first, second in itertools.pairwise(costs))
+
+
+def multiples(values: Sequence[int], factor: int) -> Sequence[int]:
+    """Those of ``values`` that are multiples of ``factor``; a range stays a range."""
+    if not isinstance(values, range):
+        return [value for value in values if value % factor == 0]
+    period = factor // math.gcd(factor, values.step)  # of multiples, in steps of the range
+    first = next((value for value in values[:period] if value % factor == 0), values.stop)
+    return range(first, values.stop, values.step * period)

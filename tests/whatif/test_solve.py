@@ -11,6 +11,7 @@ from scalesearch.library import find_file
 from scalesearch.spaces import Space, UnbuildableError, read_space
 from scalesearch.whatif import find_trade_offs, solve, sweep_costs
 from scalesearch.whatif.free_sizes import parse_sizes
+from scalesearch.whatif.solve import multiples
 from tests.errors import refuses
 
 TRANSFORMER = read_space(find_file("transformer", "spaces"))
@@ -195,7 +196,7 @@ def test_a_step_selects_values_of_a_range() -> None:
     values = [solve(space, "max width", "params.total <= 1G", step=step)[0].best
               for step in (1, 32)]
     assert [value and value.value for value in values] == [80, 64]
-    with refuses("bad-value", 1000):
+    with refuses("no-multiple", 1000):
         solve(space, "max width", "params.total <= 1G", step=1000)
 
 
@@ -343,3 +344,11 @@ def test_key_that_is_off_can_be_solved_for() -> None:
     (solution,) = solve(TRANSFORMER, "max encoder.key_value_heads", "params.total <= 60M")
     assert solution.best and solution.changed_values == {}
     assert solution.best.costs["params.total"] <= 60_000_000
+
+
+@given(st.integers(1, 60), st.integers(0, 200), st.integers(1, 40), st.integers(1, 50))
+def test_multiples_of_a_range_are_those_of_its_list(start, length, step, factor):
+    values = range(start, start + length, step)
+    found = multiples(values, factor)
+    assert isinstance(found, range)
+    assert list(found) == multiples(list(values), factor)
