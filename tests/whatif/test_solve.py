@@ -349,6 +349,6 @@ def test_key_that_is_off_can_be_solved_for() -> None:
 @given(st.integers(1, 60), st.integers(0, 200), st.integers(1, 40), st.integers(1, 50))
 def test_multiples_of_a_range_are_those_of_its_list(start, length, step, factor):
     values = range(start, start + length, step)
-    found = multiples(values, factor)
-    assert isinstance(found, range)
-    assert list(found) == multiples(list(values), factor)
+    selected = multiples(values, factor)
+    assert isinstance(selected, range)
+    assert list(selected) == multiples(list(values), factor)
