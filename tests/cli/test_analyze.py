@@ -35,8 +35,8 @@ def checkpoint(data: Path) -> Path:
 
 
 def run(verb, data: Path, *arguments: object) -> Result:
-    cache = {"XDG_CACHE_HOME": str(data.parent / "cache")}
-    return CliRunner(env=cache).invoke(verb.command, [str(argument) for argument in arguments])
+    settings = {"XDG_CACHE_HOME": str(data.parent / "cache"), "COLUMNS": "200"}
+    return CliRunner(env=settings).invoke(verb.command, [str(argument) for argument in arguments])
 
 
 @pytest.mark.full
@@ -53,7 +53,7 @@ def test_all_tables_are_printed(data: Path, checkpoint: Path) -> None:
         "Gradient of",
         "first 5 sentences",
         "encoder.layers.0.attention",
-        "eta ffn",
+        "eta ffn with gate",
     ):
         assert text in done.stdout
 
