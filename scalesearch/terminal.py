@@ -183,10 +183,8 @@ def set_column_widths(table: Table, width: int) -> int:
     rooms = [room - sum(width for width, number in zip(number_widths, is_number) if number)
              for number_widths in (full_widths, short_widths, interval_widths)]
     # the widest numbers that leave room for whole words, or else for some text
-    choice = next((index for index, left in enumerate(rooms) if left >= needed), None)
-    if choice is None:
-        choice = next((index for index, left in enumerate(rooms)
-                       if left >= MIN_TEXT_WIDTH * len(text_columns)), None)
+    choice = next((index for room_for_text in (needed, MIN_TEXT_WIDTH * len(text_columns))
+                   for index, left in enumerate(rooms) if left >= room_for_text), None)
     if choice is None:
         widths = [short if is_number_column else min(full, MAX_TEXT_WIDTH)
                   for short, full, is_number_column in zip(short_widths, full_widths, is_number)]
