@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+SIZE_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 MIN_TABLE_WIDTH = 160  # columns of wide tables, which are not folded
 MIN_TEXT_WIDTH = 10  # of a column of texts that is narrowed
 MAX_TEXT_WIDTH = 40  # of a column of texts in a table that is wider than the terminal
@@ -214,6 +215,13 @@ def format_share(share: float) -> str:
     if 0 < share < 0.0005:
         return f"{100 * share:.2g} %"
     return "over 99.95 %" if 0.9995 < share < 1 else f"{100 * share:.3g} %"
+
+
+def format_size(size: float) -> str:
+    """Format a size to three digits: ``1.23M``, ``2M``."""
+    unit, letter = next(((unit, letter) for unit, letter in SIZE_UNITS if size >= 0.9995 * unit),
+                        (1.0, ""))
+    return f"{size / unit:.3g}{letter}"
 
 
 def format_bytes(size: float) -> str:

@@ -51,3 +51,11 @@ def test_local_file_has_precedence_over_shipped_file(monkeypatch, tmp_path):
     assert library.find_file("quick", "studies") == library.Path("quick.yaml")
     with refuses("no-such-file", "nothing"):
         library.find_file("nothing", "studies")
+
+
+def test_missing_file_is_refused_with_the_nearest_name(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").touch()
+    for name, suggestion in (("mine.yml", "mine.yaml"), ("quikc", "quick")):
+        with refuses("no-such-file", f"{suggestion}?"):
+            library.find_file(name, "studies")

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @click.option("--levels", type=click.IntRange(1, 5), default=2, show_default=True,
               help="Number of module levels in the table.")
 @click.option("--verify", "verify", is_flag=True,
-              help="Also count with PyTorch's FLOP counter and with fvcore.")
+              help="Also count with PyTorch (half of its FLOPs) and with fvcore.")
 @click.option("--random", "seed", is_flag=False, flag_value=0, type=int, metavar="[SEED]",
               help="Cost a random candidate of a search space.")
 @click.option("--smallest", is_flag=True,

@@ -22,9 +22,18 @@ from scalesearch.errors import UserError
 from scalesearch.library import require_packages
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.spaces.syntax.parameters import format_constant as as_text
-from scalesearch.terminal import make_table, print_text, wide_console
+from scalesearch.terminal import (
+    format_size,
+    make_table,
+    print_text,
+    set_column_widths,
+    table_width,
+    wide_console,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.table import Table
 
     from scalesearch.cost import Protocol
@@ -200,10 +209,14 @@ def print_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...],
     values = {name: {row[name] for row in table.rows} for name in table.columns}
     varied = [name for name, distinct in values.items()
               if len(distinct) > 1 or None in distinct or len(table.rows) == 1]
-    headings = (*table.keys, *varied)
-    rows = [[*(_format_value(row[key]) for key in table.keys),
-             *(_format_cost(row[name]) for name in varied)] for row in table.rows[:MAX_SWEEP_ROWS]]
-    print_text(make_table(headings, rows, left_columns=()), wide_console())
+    console = wide_console()
+    printed = _make_sweep_table(table, varied, _format_cost)
+    is_rounded = set_column_widths(printed, table_width(console)) > table_width(console)
+    if is_rounded:
+        printed = _make_sweep_table(table, varied, _format_rounded_cost)
+    print_text(printed, console)
+    if is_rounded:
+        print_text("rounded to the width of the terminal; exact costs: --json or --csv FILE")
     for name in (name for name in table.columns if name not in varied and table.rows[0][name]):
         print_text(f"{name} is {_format_cost(table.rows[0][name])} in all rows")
     if len(table.rows) > MAX_SWEEP_ROWS:
@@ -221,8 +234,20 @@ def print_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...],
     print_text(table.protocol.conventions)
 
 
+def _make_sweep_table(table: Sweep, names: list[str],
+                      format_cost: Callable[[float | None], str]) -> Table:
+    """Create the table of the swept values and of the costs ``names``."""
+    rows = [[*(_format_value(row[key]) for key in table.keys),
+             *(format_cost(row[name]) for name in names)] for row in table.rows[:MAX_SWEEP_ROWS]]
+    return make_table((*table.keys, *names), rows, left_columns=())
+
+
 def _format_cost(cost: float | None) -> str:
     return "-" if cost is None else f"{cost:,}" if isinstance(cost, int) else f"{cost:,.4g}"
+
+
+def _format_rounded_cost(cost: float | None) -> str:
+    return "-" if cost is None else format_size(cost)
 
 
 def _format_value(value: Any) -> str:

@@ -87,7 +87,7 @@ def verify_costs(block: Block, source: int, target: int, vocab: int,
     reason = "; ".join(reasons)
     explanation = "; ".join([*[f"{norm_steps:,} in LayerNorms"] * bool(norm_steps), *reasons])
     return [CostCheck("params", "torch", costs["params.total"], numel),
-            CostCheck("MACs", "FlopCounterMode / 2", costs["macs.total"],
+            CostCheck("MACs", "torch", costs["macs.total"],
                       flop_counter_macs(model, inputs), once + outside + unused, reason),
             CostCheck("MACs", "fvcore", costs["macs.total"], traced,
                       norm_steps + once + outside + unused, explanation)]

@@ -169,7 +169,7 @@ def test_table_names_the_protocol() -> None:
                                           "--vocab", "64"])
     assert result.exit_code == 0
     assert "protocol forward (S=30, T=30, V=64)" in result.output
-    assert "unexplained" not in result.output and "FlopCounterMode" in result.output
+    assert "unexplained" not in result.output and "fvcore" in result.output
 
 
 @pytest.mark.parametrize("file", ["reference/anthe-gpt2", "small/plain"])

@@ -12,7 +12,14 @@ from click.testing import CliRunner
 
 from scalesearch.cli import main as entry
 from scalesearch.cli.main import COMMANDS, app
-from scalesearch.terminal import format_count, make_table, open_console, print_data, print_text
+from scalesearch.terminal import (
+    format_count,
+    format_size,
+    make_table,
+    open_console,
+    print_data,
+    print_text,
+)
 
 
 def status(monkeypatch, *arguments):
@@ -142,6 +149,11 @@ def test_earlier_names_of_commands_and_options_are_hidden() -> None:
 def test_help_has_an_example(path: str) -> None:
     result = CliRunner().invoke(app, [*path.split(), "--help"])
     assert result.exit_code == 0 and f"Example: scalesearch {path}" in result.stdout
+
+
+def test_sizes_have_three_digits_and_a_unit():
+    assert [format_size(size) for size in (7, 999, 2000, 1_234_567, 999_999, 2.5e9, 1e12)] == [
+        "7", "999", "2k", "1.23M", "1M", "2.5G", "1T"]
 
 
 @pytest.mark.parametrize(("width", "heading"), [(40, "params.non-embedding"), (24, "embedding")])

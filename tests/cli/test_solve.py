@@ -135,6 +135,16 @@ def test_sweep_gives_table_and_figure(tmp_path: Path) -> None:
     assert (tmp_path / "grid.svg").exists() and len(report["files"]) == 2
 
 
+def test_sweep_is_rounded_only_if_exact_costs_do_not_fit() -> None:
+    arguments = ["small/plain", "--sweep", "length=10 | 12345"]
+    exact = f"{json.loads(ask(*arguments, '--json', of=cost).output)['rows'][1]['macs.total']:,}"
+    for columns in (80, 200):
+        output = CliRunner(env={"COLUMNS": str(columns)}).invoke(cost, arguments).output
+        table = output.split("\n\n")[0]
+        assert max(map(len, table.splitlines())) <= columns
+        assert (exact in table) == (columns == 200) == ("exact costs: --json" not in output)
+
+
 def test_formulas_are_printed_with_fixed_values() -> None:
     result = ask("transformer", "--formula", "--set", "encoder.depth=12", "--set",
                  "share.encoder.ffn=6-6", of=cost)

@@ -15,7 +15,6 @@ from scalesearch.report.scaling.figures import plot_laws, plot_means
 from scalesearch.report.scaling.formatting import (
     format_interval,
     format_share,
-    format_size,
     format_slope,
     ranking_sentences,
     score_decimals,
@@ -269,8 +268,6 @@ def test_tables_are_valid_csv_json_and_markdown():
 
 
 def test_numbers_have_significant_digits():
-    assert [format_size(size) for size in (999, 2000, 1_234_567, 999_999, 2.5e9)] == [
-        "999", "2k", "1.23M", "1M", "2.5G"]
     assert [score_decimals("bleu", half) for half in (0.0001, 0.2, 0.8, 40, math.inf)] == [
         2, 2, 1, 0, 2]
     assert score_decimals("loss", 0.0021) == 4 and score_decimals(

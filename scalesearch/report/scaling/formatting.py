@@ -14,9 +14,9 @@ from scalesearch.report.scaling.study import (
     ScalingStudy,
 )
 from scalesearch.tasks import METRICS
+from scalesearch.terminal import format_size
 
 MISSING_CELL = "–"
-SIZE_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 SIZE_SOURCE_LABELS = {SIZE_REQUESTED: "as requested", SIZE_OF_BUDGET: "the budget",
                       SIZE_REACHED: "the largest size that every rule with a law has reached"}
 MAX_DECIMALS = 4  # of a score
@@ -26,13 +26,6 @@ MAX_PERCENT_DECIMALS = 2  # of a score up to 100
 def cost_name(cost: str) -> str:
     """Name of a cost for display: ``params``, ``MACs``, or the unchanged name."""
     return SHORT_LABELS[cost.partition(".")[0]] if cost in DEFAULT_COSTS else cost
-
-
-def format_size(size: float) -> str:
-    """Format a size to three digits: ``1.23M``, ``2M``."""
-    unit, letter = next(((unit, letter) for unit, letter in SIZE_UNITS if size >= 0.9995 * unit),
-                        (1.0, ""))
-    return f"{size / unit:.3g}{letter}"
 
 
 def score_decimals(metric: str, half_width: float) -> int:

@@ -19,7 +19,6 @@ from scalesearch.report.scaling.formatting import (
     format_prediction,
     format_score,
     format_share,
-    format_size,
     format_slope,
     ranking_sentences,
     score_decimals,
@@ -27,7 +26,7 @@ from scalesearch.report.scaling.formatting import (
 from scalesearch.report.scaling.laws import N_RESAMPLES, HoldoutCheck, LawFit
 from scalesearch.report.scaling.study import Curve, ScalingStudy
 from scalesearch.report.text_tables import to_markdown as markdown_table
-from scalesearch.terminal import format_count
+from scalesearch.terminal import format_count, format_size
 
 
 @dataclass(frozen=True)
