@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from optuna.samplers import BaseSampler
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +15,7 @@ from scalesearch.errors import UserError, option
 from scalesearch.files import read_json, why_not_writable
 from scalesearch.pareto.noise import format_percent
 from scalesearch.report.labels import format_value
+from scalesearch.report.table import PARAM_PREFIX, architecture_lines
 from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.studies.config.fixed_architectures import COMPRESS
@@ -26,6 +28,7 @@ from scalesearch.studies.engine.proposals import Proposals
 from scalesearch.studies.executors.local import assign_devices
 from scalesearch.studies.forecast import StudyForecast, make_forecast, training_measurer
 from scalesearch.studies.monitor.format import describe_forecast, format_number
+from scalesearch.studies.results.results import named_config
 from scalesearch.studies.trials.evaluator import (
     Evaluator,
     FeasibilityEstimate,
@@ -118,14 +121,15 @@ class DryRun:
                      *describe_forecast(self.forecast)):
             print_text(line, console)
         console.print(self._table())
+        for line in self._describe_proposals():
+            print_text(line, console)
         if self.learning_rates:
-            rows = [(row["role"], format_number(row["params"]), f"{row['lr']:.2e}",
-                     f"× {row['init']:.2f}", row["optimizer"], row["first"])
+            rows = [(row["role"], format_number(row["params"]), f"{row['lr']:.3g}",
+                     f"× {row['init']:.3g}", row["optimizer"], row["first"])
                     for row in self.learning_rates]
             console.print(make_table(
                 ("weights", "params", "peak", "init", "by", "such as"), rows, (0, 4, 5),
-                f"Learning rates of {self.trials_to_train[0].architecture}, by group of weights",
-                has_box=True))
+                f"Learning rates of {self.trials_to_train[0].architecture}, by group of weights"))
 
     def _describe(self) -> Iterator[str]:
         """Yield lines about the space, the settings and the number of runs."""
@@ -206,7 +210,7 @@ class DryRun:
     def _table(self) -> Table:
         named = self.spec.architectures is not None
         recipe_keys = self.spec.recipe_space.distribution_texts
-        headings = (*["row"] * named, "params", "MACs", "architecture", *recipe_keys,
+        headings = ("row" if named else "trial", "params", "MACs", "architecture", *recipe_keys,
                     "what becomes of it")
         trained = {trial.number for trial in self.trials_to_train}
         rows = []
@@ -216,11 +220,23 @@ class DryRun:
             fate = trial.reason or ("trained" if trial.number in trained
                                     else "duplicate of another")
             recipe = (format_value(trial.recipe_params.get(key, "")) for key in recipe_keys)
-            rows.append([*[trial.label] * named, *costs, trial.architecture or "", *recipe, fate])
+            rows.append([trial.label if named else trial.number, *costs,
+                         trial.architecture or "", *recipe, fate])
         left = [index for index, heading in enumerate(headings)
                 if heading not in ("params", "MACs")]
         return make_table(headings, rows, left, "Rows" if named else "The first proposals",
                           has_box=True)
+
+    def _describe_proposals(self) -> list[str]:
+        """Describe the hyperparameters of the proposals."""
+        rows = [{f"{PARAM_PREFIX}{name}": value
+                 for name, value in named_config(trial.config).items() if name in trial.params}
+                for trial in self.proposals]
+        trials = pd.DataFrame(rows, dtype=object).fillna("")
+        trials["trial"] = [trial.number for trial in self.proposals]
+        trials["label"] = None
+        return architecture_lines(trials, {name for trial in self.proposals
+                                           for name in trial.params})
 
 
 def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:

@@ -70,6 +70,16 @@ def dry_run_text(folder, monkeypatch, **changes):
     return dry_run_to_json(findings), output.getvalue()
 
 
+def test_dry_run_prints_the_hyperparameters_of_proposals(tmp_path, monkeypatch):
+    record, text = dry_run_text(tmp_path, monkeypatch, width="16 | 24")
+    described = dict(line.split(": ", 1) for line in text.splitlines()
+                     if line.startswith(("trial ", "all: ")))
+    for number, proposal in enumerate(record["proposals"]):
+        values = [f"{name} {value}" for name, value in proposal["params"].items()]
+        printed = [described[f"trial {number}"], *filter(None, [described.get("all")])]
+        assert sorted(", ".join(printed).split(", ")) == sorted(values)
+
+
 def test_dry_run_names_references_over_budget(tmp_path, monkeypatch):
     reference = "[{name: large, set: {width: 256, encoder.ffn.relu.hidden: 16}}]"
     record, text = dry_run_text(tmp_path, monkeypatch, reference=reference)
