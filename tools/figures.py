@@ -1,4 +1,4 @@
-"""Size and shape of the code of git revisions: ``python tools/figures.py [REVISION …]``.
+"""Size and shape of code and documentation of git revisions: ``python tools/figures.py [REVISION …]``.
 
 Prints one column per revision (default: HEAD). The files are read from git and parsed; nothing is
 checked out, and no code runs.
@@ -7,6 +7,7 @@ checked out, and no code runs.
 import argparse
 import ast
 import io
+import re
 import statistics
 import subprocess
 import tarfile
@@ -23,23 +24,30 @@ TESTS = "tests/"
 FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
 DOCUMENTED_NODES = (ast.Module, ast.ClassDef, *FUNCTION_NODES)
 SHORT_FILE_LINES = 60
+GENERATED_PAGES = {f"docs/{name}.md" for name in (
+    "reference/command-line", "reference/data-file", "reference/recipe",
+    "reference/space-language", "reference/study-file", "reference/synonyms",
+    "results/discrepancies", "troubleshooting")}
+GENERATED_TABLE = re.compile(r"<!-- (results|api): .*?<!-- end -->", re.S)
 NO_CODE_TOKENS = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT,
                   tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER}
 
 
 def read_files(revision: str) -> dict[str, str]:
-    """Return path and text of every Python file of a revision."""
+    """Return path and text of every Python and Markdown file of a revision."""
     archived = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True,
                               capture_output=True)
     with tarfile.open(fileobj=io.BytesIO(archived.stdout)) as archive:
-        members = [member for member in archive if member.isfile() and member.name.endswith(".py")]
+        members = [member for member in archive
+                   if member.isfile() and member.name.endswith((".py", ".md"))]
         return {member.name: archive.extractfile(member).read().decode() for member in members}
 
 
 def measure(files: Mapping[str, str]) -> dict[str, str]:
-    """Return name and value of each figure, for the Python files of a repository."""
-    package = {path: text for path, text in files.items() if path.startswith(PACKAGE)}
-    tests = {path: text for path, text in files.items() if path.startswith(TESTS)}
+    """Return name and value of each figure, for the files of a repository."""
+    code = {path: text for path, text in files.items() if path.endswith(".py")}
+    package = {path: text for path, text in code.items() if path.startswith(PACKAGE)}
+    tests = {path: text for path, text in code.items() if path.startswith(TESTS)}
     trees = {path: ast.parse(text) for path, text in (package | tests).items()}
     package_trees = [trees[path] for path in package]
     lines = {path: text.count("\n") for path, text in package.items()}
@@ -69,6 +77,7 @@ def measure(files: Mapping[str, str]) -> dict[str, str]:
         "longest file": _largest(lines),
         "longest function": _largest(lengths),
         "`raises` that match text": str(sum(count_text_matches(trees[path]) for path in tests)),
+        "words of hand-written pages": f"{sum(hand_written_words(files).values()):,}",
     }
     folders = Counter[str]()
     for path in package:
@@ -76,6 +85,17 @@ def measure(files: Mapping[str, str]) -> dict[str, str]:
         folders[folder if not folder.endswith(".py") else "top level"] += code_lines[path]
     return figures | {f"code of {folder}": f"{count:,}"
                       for folder, count in sorted(folders.items())}
+
+
+def hand_written_words(files: Mapping[str, str]) -> dict[str, int]:
+    """Return path and number of words of README, CONTRIBUTING and each page of the site.
+
+    Code counts; generated pages and tables do not.
+    """
+    return {path: len(GENERATED_TABLE.sub("", text).split()) for path, text in files.items()
+            if path in ("README.md", "CONTRIBUTING.md")
+            or (path.startswith("docs/") and path.endswith(".md")
+                and not path.startswith("docs/notebooks/") and path not in GENERATED_PAGES)}
 
 
 def count_code_lines(text: str, tree: ast.Module) -> int:

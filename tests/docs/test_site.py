@@ -6,9 +6,11 @@ import sys
 import pytest
 
 from tests.docs.blocks import ROOT
+from tools.figures import hand_written_words
 from tools.pages import stale
 
-WORDS = 800
+README_WORDS = 800
+ALL_WORDS = 33_000  # README, CONTRIBUTING and hand-written pages of the site
 
 
 @pytest.mark.full
@@ -27,5 +29,8 @@ def test_generated_pages_are_current():
     assert stale() == [], "run `python tools/pages.py` and commit docs"
 
 
-def test_readme_is_short():
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= WORDS
+def test_documentation_is_short():
+    words = hand_written_words({file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8")
+                                for file in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))})
+    assert words["README.md"] <= README_WORDS
+    assert sum(words.values()) <= ALL_WORDS

@@ -1,6 +1,7 @@
-"""Figures of the code, for a repository of three files."""
+"""Figures of code and documentation, for a small repository."""
 
-from tools.figures import measure
+from tools import pages, reference
+from tools.figures import GENERATED_PAGES, hand_written_words, measure
 
 FILES = {
     "scalesearch/studies/loop.py": """from typing import Any
@@ -31,6 +32,22 @@ def test_code():
         run(1)
 """,
 }
+
+
+PAGES = {
+    "README.md": "# Name\n\nFour more words here.\n",
+    "docs/index.md": "One\n<!-- results: board -->\n\n| a | b |\n\n<!-- end -->\ntwo\n",
+    "docs/notebooks/study.md": "A cell.\n",
+    "docs/reference/recipe.md": "A table.\n",
+    "benchmarks/LOG.md": "A log.\n",
+}
+
+
+def test_words_of_hand_written_pages():
+    assert hand_written_words(FILES | PAGES) == {"README.md": 6, "docs/index.md": 2}
+    generated = {f"docs/{name}" for name in pages.PAGES} | {
+        f"docs/reference/{file.name}" for file in reference.files() if file.suffix == ".md"}
+    assert generated == GENERATED_PAGES
 
 
 def test_figures_of_small_repository():
