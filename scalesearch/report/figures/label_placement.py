@@ -1,4 +1,4 @@
-"""Placement of labels next to points, without covering labels, points or the edge."""
+"""Placement of labels next to points, without covering labels, points, lines or the edge."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
+from matplotlib.collections import LineCollection
 from matplotlib.text import Annotation, Text
 from matplotlib.transforms import Bbox
 
@@ -17,7 +17,10 @@ LABEL_OFFSETS = [(8, 0, "left", "center"), (6, 6, "left", "bottom"), (6, -6, "le
                  (-8, 0, "right", "center"), (-6, 6, "right", "bottom"), (-6, -6, "right", "top"),
                  (0, 9, "center", "bottom"), (0, -9, "center", "top"), (16, 14, "left", "bottom"),
                  (16, -14, "left", "top"), (-16, 14, "right", "bottom"), (-16, -14, "right", "top"),
-                 (0, 22, "center", "bottom"), (0, -22, "center", "top")]
+                 (0, 22, "center", "bottom"), (0, -22, "center", "top"),
+                 (24, 26, "left", "bottom"), (24, -26, "left", "top"),
+                 (-24, 26, "right", "bottom"), (-24, -26, "right", "top"),
+                 (0, 36, "center", "bottom"), (0, -36, "center", "top")]
 LINE_POINT_SPACING = 6.0  # pixels between the points that represent a line
 MIN_LEADER_OFFSET = 10  # offset in points above which a line connects the label with its point
 OVERLAP_COST = 4.0  # per square pixel shared with a label or outside the axes
@@ -38,12 +41,20 @@ def place_labels(axes: Axes, labels: Sequence[tuple[float, float, str]],
     renderer = canvas.get_renderer()
     axes_box = axes.get_window_extent(renderer)
     obstacles = axes.transData.transform(np.asarray(points, dtype=float).reshape(-1, 2))
-    obstacles = np.vstack([obstacles, *(_sample_line(line) for line in axes.lines)])
+    for line in axes.lines:
+        path = line.get_transform().transform_path(line.get_path())
+        obstacles = np.vstack([obstacles, _sample_line(path.vertices)])
+    for bars in axes.collections:
+        if isinstance(bars, LineCollection):  # error bars
+            obstacles = np.vstack([obstacles, *(_sample_line(bars.get_transform().transform(bar))
+                                                for bar in bars.get_segments())])
     placed_boxes: list[Bbox] = []
     placed = []
     for x, y, text in sorted(labels):
+        point = axes.transData.transform((x, y))
         best = None
         best_box = None
+        best_leader = np.empty((0, 2))
         min_cost = np.inf
         for dx, dy, horizontal, vertical in LABEL_OFFSETS:
             has_leader = max(abs(dx), abs(dy)) > MIN_LEADER_OFFSET
@@ -63,7 +74,12 @@ def place_labels(axes: Axes, labels: Sequence[tuple[float, float, str]],
             outside = box.width * box.height
             if inside is not None:
                 outside -= inside.width * inside.height
-            n_covered = ((obstacles >= box.min) & (obstacles <= box.max)).all(axis=1).sum()
+            leader_points = np.empty((0, 2))
+            if has_leader:
+                offset = np.array([dx, dy]) * axes.figure.dpi / 72
+                leader_points = _sample_line(np.array([point, point + offset]))
+            n_covered = _count_inside(box, obstacles) + sum(
+                _count_inside(placed_box, leader_points) for placed_box in placed_boxes)
             cost = float(OVERLAP_COST * overlap + OVERLAP_COST * max(outside, 0.0)
                          + COVERED_POINT_COST * n_covered)
             if cost < min_cost:
@@ -71,6 +87,7 @@ def place_labels(axes: Axes, labels: Sequence[tuple[float, float, str]],
                     best.remove()
                 best = annotation
                 best_box = box
+                best_leader = leader_points
                 min_cost = cost
             else:
                 annotation.remove()
@@ -78,14 +95,18 @@ def place_labels(axes: Axes, labels: Sequence[tuple[float, float, str]],
                 break
         assert best is not None and best_box is not None
         placed_boxes.append(best_box)
+        obstacles = np.vstack([obstacles, best_leader])
         placed.append(best)
     return placed
 
 
-def _sample_line(line: Line2D) -> np.ndarray:
-    """(n, 2) points on a drawn line, every few pixels, in display coordinates."""
-    vertices = np.asarray(line.get_transform().transform_path(line.get_path()).vertices,
-                          dtype=float)
+def _count_inside(box: Bbox, points: np.ndarray) -> int:
+    """Return the number of points inside of a box."""
+    return int(((points >= box.min) & (points <= box.max)).all(axis=1).sum())
+
+
+def _sample_line(vertices: np.ndarray) -> np.ndarray:
+    """(n, 2) points on a line through ``vertices``, every few pixels."""
     segments = [np.linspace(a, b, max(2, int(np.hypot(*(b - a)) / LINE_POINT_SPACING)))
                 for a, b in pairwise(vertices)]
     return np.vstack([np.empty((0, 2)), *segments])

@@ -107,7 +107,9 @@ def plot_tradeoff(table: pd.DataFrame, context: FigureContext, x: str, y: str = 
         labels = [(float(row[x]), float(row[y]),
                    figure_text(model_name(row) if pd.isna(row["label"]) else row["label"]))
                   for _, row in labeled.iterrows()]
-        place_labels(axes, labels, list(zip(complete[x].astype(float), complete[y].astype(float))))
+        points = [*zip(complete[x].astype(float), complete[y].astype(float)),
+                  *zip(table[x][heights.index].astype(float), heights)]
+        place_labels(axes, labels, points)
         if len(complete):  # above the axes, so that the legend does not cover points
             axes.legend(loc="lower left", bbox_to_anchor=(-0.12, 1),
                         ncols=1 if is_paper_style() else 2, labelspacing=0.25,

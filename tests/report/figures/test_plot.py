@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.path import Path
 from matplotlib.text import Text
 
 from scalesearch.report.figures.label_placement import place_labels
@@ -149,6 +150,27 @@ def test_labels_of_close_points_do_not_overlap():
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
     axes_box = axes.get_window_extent()
     assert all(axes_box.x0 <= box.x0 and box.x1 <= axes_box.x1 for box in boxes)
+
+
+def test_labels_do_not_cover_error_bars_or_lines_to_other_labels():
+    figure = Figure(figsize=(5, 3.4), dpi=100)
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    points = [(357, 24.5), (390, 25.8), (535, 26.7), (597, 27), (680, 28.5), (880, 29.5)]
+    axes.errorbar(*zip(*points), yerr=1.2, fmt="none", capsize=2)
+    axes.set(xlim=(310, 1300), ylim=(22, 32))
+    figure.draw_without_rendering()
+    labels = place_labels(axes, [(x, y, f"{x}: 2-2, width 64") for x, y in points], points)
+    boxes = [Text.get_window_extent(label) for label in labels]
+    for x, y in points:
+        bar = Path(axes.transData.transform([(x, y - 1.2), (x, y + 1.2)]))
+        assert not any(bar.intersects_bbox(box, filled=False) for box in boxes)
+    figure.draw_without_rendering()  # updates the lines between points and labels
+    lines = [label.arrow_patch for label in labels if label.arrow_patch is not None]
+    assert lines
+    for line in lines:
+        path = line.get_transform().transform_path(line.get_path())
+        assert sum(path.intersects_bbox(box, filled=False) for box in boxes) <= 1  # its own label
 
 
 def test_texts_have_the_same_size_at_every_resolution():
