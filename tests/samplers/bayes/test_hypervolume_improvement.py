@@ -30,6 +30,20 @@ def test_mean_lies_in_its_interval_and_is_reproducible(acquisition, search):
     assert search.study.sampler.forecast_gain(search.trials, 4) == forecast
 
 
+def test_interval_holds_95_percent_of_other_samples(acquisition):
+    forecast = forecast_hypervolume(acquisition, 4)
+    improvement = acquisition.improvement
+    rows, mean, std = acquisition.predict_final()
+    best = np.argsort(-improvement.expected(mean, std, acquisition.costs[rows]),
+                      kind="stable")[:4]
+    samples = acquisition.sample_final(rows[best], mean[best], std[best], 1000,
+                                       np.random.default_rng(1))
+    growth = np.array([improvement.relative_growth(sample, acquisition.costs[rows[best]])
+                       for sample in samples])
+    inside = (growth >= forecast.low) & (growth <= forecast.high)
+    assert inside.mean() == pytest.approx(0.95, abs=0.025)
+
+
 def test_no_forecast_from_too_few_trials():
     search = Searched("bayes").run(2)
     assert search.study.sampler.forecast_gain(search.trials, 4) is None
