@@ -98,14 +98,19 @@ def cite(space: Space, config: Mapping[str, Any], protocol: Protocol,
     """
     # Domain of each size; of conditions, the branch that applies.
     domains = {}
+    options = set()  # sizes of the chosen types, such as the experts of a mixture
     for node in space.parameter_space.nodes:
         is_active = all(config.get(group) == variant for group, variant in node.guards)
-        if is_active and node.field.type == "size" and isinstance(config.get(node.key), int):
+        # A size of 0 is the absence of a part, so it has no name in the formulas.
+        if (is_active and node.field.type == "size" and isinstance(config.get(node.key), int)
+                and config[node.key] != 0):
             domain = node.domain
             while isinstance(domain, ConditionalDomain):
                 is_true = evaluate(domain.condition, config.__getitem__) is True
                 domain = domain.if_true if is_true else domain.if_false
             domains[node.key] = domain
+            if node.guards:
+                options.add(node.key)
     domains = {key: domains[key] for key in config if key in domains}
     copies = {}  # sizes that copy another one, as in `= width`
     for key, domain in domains.items():
@@ -131,7 +136,8 @@ def cite(space: Space, config: Mapping[str, Any], protocol: Protocol,
     used = set().union(*(formula.names for formula in sections.values()))
     where = {names[key]: str(domain).removeprefix("= ") for key, domain in domains.items()
              if names[key] in used and isinstance(domain, ComputedDomain)}
-    held_sizes = {names[key]: value for key, value in config.items() if key not in domains}
+    held_sizes = {names[key]: value for key, value in config.items()
+                  if key not in domains or (key in options and names[key] not in used)}
     is_vocab_bound = depends_on_vocab(build_blocks(config)[1], protocol)
     return Citation(protocol, sections, modules, symbols.values, where, held_sizes,
                     len(symbols.numbers), is_vocab_bound)

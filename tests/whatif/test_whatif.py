@@ -181,6 +181,24 @@ def test_formulas_evaluate_to_costs(name: str) -> None:
         assert total == formulas.sections["macs.total"]
 
 
+@pytest.mark.parametrize("shared", [0, 1, 2])
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_formulas_of_mixtures_evaluate_to_costs(stack: str, shared: int) -> None:
+    """An absent shared network has no weights, not even those of its bias."""
+    mixture = f"{stack}.ffn.mixture"
+    space = TRANSFORMER.with_overrides({"width": "16", f"{stack}.ffn": "mixture",
+                                        f"{mixture}.experts": "4", f"{mixture}.shared": str(shared)})
+    config = config_of(space)
+    for name in PROTOCOLS:
+        protocol = find_protocol(name, 5, 7, 30)
+        formulas = cite(space, config, protocol)
+        breakdown = evaluate_cost(assemble(config).block, protocol)
+        for key, formula in formulas.sections.items():
+            assert formula.evaluate(formulas.values) == breakdown[key], key
+    assert formulas.held_sizes[f"{mixture}.experts"] == 4
+    assert (f"{mixture}.shared" in formulas.held_sizes) == (shared == 0)
+
+
 @settings(max_examples=20)
 @given(st.sampled_from(sorted(PROTOCOLS)), st.booleans(), st.data())
 def test_formulas_evaluate_to_costs_of_other_sizes_and_lengths(
