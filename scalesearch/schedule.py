@@ -286,31 +286,40 @@ class Scheduler:
             exhausted: whether all candidates were proposed.
         """
         started = [trial for trial in trials if not is_infeasible(trial)]
-        action = self._choose_action(trials, started, budget_left, exhausted)
-        self.is_waiting = not self._is_due(action, started, budget_left)
+        values = None
+        is_first_phase = False
+        if self.acquisition_values and self.rungs.n_pauses:
+            values = self.acquisition_values(trials)
+            is_first_phase = values is None
+        action = self._choose_action(started, values, is_first_phase, budget_left, exhausted)
+        self.is_waiting = not self._is_due(action, started, is_first_phase, budget_left)
         return None if self.is_waiting else action
 
     def _is_due(self, action: FrozenTrial | StartTrial | None, started: Sequence[FrozenTrial],
-                budget_left: float) -> bool:
+                is_first_phase: bool, budget_left: float) -> bool:
         """Return whether an action need not wait for the results of trials in training.
 
-        With many workers, most of a small budget would otherwise be spent before any result.
+        With many workers, most of a small budget would otherwise be spent before any result. In the
+        first phase, losses at the first rung decide which further candidates are proposed.
         """
         is_startup = action is START_TRIAL and len(started) < self.n_startup_trials
-        if action is None or is_startup:
+        if action is None or is_startup or self.max_in_training >= 1:
             return True
-        in_training = sum(self.rungs.budget_to_rung(len(rung_losses(trial)))
-                          for trial in started if is_in_training(trial))
+        training = [trial for trial in started if is_in_training(trial)]
+        if is_first_phase and action is START_TRIAL:  # counts like a full-budget run
+            return len(training) < max(1, self.n_startup_trials,
+                                       self.max_in_training * budget_left)
+        in_training = sum(self.rungs.budget_to_rung(len(rung_losses(trial))) for trial in training)
         rung = 0 if isinstance(action, StartTrial) else len(rung_losses(action))
         limit = max(MIN_IN_TRAINING, self.max_in_training * (budget_left + in_training))
         return in_training + self.rungs.budget_to_rung(rung) <= limit + 1e-9
 
-    def _choose_action(self, trials: Sequence[FrozenTrial], started: Sequence[FrozenTrial],
-                       budget_left: float, exhausted: bool) -> FrozenTrial | StartTrial | None:
-        if self.acquisition_values and self.rungs.n_pauses:
-            values = self.acquisition_values(trials)
-            if values is not None:
-                return self._best_action(started, values, budget_left, exhausted)
+    def _choose_action(self, started: Sequence[FrozenTrial], values: AcquisitionValues | None,
+                       is_first_phase: bool, budget_left: float, exhausted: bool
+                       ) -> FrozenTrial | StartTrial | None:
+        if values is not None:
+            return self._best_action(started, values, budget_left, exhausted)
+        if is_first_phase:
             n_ending = sum(is_promoted(trial) and not is_paused(trial)
                            and len(rung_losses(trial)) >= self.rungs.n_pauses for trial in started)
             if n_ending < N_FIRST_COMPLETE:

@@ -14,6 +14,9 @@ from scalesearch.feasible.report import (
     select_spread_points,
     shorten_fraction,
 )
+from scalesearch.spaces.parameters.param_values import SCHEDULE_PREFIXES
+from scalesearch.spaces.schema.builtin import named_config
+from scalesearch.spaces.syntax.lexer import split_parameter_name
 from scalesearch.spaces.syntax.parameters import format_constant
 from scalesearch.terminal import format_count, format_share, make_fitting_table, make_table
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from scalesearch.feasible.nearest import NearbyCandidate
+    from scalesearch.spaces.parameters.param_values import ParamValues
 
 # JSON key to field of the report.
 REPORT_JSON_FIELDS = {"exact": "exact", "estimator": "estimator",
@@ -59,7 +63,7 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
         selected = select_spread_points(report.front)
         equal_params = _shared_params(selected)
         texts_by_point = [{key: shorten_fraction(text) for key, text
-                           in _format_params(point.param_values.params).items()
+                           in _format_config(point.param_values).items()
                            if key not in equal_params} for point in selected]
         keys = list(dict.fromkeys(key for texts in texts_by_point for key in texts))
         # parameters of a variant follow its name
@@ -89,7 +93,7 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
         yield f"The candidates below have {_shared_text(shared, first)}."
     for label, candidate in report.extremes.items():
         params = ", ".join(f"{key}={text}"
-                           for key, text in _format_params(candidate.param_values.params).items()
+                           for key, text in _format_config(candidate.param_values).items()
                            if key not in shared)
         costs = ", ".join(f"{name} {value:,}" for name, value in candidate.costs.items())
         yield f"{label}: {costs}  ({params})"
@@ -137,13 +141,28 @@ def _describe_front(report: FeasibilityReport) -> str:
 
 def _shared_text(names: Collection[str], candidate: IndexedCandidate | SampledCandidate) -> str:
     """Format the parameters ``names``, which have the same values in several candidates."""
-    texts = _format_params(candidate.param_values.params)
+    texts = _format_config(candidate.param_values)
     return ", ".join(f"{name}={texts[name]}" for name in sorted(names))
 
 
 def _format_params(params: Mapping[str, Any]) -> dict[str, str]:
     """Parameter values as texts for ``--set``."""
     return {name: format_constant(value) for name, value in params.items()}
+
+
+def _format_config(values: ParamValues) -> dict[str, str]:
+    """Parameter values for the terminal: sizes in place of the ranges and formulas they are in."""
+    config = named_config(values)
+    texts = {}
+    for name, value in values.params.items():
+        key, inner = split_parameter_name(name)
+        size = config.get(key)
+        is_size = isinstance(size, int | float) and not key.startswith(SCHEDULE_PREFIXES)
+        if is_size and (inner or isinstance(value, str)):
+            texts[key] = format_constant(size)
+        else:
+            texts[name] = format_constant(value)
+    return texts
 
 
 def _with_inner_params(key: str, texts: Mapping[str, str]) -> str:
@@ -207,7 +226,7 @@ def _shared_params(candidates: Sequence[IndexedCandidate | SampledCandidate]) ->
     """Parameters that have the same value in all candidates."""
     if not candidates:
         return set()
-    first, *others = [dict(candidate.param_values.params) for candidate in candidates]
+    first, *others = [_format_config(candidate.param_values) for candidate in candidates]
     return {key for key in first if all(params.get(key) == first[key] for params in others)}
 
 

@@ -279,6 +279,26 @@ def test_continuous_space_is_sampled(tmp_path: Path) -> None:
     assert not re.search(r"\d\.\d{7}", text)  # values of a continuous range are rounded
 
 
+def test_sizes_are_printed_in_place_of_the_ranges_that_have_them(tmp_path: Path) -> None:
+    file = tmp_path / "ranges.yaml"
+    file.write_text("""
+width: 32
+encoder: { depth: 1, heads: 4, ffn: { one of: {
+  none: {}, swiglu: { hidden: 64..128 step 64 | = 8 * width // 3 } } } }
+decoder: { depth: 1, heads: 4, ffn: { relu: { hidden: 64 } } }
+cost: { protocol: { source: 20, target: 20, vocab: 500 } }
+""")
+    arguments = str(file), "--budget", "params.total <= 2M"
+    output = run(*arguments)
+    front = output[output.index("on the front"):]
+    for size in (64, 85, 128):
+        assert f"hidden={size}" in front
+    assert "step 64" not in front and "8 * width" not in front
+    report = json.loads(run(*arguments, "--json"))
+    for params in report["front_params"]:  # with the names that --set accepts
+        assert read_space(file).with_overrides(params).single_architecture()
+
+
 @pytest.mark.slow
 def test_large_space_is_sampled() -> None:
     report = json.loads(run("slim", "--set", "width=96..128 step 2", "--samples", "120", "--json"))

@@ -165,6 +165,21 @@ def test_a_search_waits_for_results_before_it_spends_the_rest(
     assert without_surrogate.next_action(training, budget_left) is START_TRIAL
 
 
+@pytest.mark.parametrize(("n_training", "budget_left", "share", "is_waiting"), [
+    (5, 20.0, 0.25, False), (6, 20.0, 0.25, True),  # as many as startup trials
+    (9, 40.0, 0.25, False), (10, 40.0, 0.25, True),  # a quarter of the rest, as full-budget runs
+    (12, 20.0, 1.0, False)])
+def test_new_trials_of_the_first_phase_wait_for_losses_at_the_first_rung(
+        n_training, budget_left, share, is_waiting):
+    started = [*(trial(number, "PAUSED", 5.0, (2.0,)) for number in range(3)),
+               *(trial(3 + number, "RUNNING", 5.0) for number in range(n_training))]
+    scheduler = Scheduler(RUNGS, OBJECTIVES, no_values, 6, share)
+    action = scheduler.next_action(started, budget_left)
+    assert scheduler.is_waiting == is_waiting and action is (None if is_waiting else START_TRIAL)
+    predicting = Scheduler(RUNGS, OBJECTIVES, lambda trials: AcquisitionValues(1.0, {}), 6, share)
+    assert predicting.next_action(started, budget_left) is START_TRIAL
+
+
 def test_unaffordable_trials_are_not_started():
     scheduler = Scheduler(RUNGS, OBJECTIVES)
     assert scheduler.next_action([], 0.99) is None and scheduler.next_action([], 1.0) is START_TRIAL

@@ -5,10 +5,11 @@ Keys of registered blocks are read from the block catalog.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import entry_points
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from scalesearch.blocks.embedding import POSITION_TYPES
 from scalesearch.blocks.ffn import FFNS
@@ -24,6 +25,7 @@ from scalesearch.blocks.seq2seq import TYING_MODES
 from scalesearch.blocks.stacks import SOLVERS
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.blocks.weight_sharing import SCHEDULES, make_schedule
+from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.schema.stack import (
     OFF_VALUES,
     Fields,
@@ -276,3 +278,12 @@ def _cached_schema(*registered: object) -> SchemaGroup:
         "low_rank": SchemaGroup(low_rank, none_means_defaults=True,
                                 doc="matrices as two of low rank"),
         "matrices": _matrices()}))
+
+
+def named_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a configuration by the names of parameters, also those of single layers."""
+    names = build_index(architecture_schema()).parameter_names(config)
+    params = {names[key]: value for key, value in config.items()}
+    layers = {f"{name}[{layer}]": size for name, value in params.items() if isinstance(value, list)
+              for layer, size in enumerate(value, 1)}
+    return params | layers

@@ -17,6 +17,7 @@ from scalesearch.pareto.noise import format_percent
 from scalesearch.report.labels import format_value
 from scalesearch.report.table import PARAM_PREFIX, architecture_lines
 from scalesearch.spaces.assembly.architecture import assemble
+from scalesearch.spaces.schema.builtin import named_config
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.config.sections import WARM_START_FILE
@@ -28,7 +29,6 @@ from scalesearch.studies.engine.proposals import Proposals
 from scalesearch.studies.executors.local import assign_devices
 from scalesearch.studies.forecast import StudyForecast, make_forecast, training_measurer
 from scalesearch.studies.monitor.format import describe_forecast, format_number
-from scalesearch.studies.results.results import named_config
 from scalesearch.studies.trials.evaluator import (
     Evaluator,
     FeasibilityEstimate,

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError, option
 from scalesearch.report.labels import better_direction, describe_costs, weight_only_lines
-from scalesearch.spaces.schema.bound_tree import build_index
-from scalesearch.spaces.schema.builtin import architecture_schema
 from scalesearch.studies.monitor.heartbeat import RUNNING, read_owner
 from scalesearch.studies.replicates.summary import SeedAnalysis, StudyView
 from scalesearch.studies.trials.record import Record, TeacherFacts, describe_teacher_facts
@@ -298,15 +296,6 @@ class Results:
                 "Selection uses validation scores; test scores were not used for selection.",
                 *self.seed_analysis.notes(meta.seed), *filter(None, [self.teacher_note]),
                 *([f"{name}: {self.signature}"] if self.signature else [])]
-
-
-def named_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a configuration by the names of parameters, also those of single layers."""
-    names = build_index(architecture_schema()).parameter_names(config)
-    params = {names[key]: value for key, value in config.items()}
-    layers = {f"{name}[{layer}]": size for name, value in params.items() if isinstance(value, list)
-              for layer, size in enumerate(value, 1)}
-    return params | layers
 
 
 def load_results(folder: Path) -> Results:

@@ -16,8 +16,9 @@ from matplotlib.figure import Figure
 from scalesearch.files import try_read_json
 from scalesearch.report.ablation import Ablation, build_ablation
 from scalesearch.report.records import labeled_records, scores_over_seeds, validation_loss_name
+from scalesearch.spaces.schema.builtin import named_config
 from scalesearch.studies.results.publish import records_of
-from scalesearch.studies.results.results import Results, named_config
+from scalesearch.studies.results.results import Results
 from scalesearch.studies.trials.study_meta import StudyMeta
 from scalesearch.studies.trials.trial import EventType, Origin, State, Trial
 from scalesearch.studies.trials.trials import Trials
