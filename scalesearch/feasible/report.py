@@ -68,7 +68,9 @@ class FeasibilityReport:
             ``DEFAULT_FRONT_COSTS[1]``; of the samples, if the candidates were not counted.
         is_front_complete: whether the front has all of these candidates.
         extremes: cheapest and most expensive feasible candidate of each cost.
-        min_costs: if no candidate is feasible, the smallest value of each bounded cost.
+        min_costs: if no candidate is feasible, the smallest value of each cost that is over its
+            limit in all of them.
+        max_costs: likewise, the largest value of each cost that is below its limit in all of them.
     """
 
     estimator: str
@@ -90,6 +92,7 @@ class FeasibilityReport:
     is_front_complete: bool = True
     extremes: dict[str, IndexedCandidate] = field(default_factory=dict)
     min_costs: dict[str, int] = field(default_factory=dict)
+    max_costs: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -219,7 +222,8 @@ def _exact_report(estimator: str, counter: FeasibleCounter,
         estimate.n_samples, estimate.strata, n_candidates=counter.n_candidates,
         n_valid=counter.n_valid, n_feasible=counter.n_feasible, n_distinct=n_distinct,
         n_distinct_feasible=n_distinct_feasible, front=front, is_front_complete=is_complete,
-        extremes=extremes, min_costs=_min_costs(counter) if not counter.n_feasible else {},
+        extremes=extremes, min_costs={} if counter.n_feasible else _unmet_costs(counter, 1),
+        max_costs={} if counter.n_feasible else _unmet_costs(counter, -1),
         notes=notes)
 
 
@@ -262,23 +266,36 @@ def _search_extremes(counter: FeasibleCounter, bounds: list[CostBound]) -> Extre
 
 
 def min_costs(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...]) -> dict[str, int]:
-    """Smallest value of each cost in ``budgets`` among valid candidates; empty if it is unknown."""
+    """Smallest value of each cost that exceeds its limit in all valid candidates.
+
+    Empty if it is unknown.
+    """
     names = cost_names((*budgets, *space.constraints))
     try:
-        return _min_costs(_make_counter("sections", space, protocol, budgets, names, math.inf, str))
+        counter = _make_counter("sections", space, protocol, budgets, names, math.inf, str)
+        return _unmet_costs(counter, 1)
     except (TooManyCandidatesError, ContinuousRangeError):
         return {}
 
 
-def _min_costs(counter: FeasibleCounter) -> dict[str, int]:
-    """Smallest value of each bounded cost among valid candidates."""
+def _unmet_costs(counter: FeasibleCounter, sign: int) -> dict[str, int]:
+    """Nearest value of each cost whose bound no valid candidate meets, however large the others.
+
+    Args:
+        sign: 1 for upper bounds, -1 for lower bounds.
+    """
+    costs = {}
     try:
         search = _search_extremes(counter, counter.required)
-        cheapest = {bound.name: search.cheapest(bound.name) for bound in counter.budgets
-                    if bound.sign > 0 and bound.name in counter.decomposition.names}
+        for bound in counter.budgets:
+            if bound.sign != sign or bound.name not in counter.decomposition.names:
+                continue
+            nearest = (search.cheapest if sign > 0 else search.most_expensive)(bound.name)
+            if nearest and sign * nearest.costs[bound.name] > bound.limit:
+                costs[bound.name] = nearest.costs[bound.name]
     except NoExtremeError:
         return {}
-    return {name: candidate.costs[name] for name, candidate in cheapest.items() if candidate}
+    return costs
 
 
 def _with_verdicts(frame: pd.DataFrame, order: list[str], exact: bool) -> pd.DataFrame:

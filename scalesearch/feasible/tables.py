@@ -34,7 +34,8 @@ REPORT_JSON_FIELDS = {"exact": "exact", "estimator": "estimator",
                       "distinct": "n_distinct", "distinct_feasible": "n_distinct_feasible",
                       "share": "share", "low": "share_low", "high": "share_high",
                       "samples": "n_samples", "strata": "strata", "notes": "notes",
-                      "front_complete": "is_front_complete", "min_costs": "min_costs"}
+                      "front_complete": "is_front_complete", "min_costs": "min_costs",
+                      "max_costs": "max_costs"}
 MAX_VALUE_ROWS = 60  # of the table of values
 MAX_ROWS_PER_PARAMETER = 8
 MAX_FRONT_PARAMS = 6  # columns of parameters that differ between candidates of the front
@@ -100,6 +101,15 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
     for name, value in report.min_costs.items():
         yield (f"No candidate fits. The smallest {name} of any candidate is {value:,}; the budget "
                "must be at least as large.")
+    for name, value in report.max_costs.items():
+        yield (f"No candidate fits. The largest {name} of any candidate is {value:,}; the lower "
+               "limit must be at most as large.")
+    if report.n_feasible == 0 and report.n_valid and not (report.min_costs or report.max_costs):
+        yield ("No candidate fits: each limit is met by some candidates, but not all limits "
+               "together.")
+    if report.n_valid == 0:
+        yield ("No candidate is valid: `scalesearch check` shows which constraints of the space "
+               "fail.")
     yield from report.notes
 
 

@@ -313,6 +313,29 @@ def test_infeasible_budget_reports_smallest_cost(space: Path) -> None:
     output = run(str(space), "--budget", "params.total <= 1k", "--samples", "100", code=1)
     least = min(evaluated[1]["params.total"] for _, evaluated in enumerated("edge") if evaluated)
     assert f"The smallest params.total of any candidate is {least:,}" in output
+    most = max(evaluated[1]["params.encoder"] for _, evaluated in enumerated("edge") if evaluated)
+    output = run(str(space), "--budget", "params.encoder >= 1M and params.total <= 2M", code=1)
+    assert f"The largest params.encoder of any candidate is {most:,}" in output
+    assert "smallest" not in output
+
+
+def test_limits_that_no_candidate_meets_together_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    file.write_text(TWO)
+    report = json.loads(run(str(file), "--budget", "params.total <= 100M", "--json"))
+    small, large = (report["extremes"][f"{word} params.non_embedding"]["costs"]["params.total"]
+                    for word in ("least", "most"))
+    output = run(str(file), "--budget", f"params.total <= {small} and width >= 64", code=1)
+    assert "not all limits together" in output
+    budget = f"params.total >= {large + 1}"
+    report = json.loads(run(str(file), "--budget", budget, "--json", code=1))
+    assert report["max_costs"] == {"params.total": large} and report["min_costs"] == {}
+
+
+def test_space_without_valid_candidates_refers_to_check(tmp_path: Path) -> None:
+    file = tmp_path / "none.yaml"
+    file.write_text(TWO.replace("where: [", "where: [params.total <= 1k, "))
+    assert "scalesearch check" in run(str(file), "--budget", "params.total <= 1M", code=1)
 
 
 @pytest.mark.parametrize(

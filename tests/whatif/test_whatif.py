@@ -186,8 +186,9 @@ def test_formulas_evaluate_to_costs(name: str) -> None:
 def test_formulas_of_mixtures_evaluate_to_costs(stack: str, shared: int) -> None:
     """An absent shared network has no weights, not even those of its bias."""
     mixture = f"{stack}.ffn.mixture"
-    space = TRANSFORMER.with_overrides({"width": "16", f"{stack}.ffn": "mixture",
-                                        f"{mixture}.experts": "4", f"{mixture}.shared": str(shared)})
+    space = TRANSFORMER.with_overrides({
+        "width": "16", f"{stack}.ffn": "mixture", f"{mixture}.experts": "4",
+        f"{mixture}.shared": str(shared)})
     config = config_of(space)
     for name in PROTOCOLS:
         protocol = find_protocol(name, 5, 7, 30)

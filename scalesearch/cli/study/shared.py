@@ -108,9 +108,9 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     from scalesearch.files import flatten
     from scalesearch.report.labels import describe_costs
     from scalesearch.report.table import TIME_HEADINGS, TRAINING_COLUMNS
+    from scalesearch.spaces.schema.builtin import named_config
     from scalesearch.studies.forecast import read_gain
     from scalesearch.studies.monitor.format import format_phases
-    from scalesearch.spaces.schema.builtin import named_config
     from scalesearch.studies.trials.trial import State
 
     trial = get_trial(results, number)

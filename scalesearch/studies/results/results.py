@@ -6,7 +6,7 @@ study is slow. Pandas and Matplotlib are imported only by functions that need th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from glob import glob
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError, option
 from scalesearch.report.labels import better_direction, describe_costs, weight_only_lines
+from scalesearch.spaces.schema.bound_tree import build_index
+from scalesearch.spaces.schema.builtin import architecture_schema
 from scalesearch.studies.monitor.heartbeat import RUNNING, read_owner
 from scalesearch.studies.replicates.summary import SeedAnalysis, StudyView
 from scalesearch.studies.trials.record import Record, TeacherFacts, describe_teacher_facts
