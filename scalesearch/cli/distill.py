@@ -46,7 +46,9 @@ def command(teachers: tuple[str, ...], data: str, out: Path, targets: str, top_k
                         help=f"remove {' and '.join(decoding_options)}", code="options-conflict")
     import yaml
 
+    from scalesearch.training.hardware import describe_busy_cores
     from scalesearch.training.input_files import load_data_spec
+    from scalesearch.training.recipe import Recipe
     from scalesearch.training.scoring.distill import write_distilled_data
     from scalesearch.training.scoring.soft_targets import write_soft_targets
 
@@ -58,6 +60,8 @@ def command(teachers: tuple[str, ...], data: str, out: Path, targets: str, top_k
         raise UserError(f"{student_file} already exists with another content; choose another --out",
                         code="already-exists")
     folders = list(map(Path, teachers))
+    if warning := describe_busy_cores(Recipe(steps=1)):
+        click.echo(warning, err=True)
     with progress_bars("Progress is saved. Run the same command again to resume.") as update_bar:
         if targets == "soft":
             description = write_soft_targets(folders, spec, out, top_k,

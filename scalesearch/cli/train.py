@@ -60,6 +60,7 @@ def command(architecture: str | None, initial_folder: Path | None, data: str,
     from scalesearch.export.base import artifact_decoder, check_decoder
     from scalesearch.training import checkpoint, train
     from scalesearch.training.display import protocol_lines, score_table, training_bar
+    from scalesearch.training.hardware import describe_busy_cores
 
     if initial_folder is None:
         checkpoint.check_initial_model(architecture, out)
@@ -80,6 +81,8 @@ def command(architecture: str | None, initial_folder: Path | None, data: str,
         print_text(f"  {note}", console, "dim")
     start = f" · from the weights in {initial_folder}" if initial_folder else ""
     print_text(f"{training_recipe.describe()}{start} · into {out}", console)
+    if warning := describe_busy_cores(training_recipe):
+        print_text(warning, console)
     try:
         with training_bar(console) as report:
             result = train(model_spec, corpus, training_recipe, out, seed=seed, report=report,

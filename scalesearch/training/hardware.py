@@ -5,6 +5,7 @@ import ctypes
 import math
 import os
 import platform
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ UPDATE_SECONDS = 2.5e-3
 FLOPS_PER_SECOND = 137e12
 # H100: TF32 is 4 % faster than bf16 for updates of 25 GFLOP, and 8 % slower for 93.
 MIN_BF16_FLOPS = 40e9
+BUSY_INTERVAL = 0.2  # seconds
 LARGE_BATCH_FACTOR = 8  # of decoding on a GPU, which is idle for most of a step of a small batch
 _M_TRIM_THRESHOLD = -1  # of malloc.h
 _M_MMAP_THRESHOLD = -3
@@ -215,3 +217,37 @@ def read_cpuinfo() -> dict[str, str]:
         return {}
     lines = file.read_text("utf-8").split("\n\n")[0].splitlines()
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def describe_busy_cores(recipe: Recipe) -> str:
+    """Return a warning if other processes use the cores of several threads; else an empty text.
+
+    Threads of PyTorch wait for each other in loops. If a core is not free for each of them, updates
+    can take a hundred times longer.
+    """
+    threads = recipe.threads or torch.get_num_threads()
+    cores = os.cpu_count() or 1
+    if threads < 2 or (recipe.device != "cpu" and torch.cuda.is_available()):
+        return ""
+    busy = measure_busy_cores()
+    if busy is None or busy + threads < cores + 0.5:
+        return ""
+    return (f"warning: other processes use {busy:.1f} of {cores} cores: {threads} threads, which "
+            "wait for each other, can take many times longer; use one thread (threads: 1 in the "
+            "recipe, or OMP_NUM_THREADS=1)")
+
+
+def measure_busy_cores() -> float | None:
+    """Measure how many cores are in use, while this process waits; None if this is unknown."""
+    samples = []
+    for _ in range(2):
+        if samples:
+            time.sleep(BUSY_INTERVAL)
+        try:
+            line = Path("/proc/stat").read_text("utf-8").partition("\n")[0]
+        except OSError:
+            return None
+        samples.append([int(ticks) for ticks in line.split()[1:]])
+    ticks = [after - before for before, after in zip(*samples)]
+    idle = sum(ticks[3:5])  # idle, and idle while waiting for a disk
+    return (1 - idle / max(1, sum(ticks))) * (os.cpu_count() or 1)

@@ -110,6 +110,23 @@ def test_measuring_the_precision_changes_nothing(corpus, tmp_path) -> None:
     assert all(map(torch.equal, model.parameters(), weights))
 
 
+@pytest.mark.parametrize(("threads", "busy", "warns"), [
+    (None, 1.9, True), (4, 0.6, True), (4, 0.4, False), (2, 1.9, False), (1, 4.0, False),
+    (None, None, False)])
+def test_threads_without_a_free_core_are_warned_of(monkeypatch, threads, busy, warns) -> None:
+    monkeypatch.setattr(machines.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(machines, "measure_busy_cores", lambda: busy)
+    how = Recipe(steps=1, threads=threads, device="cpu")
+    warning = machines.describe_busy_cores(how)
+    assert bool(warning) == warns and (not warns or f"{busy} of 4 cores" in warning)
+
+
+def test_busy_cores_are_a_share_of_all() -> None:
+    busy = machines.measure_busy_cores()
+    assert busy is None or 0 <= busy <= (machines.os.cpu_count() or 1)
+
+
 @pytest.mark.slow
 def test_compiled_model_has_the_same_losses(corpus, tmp_path) -> None:
     still = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0, "device": "cpu"}
