@@ -152,6 +152,10 @@ def _set_up_axes(axes: Axes, complete: pd.DataFrame, with_bars: pd.DataFrame, pa
     axes.set(xlabel=axis_label(x, context.protocol),
              ylabel=y_axis_label(axis_label(y, context.protocol), context.corpus,
                                  context.synthetic))
+    label = axes.xaxis.label
+    center = (axes.bbox.x0 + axes.bbox.x1) / 2
+    if center + label.get_window_extent().width / 2 > axes.figure.bbox.x1:
+        label.set_fontsize("small")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     if complete.empty:
         return

@@ -1,6 +1,7 @@
 """Tests of trade-off figures: reproducible files, contents, and placement of labels."""
 
 import itertools
+from contextlib import nullcontext
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -18,7 +19,12 @@ from scalesearch.report.figures.plot import (
     model_name,
     plot_tradeoff,
 )
-from scalesearch.report.figures.style import FRONT_COLOR, figure_style, save_figure
+from scalesearch.report.figures.style import (
+    FRONT_COLOR,
+    figure_style,
+    paper_style,
+    save_figure,
+)
 from scalesearch.report.labels import COST_LABELS, axis_label
 from tests.report.trial_records import (
     OBJECTIVES,
@@ -171,6 +177,18 @@ def test_labels_do_not_cover_error_bars_or_lines_to_other_labels():
     for line in lines:
         path = line.get_transform().transform_path(line.get_path())
         assert sum(path.intersects_bbox(box, filled=False) for box in boxes) <= 1  # its own label
+
+
+@pytest.mark.parametrize("style", [nullcontext, paper_style])
+def test_axis_labels_are_inside_of_the_figure(style):
+    protocol = {"name": "forward", "source": 19, "target": 20, "vocab": 1500}
+    context = FigureContext(OBJECTIVE_PAIR, protocol=protocol)
+    table = trials_table([record(0, 30.0, 10, 10), record(1, 31.0, 20, 20)])
+    with style():
+        figure = plot_tradeoff(table, context, "macs.total")
+        figure.draw_without_rendering()
+    label = figure.axes[0].xaxis.label.get_window_extent()
+    assert figure.bbox.x0 <= label.x0 and label.x1 <= figure.bbox.x1
 
 
 def test_texts_have_the_same_size_at_every_resolution():
