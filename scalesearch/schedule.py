@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 Points = NDArray[np.float64]
 # Before the surrogate predicts final values:
 N_FIRST_STARTED = 21  # trials that are started at most; chosen by benchmarks/replay.py
+N_FIRST_IN_TRAINING = 8  # trials of this phase that may be in training at once
 N_FIRST_COMPLETE = MIN_TRIALS  # trials that are trained to the end
 EXPENSIVE_SHARE = 1 / 3  # share of the trials from which the first of these is chosen
 MIN_IN_TRAINING = 2.0  # full-budget runs that may be in training at once
@@ -307,8 +308,7 @@ class Scheduler:
             return True
         training = [trial for trial in started if is_in_training(trial)]
         if is_first_phase and action is START_TRIAL:  # counts like a full-budget run
-            return len(training) < max(1, self.n_startup_trials,
-                                       self.max_in_training * budget_left)
+            return len(training) < max(N_FIRST_IN_TRAINING, self.max_in_training * budget_left)
         in_training = sum(self.rungs.budget_to_rung(len(rung_losses(trial))) for trial in training)
         rung = 0 if isinstance(action, StartTrial) else len(rung_losses(action))
         limit = max(MIN_IN_TRAINING, self.max_in_training * (budget_left + in_training))

@@ -166,7 +166,7 @@ def test_a_search_waits_for_results_before_it_spends_the_rest(
 
 
 @pytest.mark.parametrize(("n_training", "budget_left", "share", "is_waiting"), [
-    (5, 20.0, 0.25, False), (6, 20.0, 0.25, True),  # the number of startup trials
+    (7, 20.0, 0.25, False), (8, 20.0, 0.25, True),
     (9, 40.0, 0.25, False), (10, 40.0, 0.25, True),  # a quarter of the rest, as full-budget runs
     (12, 20.0, 1.0, False)])
 def test_new_trials_of_the_first_phase_wait_for_losses_at_the_first_rung(

@@ -51,7 +51,8 @@ class EarlyStopping:
 
     def reason(self, history: Sequence["FrozenTrial"]) -> str:
         """Return why the search stops now; empty if it continues."""
-        completed = self.study.trials.with_state(State.COMPLETE)
+        completed = [trial for trial in self.study.trials.candidates()
+                     if trial.state == State.COMPLETE]
         if self.sampler is None or len(completed) == self._completed:
             return self._reason
         self._completed = len(completed)

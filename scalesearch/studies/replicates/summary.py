@@ -228,8 +228,10 @@ class SeedAnalysis:
             return []
         resolved = "is significant" if order.is_resolved else "is not significant"
         head = (f"Membership of the front {resolved} at {format_percent(self.confidence)} per "
-                f"comparison. Intervals are {format_percent(order.level)}, because scores are "
-                "tested again after each seed")
+                "comparison")
+        if order.level != self.confidence:
+            head += (f". Intervals are {format_percent(order.level)}, because scores are tested "
+                     "again after each seed")
         lines = [head + (":" if order.comparisons
                          else "; no other candidate is within noise of the front.")]
         candidates = {candidate.number: candidate for candidate in self.view.candidates}
