@@ -239,7 +239,7 @@ def describe_busy_cores(recipe: Recipe) -> str:
 
 def measure_busy_cores() -> float | None:
     """Measure how many cores are in use, while this process waits; None if this is unknown."""
-    samples = []
+    samples: list[list[int]] = []
     for _ in range(2):
         if samples:
             time.sleep(BUSY_INTERVAL)
@@ -248,6 +248,7 @@ def measure_busy_cores() -> float | None:
         except OSError:
             return None
         samples.append([int(ticks) for ticks in line.split()[1:]])
-    ticks = [after - before for before, after in zip(*samples)]
+    before, after = samples
+    ticks = [end - start for start, end in zip(before, after)]
     idle = sum(ticks[3:5])  # idle, and idle while waiting for a disk
-    return (1 - idle / max(1, sum(ticks))) * (os.cpu_count() or 1)
+    return (1 - idle / max(1, sum(ticks))) * float(os.cpu_count() or 1)
