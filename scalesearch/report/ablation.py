@@ -64,6 +64,7 @@ class Ablation:
         confidence: confidence level of the intervals.
         noise: noise between seeds.
         unfinished: names of rows without a finished training run.
+        cost_note: protocol of the costs.
     """
 
     metric: str
@@ -71,6 +72,7 @@ class Ablation:
     confidence: float
     noise: Noise
     unfinished: tuple[str, ...] = ()
+    cost_note: str = ""
 
     def frame(self) -> pd.DataFrame:
         """Data frame with a row per architecture and the fields of :class:`AblationRow`."""
@@ -105,7 +107,8 @@ class Ablation:
                  "multiple comparisons." if self.noise.is_known
                  else "No row has a second seed, so no score has an interval.")
         unfinished = ", ".join(map(repr, self.unfinished))
-        return [noise, *([f"Without a finished run: {unfinished}."] if unfinished else [])]
+        return [noise, *([f"Without a finished run: {unfinished}."] if unfinished else []),
+                *filter(None, [self.cost_note])]
 
     def to_markdown(self) -> str:
         """Format as a Markdown table, followed by the notes."""

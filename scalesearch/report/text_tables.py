@@ -3,12 +3,14 @@
 Cells are escaped, so they contain no markup or formula.
 """
 
+import re
 from typing import Any
 
 import pandas as pd
 
 from scalesearch.terminal import escape_control_characters, make_table
 
+MINUS = re.compile(r"(?<![\w$-])-(?=\d)")  # the sign of a number
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t")  # first characters of formulas in spreadsheets
 
 
@@ -31,7 +33,8 @@ def to_latex(texts: pd.DataFrame) -> str:
     style = cells.style.hide(axis="index").format(escape="latex").format_index(
         escape="latex", axis="columns")
     text = style.to_latex(hrules=True, column_format="l" + "r" * (texts.shape[1] - 1))
-    return str(text).replace("±", r"$\pm$").replace("–", "--")
+    with_minus = MINUS.sub("$-$", str(text))
+    return with_minus.replace("±", r"$\pm$").replace("–", "--")
 
 
 def frame_to_table(texts: pd.DataFrame, **options: Any) -> Any:

@@ -93,11 +93,13 @@ def test_csv_and_markdown_contain_all_rows():
 
 
 def test_latex_is_escaped():
-    rows = records([20.0, 21.0], [24.0])
+    rows = records([20.0, 21.0], [18.0], [24.0])
     rows[-1]["label"] = r"no_gate & 50% {x}\#"
+    rows[-2]["label"] = "3-3"
     text = build_ablation(rows, "bleu").to_latex()
     assert (r"no\_gate \& 50\% \{x\}\textbackslash \# "
-            r"& 1,001 & 9,001 & 24.00 $\pm$ 4.46 & 1 & +3.50 ") in text
+            r"& 1,002 & 9,002 & 24.00 $\pm$ 4.46 & 1 & +3.50 ") in text
+    assert "3-3 &" in text and "& $-$2.50 " in text
     assert text.startswith(r"\begin{tabular}{lrrrrr}")
     assert "interval of a mean" in text.splitlines()[-1]
 

@@ -114,7 +114,7 @@ def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, pred
         raise UserError("--budget needs --predicted; for trained models use `scalesearch study "
                         "best --constraint`", code="options-conflict")
     from scalesearch.report.table import drop_empty_columns, format_trials
-    from scalesearch.report.text_tables import frame_to_table, to_csv, to_latex
+    from scalesearch.report.text_tables import frame_to_table, one_line, to_csv, to_latex
 
     if as_csv + as_json + as_latex > 1:
         raise UserError("--csv, --json and --latex cannot be combined: use one of them",
@@ -129,7 +129,7 @@ def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, pred
     elif as_json:
         print_json(trials_to_json(results, rows))
     elif as_latex:
-        notes = "".join(f"% {line}\n" for line in results.warnings())
+        notes = "".join(f"% {one_line(note)}\n" for note in results.notes())
         table = to_latex(format_trials(rows, results.objectives, *["state"] * all_trials))
         print_data((table + notes).removesuffix("\n"))
     elif all_trials:

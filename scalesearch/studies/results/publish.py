@@ -1,6 +1,7 @@
 """Tables and figures of a study, for the terminal and as files."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from rich.table import Table
 from scalesearch.files import write_json, write_text
 from scalesearch.pareto.noise import CONFIDENCE
 from scalesearch.report.ablation import Ablation, build_ablation
-from scalesearch.report.labels import DEFAULT_COSTS, better_direction
+from scalesearch.report.labels import DEFAULT_COSTS, better_direction, describe_costs
 from scalesearch.report.records import labeled_records
 from scalesearch.report.scaling.study import ScalingStudy, analyze_scaling
 from scalesearch.report.scaling.tables import scaling_frame, scaling_to_json, to_markdown
@@ -108,7 +109,8 @@ def table_of(results: Results, metric: str, base: str | None = None,
         members = {member.number for member in results.view.members}
         records = [{**record, "label": record["label"] or f"trial {record['trial']}"}
                    if record["trial"] in members else record for record in records]
-    return build_ablation(records, metric, base, confidence)
+    return replace(build_ablation(records, metric, base, confidence),
+                   cost_note=describe_costs(results.study.meta.protocol))
 
 
 def records_of(results: Results) -> list[dict[str, Any]]:

@@ -133,10 +133,18 @@ def small_batch(corpus: Corpus) -> Batch:
 
 
 def _copy(model: Seq2SeqModel, device: torch.device) -> Any:
-    """Copy a model, in eval mode and without gradients."""
-    duplicate = copy.deepcopy(model).to(device).eval()
+    """Copy a model, in eval mode and without gradients.
+
+    Matrices of zeros (``zero_init``) have random weights in the copy: without them, the proxies
+    would not depend on the branches that end with them.
+    """
+    duplicate = copy.deepcopy(model).cpu().eval()
+    generator = torch.Generator().manual_seed(0)
+    for weight in duplicate.parameters():
+        if weight.ndim > 1 and not weight.any():
+            torch.nn.init.xavier_uniform_(weight, generator=generator)
     duplicate.zero_grad(set_to_none=True)
-    return duplicate
+    return duplicate.to(device)
 
 
 def _with_gradients(model: Seq2SeqModel) -> Iterator[tuple[Tensor, Tensor]]:

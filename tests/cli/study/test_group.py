@@ -183,6 +183,7 @@ def test_front_as_latex_and_all_proposals(folder):
     rows = json.loads(call("front", folder, "--json"))
     table = call("front", folder, "--latex")
     assert table.startswith(r"\begin{tabular}") and table.count(r"\\") == len(rows) + 1
+    assert "% Costs: protocol forward" in table
     states = {row["state"] for row in json.loads(call("front", folder, "--json", "--all"))}
     assert "complete" in states
     assert all(state in call("front", folder, "--all") for state in states)

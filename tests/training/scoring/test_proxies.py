@@ -99,6 +99,14 @@ def test_synflow_grows_with_depth_and_width():
     assert small < deep and small < wide
 
 
+def test_proxies_of_zero_initialized_models_depend_on_depth(corpus):
+    how = recipe(zero_init=True)
+    values = [compute_proxies(build_initial_model(tiny(encoder__depth=depth).block, 80, how, 1),
+                              corpus) for depth in (1, 3)]
+    for name in PROXY_NAMES:
+        assert values[0][name] != values[1][name]
+
+
 def test_gradient_proxies_equal_manual_computation(corpus):
     subject = model().eval()
     batch = small_batch(corpus)
