@@ -65,6 +65,21 @@ def test_json(file):
     assert again == report
 
 
+def test_several_budgets_are_alternatives(tmp_path):
+    file = tmp_path / "two.yaml"
+    file.write_text("""
+width: 32 | 64
+encoder: { depth: 1, heads: 4, ffn: { relu: { hidden: 64 } } }
+decoder: { depth: 1, heads: 4, ffn: { relu: { hidden: 64 } } }
+cost:
+  protocol: { source: 10, target: 10, vocab: 100 }
+  budgets: { small: width <= 32, large: width >= 64 }
+""")
+    report = json.loads(check(str(file), "--samples", "50", "--json"))
+    assert 0 < report["budgets"][0]["rate"] == 1 - report["budgets"][1]["rate"] < 1
+    assert report["all_conditions"]["rate"] == 1
+
+
 def test_infeasible_budget_is_reported_with_position(file):
     text = FILE.replace("300k", "1k")
     with open(file, "w") as out:
