@@ -112,9 +112,10 @@ def command(models: tuple[str, ...], text: Path | None, source: Path | None,
         names.append(" + ".join(names))
         legend.append(f"{names[-1]}: ({translators[-1].decoding.description})")
     notes += brevity_notes(names, scores, line_numbers)
-    headings = ["model", *(METRICS[name].label for name in scores[0])]
-    print_text(make_table(headings, [(name, *map(_format_score, row.values()))
-                                     for name, row in zip(names, scores)]))
+    rows = [(name, METRICS[metric].label, *_format_score(value))
+            for name, values in zip(names, scores) for metric, value in values.items()]
+    headings = ["model", "metric", "score", "bootstrap mean ± 95 %", "p"]
+    print_text(make_table(headings, rows, (0, 1)))
     signatures = dict.fromkeys(value["signature"] for value in scores[0].values())
     for line in (*signatures, *legend, *notes):
         print_text(line, style="dim")
@@ -172,7 +173,8 @@ def distinct_names(folders: Sequence[str]) -> list[str]:
     return [f"{name} ({number})" for number, name in enumerate(names, 1)]
 
 
-def _format_score(value: dict[str, Any]) -> str:
-    interval = f" (μ {value['mean']:.2f} ± {value['half']:.2f})" if "half" in value else ""
-    p_value = f", p = {value['p']:.4f}" if value.get("p") is not None else ""
-    return f"{value['score']:.2f}{interval}{p_value}"
+def _format_score(value: dict[str, Any]) -> tuple[str, str, str]:
+    """Score, mean of the bootstrap samples with its interval, and p-value."""
+    mean = f"{value['mean']:.2f} ± {value['half']:.2f}" if "half" in value else ""
+    p_value = f"{value['p']:.4f}" if value.get("p") is not None else ""
+    return f"{value['score']:.2f}", mean, p_value

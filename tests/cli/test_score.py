@@ -65,11 +65,12 @@ def test_models_are_compared_with_the_first(place: Path) -> None:
     assert first["chrf"]["p"] is None and 0 < second["chrf"]["p"] <= 1
     assert again["chrf"] | {"p": None} == first["chrf"]
     shown = run(score_verb, *models[:2], *text_of(place), "--samples", "50").stdout
-    assert "±" in shown and "p = " in shown and "chrF" in shown
+    assert f"{second['chrf']['p']:.4f}" in shown
     for model in models[:2]:
         assert f"{model.name}: {model} (" in shown.replace("\n", "")
-    assert [line.split()[0] for line in shown.splitlines() if " (μ " in line] == [
-        "model1", "model2"]
+    rows = [line.split()[:2] for line in shown.splitlines() if " ± " in line][1:]
+    assert rows == [[f"model{number}", metric] for number in (1, 2) for metric in ("BLEU", "chrF")]
+    assert max(map(len, shown.splitlines()[:5])) <= 80
 
 
 def test_rows_have_the_shortest_distinct_names() -> None:
