@@ -1,6 +1,6 @@
 """Placement of labels next to points, without covering labels, points, lines or the edge."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -40,14 +40,8 @@ def place_labels(axes: Axes, labels: Sequence[tuple[float, float, str]],
     canvas: Any = axes.figure.canvas  # of the Agg backend, which can measure text
     renderer = canvas.get_renderer()
     axes_box = axes.get_window_extent(renderer)
-    obstacles = axes.transData.transform(np.asarray(points, dtype=float).reshape(-1, 2))
-    for line in axes.lines:
-        path = line.get_transform().transform_path(line.get_path())
-        obstacles = np.vstack([obstacles, _sample_line(path.vertices)])
-    for bars in axes.collections:
-        if isinstance(bars, LineCollection):  # error bars
-            obstacles = np.vstack([obstacles, *(_sample_line(bars.get_transform().transform(bar))
-                                                for bar in bars.get_segments())])
+    obstacles = np.vstack([axes.transData.transform(np.reshape(points, (-1, 2))),
+                           *_sample_lines(axes)])
     placed_boxes: list[Bbox] = []
     placed = []
     for x, y, text in sorted(labels):
@@ -98,6 +92,16 @@ def place_labels(axes: Axes, labels: Sequence[tuple[float, float, str]],
         obstacles = np.vstack([obstacles, best_leader])
         placed.append(best)
     return placed
+
+
+def _sample_lines(axes: Axes) -> Iterator[np.ndarray]:
+    """Yield (n, 2) points on each line and error bar, in display coordinates."""
+    for line in axes.lines:
+        yield _sample_line(line.get_transform().transform_path(line.get_path()).vertices)
+    for bars in axes.collections:
+        if isinstance(bars, LineCollection):  # error bars
+            for bar in bars.get_segments():
+                yield _sample_line(bars.get_transform().transform(bar))
 
 
 def _count_inside(box: Bbox, points: np.ndarray) -> int:

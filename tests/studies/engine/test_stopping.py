@@ -50,6 +50,11 @@ def test_search_continues_at_large_gain_or_without_rule(tmp_path):
         )
 
 
+def test_gain_counts_candidates_without_their_replicates(tmp_path):
+    run(tmp_path, None, 6, seeds=Seeds(max_per_candidate=2, extra_runs=2))
+    assert complete(tmp_path) == 8 and read_gain(tmp_path).completed_trials == 6
+
+
 def test_snapshot_has_expected_gain(tmp_path):
     run(tmp_path, None, 6)
     shown = StudyWatcher(tmp_path).snapshot()

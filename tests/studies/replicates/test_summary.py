@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+from copy import copy
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -309,6 +310,10 @@ def test_report_distinguishes_significant_differences_from_noise(folder):
     resolved = "is significant" if order.is_resolved else "is not significant"
     assert lines[0].startswith(f"Membership of the front {resolved} at 90 % per comparison. "
                               "Intervals are 95 %")
+    same_level = copy(verdict)
+    vars(same_level)["front_order"] = copy(order)
+    same_level.front_order.level = verdict.confidence
+    assert "Intervals are" not in same_level.sentences()[0]
     neighbors = [pair for pair in order.comparisons if pair.type == NEIGHBORS]
     assert len(neighbors) >= 2
     for pair, line in zip(neighbors, lines[1:]):
