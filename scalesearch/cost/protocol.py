@@ -235,13 +235,14 @@ class Protocol:
                 f"{', '.join(left_out)}{kept}")
 
     def weight_work_lines(self, *work: int) -> list[str]:
-        """Line about the ``macs.once`` of some architectures; empty if all are 0."""
+        """Line about the ``macs.once`` of the printed architectures; empty if all are 0."""
         if not any(work):
             return []
         counted = "in the total as well" if self.work_weights.get("once") else "not in the total"
-        macs = f"{'up to ' * (len(set(work)) > 1)}{max(work):,}"
-        return [f"macs.once {macs}: work on weights only, once per batch in training and one time "
-                f"for inference; {counted}"]
+        macs = " to ".join(f"{bound:,}" for bound in dict.fromkeys((min(work), max(work))))
+        printed = " (printed candidates)" if len(set(work)) > 1 else ""
+        return [f"macs.once {macs}{printed}: work on weights only, once per batch in training and "
+                f"one time for inference; {counted}"]
 
     def __str__(self) -> str:
         extra = [f", +{weight} per {work_type} element"

@@ -54,27 +54,26 @@ class Extremes:
         self._n_cached = 0
         self._cost_ranges: dict[str, tuple[IntArray, IntArray]] = {}
 
-    def most_expensive(self, name: str) -> IndexedCandidate | None:
-        """Candidate with the largest cost ``name``; None if no candidate is feasible."""
-        return self._best(name, 1, self.caps)
+    def most_expensive(self, name: str, other: str = "") -> IndexedCandidate | None:
+        """Candidate with the largest cost ``name``; None if no candidate is feasible.
 
-    def cheapest(self, name: str) -> IndexedCandidate | None:
-        """Candidate with the smallest cost ``name``; None if no candidate is feasible."""
-        return self._best(name, -1, self.caps)
-
-    def _best(self, name: str, sign: int, caps: Caps,
-              other: str | None = None) -> IndexedCandidate | None:
-        """Candidate with the largest ``sign`` · ``name``.
-
-        Of equal candidates, the one with the smallest ``other`` is returned. If ``other`` is not
-        set, each capped cost is tried.
+        Of equal candidates, the one with the smallest ``other`` is returned if the bounds permit.
         """
-        others = [other] if other else [cap for cap in caps if cap != name] or [name]
-        for second in others:
+        return self._best(name, 1, other)
+
+    def cheapest(self, name: str, other: str = "") -> IndexedCandidate | None:
+        """Candidate with the smallest cost ``name``; likewise."""
+        return self._best(name, -1, other)
+
+    def _best(self, name: str, sign: int, other: str) -> IndexedCandidate | None:
+        """Candidate with the largest ``sign`` · ``name``; tries ``other``, then capped costs."""
+        capped = [cap for cap in self.caps if cap not in (name, other)]
+        seconds = ([other] if other else []) + capped or [name]
+        for second in seconds:
             try:
-                return self._search(name, sign, second, caps)
+                return self._search(name, sign, second, self.caps)
             except NoExtremeError:
-                if second == others[-1]:
+                if second == seconds[-1]:
                     raise
         raise AssertionError("there is always a second cost")
 
@@ -241,7 +240,7 @@ class Extremes:
                 cap = (self.caps.get(minimize, UNBOUNDED) if candidate is None
                        else candidate.costs[minimize] - 1)
                 while n_steps:
-                    best = self._best(maximize, 1, {**self.caps, minimize: cap}, minimize)
+                    best = self._search(maximize, 1, minimize, {**self.caps, minimize: cap})
                     if best is None or best.costs[maximize] <= floor:
                         break
                     front.append(best)

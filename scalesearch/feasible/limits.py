@@ -86,29 +86,29 @@ def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
     return limits
 
 
-def check_contradictions(space: Space, limits: Iterable[Constraint]) -> None:
+def check_contradictions(space: Space, limits: Iterable[Constraint] = ()) -> None:
     """Check that numeric limits do not contradict each other, or the constraints of the space.
 
     Raises:
-        UserError: two of them do.
+        ConfigError: two of them do.
     """
     required = collect_limits(space)
     bounds = [(constraint, *sides) for constraint in (*required, *limits)
               if (sides := _parse_numeric_bound(constraint)) is not None]
     for first, second in combinations(bounds, 2):
-        if first[2] in UPPER_BOUND_OPERATORS:
-            first, second = second, first
-        lower, name, lower_op, low = first
-        upper, other_name, upper_op, high = second
+        lower, upper = (second, first) if first[2] in UPPER_BOUND_OPERATORS else (first, second)
+        lower_limit, name, lower_op, low = lower
+        upper_limit, other_name, upper_op, high = upper
         if lower_op in UPPER_BOUND_OPERATORS or upper_op not in UPPER_BOUND_OPERATORS:
             continue
         is_empty = low > high or (low == high and (lower_op, upper_op) != (">=", "<="))
         if name == other_name and is_empty:
-            of_space = [limit for limit in (lower, upper) if limit in required]
-            text = (f"the budget contradicts the constraint `{of_space[0].text}` of the space"
-                    if of_space else "the budget contradicts itself")
-            raise UserError(f"{text}: `{lower.text}` and `{upper.text}` cannot both hold",
-                            code="budgets-contradict")
+            message = {0: "the budget contradicts itself", 2: "constraints contradict each other",
+                       1: f"the budget contradicts the constraint `{first[0].text}` of the space",
+                       }[sum(limit in required for limit in (first[0], second[0]))]
+            raise ConfigError([Problem(
+                second[0].position, f"{message}: `{lower_limit.text}` and `{upper_limit.text}` "
+                "cannot both hold", code="budgets-contradict")])
 
 
 def select_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:

@@ -245,9 +245,9 @@ def _front_and_extremes(
     extremes: dict[str, IndexedCandidate] = {}
     try:
         search = _search_extremes(counter, counter.bounds)
-        for name in DEFAULT_FRONT_COSTS:
-            for word, candidate in (("least", search.cheapest(name)),
-                                    ("most", search.most_expensive(name))):
+        for name, other in (DEFAULT_FRONT_COSTS, DEFAULT_FRONT_COSTS[::-1]):
+            for word, candidate in (("least", search.cheapest(name, other)),
+                                    ("most", search.most_expensive(name, other))):
                 if candidate:
                     extremes[f"{word} {name}"] = candidate
         return *search.front(*DEFAULT_FRONT_COSTS), extremes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.cost import Protocol, load_protocol
 from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
-from scalesearch.spaces import ParamValues, Space
+from scalesearch.spaces import ParamValues, Space, UnbuildableError
 from scalesearch.spaces.assembly.architecture import build_blocks
 from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.schema.cost_names import PROTOCOL_KEYS_OF_COST, find_missing_key
@@ -160,7 +160,17 @@ def _rows(configs: Sequence[ParamValues], references: Mapping[str, KeyRef | None
         if ATTENTION_PRODUCTS_COLUMN in columns and candidate.costs is not None:
             costs[ATTENTION_PRODUCTS_COLUMN] = attention_product_macs(
                 build_blocks(candidate.config)[1], protocol)
-        yield {**values, **costs, "error": candidate.error}
+        yield {**values, **costs,
+               "error": None if candidate.costs else _build_error(candidate)}
+
+
+def _build_error(candidate: CostedCandidate) -> str | None:
+    """Reason why the network of a candidate cannot be built."""
+    try:
+        build_blocks(candidate.config)
+    except UnbuildableError as error:
+        return str(error)
+    return candidate.error
 
 
 def parse_lengths(key: str, text: str) -> list[int]:

@@ -102,6 +102,19 @@ def test_infeasible_budget_is_reported_with_position(file):
     assert json.loads(done.stdout)["problems"][0]["line"] == line
 
 
+@pytest.mark.parametrize(("section", "place"), [
+    ("cost: { budgets: { b: params.total <= 10M and params.total >= 20M } }", "3:23"),
+    ("where: [params.total <= 10M, params.total >= 20M]", "3:30"),
+    ("where: [params.total <= 10M]\ncost: { budgets: { b: params.total >= 20M } }", "4:23"),
+])
+def test_contradicting_limits_are_reported_with_position(tmp_path: Path, section: str,
+                                                         place: str) -> None:
+    file = tmp_path / "space.yaml"
+    file.write_text(f"width: 32 | 64\nencoder.depth: 2\n{section}\n")
+    with refuses("budgets-contradict", "params.total <= 10M", place=f"{file}:{place}"):
+        CliRunner().invoke(command, [str(file)], catch_exceptions=False)
+
+
 def test_constraint_over_large_space_is_estimated_by_samples(tmp_path):
     path = tmp_path / "large.yaml"
     path.write_text("width: 1000..900000\nencoder.depth: 1..900\ndecoder.depth: 1\n"

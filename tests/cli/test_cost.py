@@ -208,6 +208,14 @@ def test_omitted_and_shared_costs_are_reported(protocol: str, words: tuple[str, 
     assert all(word in output for word in words), output[-600:]
 
 
+def test_sweep_prints_why_a_row_has_no_costs() -> None:
+    sweep = ["small/plain", "--sweep", "decoder.ffn_groups=1 | 2 | 3"]
+    output = CliRunner().invoke(command, sweep, catch_exceptions=False).output
+    (reason,) = [row["error"] for row in run(*sweep)["rows"] if row["error"]]
+    assert "1 of 3 rows" in output and "decoder.ffn_groups=3" in output
+    assert "".join(reason.split()) in "".join(output.split())
+
+
 ANTHE = "reference/anthe"
 PRINTS = {  # of an architecture with work on weights alone
     "cost": ["cost", ANTHE],

@@ -71,7 +71,7 @@ def test_all_cost_names_are_costs(tmp_path) -> None:
                                              "optimizer": "soap", "max_tokens": 90, "steps": 9,
                                              "length": 9}))
     assert set(COST_NAMES) == {*breakdown.values, *breakdown.load_balance, *breakdown.latency,
-                               "refusals.ctranslate2"} - {"macs.once"}
+                               "refusals.ctranslate2"}
     nested = breakdown.by_quantity
     for name in COST_NAMES:
         group, _, part = name.partition(".")

@@ -332,11 +332,12 @@ def test_extremes_and_front_equal_enumeration(
                for breakdown in breakdowns
                if within(breakdown, bounds)}
     extremes = Extremes(counter(name, bounds, PARAMS, MACS), bounds)
-    for i, cost_name in enumerate((PARAMS, MACS)):
-        endpoints = [extremes.cheapest(cost_name), extremes.most_expensive(cost_name)]
-        expected = [min((c[i] for c in fitting), default=None),
-                    max((c[i] for c in fitting), default=None)]
-        assert [end and end.costs[cost_name] for end in endpoints] == expected
+    for names, costs in (((PARAMS, MACS), fitting),
+                         ((MACS, PARAMS), {(macs, params) for params, macs in fitting})):
+        endpoints = [extremes.cheapest(*names), extremes.most_expensive(*names)]
+        expected = [min(costs, default=None),
+                    min(costs, key=lambda pair: (-pair[0], pair[1]), default=None)]
+        assert [end and tuple(end.costs[name] for name in names) for end in endpoints] == expected
     points, is_complete = extremes.front(PARAMS, MACS)
     best = {c
             for c in fitting if not any(d != c and d[0] >= c[0] and d[1] <= c[1] for d in fitting)}
@@ -431,7 +432,7 @@ def test_costs_of_random_spaces_equal_cost(protocol_name: str, model: str, seed:
     space = random_space(random.Random(f"{protocol_name} {model} {seed}"), model)
     random_protocol = replace(find_protocol(protocol_name, 5, 4, 30), training=TrainingRun(
         steps=9, max_tokens=30, optimizer="soap"))
-    names = (*(name for name in ADDITIVE_COSTS if name not in CONTEXT_COSTS), "macs.once")
+    names = tuple(name for name in ADDITIVE_COSTS if name not in CONTEXT_COSTS)
     count = FeasibleCounter(Decomposition(space, random_protocol, names), [])
     candidates = [count.candidate_at(cell, left, right)
                   for cell in count.cells if cell.is_allowed

@@ -43,6 +43,8 @@ def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], 
         return f"`{name}` is a key of a space: write it under `space`"
     if not path and "encoder" in legal and name == "budget":
         return "write `cost: { budgets: { NAME: … } }`, or use --budget; a study has `budget`"
+    if not path and "encoder" in legal and name in ("constraints", "constraint"):
+        return "write constraints as a list under `where`"
     if not path and "encoder" in legal and name in MISPLACED_IN_SPACE:
         return f"`{name}` is a key of a study file, which contains the space under `space`"
     if "encoder" in index.groups and name in RECIPE_KEYS:

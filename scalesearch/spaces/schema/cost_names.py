@@ -8,7 +8,7 @@ TRAINING_COSTS = ("macs.update", "macs.run", "memory.optimizer", "memory.trainin
 # Costs of a language model with a context of `protocol.length` tokens.
 CONTEXT_COSTS = ("macs.prefill", "macs.decode_step")
 COST_NAMES = (*(f"{what}.{part}" for what in ("params", "macs", "flops") for part in COST_PARTS),
-              "params.active", "params.tables",
+              "params.active", "params.tables", "macs.once",
               *("memory.weights", "memory.cache", "memory.activations"),
               *TRAINING_COSTS, *CONTEXT_COSTS,
               *("load.mean", "load.balance", "load.min", "load.max"),
