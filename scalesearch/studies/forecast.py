@@ -201,10 +201,11 @@ def read_gain(folder: Path) -> ExpectedGain | None:
 
 
 def load_or_make_forecast(study: StudyDir, spec: StudySpec, evaluator: Evaluator, measure: Measure,
-                          seconds: float) -> StudyForecast | str:
+                          seconds: float, report: Callable[[str], object] = str
+                          ) -> StudyForecast | str:
     """Load the forecast of ``study``.
 
-    Make a new one if none exists or other runs are planned.
+    Make a new one if none exists or other runs are planned; see :func:`make_forecast`.
     """
     # Equal architectures are trained once.
     architectures = list({reference.architecture.id: reference.architecture
@@ -213,14 +214,16 @@ def load_or_make_forecast(study: StudyDir, spec: StudySpec, evaluator: Evaluator
     planned = PlannedRuns.of(spec, len(architectures))
     if saved is not None and math.isclose(saved.full_runs, planned.full_runs):
         return saved
-    forecast = make_forecast(spec, evaluator, architectures, study.trials, measure, seconds)
+    forecast = make_forecast(spec, evaluator, architectures, study.trials, measure, seconds,
+                             report)
     if isinstance(forecast, StudyForecast):
         write_json(study.folder / FORECAST_FILE, msgspec.to_builtins(forecast))
     return forecast
 
 
 def make_forecast(spec: StudySpec, evaluator: Evaluator, architectures: Sequence[ModelSpec],
-                  trials: Trials, measure: Measure, seconds: float) -> StudyForecast | str:
+                  trials: Trials, measure: Measure, seconds: float,
+                  report: Callable[[str], object] = str) -> StudyForecast | str:
     """Return the forecast of a study, or why it is missing (empty with ``seconds=0``).
 
     Args:
@@ -230,6 +233,7 @@ def make_forecast(spec: StudySpec, evaluator: Evaluator, architectures: Sequence
         trials: of the study so far. If a run is complete, no speed is measured.
         measure: measures the effort of a full-budget run; see :func:`training_measurer`.
         seconds: to measure the speed; 0 disables it.
+        report: receives a line before the speed is measured.
     """
     forecast = forecast_from_trials(spec, len(architectures), trials)
     if forecast or not seconds:
@@ -237,6 +241,7 @@ def make_forecast(spec: StudySpec, evaluator: Evaluator, architectures: Sequence
     from scalesearch.nn.causality import CausalityError
     from scalesearch.training.hardware import TrainingFailedError
 
+    report("Measuring the speed of the smallest and the largest model, for the forecast …")
     try:
         return forecast_by_measuring(spec, evaluator, architectures, measure, seconds)
     except (TrainingFailedError, CausalityError, UserError) as error:  # training fails, too

@@ -85,7 +85,8 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool
 
     try:
         if dry_run:
-            plan = plan_study(spec, measure)
+            with open_console(stderr=True).status("loading data, measuring the speed of models …"):
+                plan = plan_study(spec, measure)
             if as_json:
                 print_json(dry_run_to_json(plan))
             else:

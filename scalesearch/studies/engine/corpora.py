@@ -142,6 +142,13 @@ def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...],
                                         Path.cwd())
         notes |= dict.fromkeys(f"vocab {size}: {note}" if size and "token" in note else note
                                for note in corpora[size].notes)
+    vocab_of_space = spec.space.protocol.get("vocab")
+    if None in corpora and "vocab" not in spec.protocol and vocab_of_space is not None:
+        vocab = corpora[None].tokenizer.vocab_size
+        if vocab != vocab_of_space:
+            notes[f"costs use the vocabulary of the data ({vocab:,}), not that of the space "
+                  f"({vocab_of_space:,}); set protocol: {{ vocab: {vocab_of_space} }} to use "
+                  "the latter"] = None
     for note in notes:
         report(note)
     return Corpora(corpora)

@@ -85,7 +85,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         # A model that has a GPU to itself is faster than trials that share it.
         seconds = 0.0 if runner.shares_gpus else measure_seconds
         measure = training_measurer(spec, corpora.of_architecture)
-        forecast = load_or_make_forecast(study, spec, evaluator, measure, seconds)
+        forecast = load_or_make_forecast(study, spec, evaluator, measure, seconds, report)
         for line in describe_forecast(forecast):
             report(line)
 

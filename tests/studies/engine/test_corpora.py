@@ -219,6 +219,21 @@ def test_invalid_vocabularies_are_refused_before_start(folder, monkeypatch, old,
     ), error.value
 
 
+@pytest.mark.parametrize(("vocab", "protocol", "is_noted"), [
+    ("vocab: 1000", "", True), ("vocab: 80", "", False), ("vocab: 1000", "vocab: corpus", False)])
+def test_other_vocabulary_of_the_space_is_noted(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vocab: str, protocol: str,
+        is_noted: bool) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = read(f"space: {{ width: 16 | 32, encoder.depth: 1, cost: {{ protocol: {{ {vocab} }} }} }}\n"
+                f"data: {{ builtin: grammar, pairs: 300, vocab: 80 }}\nrecipe: {{ steps: 2 }}\n"
+                f"objectives: {{ bleu: max, params.total: min }}\nprotocol: {{ {protocol} }}\n")
+    notes: list[str] = []
+    corpora = setup.load_data(spec, notes.append)
+    assert corpora.protocol(spec).vocab == 80
+    assert any("(80)" in note and "(1,000)" in note for note in notes) == is_noted
+
+
 def test_reference_needs_a_vocabulary(folder, monkeypatch):
     monkeypatch.chdir(folder)
     text = STUDY.replace("set: { width: 24, vocab: 52, encoder.ffn.relu.hidden: 32 }",
