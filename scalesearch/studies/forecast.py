@@ -86,8 +86,9 @@ class ForecastStatus:
     Attributes:
         spent: time of each part so far.
         expected: expected time of each part at the end of the study.
-        wall_seconds, expected_wall_seconds: the same as wall-clock time, if the workers are as busy
-            as predicted.
+        wall_seconds: wall-clock time so far.
+        expected_wall_seconds: expected wall-clock time at the end, if the workers are as busy as
+            predicted.
     """
 
     forecast: StudyForecast
@@ -403,5 +404,9 @@ def forecast_status(forecast: StudyForecast, trials: Trials, rungs: Rungs,
         expected[part] = spent[part] + effort_per_run * left
     predicted_seconds = total_effort(forecast.efforts).seconds
     wall_share = forecast.wall_seconds / predicted_seconds if predicted_seconds else 0.0
-    return ForecastStatus(forecast, spent, expected, total_effort(spent).seconds * wall_share,
-                          total_effort(expected).seconds * wall_share)
+    spent_seconds = total_effort(spent).seconds
+    unlogged_seconds = spent_seconds - total_effort(trials.efforts()).seconds
+    wall_seconds = trials.wall_seconds + wall_share * unlogged_seconds
+    remaining_seconds = total_effort(expected).seconds - spent_seconds
+    return ForecastStatus(forecast, spent, expected, wall_seconds,
+                          wall_seconds + wall_share * remaining_seconds)

@@ -6,9 +6,10 @@ Compute is measured in full-budget runs: training of one candidate to the end.
 """
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 from scalesearch.schedule import Rungs
-from scalesearch.studies.trials.trial import Origin, State, Trial, TrialEvent
+from scalesearch.studies.trials.trial import EventType, Origin, State, Trial, TrialEvent
 from scalesearch.terminal import format_count
 from scalesearch.training.effort import PHASES, Effort, sum_efforts
 
@@ -18,10 +19,15 @@ class Trials:
 
     Attributes:
         events: number of events that were applied.
+        wall_seconds: wall-clock time up to the last event, without pauses between two runs of the
+            study.
     """
 
     def __init__(self) -> None:
         self.events = 0
+        self.wall_seconds = 0.0
+        self._in_training: set[int] = set()
+        self._last_time: datetime | None = None
         self._trials: dict[int, Trial] = {}
         self._first: dict[str, int] = {}
 
@@ -42,7 +48,23 @@ class Trials:
             self._first.setdefault(trial.identity, trial.number)
         self._trials[trial.number] = trial
         self.events += 1
+        self._update_wall_seconds(event)
         return trial
+
+    def _update_wall_seconds(self, event: TrialEvent) -> None:
+        """Add the time since the last event if trials were in training since then."""
+        if not event.time:
+            return
+        time = datetime.fromisoformat(event.time)
+        if event.type == EventType.STARTED and event.trial in self._in_training:
+            self._in_training = set()  # the study was killed and resumed
+        if self._in_training and self._last_time is not None:
+            self.wall_seconds += max(0.0, (time - self._last_time).total_seconds())
+        self._last_time = time
+        if event.type == EventType.STARTED:
+            self._in_training.add(event.trial)
+        elif event.type != EventType.PROPOSED:
+            self._in_training.discard(event.trial)
 
     def __getitem__(self, number: int) -> Trial:
         return self._trials[number]
