@@ -138,11 +138,18 @@ def print_trial(results: Results, number: int, console: Console) -> None:
                 for column, heading in TIME_HEADINGS.items()}}
     violations = {f"violates {name} by": f"{violation:.3g}"
                   for name, violation in trial.constraints.items() if violation > 0}
-    scores = {**(trial.values or {}), **dict(flatten(record.get("metrics") or {}))}
+    values = {name: value for name, value in (trial.values or {}).items()
+              if name not in trial.costs}
+    scores = {**values, **dict(flatten(record.get("metrics") or {}))}
+    of_seed = f", seed {record.get('seed')}" if replicates else ""
+    (replicated,) = results.view.with_replicates([trial])
+    means = {f"{name}, mean of {replicated.completed_seeds} seeds": replicated.mean(name)
+             for name in values} if replicated.completed_seeds > 1 else {}
     rungs = {f"rung {index}": f"loss {rung.loss:.4g}"
              + (f" after {rung.step:,} updates" if rung.step else "")
              for index, rung in enumerate(trial.rungs, 1)}
-    for title, rows in (("Trial", facts | violations), ("Scores", scores), ("Costs", trial.costs),
+    for title, rows in (("Trial", facts | violations), (f"Scores{of_seed}", scores),
+                        ("Means", means), ("Costs", trial.costs),
                         ("Wall-clock time", format_phases(trial.phases) if trial.phases else {}),
                         ("Rungs", rungs),
                         ("Hyperparameters", trial.params or named_config(trial.config)),

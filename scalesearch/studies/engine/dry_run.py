@@ -65,6 +65,7 @@ class DryRun:
         feasibility: of random candidates; None for rows.
         forecast: the forecast, or the reason why it is missing.
         replacements: of a compression; its only row is the parent.
+        complete: the complete trials of a started study in words; empty for a new study.
     """
 
     spec: StudySpec
@@ -78,6 +79,7 @@ class DryRun:
     warm_start: WarmStart | None = None
     forecast: StudyForecast | str = ""
     replacements: Replacements | None = None
+    complete: str = ""
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -148,6 +150,7 @@ class DryRun:
             yield (f"Would train {len(self.trials_to_train)} of "
                    f"{format_count(len(self.trials), 'row')}, seeds each: {spec.seeds.references}, "
                    f"{self.planned_runs} runs in all, {workers}")
+            yield from self._describe_complete()
             return
         odds = self.feasibility
         assert odds is not None, "of a search"
@@ -166,6 +169,7 @@ class DryRun:
         references = (f" and {format_count(len(spec.references), 'reference')}"
                       if spec.references else "")
         yield f"Would train {spec.trials_text}{references}, {workers}"
+        yield from self._describe_complete()
         is_recipe_searched = bool(spec.recipe_space.distribution_texts)
         if self.size is not None and self.size < spec.trials and not is_recipe_searched:
             yield (f"  the space has {format_count(self.size, 'configuration')}; the search ends "
@@ -180,6 +184,10 @@ class DryRun:
                    + (f"; trained, but not on the front: {trial.reason}" if trial.reason else ""))
         if spec.seeds.references > 1:
             yield f"Each reference is trained with {spec.seeds.references} seeds"
+
+    def _describe_complete(self) -> Iterator[str]:
+        if self.complete:
+            yield f"  {self.complete} of these are complete; --resume trains the others"
 
     def _describe_settings(self) -> Iterator[str]:
         vocab = "each candidate's own size" if self.spec.vocab == OWN_VOCABULARY else ""
@@ -275,7 +283,8 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
     forecast = make_forecast(spec, evaluator, list(measured.values()), trials,
                              training_measurer(spec, corpora.of_architecture), measure_seconds)
     findings = DryRun(within, evaluator, fixed_trials, tuple(notes), teacher=teacher,
-                      forecast=forecast)
+                      forecast=forecast, complete=trials.describe_complete(
+                          spec.architectures is None) if len(trials) else "")
     if spec.architectures is not None:
         return findings
     sampler = setup.build_sampler(spec, evaluator)

@@ -80,6 +80,9 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         enqueued = apply_warm_start(study, spec, evaluator, max_enqueued, report)
 
         # 4. Forecast
+        if len(study.trials):
+            report(f"Resuming: {study.trials.describe_complete(meta.architectures is None)} of the "
+                   "following complete")
         for line in describe_start(spec, runner):
             report(line)
         # A model that has a GPU to itself is faster than trials that share it.

@@ -382,6 +382,12 @@ def select_best(results: Results, objective: str | None = None,
     values: Any = rows[name].astype(float)
     row = rows.loc[values.idxmin() if is_minimized else values.idxmax()]
     group = "the front" if condition is None else f"the trials with {condition}"
-    weights = (f"; the weights are those of seed {results.study.meta.seed}"
-               if row["seeds"] > 1 else "")
-    return int(row["trial"]), f"best {name} of {group} ({format_cell(row, name)}{weights})"
+    number = int(row["trial"])
+    notes = [format_cell(row, name)]
+    if results.study.trials[number].label:
+        notes.append(f"named {results.study.trials[number].label}")
+    if row["seeds"] > 1:
+        notes.append(f"the weights are those of seed {results.study.meta.seed}")
+    elif rows["seeds"].max() > 1:
+        notes.append("one seed, other trials have more")
+    return number, f"best {name} of {group} ({'; '.join(notes)})"

@@ -225,7 +225,7 @@ def test_other_vocabulary_of_the_space_is_noted(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vocab: str, protocol: str,
         is_noted: bool) -> None:
     monkeypatch.chdir(tmp_path)
-    spec = read(f"space: {{ width: 16 | 32, encoder.depth: 1, cost: {{ protocol: {{ {vocab} }} }} }}\n"
+    spec = read(f"space: {{ width: 16 | 32, cost: {{ protocol: {{ {vocab} }} }} }}\n"
                 f"data: {{ builtin: grammar, pairs: 300, vocab: 80 }}\nrecipe: {{ steps: 2 }}\n"
                 f"objectives: {{ bleu: max, params.total: min }}\nprotocol: {{ {protocol} }}\n")
     notes: list[str] = []

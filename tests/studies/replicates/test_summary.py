@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from scalesearch.cli.study.shared import seed_analysis_to_json
+from scalesearch.cli.study.shared import print_trial, seed_analysis_to_json
 from scalesearch.pareto.noise import pool_noise
 from scalesearch.samplers.trial_history import values_by_seed
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
@@ -414,6 +414,26 @@ def test_export_selects_the_first_seed_of_the_best_mean(folder):
     again = results.study.trials.replicates()[0]
     assert select_by_number(results, again.number) == (
         again.number, f"trial {again.original} with seed {again.seed}, selected by number")
+
+
+def test_shown_trial_has_scores_of_one_seed_and_their_mean(folder):
+    results = load_results(folder)
+    member = next(member for member in results.view.members if member.completed_seeds > 1)
+    text = io.StringIO()
+    print_trial(results, member.number, Console(file=text, width=200))
+    words = text.getvalue().split()
+    assert f"bleu, mean of {member.completed_seeds} seeds {member.mean('bleu'):,.6g}" in " ".join(
+        words)
+    assert words.count("params.total") == 1
+
+
+def test_best_trial_with_fewer_seeds_than_others_is_noted(folder):
+    results = load_results(folder)
+    rows = results.front
+    best = rows["bleu"].astype(float).idxmax()
+    assert rows["seeds"].drop(best).max() > 1
+    rows.loc[best, "seeds"] = 1
+    assert "one seed" in select_best(results, "bleu")[1]
 
 
 def test_console_shows_trial_and_seed(tmp_path):
