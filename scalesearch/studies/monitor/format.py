@@ -96,6 +96,6 @@ def describe_gain(gain: ExpectedGain) -> str:
     runs = (f"{gain.full_runs} more training runs are" if gain.full_runs > 1
             else "one more training run is")
     proxy = f"; {gain.proxy_note}" if gain.proxy_note else ""
-    return (f"{runs} expected to increase the hypervolume by "
+    return (f"{runs} expected to increase the hypervolume, up to the largest cost of the space, by "
             f"{format_percent(gain.mean, 2)} (90 % interval {format_percent(gain.low, 2)} to "
             f"{format_percent(gain.high, 2)}, after {gain.completed_trials} trials){proxy}")
