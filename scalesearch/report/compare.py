@@ -5,10 +5,12 @@ computed from the trials of both. Hypervolumes are reported as shares of the box
 reference point and the ideal point. The ideal point is the best value of either study in each
 objective. The shares have no unit and are between 0 and 1.
 
-The interval is a percentile bootstrap (Efron and Tibshirani, 1993, chapter 13). Trials are
-resampled with replacement within each study; reference point and box stay fixed. The interval
-measures the influence of single trials. It does not repeat the searches, whose trials depend on
-each other: to cover that variance, run each study again with another seed.
+The interval is a percentile bootstrap (Efron and Tibshirani, 1993, chapter 13), shifted so that the
+mean of the resampled differences is the observed difference: resampled hypervolumes are smaller
+than the observed ones, most of all those of the study with fewer trials. Trials are resampled with
+replacement within each study; reference point and box stay fixed. The interval measures the
+influence of single trials. It does not repeat the searches, whose trials depend on each other: to
+cover that variance, run each study again with another seed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -93,7 +95,7 @@ class DifferenceInterval(msgspec.Struct, frozen=True, rename={"n_resamples": "dr
     confidence: float
     n_resamples: int
     seed: int
-    method: str = "percentile bootstrap"
+    method: str = "percentile bootstrap without bias"
     resampled: str = "finished trials within each study, with replacement"
 
 
@@ -138,15 +140,17 @@ class StudyComparison(msgspec.Struct, frozen=True, rename={
                        else f"{first if interval.low > 0 else second} is better")
             verdict = [f"{difference}, {format_percent(interval.confidence)} interval "
                        f"{interval.low:+.4f} to {interval.high:+.4f}: {outcome}.",
-                       f"The interval is a percentile bootstrap with {interval.n_resamples:,} "
-                       f"resamples (seed {interval.seed}): trials are resampled with replacement "
+                       "The interval is a bootstrap around the difference, with "
+                       f"{interval.n_resamples:,} resamples (seed {interval.seed}): trials are "
+                       "resampled with replacement "
                        "within each study. It does not cover the variance between repeated "
                        "searches: for that, run both studies with several seeds."]
-        return [*(f"{study.name}: hypervolume {study.hypervolume:.4f}, front of {study.front_size} "
+        return [*self.other_differences,
+                *(f"{study.name}: hypervolume {study.hypervolume:.4f}, front of {study.front_size} "
                   f"among {format_count(study.n_trials, 'trial')}" for study in self.studies),
                 "Hypervolumes are shares of the box between the reference point "
                 f"({reference_point}) and the ideal point ({ideal_point}). Both studies use the "
-                "same two points.", *verdict, self.cost_notes, *self.other_differences]
+                "same two points.", *verdict, self.cost_notes]
 
 
 def compare_studies(first: ComparedStudy, second: ComparedStudy, n_resamples: int = N_RESAMPLES,
@@ -186,23 +190,24 @@ def compare_studies(first: ComparedStudy, second: ComparedStudy, n_resamples: in
                                    for index in indices]))
     interval = None
     if all(result.n_trials > 1 for result in results):
-        low, high = np.quantile((resampled[0] - resampled[1]) / box,
-                                [(1 - confidence) / 2, (1 + confidence) / 2])
+        differences = (resampled[0] - resampled[1]) / box
+        bias = differences.mean() - (results[0].hypervolume - results[1].hypervolume)
+        low, high = np.quantile(differences - bias, [(1 - confidence) / 2, (1 + confidence) / 2])
         interval = DifferenceInterval(float(low), float(high), confidence, n_resamples, seed)
     keys = sorted(key for key in {*first.recipe, *second.recipe}
                   if first.recipe.get(key) != second.recipe.get(key))
     recipes = ", ".join(f"{key} {first.recipe.get(key)} and {second.recipe.get(key)}"
                         for key in keys)
-    differences = [f"Their recipes differ: {recipes}."] if keys else []
+    other_differences = [f"Their recipes differ: {recipes}."] if keys else []
     if first.teacher != second.teacher:
-        differences += [f"{study.name}: {study.teacher or 'no teacher.'}" for study in studies]
+        other_differences += [f"{study.name}: {study.teacher or 'no teacher.'}" for study in studies]
     cost_notes = [labels.describe_costs(first.protocol),
                   *labels.weight_only_lines(first.protocol, *first.weight_only_macs,
                                             *second.weight_only_macs)]
     return StudyComparison((results[0], results[1]), dict(first.objectives), reference_point,
                            to_losses(ideal_point, directions)[0].tolist(),
                            results[0].hypervolume - results[1].hypervolume, interval,
-                           tuple(differences), " ".join(cost_notes))
+                           tuple(other_differences), " ".join(cost_notes))
 
 
 def check_comparable(first: ComparedStudy, second: ComparedStudy) -> None:

@@ -61,6 +61,17 @@ def test_clear_difference_has_interval_above_zero():
     assert "bad is better" in comparison.lines()[3]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_interval_is_around_the_difference_of_studies_of_unequal_size(seed):
+    """Resampling lowers the hypervolume of a study with few trials more than that of the other."""
+    few = compared_study("few", records(5, seed, widest=6.2))
+    many = compared_study("many", records(40, 100 + seed, widest=6.2))
+    comparison = compare_studies(few, many, n_resamples=1000)
+    low, high = comparison.interval.low, comparison.interval.high
+    third = (high - low) / 3
+    assert low + third / 2 < comparison.difference < high - third / 2
+
+
 def test_study_with_one_trial_has_no_interval():
     first, second = (compared_study(name, [record(0, bleu, 1000, 10)])
                   for name, bleu in (("one", 36.7), ("other", 37.2)))
@@ -144,7 +155,7 @@ def test_unfinished_study_is_an_error_and_different_recipe_is_a_note():
         compare_studies(first, compared_study("empty", [record(0, None, 100, 10, "failed")]))
     comparison = compare_studies(first, replace(first, name="other", recipe={"steps": 9, "lr": 1}),
                             n_resamples=100)
-    assert comparison.lines()[-1] == "Their recipes differ: steps 5 and 9."
+    assert comparison.lines()[0] == "Their recipes differ: steps 5 and 9."
 
 
 def test_figure_shows_fronts_and_reference_point(tmp_path):
