@@ -200,7 +200,8 @@ def compare_studies(first: ComparedStudy, second: ComparedStudy, n_resamples: in
                         for key in keys)
     other_differences = [f"Their recipes differ: {recipes}."] if keys else []
     if first.teacher != second.teacher:
-        other_differences += [f"{study.name}: {study.teacher or 'no teacher.'}" for study in studies]
+        other_differences += [f"{study.name}: {study.teacher or 'no teacher.'}"
+                              for study in studies]
     cost_notes = [labels.describe_costs(first.protocol),
                   *labels.weight_only_lines(first.protocol, *first.weight_only_macs,
                                             *second.weight_only_macs)]
