@@ -103,6 +103,10 @@ class Driver(JobLoop):
         try:
             self.recover()
             self.run_jobs()
+            failed = self.trials.with_state(State.FAILED)
+            if failed and not self.trials.with_state(State.COMPLETE):
+                raise UserError(f"all {format_count(len(failed), 'trial')} failed, the last with: "
+                                f"{failed[-1].reason}", code="too-many-failed")
             self.stopping.reason(self.search.history())  # keeps the last forecast on disk
             reason = self._stop_reason or self._describe_trained()
             return reason + describe_end(StudyView(self.trials, self.study.meta))

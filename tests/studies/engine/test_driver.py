@@ -157,6 +157,14 @@ def test_crashed_jobs_are_retried_and_recorded(tmp_path):
     assert {trial.state.name for trial in driver.search.study.trials} <= {"FAIL", "PRUNED"}
 
 
+def test_study_without_a_complete_trial_is_an_error(tmp_path):
+    """A space of four configurations that fail is used up before too many have failed."""
+    plan = make_plan(50, most=200, max_proposals=150, attempts=1)
+    driver = make_driver(tmp_path, plan, work=breaking_work)
+    with refuses("too-many-failed", "all 4 trials"):
+        driver.run()
+
+
 def replicates_with(folder, *causes):
     """Train two candidates; then return a driver whose replicates crash by ``causes``."""
     make_driver(folder, make_plan(2), work=noisy_work).run()
