@@ -5,6 +5,7 @@ Text is data, never markup or control sequences.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -222,6 +223,31 @@ def format_size(size: float) -> str:
     unit, letter = next(((unit, letter) for unit, letter in SIZE_UNITS if size >= 0.9995 * unit),
                         (1.0, ""))
     return f"{size / unit:.3g}{letter}"
+
+
+def format_sizes(sizes: Iterable[float | None]) -> tuple[list[str], str]:
+    """Format a column of sizes in the unit of the largest one, with equal decimals.
+
+    The smallest size has three digits, but at most two decimals. A missing size is an empty text.
+
+    Returns:
+        the texts without the unit, and its letter, for example ``["94.5", "213.0"]`` and ``k``.
+    """
+    sizes = list(sizes)
+    finite_sizes = [size for size in sizes if size is not None and math.isfinite(size)]
+    largest = max(finite_sizes, default=0.0)
+    unit, letter = next((row for row in SIZE_UNITS if largest >= 0.9995 * row[0]), (1.0, ""))
+    smallest = min(finite_sizes, default=0.0)
+    decimals = min(2, decimals_for_digits(smallest / unit, 3)) if letter else 0
+    return ["" if size is None or math.isnan(size) else f"{size / unit:.{decimals}f}"
+            for size in sizes], letter
+
+
+def decimals_for_digits(value: float, digits: int) -> int:
+    """Decimals with which ``value`` has at least ``digits`` significant digits."""
+    if value == 0 or not math.isfinite(value):
+        return digits - 1
+    return max(0, digits - 1 - math.floor(math.log10(abs(value))))
 
 
 def format_bytes(size: float) -> str:

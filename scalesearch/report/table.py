@@ -13,6 +13,7 @@ from scalesearch.spaces.schema.bound_tree import SchemaIndex, build_index
 from scalesearch.spaces.schema.builtin import architecture_schema
 from scalesearch.spaces.syntax.lexer import split_parameter_name
 from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS, METRICS
+from scalesearch.terminal import decimals_for_digits
 
 TEST_METRIC_COLUMNS = tuple(f"test.{name}" for name in METRICS if name not in EFFICIENCY_METRICS)
 METRIC_COLUMNS = (*METRICS, *TEST_METRIC_COLUMNS)  # metrics of all tasks
@@ -25,6 +26,7 @@ TRAINING_COLUMNS = {"seed": "seed", "training_seconds": "seconds", "wall_seconds
                     "dtype": "dtype", "reason": "reason"}
 # Headings of the training time: CPU time, or wall-clock time of runs on a GPU.
 TIME_HEADINGS = {"cpu_seconds": "update CPU seconds", "training_seconds": "update wall seconds"}
+COUNT_GROUPS = (*SIZE_COST_GROUPS, "artifact")  # groups of costs that are integers
 PARAM_PREFIX = "param."  # prefix of the columns of hyperparameters
 RECIPE_PREFIX = "recipe."  # prefix of searched keys of the recipe
 SD_SUFFIX = ".sd"  # suffix of a score's column for the standard deviation between seeds
@@ -142,8 +144,9 @@ def format_trials(trials: pd.DataFrame, objectives: Mapping[str, str],
     time_column = shown_time_column(trials)
     names = [*objectives, *shown_test_metrics(trials, objectives), time_column]
     recipe_columns = [name for name in trials if RECIPE_PREFIX in name]
+    decimals = {name: column_decimals(trials, name) for name in names}
     cells = [[trial_name(row, ""), *(str(row[name]) for name in extra_columns),
-              *(format_cell(row, name) for name in names),
+              *(format_cell(row, name, decimals[name]) for name in names),
               *(format_value(row[name]) for name in recipe_columns)]
              for _, row in trials.iterrows()]
     headings = [TIME_HEADINGS.get(name) or name.replace(".", " ").replace("_", " ")
@@ -213,25 +216,49 @@ def differing_columns(trials: pd.DataFrame, params: Iterable[str] | None = None,
     return [name for name in names if trials[name].astype(str).nunique() > 1][:max_columns]
 
 
-def format_cell(row: Any, name: str) -> str:
-    """Format a number, or a mean with its interval and seeds: ``31.2 ± 0.4 (3)``."""
+def column_decimals(trials: pd.DataFrame, name: str) -> int:
+    """Decimals of a column of ``trials``: those of the mean with the narrowest interval."""
+    half_widths = trials.get(name + HALF_WIDTH_SUFFIX)
+    if half_widths is not None and half_widths.notna().any():
+        return max(map(decimals_for_interval, half_widths.dropna()))
+    if name.partition(".")[0] == "load":
+        return decimals_for_digits(trials[name].abs().max(), 3)
+    return number_decimals(name)
+
+
+def number_decimals(name: str) -> int:
+    """Decimals of a metric (two) or of seconds (one)."""
+    return 1 if name.endswith("seconds") else 2
+
+
+def format_cell(row: Any, name: str, decimals: int | None = None) -> str:
+    """Format a number, or a mean with its interval and seeds: ``31.2 ± 0.4 (3)``.
+
+    Args:
+        row: row of a table of trials.
+        name: column of the number.
+        decimals: decimals of the column, if the number is part of one.
+    """
     half_width = row.get(name + HALF_WIDTH_SUFFIX)
     if half_width is None or pd.isna(half_width):
-        return format_number(row[name], name)
-    decimals = decimals_for_interval(half_width)
+        return format_number(row[name], name, decimals)
+    if decimals is None:
+        decimals = decimals_for_interval(half_width)
     return f"{row[name]:.{decimals}f} ± {half_width:.{decimals}f} ({int(row['seeds'])})"
 
 
-def format_number(value: Any, name: str) -> str:
-    """Format a value: costs as integers, loads to three digits, metrics to two."""
+def format_number(value: Any, name: str, decimals: int | None = None) -> str:
+    """Format a value: costs as integers, loads to three digits, metrics to two decimals.
+
+    ``decimals`` replaces this number of decimals.
+    """
     if value is None or pd.isna(value):
         return ""
-    group = name.partition(".")[0]
-    if group in (*SIZE_COST_GROUPS, "artifact"):
+    if decimals is None and name.partition(".")[0] == "load":
+        return f"{value:.3g}"
+    if name.partition(".")[0] in COUNT_GROUPS:
         return f"{int(value):,}"
-    if name.endswith("seconds"):
-        return f"{value:.1f}"
-    return f"{value:.3g}" if group == "load" else f"{value:.2f}"
+    return f"{value:.{number_decimals(name) if decimals is None else decimals}f}"
 
 
 def summarize_trial(row: Any, columns: Mapping[str, str]) -> str:

@@ -144,3 +144,16 @@ def test_front_uses_means():
     assert table["front"].tolist() == [True, True]
     assert format_trials(select_front(table, OBJECTIVES),
                          OBJECTIVES)["bleu"].tolist() == ["25 ± 32 (2)", "29 ± 45 (1)"]
+
+
+def test_decimals_are_equal_within_a_column():
+    trials = [record(number, bleu, 100 * number, 1000 * number) | {
+        "costs": {"params.total": 100 * number, "macs.total": 1000, "load.mean": load}}
+        for number, bleu, load in ((1, 38.3, 9.5), (2, 38.27, 12.25))]
+    objectives = OBJECTIVES | {"load.mean": "min"}
+    cells = format_trials(trials_table(trials, objectives), objectives)
+    assert cells["bleu"].tolist() == ["38.30", "38.27"]
+    assert cells["load mean"].tolist() == ["9.5", "12.2"]
+    table = trials_table(trials).assign(**{"bleu.half_width": [0.4, 0.23], "seeds": [1, 3]})
+    cells = format_trials(table, OBJECTIVES)
+    assert cells["bleu"].tolist() == ["38.30 ± 0.40 (1)", "38.27 ± 0.23 (3)"]

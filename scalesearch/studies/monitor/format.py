@@ -1,11 +1,12 @@
 """Numbers, shares, times and forecasts as text."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from scalesearch.studies.forecast import ExpectedGain, ForecastStatus, StudyForecast, total_effort
 from scalesearch.studies.trials.trial import State
+from scalesearch.terminal import decimals_for_digits, format_sizes
 
 # states in the order of display, with their words on the report page
 STATE_WORDS = {State.COMPLETE: "complete", State.PENDING: "running or queued",
@@ -21,6 +22,17 @@ def format_number(value: float) -> str:
         if abs(value) >= threshold:
             return f"{value / unit:.3g}{suffix}"
     return f"{value:.4g}"
+
+
+def format_column(values: Sequence[float | None]) -> list[str]:
+    """Format the numbers of a column with one unit and equal decimals; None as an empty text."""
+    largest = max((abs(value) for value in values if value is not None), default=0.0)
+    if largest >= 9999.5:
+        sizes, letter = format_sizes(values)
+        return [size and size + letter for size in sizes]
+    is_integer = all(value is None or float(value).is_integer() for value in values)
+    decimals = 0 if is_integer else decimals_for_digits(largest, 4)
+    return ["" if value is None else f"{value:.{decimals}f}" for value in values]
 
 
 def format_percent(share: float, decimals: int = 0, sign: str = "-") -> str:

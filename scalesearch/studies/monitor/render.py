@@ -18,6 +18,7 @@ from scalesearch.studies.monitor.format import (
     describe_forecast_status,
     describe_gain,
     format_ago,
+    format_column,
     format_duration,
     format_number,
     format_percent,
@@ -120,15 +121,17 @@ def running_table(snapshot: StudySnapshot, room: int, is_wide: bool) -> Table:
     if _has_only_fixed_architectures(snapshot):
         plain_types.add("reference")
     shown = snapshot.running[:room]
+    params = format_column([trial.params for trial in shown])
+    macs = format_column([trial.macs for trial in shown])
     rows = []
-    for trial in shown:
+    for index, trial in enumerate(shown):
         total_steps = f" of {trial.steps:,}" if trial.step is not None and trial.steps else ""
         is_timed = trial.status == TRAINING and trial.seconds_left is not None
         rows.append({
             "trial": trial.name + ("" if trial.type in plain_types else f" ({trial.type})"),
             "architecture": trial.architecture or "",
-            "params": _optional(trial.params, format_number),
-            "MACs": _optional(trial.macs, format_number),
+            "params": params[index],
+            "MACs": macs[index],
             "done": format_percent(trial.trained_share),
             "step": _optional(trial.step, "{:,}".format) + total_steps,
             "loss": _optional(trial.loss, "{:.3f}".format),
@@ -176,9 +179,11 @@ def front_table(front: FrontSnapshot) -> Table:
     shown = f" ({len(front.members)} shown)" if front.size > len(front.members) else ""
     title = (f"Front so far: {format_count(front.size, 'member')}{shown}" if front.size
              else f"References so far, by {front.main_objective}")
+    columns = {name: format_column([member.values[name] for member in front.members])
+               for name in front.objectives}
     return _table(title, [{"trial": _member_name(member),
-                           **{name: format_number(member.values[name])
-                              for name in front.objectives}} for member in front.members])
+                           **{name: cells[index] for name, cells in columns.items()}}
+                          for index, member in enumerate(front.members)])
 
 
 def _table(title: str, rows: Sequence[Mapping[str, str]], hidden: Container[str] = (),

@@ -14,7 +14,7 @@ from scalesearch.studies.executors.local import InProcessRunner
 from scalesearch.studies.executors.worker import ProgressReport
 from scalesearch.studies.monitor.console import LineConsole, LiveConsole
 from scalesearch.studies.monitor.events import describe_event
-from scalesearch.studies.monitor.format import format_number
+from scalesearch.studies.monitor.format import format_column, format_number
 from scalesearch.studies.monitor.heartbeat import RUNNING, STOPPED, Heartbeat, Owner
 from scalesearch.studies.monitor.running import describe_progress
 from scalesearch.studies.monitor.snapshot import SnapshotBuilder
@@ -120,6 +120,14 @@ def test_screen_counts_further_seeds_of_architectures(tmp_path):
                           (999_400, "999k"), (999_600_000, "1G"), (9999.7, "10k")])
 def test_format_number(value, text):
     assert format_number(value) == text
+
+
+@pytest.mark.parametrize(("values", "cells"), [
+    ((38.3, 38.27, None), ["38.30", "38.27", ""]), ((0.0,), ["0"]), ((3, 12), ["3", "12"]),
+    ((94_464, 150_656, 212_992), ["94.5k", "150.7k", "213.0k"]),
+    ((120_000, 2_500_000), ["0.12M", "2.50M"]), ((2.5e9, 12e9), ["2.50G", "12.00G"])])
+def test_column_has_equal_decimals(values, cells):
+    assert format_column(values) == cells
 
 
 def test_describe_progress_of_empty_report():

@@ -28,6 +28,7 @@ from scalesearch.report.proxies import proxy_label
 from scalesearch.report.table import (
     PARAM_PREFIX,
     TIME_HEADINGS,
+    column_decimals,
     differing_columns,
     format_cell,
     shown_test_metrics,
@@ -83,6 +84,7 @@ def trials_section(facts: PageFacts) -> PageSection:
         "macs.total"]) if name in rows]
     params = differing_columns(rows, facts.sampled, MAX_PARAMS)
     time_column = shown_time_column(rows)
+    decimals = {name: column_decimals(rows, name) for name in metrics}
     cells = []
     attributes = []
     for row in rows.to_dict("records"):
@@ -94,7 +96,8 @@ def trials_section(facts: PageFacts) -> PageSection:
             "state": TableCell(trial.state, trial.state, css=trial.state),
             "front": TableCell("yes" if on_front else "", "1" if on_front else "0")}
         columns |= {name: MISSING_CELL if pd.isna(row[name])
-                    else TableCell(format_cell(row, name), float(row[name])) for name in metrics}
+                    else TableCell(format_cell(row, name, decimals[name]), float(row[name]))
+                    for name in metrics}
         columns |= {
             "seeds": number(row["seeds"]),
             TIME_HEADINGS[time_column]: number(row[time_column], ",.1f"),
