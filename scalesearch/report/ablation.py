@@ -88,8 +88,8 @@ class Ablation:
             elif row.half_width == 0:
                 difference = "same run"
             else:
-                half = MISSING_CELL if row.half_width is None else f"{row.half_width:.2f}"
-                difference = f"{row.difference:+.2f} ± {half}"
+                interval = "" if row.half_width is None else f" ± {row.half_width:.2f}"
+                difference = f"{row.difference:+.2f}{interval}"
             score = f"{row.score:.2f}"
             if self.noise.is_known:
                 score += f" ± {self.noise.interval_half_width(self.confidence, row.n_seeds):.2f}"
@@ -105,7 +105,7 @@ class Ablation:
                  f"{format_count(self.noise.n_candidates, 'row')}, "
                  f"{format_count(self.noise.df, 'degree')} of freedom), without a correction for "
                  "multiple comparisons." if self.noise.is_known
-                 else "No row has a second seed, so no score has an interval.")
+                 else "No row has a second seed, so no score or difference has an interval.")
         unfinished = ", ".join(map(repr, self.unfinished))
         return [noise, *([f"Without a finished run: {unfinished}."] if unfinished else []),
                 *filter(None, [self.cost_note])]

@@ -64,9 +64,11 @@ def test_interval_of_a_score_is_that_of_its_mean_by_pooled_noise():
 def test_single_seeds_have_no_interval():
     ablation = build_ablation(records([20.0], [24.0]), "bleu")
     assert ablation.rows[1].half_width is None
-    assert ablation.format_cells().iloc[1, -1] == "+4.00 ± –"
+    assert ablation.format_cells().iloc[1, -1] == "+4.00"
     assert ablation.format_cells()["bleu"].tolist() == ["20.00", "24.00"]
-    assert "no score has an interval" in ablation.notes()[0]
+    assert "no score or difference has an interval" in ablation.notes()[0]
+    table, comment = ablation.to_latex().split(r"\end{tabular}")
+    assert r"\pm" not in table and "No row has a second seed" in comment
 
 
 def test_unknown_metric_is_refused():

@@ -59,11 +59,11 @@ def format_prediction(metric: str, prediction: LawPrediction) -> str:
 
 
 def format_slope(slope: Slope | None) -> str:
-    """Format a slope: ``+0.053 ± 0.011``; unknown numbers are dashes."""
+    """Format a slope: ``+0.053 ± 0.011``, without ± if the noise is unknown."""
     if slope is None:
         return MISSING_CELL
     if slope.half_width is None:
-        return f"{slope.value:+z.3g} ± {MISSING_CELL}"
+        return f"{slope.value:+z.3g}"
     decimals = min(MAX_DECIMALS, decimals_for_interval(slope.half_width))
     return f"{slope.value:+z.{decimals}f} ± {slope.half_width:.{decimals}f}"
 
