@@ -228,7 +228,7 @@ def format_size(size: float) -> str:
 def format_sizes(sizes: Iterable[float | None]) -> tuple[list[str], str]:
     """Format a column of sizes in the unit of the largest one, with equal decimals.
 
-    The smallest size has three digits, but at most two decimals. A missing size is an empty text.
+    The smallest size has three digits, but at most three decimals. A missing size is an empty text.
 
     Returns:
         the texts without the unit, and its letter, for example ``["94.5", "213.0"]`` and ``k``.
@@ -238,7 +238,7 @@ def format_sizes(sizes: Iterable[float | None]) -> tuple[list[str], str]:
     largest = max(finite_sizes, default=0.0)
     unit, letter = next((row for row in SIZE_UNITS if largest >= 0.9995 * row[0]), (1.0, ""))
     smallest = min(finite_sizes, default=0.0)
-    decimals = min(2, decimals_for_digits(smallest / unit, 3)) if letter else 0
+    decimals = min(3, decimals_for_digits(smallest / unit, 3)) if letter else 0
     return ["" if size is None or math.isnan(size) else f"{size / unit:.{decimals}f}"
             for size in sizes], letter
 

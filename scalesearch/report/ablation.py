@@ -13,6 +13,7 @@ import pandas as pd
 
 from scalesearch.errors import UserError, option
 from scalesearch.pareto.noise import CONFIDENCE, Noise, format_percent, pool_noise, sample_std
+from scalesearch.report.labels import paper_heading
 from scalesearch.report.records import (
     Record,
     check_metric,
@@ -23,7 +24,7 @@ from scalesearch.report.records import (
 )
 from scalesearch.report.text_tables import one_line, to_latex, to_markdown
 from scalesearch.spaces.syntax.diagnostics import format_alternatives
-from scalesearch.terminal import format_count
+from scalesearch.terminal import format_count, format_sizes
 
 MISSING_CELL = "–"
 
@@ -115,8 +116,14 @@ class Ablation:
         return "\n".join([to_markdown(self.format_cells()), "", *self.notes()]) + "\n"
 
     def to_latex(self) -> str:
-        """Format as a LaTeX table, followed by the notes as comments."""
-        return to_latex(self.format_cells()) + "".join(
+        """Format as a LaTeX table with costs in thousands, …, and the notes as comments."""
+        params, params_unit = format_sizes(row.params for row in self.rows)
+        macs, macs_unit = format_sizes(row.macs for row in self.rows)
+        cells = self.format_cells().assign(params=params, MACs=macs)
+        headings = ["Name", paper_heading("params.total", params_unit),
+                    paper_heading("macs.total", macs_unit), paper_heading(self.metric), "Seeds",
+                    f"Difference to {self.rows[0].name}"]
+        return to_latex(cells.set_axis(headings, axis="columns")) + "".join(
             f"% {one_line(note)}\n" for note in self.notes())
 
 

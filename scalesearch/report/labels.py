@@ -64,6 +64,8 @@ def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
             setup = str(fit).partition(";")[0].split(", ")  # shortened: the notes have the text
             return f"{COST_LABELS[name]}\n({setup[0]} on {setup[-1]})"
         return COST_LABELS[name]
+    if group not in COST_LABELS:  # a score without a label, such as length_ratio
+        return metric.replace("_", " ").capitalize() + (" (test)" if metric != name else "")
     label = (SECTION_LABELS[section] + COST_LABELS[group]).strip()
     label = label[0].upper() + label[1:]
     if not protocol:
@@ -104,6 +106,22 @@ def column_heading(name: str) -> str:
     if group not in SHORT_LABELS:
         return one_line_label(name)
     return SHORT_LABELS[group] + ("" if section == "total" else f", {section.replace('_', '-')}")
+
+
+def paper_heading(name: str, unit: str = "") -> str:
+    """Heading of a column of a table in a paper, whose numbers are in thousands, millions, ….
+
+    Args:
+        name: metric or cost.
+        unit: letter of the unit, such as ``M``; empty for one.
+
+    Examples: ``BLEU (validation)``, ``Params (M)``, ``Weights (MB, float32)``.
+    """
+    heading = column_heading(name)
+    heading = heading[0].upper() + heading[1:]
+    if "(bytes" in heading:
+        return heading.replace("(bytes", f"({unit}B")
+    return f"{heading} ({unit})" if unit else heading
 
 
 def format_protocol(protocol: ProtocolDict) -> str:

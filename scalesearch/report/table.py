@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 
 from scalesearch.pareto.noise import CONFIDENCE, decimals_for_interval, pool_noise, sample_std
-from scalesearch.report.labels import SIZE_COST_GROUPS, format_value
+from scalesearch.report.labels import SIZE_COST_GROUPS, format_value, paper_heading
 from scalesearch.report.records import Record, early_measurements, get_cost, get_score, is_replicate
 from scalesearch.spaces.schema.bound_tree import SchemaIndex, build_index
 from scalesearch.spaces.schema.builtin import architecture_schema
 from scalesearch.spaces.syntax.lexer import split_parameter_name
 from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS, METRICS
-from scalesearch.terminal import decimals_for_digits
+from scalesearch.terminal import decimals_for_digits, format_sizes
 
 TEST_METRIC_COLUMNS = tuple(f"test.{name}" for name in METRICS if name not in EFFICIENCY_METRICS)
 METRIC_COLUMNS = (*METRICS, *TEST_METRIC_COLUMNS)  # metrics of all tasks
@@ -141,8 +141,7 @@ def format_trials(trials: pd.DataFrame, objectives: Mapping[str, str],
     Columns: the trial, ``extra_columns``, objectives, test score, training time, and the
     searched parameters of the recipe, if any.
     """
-    time_column = shown_time_column(trials)
-    names = [*objectives, *shown_test_metrics(trials, objectives), time_column]
+    names = shown_columns(trials, objectives)
     recipe_columns = [name for name in trials if RECIPE_PREFIX in name]
     decimals = {name: column_decimals(trials, name) for name in names}
     cells = [[trial_name(row, ""), *(str(row[name]) for name in extra_columns),
@@ -154,6 +153,31 @@ def format_trials(trials: pd.DataFrame, objectives: Mapping[str, str],
     return pd.DataFrame(cells, columns=["trial", *extra_columns, *headings,
                                         *(name.rpartition(RECIPE_PREFIX)[2]
                                           for name in recipe_columns)])
+
+
+def format_for_paper(trials: pd.DataFrame, objectives: Mapping[str, str],
+                     *extra_columns: str) -> pd.DataFrame:
+    """Text cells as by :func:`format_trials`, with headings and units for a paper.
+
+    Costs are in thousands, millions, …
+    """
+    table = format_trials(trials, objectives, *extra_columns)
+    headings = ["Trial", *map(str.capitalize, extra_columns),
+                *table.columns[1 + len(extra_columns):]]
+    for index, name in enumerate(shown_columns(trials, objectives), 1 + len(extra_columns)):
+        unit = ""
+        if name.partition(".")[0] in COUNT_GROUPS:
+            sizes, unit = format_sizes(trials[name].astype(float))
+            table.isetitem(index, sizes)
+        time_heading = TIME_HEADINGS.get(name, "")
+        headings[index] = (time_heading[:1].upper() + time_heading[1:]
+                           or paper_heading(name, unit))
+    return table.set_axis(headings, axis="columns")
+
+
+def shown_columns(trials: pd.DataFrame, objectives: Mapping[str, str]) -> list[str]:
+    """Columns of scores and costs to show: objectives, test score, training time."""
+    return [*objectives, *shown_test_metrics(trials, objectives), shown_time_column(trials)]
 
 
 def shown_test_metrics(trials: pd.DataFrame, objectives: Iterable[str]) -> list[str]:

@@ -9,6 +9,7 @@ from scalesearch.report.table import (
     architecture_lines,
     differing_columns,
     drop_empty_columns,
+    format_for_paper,
     format_number,
     format_trials,
     select_front,
@@ -157,3 +158,16 @@ def test_decimals_are_equal_within_a_column():
     table = trials_table(trials).assign(**{"bleu.half_width": [0.4, 0.23], "seeds": [1, 3]})
     cells = format_trials(table, OBJECTIVES)
     assert cells["bleu"].tolist() == ["38.30 ± 0.40 (1)", "38.27 ± 0.23 (3)"]
+
+
+def test_table_for_a_paper_has_labels_and_scaled_costs():
+    trials = [record(1, 20.0, 94_464, 1_911_616) | {"cpu_seconds": 7.0, "device": "cpu"},
+              record(2, 30.0, 2_129_920, 43_024_640) | {"cpu_seconds": 8.0, "device": "cpu"}]
+    trials[0]["costs"]["memory.weights"] = trials[1]["costs"]["memory.weights"] = 3_000_000
+    objectives = OBJECTIVES | {"params.non_embedding": "min", "memory.weights": "min"}
+    cells = format_for_paper(trials_table(trials, objectives), objectives, "state")
+    assert cells.to_dict("list") == {
+        "Trial": ["1", "2"], "State": ["complete"] * 2, "BLEU (validation)": ["20.00", "30.00"],
+        "Params (M)": ["0.094", "2.130"], "MACs (M)": ["1.91", "43.02"],
+        "Params, non-embedding (M)": ["0.047", "1.065"], "Weights (MB, float32)": ["3.00", "3.00"],
+        "Update CPU seconds": ["7.0", "8.0"]}

@@ -113,7 +113,7 @@ def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, pred
     if budgets:
         raise UserError("--budget needs --predicted; for trained models use `scalesearch study "
                         "best --constraint`", code="options-conflict")
-    from scalesearch.report.table import drop_empty_columns, format_trials
+    from scalesearch.report.table import drop_empty_columns, format_for_paper, format_trials
     from scalesearch.report.text_tables import frame_to_table, one_line, to_csv, to_latex
 
     if as_csv + as_json + as_latex > 1:
@@ -130,7 +130,7 @@ def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, pred
         print_json(trials_to_json(results, rows))
     elif as_latex:
         notes = "".join(f"% {one_line(note)}\n" for note in results.notes())
-        table = to_latex(format_trials(rows, results.objectives, *["state"] * all_trials))
+        table = to_latex(format_for_paper(rows, results.objectives, *["state"] * all_trials))
         print_data((table + notes).removesuffix("\n"))
     elif all_trials:
         print_text(frame_to_table(format_trials(rows, results.objectives, "state"), has_box=True))

@@ -125,7 +125,7 @@ def test_format_number(value, text):
 @pytest.mark.parametrize(("values", "cells"), [
     ((38.3, 38.27, None), ["38.30", "38.27", ""]), ((0.0,), ["0"]), ((3, 12), ["3", "12"]),
     ((94_464, 150_656, 212_992), ["94.5k", "150.7k", "213.0k"]),
-    ((120_000, 2_500_000), ["0.12M", "2.50M"]), ((2.5e9, 12e9), ["2.50G", "12.00G"])])
+    ((120_000, 2_500_000), ["0.120M", "2.500M"]), ((2.5e9, 12e9), ["2.50G", "12.00G"])])
 def test_column_has_equal_decimals(values, cells):
     assert format_column(values) == cells
 
