@@ -159,20 +159,20 @@ def format_for_paper(trials: pd.DataFrame, objectives: Mapping[str, str],
                      *extra_columns: str) -> pd.DataFrame:
     """Text cells as by :func:`format_trials`, with headings and units for a paper.
 
-    Costs are in thousands, millions, …
+    Costs are in thousands, millions, …; the training time is left out.
     """
     table = format_trials(trials, objectives, *extra_columns)
     headings = ["Trial", *map(str.capitalize, extra_columns),
                 *table.columns[1 + len(extra_columns):]]
-    for index, name in enumerate(shown_columns(trials, objectives), 1 + len(extra_columns)):
+    *names, _ = shown_columns(trials, objectives)
+    for index, name in enumerate(names, 1 + len(extra_columns)):
         unit = ""
         if name.partition(".")[0] in COUNT_GROUPS:
             sizes, unit = format_sizes(trials[name].astype(float))
             table.isetitem(index, sizes)
-        time_heading = TIME_HEADINGS.get(name, "")
-        headings[index] = (time_heading[:1].upper() + time_heading[1:]
-                           or paper_heading(name, unit))
-    return table.set_axis(headings, axis="columns")
+        headings[index] = paper_heading(name, unit)
+    time_index = 1 + len(extra_columns) + len(names)
+    return table.set_axis(headings, axis="columns").drop(columns=headings[time_index])
 
 
 def shown_columns(trials: pd.DataFrame, objectives: Mapping[str, str]) -> list[str]:

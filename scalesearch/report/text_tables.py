@@ -4,6 +4,7 @@ Cells are escaped, so they contain no markup or formula.
 """
 
 import re
+from textwrap import wrap
 from typing import Any
 
 import pandas as pd
@@ -11,6 +12,7 @@ import pandas as pd
 from scalesearch.terminal import escape_control_characters, make_table
 
 MINUS = re.compile(r"(?<![\w$-])-(?=\d)")  # the sign of a number
+MAX_LATEX_HEADING = 12  # characters of a line of a heading
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t")  # first characters of formulas in spreadsheets
 
 
@@ -27,12 +29,22 @@ def to_markdown(texts: pd.DataFrame, n_left_aligned: int = 1) -> str:
 def to_latex(texts: pd.DataFrame) -> str:
     """Format text cells as a ``tabular`` for the booktabs package.
 
-    The first column aligns left.
+    The first column aligns left. Headings are split over several rows, at least before a unit, so
+    that columns are as narrow as their cells.
     """
-    cells = texts.map(one_line).rename(columns=one_line)
+    lines = []
+    for heading in texts.columns:
+        parts = one_line(heading).replace(" (", "\n(").split("\n")
+        lines.append([line for part in parts
+                      for line in wrap(part, MAX_LATEX_HEADING, break_long_words=False)])
+    n_rows = max(1, *map(len, lines))
+    headings = [[""] * (n_rows - len(column)) + column for column in lines]
+    cells = texts.map(one_line).set_axis(pd.MultiIndex.from_tuples(map(tuple, headings)),
+                                         axis="columns")
     style = cells.style.hide(axis="index").format(escape="latex").format_index(
         escape="latex", axis="columns")
-    text = style.to_latex(hrules=True, column_format="l" + "r" * (texts.shape[1] - 1))
+    text = style.to_latex(hrules=True, sparse_columns=False,
+                          column_format=f"@{{}}l{'r' * (texts.shape[1] - 1)}@{{}}")
     with_minus = MINUS.sub("$-$", str(text))
     return with_minus.replace("±", r"$\pm$").replace("–", "--")
 

@@ -71,7 +71,7 @@ def test_csv_cells_are_no_formulas(text):
             cell[0] not in "=+-@\t" or float(cell))
     assert to_markdown(table[[text]]).count("\n") == 2 and "<script" not in to_markdown(
         table[[text]])
-    assert len(to_latex(table[[text]]).splitlines()) == 7
+    assert len(to_latex(table[[text]]).partition("\\midrule\n")[2].splitlines()) == 3
 
 
 @pytest.mark.full

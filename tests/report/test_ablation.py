@@ -102,8 +102,9 @@ def test_latex_is_escaped():
     assert (r"no\_gate \& 50\% \{x\}\textbackslash \# "
             r"& 1.00 & 9.00 & 24.00 $\pm$ 4.46 & 1 & +3.50 ") in text
     assert "3-3 &" in text and "& $-$2.50 " in text
-    assert text.startswith(r"\begin{tabular}{lrrrrr}")
-    assert "Name & Params (k) & MACs (k) & BLEU (validation) & Seeds & Difference to r0" in text
+    assert text.startswith(r"\begin{tabular}{@{}lrrrrr@{}}")
+    assert " & Params & MACs & BLEU &  & Difference" in text
+    assert "Name & (k) & (k) & (validation) & Seeds & to r0" in text
     assert "interval of a mean" in text.splitlines()[-1]
 
 

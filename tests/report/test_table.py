@@ -1,9 +1,12 @@
 """Tests of tables of trials: front, order, and text cells."""
 
 import io
+from pathlib import Path
 
+import matplotlib
 import pandas as pd
 import pytest
+from matplotlib.ft2font import FT2Font
 
 from scalesearch.report.table import (
     architecture_lines,
@@ -14,6 +17,7 @@ from scalesearch.report.table import (
     format_trials,
     select_front,
 )
+from scalesearch.report.text_tables import to_latex
 from tests.report.trial_records import OBJECTIVES, record, records, replicate, trials_table
 
 
@@ -169,5 +173,30 @@ def test_table_for_a_paper_has_labels_and_scaled_costs():
     assert cells.to_dict("list") == {
         "Trial": ["1", "2"], "State": ["complete"] * 2, "BLEU (validation)": ["20.00", "30.00"],
         "Params (M)": ["0.094", "2.130"], "MACs (M)": ["1.91", "43.02"],
-        "Params, non-embedding (M)": ["0.047", "1.065"], "Weights (MB, float32)": ["3.00", "3.00"],
-        "Update CPU seconds": ["7.0", "8.0"]}
+        "Params, non-embedding (M)": ["0.047", "1.065"], "Weights (MB, float32)": ["3.00", "3.00"]}
+
+
+def test_latex_table_fits_the_text_width_of_an_article():
+    """The widths of the cells are those of Computer Modern at 10 pt, as matplotlib has it."""
+    font = FT2Font(str(Path(matplotlib.get_data_path()) / "fonts/ttf/cmr10.ttf"))
+    font.set_size(10, 72)
+
+    def width(cell):
+        font.set_text(cell.strip().replace(r"$\pm$", "+"), 0)
+        return font.get_width_height()[0] / 64
+
+    trials = [record(number, 20.0 + number, 94_464 * number, 1_911_616_000 * number)
+              for number in (8, 12)]
+    for trial in trials:
+        trial["metrics"]["test"] = {"bleu": 25.0}
+    objectives = OBJECTIVES | {"params.non_embedding": "min"}
+    table = trials_table([*trials, *(replicate(trial, 13 + index, 28.0)
+                                     for index, trial in enumerate(trials))], objectives)
+    table = table.assign(**{"test.bleu.half_width": table["bleu.half_width"]})
+    latex = to_latex(format_for_paper(table, objectives))
+    rows = [line.removesuffix(r"\\").split(" & ")
+            for line in latex.splitlines() if line.endswith(r"\\")]
+    widths = [max(map(width, column)) for column in zip(*rows)]
+    column_spacing = 12  # 2 \tabcolsep
+    assert latex.count(r"\pm") == 4 and len(widths) == 6
+    assert sum(widths) + column_spacing * (len(widths) - 1) <= 345, "\\textwidth"

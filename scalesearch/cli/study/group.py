@@ -95,7 +95,8 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
 @with_results
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--all", "all_trials", is_flag=True, help="Print all trials with their states.")
-@click.option("--latex", "as_latex", is_flag=True, help="Print a LaTeX table (booktabs).")
+@click.option("--latex", "as_latex", is_flag=True, help="Print a LaTeX table (booktabs) "
+              "without the training time.")
 @click.option("--predicted", is_flag=True, help="Print the predicted front of a compression study, "
               "which needs no training.")
 @option("budget", help="With --predicted: print combinations within these limits on costs.")
