@@ -43,7 +43,8 @@ class SplitName(click.Choice):
               type=SplitName(SPLITS), help="Split of the data.")
 @option("sentences", default=500, help="Number of sentences, from the start of the split.")
 @option("to-folder", name="folder",
-        help="Output folder for CSV files, figures (PNG and SVG) and analysis.json.")
+        help="Output folder for CSV files, figures and analysis.json.")
+@option("format")
 @option("json")
 def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder: Path | None,
             as_json: bool) -> None:

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
               help="Tabulate the cost over these values, e.g. width='128..512 step 64' or "
               "encoder.ffn='relu | geglu'; also source, target, length and vocab. Several "
               "architectures are compared over length.")
-@click.option("--plot", type=OutputPath(), help="Plot the sweep, as PNG and SVG.")
+@click.option("--plot", type=OutputPath(), help="Plot the sweep to a .png, .svg or .pdf file, "
+              "or to FILE.png and FILE.svg.")
 @option("style")
 @option("csv", help="Write the sweep or the comparison as CSV.")
 @click.option("--formula", cls=RenamedOption, earlier=("--cite",), is_flag=True,

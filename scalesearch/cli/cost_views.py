@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from scalesearch.cli.options import (
+    FIGURE_FORMATS,
     load_architecture,
     load_space,
     not_expressed_record,
@@ -130,16 +133,27 @@ def _make_difference_table(comparison: CostComparison, quantity: str, label: str
                       row_styles=["" if row.level else "bold" for row in comparison.rows])
 
 
-def _stem(path: Path) -> Path:
-    """Return the path of a figure without its ending; PNG and SVG are written.
+@contextmanager
+def _figure_stem(path: Path) -> Iterator[Path]:
+    """Context with the path of a figure without its suffix, which selects the format.
+
+    Without a suffix, PNG and SVG are written.
 
     Raises:
-        UserError: it has the ending of another format.
+        UserError: it has the suffix of another format.
     """
-    if path.suffix in (".pdf", ".jpg", ".jpeg", ".gif", ".eps"):
-        raise UserError(f"--plot {path}: figures are written as PNG and SVG",
-                        help=f"use --plot {path.with_suffix('')}", code="cannot-write")
-    return path.with_suffix("") if path.suffix in (".png", ".svg") else path
+    from scalesearch.report.figures.style import figure_formats
+
+    suffix = path.suffix[1:]
+    if suffix in ("jpg", "jpeg", "gif", "eps"):
+        raise UserError(f"--plot {path}: figures are written as PNG, SVG or PDF",
+                        help=f"use --plot {path.with_suffix('.pdf')}", code="cannot-write")
+    with write_errors_named("--plot", path):
+        if suffix not in FIGURE_FORMATS:
+            yield path
+            return
+        with figure_formats([suffix]):
+            yield path.with_suffix("")
 
 
 # -- a comparison over the length of the context
@@ -165,8 +179,7 @@ def print_context_comparison(files: tuple[str, ...], settings: tuple[str, ...],
         from scalesearch.report.figures.style import save_figure
         from scalesearch.report.figures.sweep import plot_contexts
 
-        stem = _stem(plot)
-        with write_errors_named("--plot", plot):
+        with _figure_stem(plot) as stem:
             figures = save_figure(plot_contexts(comparison.frame(), protocol.facts), stem)
     if csv:
         write_csv(comparison, csv)
@@ -276,7 +289,6 @@ def _plot(table: Sweep, space: Space, path: Path) -> list[Path]:
     from scalesearch.whatif.crossings import ATTENTION, LENGTH_SYMBOLS, OUTPUT
 
     labels = {OUTPUT: "output > encoder + decoder", ATTENTION: "attention > half"}
-    stem = _stem(path)
     marks = {low: f"{labels[crossing.part]} from {low:,}" for crossing in table.crossings
              if crossing.length == table.keys[0] for low, _ in crossing.ranges if low > 1}
     curve = None
@@ -286,7 +298,7 @@ def _plot(table: Sweep, space: Space, path: Path) -> list[Path]:
         grid = np.geomspace(max(1, min(swept)), max(swept), N_CURVE_POINTS)
         lengths = " | ".join(map(str, np.unique(grid.round().astype(int))))
         curve = sweep_costs(space, {key: lengths}, table.protocol).frame()
-    with write_errors_named("--plot", path):
+    with _figure_stem(path) as stem:
         return save_figure(plot_sweep(table.frame(), table.keys, table.protocol.facts, marks,
                                       curve), stem)
 

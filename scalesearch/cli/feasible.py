@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 @click.option("--reference", "references", multiple=True, metavar="ARCHITECTURE",
               shell_complete=complete_space,
               help="Architecture to mark in the figure. Can be repeated.")
-@click.option("--plot", "plot_folder", type=FOLDER, help="Output folder for figures (PNG, SVG).")
+@click.option("--plot", "plot_folder", type=FOLDER, help="Output folder for figures.")
 @option("style")
+@option("format")
 @option("csv", type=FOLDER, help="Output folder for tables (CSV).")
 @option("samples", default=4000, help="Number of random candidates, for the figure and if the "
         "space cannot be counted.")

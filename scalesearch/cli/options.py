@@ -66,6 +66,9 @@ complete_space = complete_file("spaces")
 complete_study = complete_file("studies")
 
 
+FIGURE_FORMATS = ("png", "svg", "pdf")  # also the suffixes of their files
+
+
 class OutputPath(click.Path):
     """An output file or folder, checked to be writable before any work is done."""
 
@@ -77,6 +80,11 @@ class OutputPath(click.Path):
         from scalesearch.files import why_not_writable
 
         option = param.opts[0] if param else "output"
+        path = Path(value)
+        if self.is_folder and path.suffix[1:] in FIGURE_FORMATS and not path.is_dir():
+            raise UserError(f"{option} {path}: a folder is expected, not a file",
+                            help=f"use {option} {path.with_suffix('')}; commands that draw figures "
+                            "have --format", code="cannot-write")
         try:
             reason = why_not_writable(Path(value), self.is_folder)
         except (OSError, ValueError) as error:  # the name is too long, or contains a NUL
@@ -127,6 +135,16 @@ def _use_figure_style(context: click.Context, parameter: click.Parameter, style:
         context.with_resource(paper_style())
 
 
+def _use_figure_formats(context: click.Context, parameter: click.Parameter,
+                        formats: Sequence[str]) -> None:
+    """Write the figures of the command in ``formats``, if there are any."""
+    if formats:
+        require_packages("matplotlib")
+        from scalesearch.report.figures.style import figure_formats
+
+        context.with_resource(figure_formats(formats))
+
+
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "set": {"name": "settings", "multiple": True, "metavar": "KEY=VALUE",
             "help": "Set a parameter, for example --set encoder.depth=12. Can be repeated."},
@@ -136,6 +154,9 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "style": {"type": click.Choice(("screen", "paper")), "default": "screen",
               "expose_value": False, "callback": _use_figure_style,
               "help": "Style of figures; paper is 3.3 inches wide, for one column."},
+    "format": {"type": click.Choice(FIGURE_FORMATS), "multiple": True, "expose_value": False,
+               "callback": _use_figure_formats,
+               "help": "Format of figures (default: png and svg). Can be repeated."},
     "budget": {"name": "budgets", "multiple": True, "metavar": "LIMITS",
                "help": "Budget, e.g. 'params.non_embedding <= 10M and macs.total <= 2G', or the "
                "name of a budget of the file. Can be repeated."},

@@ -3,6 +3,7 @@
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -76,10 +77,16 @@ def test_violated_constraints_and_active_params_are_printed(tmp_path: Path) -> N
         command, ["small/plain"]).output
 
 
-def test_figures_of_other_formats_are_refused(tmp_path: Path) -> None:
-    with refuses("cannot-write", "w.pdf"):
-        raise CliRunner().invoke(command, ["small/plain", "--sweep", "width=64 | 128", "--plot",
-                                           str(tmp_path / "w.pdf")]).exception
+def test_figure_has_the_format_of_its_suffix(tmp_path: Path) -> None:
+    def plot(name: str) -> Any:
+        return CliRunner().invoke(command, ["small/plain", "--sweep", "width=64 | 128", "--plot",
+                                            str(tmp_path / name)])
+
+    assert plot("w.pdf").exit_code == plot("v.svg").exit_code == plot("u").exit_code == 0
+    assert {file.name for file in tmp_path.iterdir()} == {"w.pdf", "v.svg", "u.png", "u.svg"}
+    assert (tmp_path / "w.pdf").read_bytes().startswith(b"%PDF")
+    with refuses("cannot-write", "w.jpg"):
+        raise plot("w.jpg").exception
 
 
 QWEN3 = {"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 1024,

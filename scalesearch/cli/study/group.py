@@ -210,9 +210,10 @@ def best(results: Results, objective: str | None, constraint: str | None, as_jso
 @with_results
 @option("to-folder", help="Output folder (default: the study's).")
 @option("style")
+@option("format")
 @option("json")
 def plot(results: Results, to: Path | None, as_json: bool) -> None:
-    """Plot quality against cost, as PNG and SVG.
+    """Plot quality against cost.
 
     \b
     Example: scalesearch study plot runs/my-study

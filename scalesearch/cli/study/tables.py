@@ -61,6 +61,7 @@ def table(results: Results, base: str | None, metric: str | None, confidence: fl
         help="Confidence level of the intervals (default: the study's).")
 @option("to-folder", help="Output folder for tables and figures (default: the study's).")
 @option("style")
+@option("format")
 @option("json")
 def scaling(results: Results, metric: str | None, ranking_sizes: tuple[str, ...],
             confidence: float | None, to: Path | None, as_json: bool) -> None:
@@ -107,8 +108,9 @@ def parse_cost_size(text: str) -> tuple[str, float]:
 @click.command()
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
-@option("to-folder", help="Output folder for the figures, as PNG and SVG.")
+@option("to-folder", help="Output folder for the figures.")
 @option("style")
+@option("format")
 @option("resamples", earlier=("--draws",), type=click.IntRange(100), default=2000)
 @option("confidence")
 @option("seed", default=1)

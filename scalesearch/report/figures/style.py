@@ -1,7 +1,7 @@
 """Common style of figures: palette, canvas, axes of sizes, and saving."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -57,6 +57,11 @@ MIN_LEGEND_HEIGHT = 0.5  # inches above the axes, if a legend is there
 PAPER_PANEL_HEIGHT = 2.3  # inches of each of several panels, which are below each other
 PAPER_RC_PARAMS: Any = {"font.size": 7, "axes.labelsize": 7, "axes.titlesize": 7,
                         "legend.fontsize": 6, "xtick.labelsize": 6, "ytick.labelsize": 6}
+# format to the metadata that make its bytes reproducible
+FIGURE_FORMATS: Mapping[str, Any] = {
+    "png": {"Software": "scalesearch"}, "svg": {"Date": None, "Creator": "scalesearch"},
+    "pdf": {"CreationDate": None, "Creator": "scalesearch"}}
+_formats: ContextVar[tuple[str, ...]] = ContextVar("formats", default=("png", "svg"))
 _is_paper: ContextVar[bool] = ContextVar("is_paper", default=False)
 MAX_NAME_LENGTH = 60  # characters of a name in a figure
 MAX_Y_LABEL_LENGTH = 36  # characters of a label on one line of the vertical axis
@@ -189,17 +194,26 @@ def set_log_size_ticks(axis: Axis, subs: tuple[float, ...] = (1.0, 2.0, 5.0)) ->
     axis.set_minor_formatter(NullFormatter())
 
 
-def save_figure(figure: Figure, stem: Path) -> list[Path]:
-    """Write ``stem.png`` (300 dpi) and ``stem.svg``, and return their paths.
+@contextmanager
+def figure_formats(formats: Sequence[str]) -> Iterator[None]:
+    """Context in which :func:`save_figure` writes these of ``FIGURE_FORMATS``."""
+    token = _formats.set(tuple(formats))
+    try:
+        yield
+    finally:
+        _formats.reset(token)
 
-    Equal figures give equal bytes.
+
+def save_figure(figure: Figure, stem: Path) -> list[Path]:
+    """Write ``stem.png`` (300 dpi), ``stem.svg`` and ``stem.pdf``, and return their paths.
+
+    :func:`figure_formats` selects the formats, by default PNG and SVG. Equal figures give equal
+    bytes.
     """
-    png = stem.with_name(f"{stem.name}.png")
-    svg = stem.with_name(f"{stem.name}.svg")
-    png_metadata: Any = {"Software": "scalesearch"}
-    svg_metadata: Any = {"Date": None, "Creator": "scalesearch"}
-    for file, metadata in ((png, png_metadata), (svg, svg_metadata)):
+    files = []
+    for name in _formats.get():
+        files.append(stem.with_name(f"{stem.name}.{name}"))
         with figure_style():
-            write_atomic(file, partial(figure.savefig, format=file.suffix[1:], dpi=300,
-                                       metadata=metadata))
-    return [png, svg]
+            write_atomic(files[-1], partial(figure.savefig, format=name, dpi=300,
+                                            metadata=FIGURE_FORMATS[name]))
+    return files

@@ -223,3 +223,12 @@ def test_show_prints_one_trial(folder):
         row["bleu"])
     with refuses("no-such-trial", "999"):
         call("show", folder, 999)
+
+
+def test_figures_have_the_requested_formats(folder, tmp_path):
+    report = json.loads(call("plot", folder, "--format", "pdf", "--to", tmp_path, "--json"))
+    files = [Path(file) for file in report["files"]]
+    assert files and {file.suffix for file in files} == {".pdf"}
+    assert all(file.read_bytes().startswith(b"%PDF") for file in files)
+    with refuses("cannot-write", "fig.pdf"):
+        call("plot", folder, "--to", tmp_path / "fig.pdf")
