@@ -119,6 +119,18 @@ def run_row(record: Record, objectives: Iterable[str], index: SchemaIndex) -> di
     return row
 
 
+def with_integers(trials: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """Convert the columns of counts of ``trials`` to integers, which may be missing.
+
+    Pandas converts integers in a column with missing values to floats. ``table`` is the whole
+    table, so that a selection of rows does not change the type.
+    """
+    counts = [name for name in table.select_dtypes("number")
+              if name in ("seed", "tokens") or name.partition(".")[0] in COUNT_GROUPS]
+    return trials.astype({name: "Int64" for name in counts
+                          if (table[name].dropna() % 1 == 0).all()})
+
+
 def drop_empty_columns(table: pd.DataFrame) -> pd.DataFrame:
     """Drop the columns that are empty in all rows; a table without rows is unchanged."""
     empty = table.isna() | (table.astype(object) == "")

@@ -16,6 +16,7 @@ from scalesearch.report.table import (
     format_number,
     format_trials,
     select_front,
+    with_integers,
 )
 from scalesearch.report.text_tables import to_latex
 from tests.report.trial_records import OBJECTIVES, record, records, replicate, trials_table
@@ -200,3 +201,13 @@ def test_latex_table_fits_the_text_width_of_an_article():
     column_spacing = 12  # 2 \tabcolsep
     assert latex.count(r"\pm") == 4 and len(widths) == 6
     assert sum(widths) + column_spacing * (len(widths) - 1) <= 345, "\\textwidth"
+
+
+def test_counts_are_integers_in_all_selections_of_rows():
+    trials = [record(0, 20.0, 100, 1000), record(1, None, 200, 2000, "failed")]
+    trials[1] |= {"seed": None, "costs": {"macs.total": 2000.5}}
+    table = trials_table(trials)
+    for rows in (table, select_front(table, OBJECTIVES), table[:0]):
+        types = with_integers(rows, table).dtypes.astype(str)
+        assert types[["seed", "params.total"]].tolist() == ["Int64"] * 2
+        assert types[["bleu", "macs.total"]].tolist() == ["float64"] * 2

@@ -228,10 +228,13 @@ def add_lost_column(results: Results, trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def trials_to_json(results: Results, trials: pd.DataFrame) -> list[dict[str, Any]]:
-    """Convert rows of a trials table to JSON values."""
-    rows: list[dict[str, Any]] = json.loads(
-        add_lost_column(results, trials).to_json(orient="records"))
-    return rows
+    """Convert rows of a trials table to JSON values; an unset hyperparameter is None."""
+    from scalesearch.report.table import PARAM_PREFIX, with_integers
+
+    table = with_integers(add_lost_column(results, trials), results.table)
+    rows: list[dict[str, Any]] = json.loads(table.to_json(orient="records"))
+    return [{key: None if value == "" and key.startswith(PARAM_PREFIX) else value
+             for key, value in row.items()} for row in rows]
 
 
 def ablation_to_json(ablation: Ablation) -> dict[str, Any]:

@@ -33,6 +33,16 @@ def call(*arguments):
     return result.output
 
 
+def test_json_keys_have_the_same_type_for_the_front_and_all_trials(folder):
+    types = {}
+    for options in ([], ["--all"]):
+        for row in json.loads(call("front", folder, "--json", *options)):
+            for key, value in row.items():
+                if value is not None:
+                    types.setdefault(key, set()).add(type(value))
+    assert {key: value_types for key, value_types in types.items() if len(value_types) > 1} == {}
+
+
 def test_output_formats_exclude_each_other(folder):
     with refuses("options-conflict", "use one of them"):
         call("front", folder, "--csv", "--json")
