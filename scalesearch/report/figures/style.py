@@ -165,21 +165,23 @@ def freeze_layout(figure: Figure) -> None:
         figure.set_layout_engine(None)  # a placeholder engine would draw the figure twice
 
 
-def figure_text(text: object) -> str:
-    """Convert a user's text to one line of at most ``MAX_NAME_LENGTH`` characters."""
+def figure_text(text: object, max_length: int = MAX_NAME_LENGTH) -> str:
+    """Convert a user's text to one line of at most ``max_length`` characters."""
     line = one_line(text)
-    line = line if len(line) <= MAX_NAME_LENGTH else line[:MAX_NAME_LENGTH - 1] + "…"
+    line = line if len(line) <= max_length else line[:max_length - 1] + "…"
     return f" {line}" if line.startswith("_") else line  # legends omit names that start with _
 
 
 def y_axis_label(label: str, corpus: object, is_synthetic: bool = False) -> str:
     """Label of a vertical axis with the corpus, if any.
 
-    It has two lines if one is too short.
+    It has two lines if one is too short; a longer name of a corpus is shortened.
     """
     if not corpus:
         return label
-    suffix = f"on {figure_text(corpus)}{' (synthetic)' if is_synthetic else ''}"
+    note = " (synthetic)" if is_synthetic else ""
+    room = MAX_Y_LABEL_LENGTH - len("on ") - len(note)
+    suffix = f"on {figure_text(corpus, room)}{note}"
     separator = "\n" if len(label + suffix) > MAX_Y_LABEL_LENGTH else " "
     return label + separator + suffix
 

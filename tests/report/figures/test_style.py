@@ -16,6 +16,7 @@ from scalesearch.report.figures.style import (
     ("BLEU (validation)", "", False, "BLEU (validation)"),
     ("Tokenized BLEU (validation)", "multi30k en-de (distilled, mixed)", False,
      "Tokenized BLEU (validation)\non multi30k en-de (distilled, mixed)"),
+    ("BLEU (validation)", "n" * 70, True, f"BLEU (validation)\non {'n' * 20}… (synthetic)"),
 ])
 def test_y_axis_label_is_wrapped(label, corpus, synthetic, expected):
     assert y_axis_label(label, corpus, synthetic) == expected
