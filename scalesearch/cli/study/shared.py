@@ -111,7 +111,7 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     from scalesearch.spaces.schema.builtin import named_config
     from scalesearch.studies.forecast import read_gain
     from scalesearch.studies.monitor.format import format_phases
-    from scalesearch.studies.trials.trial import State
+    from scalesearch.studies.trials.trial import Origin, State
 
     trial = get_trial(results, number)
     record = results.study.record(trial) or {}
@@ -127,7 +127,9 @@ def print_trial(results: Results, number: int, console: Console) -> None:
         if gain and gain.new is not None and str(number) in gain.paused:
             pause += (f"; expected hypervolume improvement per full-budget run "
                       f"{gain.paused[str(number)]:.3g}, {gain.new:.3g} for the best new candidate")
-    facts = {"state": trial.state, "origin": trial.origin, "label": trial.label,
+    origin = (results.study.meta.architecture_noun if trial.origin == Origin.REFERENCE
+              else trial.origin)
+    facts = {"state": trial.state, "origin": origin, "label": trial.label,
              "replicate of trial": trial.original,
              "on the front": "yes" if number in set(results.front["trial"]) else "no",
              "reason": trial.reason or pause, "architecture": trial.architecture,

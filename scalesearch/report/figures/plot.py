@@ -48,6 +48,7 @@ class FigureContext:
         synthetic: whether the data are synthetic.
         signature: signature of the metrics.
         confidence: confidence level of the error bars.
+        architecture_noun: noun for a named architecture in the legend.
     """
 
     objectives: Mapping[str, str]
@@ -57,6 +58,7 @@ class FigureContext:
     synthetic: bool = False
     signature: str = ""
     confidence: float = CONFIDENCE
+    architecture_noun: str = "reference"
 
 
 def plot_tradeoff(table: pd.DataFrame, context: FigureContext, x: str, y: str = "bleu",
@@ -204,8 +206,8 @@ def _draw_points(axes: Axes, table: pd.DataFrame, complete: pd.DataFrame, contex
         colors = [FRONT_COLOR if is_on_front else "white"
                   for is_on_front in references.index.isin(front.index)]
         axes.scatter(references[x], references[y], s=34, marker="D", c=colors,
-                     edgecolors=REFERENCE_COLOR, linewidths=1.3, label="reference", zorder=5,
-                     clip_on=False)
+                     edgecolors=REFERENCE_COLOR, linewidths=1.3, label=context.architecture_noun,
+                     zorder=5, clip_on=False)
     infeasible = table[(table["state"] == "infeasible") & table[x].notna()]
     shown = infeasible[infeasible[x].astype(float).between(*axes.get_xlim())]
     if len(shown):

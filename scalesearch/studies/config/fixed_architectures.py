@@ -20,6 +20,9 @@ ABLATION = "ablation"
 SCALING = "scaling"
 COMPRESS = "compress"
 STUDY_TYPES = (SEARCH, GRID, ABLATION, SCALING, COMPRESS)
+# Noun for the named architectures of a study, by its type.
+ARCHITECTURE_NOUNS = {SEARCH: "reference", GRID: "architecture", ABLATION: "ablation row",
+                      SCALING: "scaling size", COMPRESS: "reference"}
 HOLD_OUT_LARGEST = "largest"
 NONE_WORD = "none"
 MAX_ARCHITECTURES = 10_000  # rows: each is a training

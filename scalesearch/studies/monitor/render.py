@@ -29,7 +29,6 @@ from scalesearch.studies.monitor.running import SILENT, TRAINING
 from scalesearch.studies.monitor.snapshot import (
     FrontHypervolume,
     FrontMember,
-    FrontSnapshot,
     StudySnapshot,
 )
 from scalesearch.studies.trials.trial import State
@@ -82,7 +81,7 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
             for phase, text in format_phases(snapshot.phases).items()])]
     if snapshot.rungs:
         below += [Text(), rungs_table(snapshot)]
-    below += ([Text(), front_table(snapshot.front)] if snapshot.front.members
+    below += ([Text(), front_table(snapshot)] if snapshot.front.members
               else [text_of("No finished trials.", "dim")])
     if snapshot.front.hypervolume:
         below += map(text_of, describe_hypervolume(snapshot.front.hypervolume, snapshot.time))
@@ -174,11 +173,12 @@ def forecast_table(status: ForecastStatus) -> Table:
                                for part, values in seconds.items()])
 
 
-def front_table(front: FrontSnapshot) -> Table:
-    """Table of members of the front; of references while the front is empty."""
+def front_table(snapshot: StudySnapshot) -> Table:
+    """Table of members of the front; of fixed architectures while the front is empty."""
+    front = snapshot.front
     shown = f" ({len(front.members)} shown)" if front.size > len(front.members) else ""
     title = (f"Front so far: {format_count(front.size, 'member')}{shown}" if front.size
-             else f"References so far, by {front.main_objective}")
+             else f"{_fixed_noun(snapshot).capitalize()} so far, by {front.main_objective}")
     columns = {name: format_column([member.values[name] for member in front.members])
                for name in front.objectives}
     return _table(title, [{"trial": _member_name(member),
@@ -219,6 +219,10 @@ def _has_only_fixed_architectures(snapshot: StudySnapshot) -> bool:
     return not snapshot.progress.candidates[1]
 
 
+def _fixed_noun(snapshot: StudySnapshot) -> str:
+    return "architectures" if _has_only_fixed_architectures(snapshot) else "references"
+
+
 def describe_owner(owner: Owner) -> str:
     """Describe the process that runs the study: its last heartbeat, or how it ended."""
     process = f" on {owner.host}, process {owner.pid}" if owner.host else ""
@@ -252,7 +256,7 @@ def describe_counts(snapshot: StudySnapshot) -> list[str]:
     A study with candidates only has one part, which :func:`describe_runs` describes.
     """
     progress = snapshot.progress
-    fixed = "architectures" if _has_only_fixed_architectures(snapshot) else "references"
+    fixed = _fixed_noun(snapshot)
     parts = [f"{name} {_count(done)} of {_count(total)}" for name, (done, total) in (
         ("candidates", progress.candidates), (fixed, progress.references),
         (f"further seeds of {fixed}", progress.reference_seeds)) if total]
@@ -331,7 +335,8 @@ class ChangePrinter:
                    + ", ".join(f"{name} {format_number(value)}"
                                for name, value in member.values.items())
                    for member in front.members]
-        title = f"Front: {front.size}" if front.size else f"References: {len(members)}"
+        title = (f"Front: {front.size}" if front.size
+                 else f"{_fixed_noun(snapshot).capitalize()}: {len(members)}")
         volume = (describe_hypervolume(front.hypervolume, snapshot.time)
                   if front.hypervolume else [])
         return [title, *members, *volume] if members else []

@@ -123,7 +123,8 @@ class Results:
 
         meta = self.study.meta
         return FigureContext(self.objectives, meta.protocol, meta.bounds, meta.data.name,
-                             meta.synthetic, self.signature, self.seed_analysis.confidence)
+                             meta.synthetic, self.signature, self.seed_analysis.confidence,
+                             meta.architecture_noun)
 
     @property
     def params(self) -> set[str]:

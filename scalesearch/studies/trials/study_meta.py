@@ -15,6 +15,7 @@ from scalesearch.errors import UserError, option
 from scalesearch.pareto import Objective
 from scalesearch.samplers import SamplerSpec
 from scalesearch.schedule import NO_RUNGS, Rungs
+from scalesearch.studies.config.fixed_architectures import ARCHITECTURE_NOUNS
 from scalesearch.studies.config.objectives import parse_objective
 from scalesearch.studies.config.sections import SINGLE_SEED, Seeds, WarmStartSpec
 from scalesearch.studies.trials.trial import Numbers, Params
@@ -117,6 +118,11 @@ class StudyMeta:
     def task(self) -> str:
         """Name of the task."""
         return str(self.data.spec.get("task", "translation"))
+
+    @property
+    def architecture_noun(self) -> str:
+        """Noun for a named architecture of the study, such as ``ablation row``."""
+        return ARCHITECTURE_NOUNS[self.type]
 
     @property
     def main_objective(self) -> str:

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from scalesearch.cli.study.group import command
 from scalesearch.cli.study.tables import parse_cost_size
 from scalesearch.errors import UserError
+from scalesearch.report.figures.plot import plot_tradeoff
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.sections import Seeds
 from scalesearch.studies.results.page.render import study_figures
@@ -17,6 +18,7 @@ from scalesearch.studies.results.results import load_results
 from tests.errors import refuses
 from tests.studies.fakes import architecture_of, make_driver, make_plan
 from tests.studies.noisy import noisy_work
+from tests.studies.pages import revise
 
 DEPTHS = (2, 4, 8)
 WIDTHS = (24, 32, 40)
@@ -150,3 +152,15 @@ def test_report_of_other_studies_has_no_scaling_figures(tmp_path):
     make_study(tmp_path / "new", started=())
     assert study_figures(load_results(tmp_path / "table")) == study_figures(
         load_results(tmp_path / "new")) == ()
+
+
+def test_named_architectures_have_the_noun_of_the_study_type(tmp_path):
+    make_study(tmp_path / "one", started=("base", "deeper: 2"), seeds=1)
+    for study_type, noun in (("scaling", "scaling size"), ("ablation", "ablation row")):
+        revise(tmp_path / "one", type=study_type)
+        shown = CliRunner().invoke(command, ["show", str(tmp_path / "one"), "1"]).output
+        assert noun in shown and "deeper: 2" in shown and "reference" not in shown
+        results = load_results(tmp_path / "one")
+        figure = plot_tradeoff(results.table, results.subject, "params.total")
+        legend = figure.axes[0].get_legend()
+        assert noun in [text.get_text() for text in legend.get_texts()]

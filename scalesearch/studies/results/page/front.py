@@ -193,7 +193,8 @@ def curves_section(facts: PageFacts) -> PageSection:
     """Create the section with the curves, and with the table of rungs if any."""
     trials = facts.curve_trials
     rungs = "; crosses: losses at the rungs" if any(trial.rungs for trial in trials) else ""
-    colors = "; blue: on the front; orange: references" if facts.has_front else ""
+    colors = (f"; blue: on the front; orange: {facts.meta.architecture_noun}s" if facts.has_front
+              else "")
     title = LOSS_LABELS[facts.loss]
     caption = (f"{title} of {format_count(len(trials), 'trial')}, each with its first "
                f"seed{colors}{rungs}.")
