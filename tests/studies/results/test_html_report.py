@@ -22,7 +22,14 @@ from scalesearch.schedule import Rungs
 from scalesearch.spaces import read_space
 from scalesearch.studies.results.page.facts import PageFacts
 from scalesearch.studies.results.page.front import cost_choices, hypervolume_history
-from scalesearch.studies.results.page.hyperparameters import MIN_TRIALS, QUANTILE, importances
+from scalesearch.studies.results.page.hyperparameters import (
+    MIN_TRIALS,
+    QUANTILE,
+    UNSET_POSITION,
+    importances,
+    parallel_axis,
+    parallel_picture,
+)
 from scalesearch.studies.results.page.render import render, write_page
 from scalesearch.studies.results.page.tables import architecture_text, trial_module_costs
 from scalesearch.studies.results.results import load_results
@@ -104,6 +111,22 @@ def test_cost_choices_include_cost_objectives():
     objectives = {"bleu": "max", "artifact.bytes": "min"}
     facts = SimpleNamespace(results=SimpleNamespace(objectives=objectives), finished_rows=table)
     assert cost_choices(facts) == (["artifact.bytes", "params.total"], [])
+
+
+def test_names_of_parallel_axes_are_left_of_all_lines(monkeypatch):
+    figures = []
+    monkeypatch.setattr("scalesearch.studies.results.page.hyperparameters.picture",
+                        lambda figure, *_: figures.append(figure))
+    trials = {0: Trial(0, State.COMPLETE), 1: Trial(1, State.COMPLETE)}
+    facts = SimpleNamespace(main_metric="bleu", trials=trials, sampled=(), front_members=[1])
+    rows = pd.DataFrame({"trial": [0, 1], "label": None, "seeds": 1, "bleu": [1.0, 2.0]})
+    names = ["width", "decoder.ffn.relu.hidden", "encoder.mixer.attention." + "long_name." * 9]
+    parallel_picture(facts, rows, [parallel_axis(name, [8, 16]) for name in names])
+    axes = figures[0].axes[0]
+    left = axes.transData.transform((UNSET_POSITION, 0))[0]
+    labels = [text for text in axes.texts if text.get_weight() == "bold"]
+    boxes = [label.get_window_extent() for label in labels]
+    assert len(boxes) == 3 and all(box.x0 >= 0 and box.x1 < left for box in boxes)
 
 
 @pytest.mark.parametrize(("value", "words"),

@@ -8,6 +8,7 @@ hyperparameter importance in arbitrary subspaces", as in Optuna. The method comp
 distribution of each hyperparameter in the best quarter of the trials with a uniform distribution.
 """
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -34,7 +35,9 @@ from scalesearch.terminal import format_count
 MAX_AXES = 12  # maximum number of axes that stay readable
 ROW_HEIGHT = 0.42  # inches of an axis with its labels
 BAR_HEIGHT = 0.5  # inches of the color bar
-MAX_LABEL_LETTERS = 60  # maximum length of all tick labels of an axis
+NAME_WIDTH = 1.85  # inches to the left of the axes, for their names
+NAME_LINE_LENGTH = 26  # characters of each of the two lines of a name
+MAX_LABEL_LETTERS = 42  # maximum length of all tick labels of an axis
 # Without the ends of the color map, which have little contrast on a dark or light page.
 COLORS = ListedColormap(matplotlib.colormaps["viridis"](np.linspace(0.2, 0.9, 256)))
 MAX_TICKS = 6  # maximum number of numerical ticks; otherwise only the two ends have a tick
@@ -115,7 +118,7 @@ def parallel_picture(facts: PageFacts, rows: pd.DataFrame, all_axes: list[Parall
     scores = rows[main].to_numpy(dtype=float)
     scale = Normalize(scores.min(), scores.max())
     with style.fixed_size_panel(BAR_HEIGHT + ROW_HEIGHT * len(shown),
-                                (0.1, 0.1, 0.1, BAR_HEIGHT)) as (figure, axes):
+                                (NAME_WIDTH, 0.1, 0.1, BAR_HEIGHT)) as (figure, axes):
         points = draw_parallel_lines(axes, shown, scores, scale, rows["trial"].tolist(), facts)
         bar_height = len(shown) - 0.5 + 0.1 / ROW_HEIGHT
         bar = axes.inset_axes((0.5, bar_height, 0.5, 0.1 / ROW_HEIGHT), transform=axes.transData)
@@ -171,8 +174,8 @@ def draw_parallel_lines(axes: Axes, shown: list[ParallelAxis], scores: NDArray[n
         "bbox": {"facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}}
     for height, axis in zip(heights, shown):
         axes.plot([0, 1], [height, height], color=style.TEXT_COLOR, linewidth=0.6)
-        axes.annotate(style.figure_text(axis.name), (UNSET_POSITION - 0.03, height), (0, 3),
-                      weight="bold", **text_options)
+        axes.annotate(axis_name_lines(axis.name), (UNSET_POSITION - 0.04, height), (-4, 0),
+                      weight="bold", va="center", ha="right", **text_options)
         letters = MAX_LABEL_LETTERS // len(axis.ticks)
         for position, label in axis.ticks:
             short = label if len(label) <= letters else f"{label[:letters - 1]}…"
@@ -181,6 +184,14 @@ def draw_parallel_lines(axes: Axes, shown: list[ParallelAxis], scores: NDArray[n
                           ha=alignment, **text_options)
     axes.axis("off")
     return np.stack([positions, np.broadcast_to(heights, positions.shape)], axis=1)
+
+
+def axis_name_lines(name: str) -> str:
+    """Name of an axis on at most two lines, split after a dot."""
+    text = style.figure_text(name, 2 * NAME_LINE_LENGTH - 4)
+    lines = textwrap.wrap(text.replace(".", ". "), NAME_LINE_LENGTH, max_lines=2,
+                          placeholder="…")
+    return "\n".join(lines).replace(". ", ".")
 
 
 # -- importance
