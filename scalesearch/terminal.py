@@ -207,7 +207,8 @@ def set_column_widths(table: Table, width: int) -> int:
                                                             heading_widths):
         column.width = column_width
         if column.justify == "right" and heading_width <= column_width:
-            column.header = Text(heading)
+            is_split = column.no_wrap and cell_len(heading) > column_width
+            column.header = Text(heading.replace(" ", "\n") if is_split else heading)
     return width
 
 

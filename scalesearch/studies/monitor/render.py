@@ -108,6 +108,9 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
     for part in parts:
         if isinstance(part, Table) and part is not bar:
             set_column_widths(part, width)
+            for column in part.columns:
+                column.no_wrap = not whole  # a screen of limited height has a line per row
+                column.overflow = "fold" if whole else "ellipsis"
     return Group(*parts)
 
 
@@ -122,9 +125,13 @@ def running_table(snapshot: StudySnapshot, room: int, is_wide: bool) -> Table:
     shown = snapshot.running[:room]
     params = format_column([trial.params for trial in shown])
     macs = format_column([trial.macs for trial in shown])
+    format_steps = "{:,}".format if is_wide else format_number
+    separator = " of " if is_wide else "/"  # a number is not split over lines
     rows = []
     for index, trial in enumerate(shown):
-        total_steps = f" of {trial.steps:,}" if trial.step is not None and trial.steps else ""
+        total_steps = ""
+        if trial.step is not None and trial.steps:
+            total_steps = f"{separator}{format_steps(trial.steps)}"
         is_timed = trial.status == TRAINING and trial.seconds_left is not None
         rows.append({
             "trial": trial.name + ("" if trial.type in plain_types else f" ({trial.type})"),
@@ -132,14 +139,16 @@ def running_table(snapshot: StudySnapshot, room: int, is_wide: bool) -> Table:
             "params": params[index],
             "MACs": macs[index],
             "done": format_percent(trial.trained_share),
-            "step": _optional(trial.step, "{:,}".format) + total_steps,
+            "step": _optional(trial.step, format_steps) + total_steps,
             "loss": _optional(trial.loss, "{:.3f}".format),
             "val loss": _optional(trial.validation_loss, "{:.3f}".format),
             "to rung": str(trial.rung or "end"),
             "left": format_duration(trial.seconds_left or 0) if is_timed else trial.status,
             "try": str(trial.attempt),
             "worker": f"{trial.host}, process {trial.pid}" if trial.host else ""})
+    has_retries = any(trial.attempt > 1 for trial in shown)
     hidden = {*(() if is_wide else ("architecture", "worker")),
+              *(() if is_wide or has_retries else ("try",)),
               *(() if snapshot.rungs else ("to rung",))}
     return _table("In training" if snapshot.owner.state == RUNNING else "Interrupted", rows, hidden,
                   ["red" if trial.status == SILENT else "" for trial in shown])

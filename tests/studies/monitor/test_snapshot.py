@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from scalesearch.files import write_json
+from scalesearch.report.table import COST_COLUMNS
 from scalesearch.schedule import Rungs
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.objectives import parse_objective
@@ -347,7 +348,8 @@ def test_screen_fits_width_and_shows_all_parts(tmp_path, width):
                for line in (*text.splitlines(), *rendered(snapshot, width).splitlines()))
     for words in ("running on far, process 1, for 0:01:05", "of 7 full-budget runs · about",
                   "candidates 0.2 of 6 · references 1 of 1", "further seeds of the front 0",
-                  "40 of 400", "5.500", "best loss", "promoted", "Front so far: 1", "0 small",
+                  "40/400" if width == 80 else "40 of 400", "5.500", "best loss", "promoted",
+                  "Front so far: 1", "0 small",
                   "12.5", "Hypervolume", "trial 2: its worker died (the machine very", "…"):
         assert words in text
     assert ("here, process 7" in text) == ("  000000000002  " in text) == (width == 140)
@@ -396,6 +398,28 @@ def test_lines_report_each_change_once(event_study):
                             references=0)
     assert lines() == ["finished: 8 candidates trained"]
     assert printer.end(watch.snapshot())[1].startswith("trial 0: bleu 10")
+
+
+def test_narrow_tables_have_whole_cells(tmp_path):
+    event_study = EventStudy(tmp_path, rungs=Rungs((0.1, 1.0), 2))
+    event_study.write_owner(candidates=6, references=1)
+    event_study.propose(0, origin="reference", label="small").end(0, 100, bleu=12.5).propose(1)
+    event_study.write_worker_files(1, step=40, share=0.075, loss=5.5, seconds=6)
+    snapshot = StudyWatcher(tmp_path).snapshot()
+    label = "encoder.ffn: none, decoder.ffn: none"
+    trial = replace(snapshot.running[0], type="reference", name=f"1 {label}", step=123_456,
+                    steps=200_000, validation_loss=3.25, params=123_456_789, macs=12_345_678_901,
+                    seconds_left=36_000.0)
+    member = replace(snapshot.front.members[0], label=label)
+    values = dict.fromkeys(("bleu", *COST_COLUMNS[:5]), 12_345_678.0)
+    front = replace(snapshot.front, members=(replace(member, values=values),) * 2,
+                    objectives=dict.fromkeys(values, "min"))
+    snapshot = replace(snapshot, running=(trial,), front=front, events=())
+    text = rendered(snapshot, 80)
+    assert "…" not in text and "val " in text and "123k/200k" in text
+    assert all(word in text.split() for word in label.split())
+    numbers = rendered(snapshot, 80, 60)
+    assert all(word in numbers.split() for word in ("123k/200k", "loss", "rung", "10:00:00"))
 
 
 def test_references_are_shown_without_front(tmp_path):
