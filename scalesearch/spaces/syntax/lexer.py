@@ -17,10 +17,12 @@ OPERATOR_HINTS = {"&": "write `and`", "!": "write `not`, or `!=`", "^": "a power
                   "?": "write `x if c else y`"}
 NAME = r"[^\W\d]\w*(?:-[^\W\d]\w*)*"
 # 16MB are 16M bytes, also written 16 MB; 16 MiB are 16 * 2**20
+UNITS = "|".join(f"{unit}(?=B)" if unit.endswith("i") else unit for unit in UNIT_SCALES)
 NUMBER = re.compile(
-    r"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)(?: *([kMGTP]|[KMG]i(?=B)))?B?(?!\w)")
+    rf"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)(?: *({UNITS}))?B?(?!\w)")
 GROUPED_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?![\d,])")
-NUMBER_FORMS = "numbers are written 12, 0.5, 1e-3, 2k, 10M, 1.5G, 3T, 16MB or 16MiB"
+EXAMPLES_OF_UNITS = ", ".join(f"2{unit}" for unit in UNIT_SCALES if not unit.endswith("i"))
+NUMBER_FORMS = f"numbers are written 12, 0.5, 1e-3, {EXAMPLES_OF_UNITS}, 16MB or 16MiB"
 PATH = re.compile(rf"{NAME}(?:\.{NAME})*")
 LAYER = re.compile(r"(.*?)\s*\[\s*(first|last|[1-9]\d*)\s*\]", re.DOTALL)
 LAST_LAYER = -1

@@ -1,9 +1,12 @@
 """Forms of other tools are read; other forms get an error with the form of this language."""
 
+import re
+
 import pytest
 
 from scalesearch.spaces import ConfigError, Space
 from scalesearch.spaces.syntax.diagnostics import closest_match
+from scalesearch.spaces.syntax.lexer import UNIT_SCALES
 from scalesearch.terminal import format_bytes
 
 
@@ -38,6 +41,14 @@ def test_other_texts_are_refused_at_their_position(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse(f"width: {text}")
     assert all(problem.position.column >= 7 for problem in caught.value.problems)
+
+
+def test_help_for_numbers_lists_every_decimal_suffix() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Space.parse("width: 64 million")
+    examples = re.findall(r"\b\d+([kMGTP])\b", str(caught.value.problems[0].help))
+    assert examples == [unit for unit in UNIT_SCALES if not unit.endswith("i")]
+    assert "P" in examples
 
 
 def test_a_common_group_makes_no_names_similar() -> None:
