@@ -90,13 +90,20 @@ class Cursor:
     def expect(self, text: str, why: str) -> None:
         """Step over ``text``. Raises ValueSyntaxError if it is not the next token."""
         if not self.accept(text):
-            raise self.make_error(f"expected `{text}` {why}")
+            raise self.make_error(f"expected `{text}` {why}", self.missing_and_help())
 
     def make_error(self, message: str, help: str | None = None) -> ValueSyntaxError:
         """An error at the next token."""
         token = f", found `{self.token.text}`" if self.token.type != "end" else ", found the end"
         return ValueSyntaxError(message + (token if message.startswith("expected") else ""),
                                 self.token.span, help, code="bad-syntax")
+
+    def missing_and_help(self) -> str | None:
+        """A help line if the next token begins another comparison."""
+        if self.token.type == "word" and self.token.text not in RESERVED and (
+                self.tokens[self.index + 1].text in COMPARISONS):
+            return f"write `and` before `{self.token.text}`"
+        return None
 
     def number_help(self) -> str | None:
         """How a number is written, if the next token looks like a part of one."""
@@ -174,7 +181,8 @@ def parse_expression(text: str) -> Expr:
     if cursor.is_next("|"):
         raise cursor.make_error("`|` does not belong in an expression", "write `or`")
     operator = {",": "and"}.get(cursor.token.text, cursor.token.text.lower())
-    help = f"write `{operator}`" if operator in ("and", "or", "not") else cursor.number_help()
+    help = (f"write `{operator}`" if operator in ("and", "or", "not")
+            else cursor.missing_and_help() or cursor.number_help())
     raise cursor.make_error(f"unexpected `{cursor.token.text}`", help)
 
 

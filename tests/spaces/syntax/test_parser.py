@@ -187,6 +187,16 @@ def test_undefined_values_raise_evaluation_errors(text):
         evaluate(parse_expression(text), {}.__getitem__)
 
 
+@pytest.mark.parametrize(("text", "column"), [
+    ("params.total <= 10M macs.total <= 2G", 20), ("(a >= 1 and b <= 2G c == 3) or d > 1", 20)])
+def test_comparisons_without_and_get_it_at_the_second_one(text, column):
+    with pytest.raises(ValueSyntaxError) as caught:
+        parse_expression(text)
+    name = text[column:].split()[0]
+    assert caught.value.code == "bad-syntax" and caught.value.span[0] == column
+    assert f"`and` before `{name}`" in str(caught.value.help)
+
+
 MISSING = KeyRef("x", "x")
 YES = Value(True)
 NO = Value(False)
