@@ -44,7 +44,7 @@ MAX_COST = 1 << 62
 
 
 def parse_budget(space: Space, node: ScalarNode) -> Constraint:
-    """Parse a budget: the name of a budget of the space, or an expression.
+    """Parse a budget: an expression, which may use the names of budgets of the space.
 
     Raises:
         ConfigError: unknown budget, or the expression is invalid.
@@ -61,12 +61,9 @@ def parse_budget(space: Space, node: ScalarNode) -> Constraint:
                                    f"for example `params.total <= {node.text}`",
                                    code="bad-value")])
     binder = Binder(build_index(space.schema))
-    constraint = binder.bind_constraint(node)
+    constraint = binder.bind_constraint(node, space.budgets)
     if constraint is None:
-        named = [name for name in space.budgets if re.search(rf"\b{re.escape(name)}\b", node.text)]
-        help = f"the name of a budget, such as `{named[0]}`, stands alone" if named else None
-        raise ConfigError([replace(problem, help=problem.help or help)
-                           for problem in binder.problems])
+        raise ConfigError(binder.problems)
     warn_of_absent_keys(space.parameter_space, [(constraint.expression, constraint.position)])
     return constraint
 

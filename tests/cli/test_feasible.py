@@ -14,7 +14,7 @@ from scalesearch.cli.cost import command as cost
 from scalesearch.cli.feasible import command
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.feasible import tables
-from scalesearch.feasible.limits import join_limits, split_limits
+from scalesearch.feasible.limits import join_limits, read_budgets, split_limits
 from scalesearch.feasible.report import MAX_FRONT_ROWS, select_spread_points
 from scalesearch.report.trial_filter import filter_trials
 from scalesearch.spaces import read_space
@@ -345,11 +345,20 @@ def test_space_without_valid_candidates_refers_to_check(tmp_path: Path) -> None:
         ("params.total <= 10Q", "bad-syntax", "10Q"),
         ("params.total <= 1M and params.total >= 2M", "budgets-contradict", "2M"),
         ("edgy", "unknown-budget", "edgy"),
+        ("small + 1 <= 3", "bad-value", "small"),
     ],
 )
 def test_invalid_budgets_are_refused(space: Path, budget: str, code: str, part: str) -> None:
     with refuses(code, part):
         CliRunner().invoke(command, [str(space), "--budget", budget], catch_exceptions=False)
+
+
+def test_expression_may_use_named_budgets(space: Path) -> None:
+    limits = read_budgets(read_space(space), ["not (small or macs.total <= 3M) or small"])
+    assert [limit.text for limit in limits] == [
+        "not (params.total <= 150k or macs.total <= 3M) or params.total <= 150k"]
+    limits = read_budgets(read_space(space), ["small and params.total >= 1k"])
+    assert [limit.text for limit in limits] == ["params.total <= 150k", "params.total >= 1000"]
 
 
 def test_missing_budget_is_refused() -> None:

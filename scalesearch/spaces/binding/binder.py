@@ -120,8 +120,13 @@ class Binder:
 
         return report_error
 
-    def bind_constraint(self, node: ScalarNode) -> Constraint | None:
-        """The constraint of a text; ``None`` after a reported problem."""
+    def bind_constraint(self, node: ScalarNode,
+                        budgets: Mapping[str, Constraint] | None = None) -> Constraint | None:
+        """The constraint of a text; ``None`` after a reported problem.
+
+        Args:
+            budgets: constraints that the text may refer to by their names.
+        """
         for old, new in DEPRECATED_COST_NAMES.items():
             if old in node.text:
                 warn_deprecated(node.position, f"the cost `{old}` is now `{new}`")
@@ -129,7 +134,8 @@ class Binder:
         n_problems = len(self.problems)
         report_error = self.error_reporter(node.position_of)
         try:
-            resolver = NameResolver(self.index, "", True, report_error)
+            conditions = {name: budget.expression for name, budget in (budgets or {}).items()}
+            resolver = NameResolver(self.index, "", True, report_error, budgets=conditions)
             expression = resolver.resolve_condition(parse_expression(node.text))
         except ValueSyntaxError as error:
             report_error(error)

@@ -4,8 +4,8 @@ A bare name is first looked up among the legal words of the other side of a comp
 (``norm == post``), then among the keys, from the innermost group outwards. Other names are errors.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from scalesearch.spaces.schema.bound_tree import ParameterNode, SchemaEntry, SchemaIndex
@@ -48,6 +48,7 @@ class NameResolver:
         report_error: called with every problem.
         own_key: the key whose value is read, which the same name does not refer to if an outer
             group has it, too: ``decoder.width: = width``.
+        budgets: name to condition; a name that is not a key stands for its condition.
     """
 
     index: SchemaIndex
@@ -55,6 +56,7 @@ class NameResolver:
     allows_costs: bool
     report_error: Callable[[ValueSyntaxError], None]
     own_key: str = ""
+    budgets: Mapping[str, Expr] = field(default_factory=dict)
 
     def resolve_condition(self, expr: Expr) -> Expr:
         """Resolve a condition or a constraint."""
@@ -156,6 +158,9 @@ class NameResolver:
         if expr.text in words and "word" in expected_types:
             return Value(expr.text, span=expr.span)
         entry = self.find(expr.text)
+        if entry is None and expr.text in self.budgets:
+            self.check_type(expr, BOOLEAN_TYPE, expected_types)
+            return self.budgets[expr.text]
         if entry is None:
             self.report_unknown_name(expr, words)
             return Value(0, span=expr.span)
@@ -215,7 +220,7 @@ class NameResolver:
             costs = COST_NAMES if self.allows_costs else ()
             total = f"{expr.text}.total"
             match = (total if total in costs
-                     else self.index.suggest_path(expr.text, (*words, *costs)))
+                     else self.index.suggest_path(expr.text, (*words, *costs, *self.budgets)))
             suggestion = f"did you mean `{match}`?" if match else None
             if words and not match:
                 suggestion = f"the words are {format_alternatives(words)}"
