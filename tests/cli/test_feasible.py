@@ -342,6 +342,12 @@ def test_space_without_valid_candidates_refers_to_check(tmp_path: Path) -> None:
     ("budget", "code", "part"),
     [
         ("params.totl <= 1M", "unknown-name", "params.total"),
+        *((f"{name} <= 1M", "unknown-name", "`params.total`")
+          for name in ("parms.total", "param", "parameters", "params")),
+        ("flop <= 1M", "unknown-name", "`flops.total`"),
+        ("smal and params.total <= 1M", "unknown-name", "`small`"),
+        ("bleu >= 20", "unknown-name", "`objectives:`"),
+        ("test.bleu >= 20", "unknown-name", "`objectives:`"),
         ("params.total <= 10Q", "bad-syntax", "10Q"),
         ("params.total <= 1M and params.total >= 2M", "budgets-contradict", "2M"),
         ("edgy", "unknown-budget", "edgy"),

@@ -201,6 +201,9 @@ class NameResolver:
 
     def report_unknown_name(self, expr: Name, words: tuple[str, ...]) -> None:
         """Report a name that is neither a word nor a key."""
+        from scalesearch.tasks import EFFICIENCY_METRICS, METRICS
+
+        scores = METRICS.keys() - EFFICIENCY_METRICS.keys()
         if expr.text in COST_NAMES:
             help = "use costs under `where:` and in budgets"
             self.report_problem(expr,
@@ -214,13 +217,18 @@ class NameResolver:
             help = f"name one of its keys, such as {format_alternatives(children[:2])}"
             self.report_problem(expr, f"`{expr.text}` is a group of keys, not a value", help,
                                 code="group-not-value")
+        elif self.allows_costs and expr.text.rpartition(".")[2] in scores:
+            self.report_problem(expr, f"`{expr.text}` is a score, and budgets limit costs",
+                                "measure scores with the `objectives:` of a study",
+                                code="unknown-name")
         else:
             what = (f"neither a key nor one of {format_alternatives(words)}" if words
                     else "not a key of this space")
             costs = COST_NAMES if self.allows_costs else ()
-            total = f"{expr.text}.total"
-            match = (total if total in costs
-                     else self.index.suggest_path(expr.text, (*words, *costs, *self.budgets)))
+            totals = {name.removesuffix(".total"): name
+                      for name in costs if name.endswith(".total")}
+            match = (totals.get(closest_match(expr.text, totals, 0.75) or "")
+                     or self.index.suggest_path(expr.text, (*words, *costs, *self.budgets)))
             suggestion = f"did you mean `{match}`?" if match else None
             if words and not match:
                 suggestion = f"the words are {format_alternatives(words)}"
