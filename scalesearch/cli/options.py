@@ -271,7 +271,7 @@ search_options = grouped_options(
 def parse_settings(settings: Sequence[str], option_name: str = "--set") -> dict[str, str]:
     """Convert ``("a.b=c", …)`` to a mapping."""
     for setting in settings:
-        if "=" not in setting:
+        if not setting.partition("=")[0].strip() or "=" not in setting:
             other_file = ("; to compare two files, write `scalesearch cost FILE FILE`"
                           if option_name == "--against" else "")
             raise UserError(f"{option_name} {setting}: write KEY=VALUE, for example {option_name} "

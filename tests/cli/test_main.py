@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from scalesearch.cli import main as entry
 from scalesearch.cli.main import COMMANDS, app
+from scalesearch.cli.options import load_space
 from scalesearch.terminal import (
     format_count,
     format_size,
@@ -20,6 +21,7 @@ from scalesearch.terminal import (
     print_data,
     print_text,
 )
+from tests.errors import refuses
 
 
 def status(monkeypatch, *arguments):
@@ -89,6 +91,14 @@ def test_exit_statuses(monkeypatch, capsys, arguments, code, text):
     assert status(monkeypatch, *arguments) == code
     captured = capsys.readouterr()
     assert text in captured.out + captured.err
+
+
+@pytest.mark.parametrize(("setting", "code"), [
+    ("=5", "not-key-value"), ("a.b", "not-key-value"), ("a.b=", "unknown-key"),
+    ("encoder.depth=", "bad-syntax")])
+def test_incomplete_setting_gets_an_example(setting, code):
+    with refuses(code, setting, "for example", place="--set"):
+        load_space("transformer", [setting])
 
 
 def test_infeasible_budget_exits_with_2_after_table(monkeypatch, capsys, tmp_path):

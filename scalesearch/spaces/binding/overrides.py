@@ -82,7 +82,8 @@ class OverrideBinder(Binder):
             else:
                 match = self.index.suggest_path(head)
                 help = self.index.describe_synonym(path) or (
-                    f"did you mean `{match}`?" if match else None)
+                    f"did you mean `{match}`?" if match
+                    else f"for example {option('set', 'encoder.depth=12')}")
                 self.report_problem(position, f"unknown key `{path}`", help, code="unknown-key")
         self.is_complete = not self.problems
         top = SourcePosition(SourceText(self.source_name, "", has_lines=False), 0, 0, 1)

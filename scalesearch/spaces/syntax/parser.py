@@ -54,6 +54,7 @@ MAX_NESTING = 25
 MAX_OPERATORS = 100  # in one expression
 MAX_STEPS = 1_000_000
 BOOLEAN_WORDS = {"yes": True, "no": False, "true": True, "false": False}
+EXAMPLE_VALUES = "for example `512`, `2 | 4`, `1..8 step 2` or `= 4 * width`"
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
 ParsedT = TypeVar("ParsedT")
 
@@ -127,7 +128,7 @@ def parse_value(text: str) -> Domain:
     """The domain that ``text`` describes. Raises ValueSyntaxError."""
     cursor = Cursor(text)
     if cursor.token.type == "end":
-        raise ValueSyntaxError("no value is given here", (0, 1), code="bad-syntax")
+        raise ValueSyntaxError("no value is given here", (0, 1), EXAMPLE_VALUES, code="bad-syntax")
     domain = _value(cursor)
     if cursor.token.type == "end":
         return domain
@@ -361,8 +362,7 @@ def _item(cursor: Cursor) -> Domain:
     if start.type == "string":
         return ConstantDomain(cursor.next().value, quoted=True, span=start.span)
     if start.type != "word" or start.text in RESERVED:
-        raise cursor.make_error("expected a value",
-                                "for example `512`, `2 | 4`, `1..8 step 2` or `= 4 * width`")
+        raise cursor.make_error("expected a value", EXAMPLE_VALUES)
     cursor.next()
     if cursor.accept("["):
         index = _ternary(cursor)
