@@ -146,8 +146,9 @@ class UnbuildableError(UserError):
 def _visible(text: str) -> str:
     """``text`` with tabs as four spaces, and printable characters only.
 
-    Other characters are replaced.
+    Other spaces become plain ones, and other characters are replaced.
     """
+    text = "".join(" " if unicodedata.category(c) == "Zs" else c for c in text)
     return "".join("    " if c == "\t" else c if c.isprintable() else "\ufffd" for c in text)
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,9 @@ NO_SPAN: Span = (0, 0)
 
 UNIT_SCALES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "Ki": 2**10,
                "Mi": 2**20, "Gi": 2**30}
-LOOKALIKES = {"…": "..", "–": "-", "—": "-", "−": "-", "×": "*", "·": "*", "≤": "<=", "≥": ">=",
-              "≠": "!=", "÷": "/"}
+COMPARISON_SIGNS = {"≤": "<=", "≥": ">=", "≠": "!="}
+LOOKALIKES = {"…": "..", "–": "-", "—": "-", "‐": "-", "‑": "-", "−": "-", "×": "*", "·": "*",
+              "÷": "/", "“": '"', "”": '"', "‘": "'", "’": "'"}
 OPERATOR = re.compile(r"\.\.|//|\*\*|[<>=!]=|[|+\-*/%()<>\[\],=]")
 OPERATOR_HINTS = {"&": "write `and`", "!": "write `not`, or `!=`", "^": "a power is written `**`",
                   "?": "write `x if c else y`"}
@@ -19,7 +21,7 @@ NAME = r"[^\W\d]\w*(?:-[^\W\d]\w*)*"
 # 16MB are 16M bytes, also written 16 MB; 16 MiB are 16 * 2**20
 UNITS = "|".join(f"{unit}(?=B)" if unit.endswith("i") else unit for unit in UNIT_SCALES)
 NUMBER = re.compile(
-    rf"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)(?: *({UNITS}))?B?(?!\w)")
+    rf"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)(?:\s*({UNITS}))?B?(?!\w)")
 GROUPED_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?![\d,])")
 EXAMPLES_OF_UNITS = ", ".join(f"2{unit}" for unit in UNIT_SCALES if not unit.endswith("i"))
 NUMBER_FORMS = f"numbers are written 12, 0.5, 1e-3, {EXAMPLES_OF_UNITS}, 16MB or 16MiB"
@@ -98,6 +100,8 @@ def tokenize(text: str) -> list[Token]:
             token = Token("string", match[0], match.span(), match[0][1:-1])
         elif match := OPERATOR.match(text, start):
             token = Token("op", match[0], match.span())
+        elif character in COMPARISON_SIGNS:
+            token = Token("op", COMPARISON_SIGNS[character], (start, start + 1))
         elif character in "\"'":
             raise ValueSyntaxError("this quote is not closed", (start, len(text)),
                                    code="bad-syntax")
@@ -105,7 +109,11 @@ def tokenize(text: str) -> list[Token]:
             help = OPERATOR_HINTS.get(character)
             if character in LOOKALIKES:
                 help = f"write `{LOOKALIKES[character]}`"
-            raise ValueSyntaxError(f"unexpected character `{character}`", (start, start + 1), help,
+            if character in "–—":
+                help = "write `-`, or `..` for a range"
+            name = "" if character.isascii() else unicodedata.name(character, "").lower()
+            description = f"`{character}` ({name})" if name else f"`{character}`"
+            raise ValueSyntaxError(f"unexpected character {description}", (start, start + 1), help,
                                    code="bad-syntax")
         tokens.append(token)
         start = token.span[1]

@@ -29,6 +29,10 @@ MAX_NODES = 20_000  # after aliases are followed
 MAX_DEPTH = 50
 ANCHOR_PREFIX = re.compile(r"(?:[&!]\S*\s+)+")  # what may stand between a key and its value
 KEY_BEFORE_COLON = re.compile(r"[\w.-]+$")
+# Indentation, dashes and a key, up to its value. PyYAML separates them only by plain spaces.
+KEY_START = re.compile("^[ \xa0\u202f]*(?:-[ \xa0\u202f\t]+)*(?:[\\w.-]+:[ \xa0\u202f\t]+)?",
+                       re.MULTILINE)
+OTHER_SPACE = re.compile("[\xa0\u202f\t]")
 KEY_WITHOUT_SPACE = re.compile(r"\s*([\w.]+):(\S.*)")
 
 
@@ -123,7 +127,8 @@ class _Composer:
         self.problems: list[Problem] = []
         self.anchors: dict[str, Node | None] = {}  # None while the node is being read
         self.n_nodes = 0  # nodes so far, after aliases are followed
-        self.loader: Any = yaml.SafeLoader(source.text)  # of which only the parser is used
+        text = KEY_START.sub(lambda match: OTHER_SPACE.sub(" ", match[0]), source.text)
+        self.loader: Any = yaml.SafeLoader(text)  # of which only the parser is used
 
     def report_problem(self, position: SourcePosition, message: str, help: str | None = None,
                        code: str = "not-yaml") -> None:
@@ -276,7 +281,7 @@ def _syntax(source: SourceText, error: yaml.MarkedYAMLError) -> Problem:
         message = "this anchor is defined twice"
         help = "give each anchor a name of its own"
     elif "\\t" in problem or "\t" in text[: column + 1]:
-        help = "YAML indents with spaces, not with tabs"
+        help = "YAML indents and separates with spaces, not with tabs"
     elif "flow" in context and (key := KEY_BEFORE_COLON.search(text[:column])) and (
             "got ':'" in problem):
         help = f"write a comma before `{key.group()}`, or close the bracket before it"

@@ -43,6 +43,30 @@ def test_other_texts_are_refused_at_their_position(text: str) -> None:
     assert all(problem.position.column >= 7 for problem in caught.value.problems)
 
 
+@pytest.mark.parametrize("text", [
+    "width:\t64", "width:\xa064", "width: 64\nencoder:\n\xa0\u202fdepth:\t\xa0= 2\xa0* 3",
+    "width: 64\nwhere:\n  -\twidth ≥\xa064\xa0and params.total ≤ 10\xa0M and norm ≠ post"])
+def test_signs_and_spaces_of_other_texts_are_read(text: str) -> None:
+    plain = re.sub("[\xa0\u202f\t]", " ", text)
+    for sign, operator in (("≥", ">="), ("≤", "<="), ("≠", "!=")):
+        plain = plain.replace(sign, operator)
+    assert Space.parse(text) == Space.parse(plain)
+
+
+@pytest.mark.parametrize(("text", "column", "name", "replacement"), [
+    ("−64", 7, "minus sign", "`-`"), ("64 – 128", 10, "en dash", "`..`"),
+    ("= 2 × 3", 11, "multiplication sign", "`*`"), ("64\xa0…128", 10, "horizontal ellipsis", "`..`"),
+    ("“64”", 7, "left double quotation mark", '`"`')])
+def test_other_characters_are_named_at_their_column(
+        text: str, column: int, name: str, replacement: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Space.parse(f"width: {text}")
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.position.line, problem.position.column) == (
+        "bad-syntax", 0, column)
+    assert name in problem.message and replacement in str(problem.help)
+
+
 def test_help_for_numbers_lists_every_decimal_suffix() -> None:
     with pytest.raises(ConfigError) as caught:
         Space.parse("width: 64 million")
