@@ -175,7 +175,7 @@ All errors of a file are printed together. The exit status is 2 if you have to c
 and 1 if a training run failed. After Ctrl-C it is 130 and after SIGTERM 143.
 
 The printed message does not contain the code of the error. To find the entry of a message, search this
-page for its words. `scalesearch check SPACE --json` prints the codes of a space file. In Python, the
+page for its words, or add `--json`: standard output then has the codes under `problems`. In Python, the
 attribute `code` of a `UserError` holds the code. A code stays the same when its message is reworded.
 The examples are inputs that cause the error, or messages in shortened form.
 """

@@ -10,9 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import complete_space, load_space, option, print_json
-from scalesearch.errors import UserError
-from scalesearch.terminal import format_share, make_table, open_console, print_text
+from scalesearch.cli.options import (
+    complete_space,
+    describe_problem,
+    load_space,
+    option,
+    print_json,
+)
+from scalesearch.terminal import (
+    escape_control_characters,
+    format_share,
+    make_table,
+    open_console,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from scalesearch.feasible.costed_candidates import CostedCandidate
@@ -45,33 +56,17 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, expor
     """
     from scalesearch.spaces import ConfigError
 
-    try:
-        with open_console(stderr=True).status("counting configurations, testing candidates …"):
-            report, problems = check_space(load_space(file, settings), samples, seed, exportable)
-    except UserError as error:
-        if not as_json:
-            raise
-        problems = [describe_problem(problem) for problem in getattr(error, "problems", ())]
-        without_position = {"file": file, "line": None, "column": None, "code": error.code,
-                            "message": str(error), "help": None}
-        print_json({"problems": problems or [without_position]})
-        raise SystemExit(2) from None
+    with open_console(stderr=True).status("counting configurations, testing candidates …"):
+        report, problems = check_space(load_space(file, settings), samples, seed, exportable)
     if as_json:
         size = report["size"] if isinstance(report["size"], int) else None
         print_json({**report, "size": size, "problems": [*map(describe_problem, problems)]})
+        if problems:
+            click.echo(escape_control_characters(ConfigError(problems)), err=True)
         raise SystemExit(2 if problems else 0)
     print_report(report, is_valid=not problems)
     if problems:
         raise ConfigError(problems)
-
-
-def describe_problem(problem: Problem) -> dict[str, str | int | None]:
-    """Return a problem as JSON values; lines and columns count from 1."""
-    position = problem.position
-    has_lines = position.source.has_lines
-    return {"file": position.source.name, "line": position.line + 1 if has_lines else None,
-            "column": position.column + 1 if has_lines else None, "code": problem.code,
-            "message": problem.message, "help": problem.help}
 
 
 def check_space(space: Space, n_samples: int, seed: int,

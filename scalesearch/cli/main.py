@@ -6,6 +6,7 @@ import importlib
 import os
 import select
 import sys
+from contextlib import suppress
 from io import TextIOWrapper
 
 import click
@@ -104,6 +105,15 @@ def app() -> None:
     """Search efficient Transformer architectures under a budget."""
 
 
+def _print_json_problems(error: Exception) -> None:
+    """After ``--json``, print the problems of an error on standard output, for programs."""
+    if "--json" in sys.argv:
+        from scalesearch.cli.options import print_json, problem_records
+
+        with suppress(BrokenPipeError):
+            print_json({"problems": problem_records(error)})
+
+
 def main() -> None:
     """Entry point of the ``scalesearch`` command.
 
@@ -119,6 +129,7 @@ def main() -> None:
         with interrupt_on_signal(), import_errors_named():
             sys.exit(app(prog_name="scalesearch", standalone_mode=False))
     except click.ClickException as error:
+        _print_json_problems(error)
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt) as error:
@@ -126,10 +137,12 @@ def main() -> None:
         cause = error.__cause__ if isinstance(error, click.Abort) else error
         sys.exit(cause.status if isinstance(cause, SignalInterrupt) else SignalInterrupt("").status)
     except UserError as error:
+        _print_json_problems(error)
         click.echo(escape_control_characters(error), err=True)
         sys.exit(2)
     except OSError as error:
         if error.filename is None:
             raise
+        _print_json_problems(error)
         click.echo(escape_control_characters(f"{error.filename}: {error.strerror}"), err=True)
         sys.exit(2)

@@ -21,6 +21,7 @@ from scalesearch.config import MAX_BEAM, MAX_SEED
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages, shipped_names
 from scalesearch.spaces.schema.cost_names import CACHE_TYPES
+from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem
 from scalesearch.terminal import CONTROL_CHARACTERS, open_console, print_data
 
 if TYPE_CHECKING:
@@ -349,6 +350,28 @@ def print_json(value: Any) -> None:
     """Print JSON with escaped control characters."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     print_data(CONTROL_CHARACTERS.sub(lambda match: json.dumps(match[0])[1:-1], text))
+
+
+def describe_problem(problem: Problem) -> dict[str, str | int | None]:
+    """Return a problem as JSON values; lines and columns count from 1."""
+    position = problem.position
+    has_lines = position.source.has_lines
+    return {"file": position.source.name, "line": position.line + 1 if has_lines else None,
+            "column": position.column + 1 if has_lines else None, "code": problem.code,
+            "message": problem.message, "help": problem.help}
+
+
+def problem_records(error: Exception) -> list[dict[str, str | int | None]]:
+    """Return the problems of an error as JSON values."""
+    nowhere = {"file": None, "line": None, "column": None}
+    match error:
+        case ConfigError(problems=(_, *_)):
+            return [*map(describe_problem, error.problems)]
+        case UserError(code=code, message=message, help=help):
+            return [{**nowhere, "code": code, "message": message, "help": help}]
+        case click.ClickException():
+            return [{**nowhere, "code": "usage", "message": error.format_message(), "help": None}]
+    return [{**nowhere, "code": "cannot-read", "message": str(error), "help": None}]
 
 
 @contextmanager

@@ -125,21 +125,6 @@ def test_constraint_over_large_space_is_estimated_by_samples(tmp_path):
             for problem in done.exception.problems] == [(4, 4), (5, 4)]
 
 
-def test_json_of_invalid_file_lists_problems(file, tmp_path):
-    done = CliRunner().invoke(command, [file, "--json", "--set", "encoder.dept=3"])
-    assert done.exit_code == 2
-    [problem] = json.loads(done.stdout)["problems"]
-    assert (problem["line"], problem["help"]) == (None, "did you mean `encoder.depth`?")
-    bad = tmp_path / "bad.yaml"
-    bad.write_text("width: 3\nencoder.depth: 2\ndecoder.dept: 2\n")
-    done = CliRunner().invoke(command, [str(bad), "--json"])
-    places = [(problem["file"], problem["line"], problem["column"])
-              for problem in json.loads(done.stdout)["problems"]]
-    assert (done.exit_code, (str(bad), 3, 9) in places) == (2, True)
-    done = CliRunner().invoke(command, ["no-such.yaml", "--json"])
-    assert (done.exit_code,
-            "no such file" in json.loads(done.stdout)["problems"][0]["message"]) == (2, True)
-
 
 def test_architecture_is_one_candidate_with_shares_0_or_1(file):
     report = json.loads(

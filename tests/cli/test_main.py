@@ -93,6 +93,36 @@ def test_exit_statuses(monkeypatch, capsys, arguments, code, text):
     assert text in captured.out + captured.err
 
 
+@pytest.mark.parametrize("arguments", [
+    ["check"], ["cost"], ["cost", "transformer"], ["feasible"], ["solve"],
+    ["study", "run", "--dry-run"]])
+def test_json_of_invalid_file_lists_problems(arguments, monkeypatch, capsys, tmp_path):
+    file = tmp_path / "bad.yaml"
+    file.write_text("width: 3\nencoder.depth: 2\ndecoder.dept: 2\n")
+    goal = ["max width"] if "solve" in arguments else []
+    assert status(monkeypatch, *arguments, str(file), *goal, "--json") == 2
+    captured = capsys.readouterr()
+    problems = json.loads(captured.out)["problems"]
+    if "study" not in arguments:
+        [place] = [(problem["file"], problem["line"], problem["column"]) for problem in problems
+                   if problem["code"] == "unknown-key"]
+        assert place == (str(file), 3, 9)
+    assert all(problem["message"] in captured.err for problem in problems)
+
+
+@pytest.mark.parametrize(("arguments", "code", "help"), [
+    (["cost", "transformer", "--set", "encoder.dept=3"], "unknown-key",
+     "did you mean `encoder.depth`?"),
+    (["feasible", "no-such.yaml"], "no-such-file", None), (["cost"], "usage", None),
+    (["cost", "transformer", "--csv", "x.csv"], "option-missing", None)])
+def test_json_of_error_without_place(arguments, code, help, monkeypatch, capsys):
+    assert status(monkeypatch, *arguments, "--json") == 2
+    captured = capsys.readouterr()
+    [problem] = json.loads(captured.out)["problems"]
+    assert (problem["line"], problem["code"], problem["help"]) == (None, code, help)
+    assert problem["message"] in captured.err
+
+
 @pytest.mark.parametrize(("setting", "code"), [
     ("=5", "not-key-value"), ("a.b", "not-key-value"), ("a.b=", "unknown-key"),
     ("encoder.depth=", "bad-syntax")])

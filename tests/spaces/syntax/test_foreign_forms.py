@@ -55,7 +55,7 @@ def test_signs_and_spaces_of_other_texts_are_read(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "column", "name", "replacement"), [
     ("−64", 7, "minus sign", "`-`"), ("64 – 128", 10, "en dash", "`..`"),
-    ("= 2 × 3", 11, "multiplication sign", "`*`"), ("64\xa0…128", 10, "horizontal ellipsis", "`..`"),
+    ("= 2 × 3", 11, "multiplication sign", "`*`"), ("64\xa0…8", 10, "horizontal ellipsis", "`..`"),
     ("“64”", 7, "left double quotation mark", '`"`')])
 def test_other_characters_are_named_at_their_column(
         text: str, column: int, name: str, replacement: str) -> None:
