@@ -103,3 +103,19 @@ def test_commands_stop_in_the_background(number, status, tmp_path):
     process.send_signal(number)
     code, _, err = ended(process)
     assert code == status and err.strip() == "Interrupted."
+
+
+def test_ctrl_c_during_imports_prints_nothing():
+    command = dedent("""
+        import os, signal, sys
+        class Interruption:
+            def find_spec(self, name, *_):
+                if name == "click":
+                    os.kill(os.getpid(), signal.SIGINT)
+        sys.meta_path.insert(0, Interruption())
+        from scalesearch.__main__ import main
+        main()
+    """)
+    process = subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    assert ended(process) == (130, "", "")
