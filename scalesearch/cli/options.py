@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from glob import escape, glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from scalesearch.config import MAX_BEAM, MAX_SEED
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages, shipped_names
 from scalesearch.spaces.schema.cost_names import CACHE_TYPES
+from scalesearch.spaces.schema.types import MAX_SIZE
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem
 from scalesearch.terminal import CONTROL_CHARACTERS, open_console, print_data
 
@@ -102,14 +103,17 @@ class Size(click.ParamType):
     name = "integer"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        size = self.parse(value, param, ctx)
+        if size > MAX_SIZE:
+            self.fail(f"{value!r} is too large: at most {MAX_SIZE:,}", param, ctx)
+        return size
+
+    def parse(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the whole number of an option."""
         from scalesearch.spaces.syntax.lexer import ValueSyntaxError, tokenize
 
-        if isinstance(value, int):
-            return value
-        try:
+        with suppress(ValueError):
             return int(value)
-        except ValueError:
-            pass
         try:
             number, end = tokenize(value)
             if value.endswith("B"):
@@ -118,7 +122,7 @@ class Size(click.ParamType):
             self.fail(f"{value!r} is not a number such as 8000 or 8k", param, ctx)
         if end.type != "end" or not isinstance(number.value, int):
             self.fail(f"{value!r} is not a whole number", param, ctx)
-        return number.value
+        return int(number.value)
 
 
 COUNT = click.IntRange(1)

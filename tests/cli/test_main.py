@@ -114,6 +114,7 @@ def test_json_of_invalid_file_lists_problems(arguments, monkeypatch, capsys, tmp
     (["cost", "transformer", "--set", "encoder.dept=3"], "unknown-key",
      "did you mean `encoder.depth`?"),
     (["feasible", "no-such.yaml"], "no-such-file", None), (["cost"], "usage", None),
+    (["cost", "transformer", "--source", "1e30"], "usage", None),
     (["cost", "transformer", "--csv", "x.csv"], "option-missing", None)])
 def test_json_of_error_without_place(arguments, code, help, monkeypatch, capsys):
     assert status(monkeypatch, *arguments, "--json") == 2

@@ -171,7 +171,7 @@ def test_shares_of_values_are_shares_of_valid_configurations() -> None:
     assert depths["verdict"].tolist()[2] == "never valid"
 
 
-@pytest.mark.parametrize("high", [10**12, 10**20])
+@pytest.mark.parametrize("high", [10**12, 10**15])
 def test_long_ranges_are_sampled(high: int) -> None:
     text = UNEVEN.replace("width: 16 | 24", f"width: 16..{high}")
     report = analyze(text, BUDGET, n_samples=20)
@@ -220,9 +220,9 @@ def _raise_too_many(*args: object) -> None:
     raise TooManyCandidatesError("too many")
 
 
-@pytest.mark.parametrize(("hidden", "expected"), [(512, 512), (9, 16), (10**21, 10**20)])
+@pytest.mark.parametrize(("hidden", "expected"), [(512, 512), (9, 16), (10**16, 10**15)])
 def test_nearest_candidates_are_found_in_long_ranges(hidden: int, expected: int) -> None:
-    text = UNEVEN.replace("relu: { hidden: 16 | 32 }", f"relu: {{ hidden: 16..{10**20} }}")
+    text = UNEVEN.replace("relu: { hidden: 16 | 32 }", f"relu: {{ hidden: 16..{10**15} }}")
     space = Space.parse(text)
     config = {**next(Space.parse(UNEVEN).enumerate()), "encoder.ffn.hidden": hidden}
     start = ProjectedCandidate(space, config)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from scalesearch.blocks.sizes import decide, is_array
-from scalesearch.spaces.schema.types import SchemaField
+from scalesearch.spaces.schema.types import MAX_SIZE, SchemaField
 from scalesearch.spaces.syntax.diagnostics import format_alternatives, suggest_match
 from scalesearch.spaces.syntax.domains import (
     AbsentValueError,
@@ -228,6 +228,8 @@ def bounds_error(value: Any, field: SchemaField) -> str | None:
     The value is a number or an array.
     """
     low = lower_bound(field)
+    if field.type == "size" and decide(value > MAX_SIZE):
+        return f"{format_constant(value)} is too large: sizes are at most {MAX_SIZE:,}"
     if (low is not None and decide(value < low)) or (
             field.high is not None and decide(value > field.high)):
         return f"{format_constant(value)} is out of bounds: expected {describe_field(field)}"

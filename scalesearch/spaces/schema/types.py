@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+MAX_SIZE = 2**53  # up to which floats hold every whole number, so that costs are exact
 FIELD_TYPES = ("size", "number", "word", "flag", "schedule", "list", "text", "node")
 
 

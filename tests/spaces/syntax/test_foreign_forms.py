@@ -8,6 +8,7 @@ from scalesearch.spaces import ConfigError, Space
 from scalesearch.spaces.syntax.diagnostics import closest_match
 from scalesearch.spaces.syntax.lexer import UNIT_SCALES
 from scalesearch.terminal import format_bytes
+from tests.errors import refuses
 
 
 @pytest.mark.parametrize(("text", "same"), [
@@ -65,6 +66,27 @@ def test_other_characters_are_named_at_their_column(
     assert (problem.code, problem.position.line, problem.position.column) == (
         "bad-syntax", 0, column)
     assert name in problem.message and replacement in str(problem.help)
+
+
+@pytest.mark.parametrize(("text", "column"), [
+    ("width: 1e30", 7), ("width: 64 | 9007199254740993", 12), ("width: 64..1P log", None),
+    ("width: 64..100P", 7)])
+def test_sizes_whose_costs_are_not_exact_are_refused(text: str, column: int | None) -> None:
+    if column is None:
+        Space.parse(text)
+        return
+    with pytest.raises(ConfigError) as caught:
+        Space.parse(text)
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.position.column) == ("bad-value", column)
+    assert "9,007,199,254,740,992" in problem.message
+
+
+def test_computed_size_whose_costs_are_not_exact_cannot_be_built() -> None:
+    space = Space.parse("width: 1P\nencoder: { depth: 1, ffn.relu.hidden: = 16 * width }\n"
+                        "decoder.depth: 1")
+    with refuses("unbuildable", "9,007,199,254,740,992"):
+        space.single_architecture()
 
 
 def test_help_for_numbers_lists_every_decimal_suffix() -> None:
