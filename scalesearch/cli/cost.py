@@ -122,6 +122,7 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
     from scalesearch.cost.breakdown import module_costs
     from scalesearch.cost.latency import latency_interval
     from scalesearch.cost.tables import make_cost_tables, memory_line
+    from scalesearch.spaces.assembly.architecture import describe_uneven_heads
 
     selected: dict[str, Any] = {}
     if selection:
@@ -144,6 +145,7 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
     protocol = load_protocol(space.protocol, **protocol_overrides).with_vocab(architecture.vocab)
     result = evaluate_cost(architecture.block, protocol)
     violated = _find_violated_limits(space, architecture.config, result)
+    notes = describe_uneven_heads(architecture.config)
     checks: list[CostCheck] = []
     if verify:
         from scalesearch.nn.verify import verify_costs
@@ -159,6 +161,8 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
             low, high = latency_interval(result.block, protocol)
             record["interval"] = {"low": low, "high": high}
         record |= not_expressed_record(space)
+        if notes:
+            record["notes"] = notes
         if violated:
             record["violated"] = [vars(limit) for limit in violated]
         if selected:
@@ -177,7 +181,7 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
                                   f"Selected: {selected['how']}"))
         print_text("\n".join([memory, *weight_only_macs_lines({"": result}),
                               f"architecture {architecture.id} · protocol {protocol} · "
-                              f"{protocol.conventions}"]))
+                              f"{protocol.conventions}", *(f"note: {note}" for note in notes)]))
         for limit in violated:
             excess = "" if limit.slack is None else f" by {-limit.slack:,}"
             print_text(f"where {limit.limit}: violated{excess}")

@@ -26,6 +26,7 @@ from scalesearch.feasible.limits import (
     read_budgets,
 )
 from scalesearch.spaces import Constraint, Space
+from scalesearch.spaces.assembly.architecture import describe_uneven_heads
 from scalesearch.whatif.free_sizes import (
     FreeSizes,
     config_keys,
@@ -80,6 +81,7 @@ class Solution:
         is_monotonic: whether no cost in the budget falls if the size rises; None without costs.
         is_exhaustive: whether all values of the range were costed.
         nearest: if no value is within the budget, the one with the smallest violation.
+        notes: remarks on the best candidate, such as heads that do not divide the width.
     """
 
     direction: str
@@ -98,6 +100,7 @@ class Solution:
     is_monotonic: bool | None
     is_exhaustive: bool
     nearest: SizePoint | None = field(default=None, repr=False)
+    notes: tuple[str, ...] = ()
 
     def row(self) -> dict[str, Any]:
         """Table row: fixed sizes, best value, costs, slacks, next value and violations."""
@@ -222,7 +225,8 @@ class _SizeSearch:
             is_open_ended=(bool(max_value) and values[-1] == max_value and is_max
                            and next_value is None and best is not None),
             is_monotonic=self._is_monotonic(buildable),
-            is_exhaustive=len(candidates) == len(values), nearest=self._point(nearest, buildable))
+            is_exhaustive=len(candidates) == len(values), nearest=self._point(nearest, buildable),
+            notes=() if best is None else tuple(describe_uneven_heads(buildable[best].config)))
 
     def evaluate_costs(self, values: Sequence[int]) -> dict[int, CostedCandidate]:
         """Evaluate the candidates with these values."""

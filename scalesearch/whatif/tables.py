@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import Protocol
 from scalesearch.feasible.limits import LimitCheck
-from scalesearch.terminal import make_table
+from scalesearch.terminal import format_count, make_table
 from scalesearch.whatif.solve import WEIGHT_WORK_COST, Solution, Solutions
 from scalesearch.whatif.trade import TradeOffs, percent_difference
 
@@ -25,6 +25,9 @@ def render_solutions(solutions: Solutions, protocol: Protocol) -> Iterator[Table
     else:
         yield _table(solutions)
         yield _describe_searches(solutions)
+        n_uneven = sum(bool(solution.notes) for solution in solutions)
+        if n_uneven:
+            yield f"note: in {format_count(n_uneven, 'row')}, heads do not divide the width"
     yield from protocol.weight_work_lines(*(solution.best.costs.get(WEIGHT_WORK_COST, 0)
                                             for solution in solutions if solution.best))
     yield f"protocol {protocol}\n{protocol.conventions}"
@@ -32,7 +35,8 @@ def render_solutions(solutions: Solutions, protocol: Protocol) -> Iterator[Table
 
 def solution_to_json(solution: Solution) -> dict[str, Any]:
     """Convert a solution to JSON values."""
-    record = asdict(solution) | {"violates": solution.violated_limits}
+    record = asdict(solution) | {"violates": solution.violated_limits,
+                                 "notes": list(solution.notes)}
     record["for"] = record.pop("fixed_sizes")
     for point in filter(None, (record["best"], record["next"])):
         point["limits"] = list(point["limits"])
@@ -68,6 +72,7 @@ def _describe_solution(solution: Solution) -> Iterator[str]:
                f"budget; the nearest, {solution.nearest.value:,}, violates "
                f"{_describe_violations(solution.nearest.violated_limits)}")
     yield _describe_search(solution)
+    yield from (f"note: {note}" for note in solution.notes)
 
 
 def _format_cost(value: float) -> str:

@@ -178,3 +178,13 @@ def test_three_sweeps_cannot_be_plotted(tmp_path: Path) -> None:
     sweeps = [part for key in ("width", "source", "vocab") for part in ("--sweep", f"{key}=8 | 16")]
     with refuses("too-many-sweeps", 3):
         ask("transformer", *sweeps, "--plot", str(tmp_path / "x"), of=cost)
+
+
+def test_width_that_the_heads_do_not_divide_gets_a_note() -> None:
+    width = "transformer", "--set", "width=100"
+    [note] = json.loads(ask(*width, "--json", of=cost).output)["notes"]
+    assert all(number in note for number in ("100", "96")) and note in ask(*width, of=cost).output
+    assert "notes" not in json.loads(ask("transformer", "--json", of=cost).output)
+    [solution] = json.loads(ask(*WIDTH, "--json").output)["solutions"]
+    assert all(number in solution["notes"][0] for number in ("165", "160"))
+    assert not json.loads(ask(*WIDTH, "--step", "8", "--json").output)["solutions"][0]["notes"]

@@ -236,6 +236,20 @@ LayerT = TypeVar("LayerT", bound=Layer)
 SECTION_NAMES = ("embedding", "encoder", "decoder", "output")
 
 
+def describe_uneven_heads(config: Config) -> list[str]:
+    """Describe heads that do not divide the width, so that ``head_dim`` is rounded down."""
+    stacks: dict[tuple[int, int], list[str]] = {}
+    for stack in ("encoder", "decoder"):
+        width = config.get(f"{stack}.width", config.get("width"))
+        heads = config.get(f"{stack}.heads")
+        if (isinstance(width, int) and isinstance(heads, int) and heads and width % heads
+                and config.get(f"{stack}.head_dim") == width // heads):
+            stacks.setdefault((width, heads), []).append(stack)
+    return [f"{heads} heads do not divide width {width} ({', '.join(names)}); each head has "
+            f"{width // heads} features, {heads * (width // heads)} in all"
+            for (width, heads), names in stacks.items()]
+
+
 def build_section(config: Config, name: str) -> ModelSection:
     """One section of a network.
 

@@ -16,7 +16,7 @@ from scalesearch.files import read_json, why_not_writable
 from scalesearch.pareto.noise import format_percent
 from scalesearch.report.labels import format_value
 from scalesearch.report.table import PARAM_PREFIX, architecture_lines
-from scalesearch.spaces.assembly.architecture import assemble
+from scalesearch.spaces.assembly.architecture import assemble, describe_uneven_heads
 from scalesearch.spaces.schema.builtin import named_config
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.studies.config.fixed_architectures import COMPRESS
@@ -202,18 +202,9 @@ class DryRun:
         yield f"Recipe: {self.spec.recipe_text}"
 
     def _warn_of_uneven_heads(self) -> Iterator[str]:
-        """Yield warnings about a head dimension that was rounded down to fit the width."""
-        for stack in ("encoder", "decoder"):
-            for trial in (*self.fixed, *self.proposals):
-                sizes = [size for key in ("width", f"{stack}.heads", f"{stack}.head_dim")
-                         if isinstance(size := trial.config.get(key), int)]
-                if len(sizes) < 3:
-                    continue
-                width, heads, head_dim = sizes
-                if width % heads and head_dim == width // heads:
-                    yield (f"warning: {heads} heads do not divide width {width} ({stack}); each "
-                           f"head has {head_dim} features, {heads * head_dim} in all")
-                    break
+        """Yield warnings about the first trial in which heads do not divide the width."""
+        notes = (describe_uneven_heads(trial.config) for trial in (*self.fixed, *self.proposals))
+        yield from (f"warning: {note}" for note in next(filter(None, notes), []))
 
     def _table(self) -> Table:
         named = self.spec.architectures is not None
