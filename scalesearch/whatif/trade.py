@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.cost import Protocol, load_protocol
 from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
-from scalesearch.feasible.limits import collect_limits, cost_names, read_budgets
+from scalesearch.feasible.limits import collect_limits, cost_names, read_budgets, upper_bounds
 from scalesearch.spaces import Constraint, Space
 from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import suggest_match
@@ -216,12 +216,12 @@ class _TradeOffSearch:
             return values
         smallest = {other: self._min_buildable(other) for other in self.free_sizes.keys}
         high = 2 * self._current_value(key)
-        while high < MAX_SEARCH_STEPS and not self._exceeds(key, high, smallest, reference):
+        while not self._exceeds(key, high, smallest, reference):
+            if high >= MAX_SEARCH_STEPS:
+                raise UserError(f"neither the costs to keep nor the budget limit {key}",
+                                help=f"set a range, for example {option('for', f'{key}=1..24')}",
+                                code="no-limit")
             high *= 2
-        if high >= MAX_SEARCH_STEPS:
-            raise UserError(f"the costs to keep do not limit {key}",
-                            help=f"set a range, for example {option('for', f'{key}=1..24')}",
-                            code="no-limit")
         low = -(-smallest[key] // self.step) * self.step
         if low > high:
             raise UserError(f"{key} has no multiple of {self.step} from {smallest[key]} to {high}",
@@ -264,5 +264,6 @@ class _TradeOffSearch:
             costs = self._evaluate_pairs([tuple({**others, key: value}.values())])[0].costs
             if costs is not None:
                 return any(tolerance.is_exceeded(costs[tolerance.name], reference[tolerance.name])
-                           for tolerance in self.tolerances)
+                           for tolerance in self.tolerances) or any(
+                    costs[name] > bound for name, bound in upper_bounds(self.limits).items())
         return True

@@ -180,6 +180,25 @@ def test_three_sweeps_cannot_be_plotted(tmp_path: Path) -> None:
         ask("transformer", *sweeps, "--plot", str(tmp_path / "x"), of=cost)
 
 
+def test_trade_ends_where_the_budget_is_exceeded() -> None:
+    trade = ("transformer", "--trade", "decoder.depth,encoder.depth", "--hold",
+             "params.encoder within 1%")  # fmt: skip
+    with refuses("no-limit", "decoder.depth"):
+        ask(*trade)
+    report = json.loads(ask(*trade, "--budget", "params.total <= 70M", "--json").output)
+    # decoder layers have 4.2M params, and the six in the file leave 9.1M of the budget
+    assert [tuple(row.values())[:2] for row in report["trades"]] == [
+        (depth, 6) for depth in range(1, 9)]
+
+
+def test_trade_of_a_large_size_ends_at_the_costs_to_keep() -> None:
+    hidden = "encoder.ffn.relu.hidden"
+    report = json.loads(ask(
+        "transformer", "--set", f"{hidden}=700k", "--trade", f"{hidden},encoder.heads", "--hold",
+        "params.total within 1%", "--step", "20000", "--for", "encoder.heads=8", "--json").output)
+    assert [row[hidden] for row in report["trades"]] == [700_000]
+
+
 def test_width_that_the_heads_do_not_divide_gets_a_note() -> None:
     width = "transformer", "--set", "width=100"
     [note] = json.loads(ask(*width, "--json", of=cost).output)["notes"]
