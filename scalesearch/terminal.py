@@ -9,7 +9,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
@@ -127,6 +127,16 @@ def make_fitting_table(headings: Sequence[Any], rows: Sequence[Sequence[Any]], t
         if n_columns <= n_required or set_column_widths(table, width) <= width:
             return table, n_columns
         n_columns -= 1
+
+
+def first_fitting_table(*variants: Callable[[], Table]) -> Table:
+    """Create the first of several tables that fits the terminal, or else the last one."""
+    width = table_width(wide_console())
+    for create_table in variants:
+        table = create_table()
+        if set_column_widths(table, width) <= width:
+            break
+    return table
 
 
 def table_width(console: Console) -> int:

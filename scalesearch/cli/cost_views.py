@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from scalesearch.library import require_packages
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.spaces.syntax.parameters import format_constant as as_text
 from scalesearch.terminal import (
+    first_fitting_table,
     format_size,
     make_table,
     print_text,
@@ -78,7 +80,10 @@ def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against:
                      "modules": [asdict(row) for row in comparison.rows]}, protocol)
         return
     for quantity, label in (("params", "params"), ("macs", "MACs")):
-        print_text(_make_difference_table(comparison, quantity, label), wide_console())
+        make_difference_table = partial(_make_difference_table, comparison, quantity, label)
+        print_text(first_fitting_table(make_difference_table,
+                                       partial(make_difference_table, has_differences=False)),
+                   wide_console())
     for line in weight_only_macs_lines(comparison.costs):
         print_text(line)
     for name, result in comparison.costs.items():
@@ -116,9 +121,11 @@ def _load_compared(files: tuple[str, ...], settings: tuple[str, ...], against: t
     return loaded, protocol
 
 
-def _make_difference_table(comparison: CostComparison, quantity: str, label: str) -> Table:
+def _make_difference_table(comparison: CostComparison, quantity: str, label: str,
+                           has_differences: bool = True) -> Table:
     first, *others = comparison.costs
-    headings = [label, first, *(text for name in others for text in (name, "difference", "%"))]
+    difference_headings = ("difference", "%") if has_differences else ("%",)
+    headings = [label, first, *(text for name in others for text in (name, *difference_headings))]
     rows = []
     for row in comparison.rows:
         base, *sizes = getattr(row, quantity)
@@ -127,7 +134,10 @@ def _make_difference_table(comparison: CostComparison, quantity: str, label: str
             percent = "0" if share is not None else ""
             if difference:
                 percent = "new" if share is None else f"{share:+.1f}"
-            cells += [f"{size:,}", f"{difference:+,}" if difference else "0", percent]
+            cells.append(f"{size:,}")
+            if has_differences:
+                cells.append(f"{difference:+,}" if difference else "0")
+            cells.append(percent)
         rows.append(cells)
     return make_table(headings, rows,
                       row_styles=["" if row.level else "bold" for row in comparison.rows])

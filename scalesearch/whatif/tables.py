@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import Protocol
 from scalesearch.feasible.limits import LimitCheck
-from scalesearch.terminal import format_count, make_table
+from scalesearch.terminal import first_fitting_table, format_count, make_table
 from scalesearch.whatif.solve import WEIGHT_WORK_COST, Solution, Solutions
 from scalesearch.whatif.trade import TradeOffs, percent_difference
 
@@ -23,7 +24,8 @@ def render_solutions(solutions: Solutions, protocol: Protocol) -> Iterator[Table
     if len(solutions) == 1 and not solutions[0].fixed_sizes:
         yield from _describe_solution(solutions[0])
     else:
-        yield _table(solutions)
+        yield first_fitting_table(partial(_table, solutions),
+                                  partial(_table, solutions, has_slacks=False))
         yield _describe_searches(solutions)
         n_uneven = sum(bool(solution.notes) for solution in solutions)
         if n_uneven:
@@ -118,10 +120,10 @@ def _describe_searches(solutions: Solutions) -> str:
     return "\n".join(dict.fromkeys(_describe_search(solution) for solution in solutions))
 
 
-def _table(solutions: Solutions) -> Table:
+def _table(solutions: Solutions, has_slacks: bool = True) -> Table:
     first_best = next((solution.best for solution in solutions if solution.best), None)
     limits = [limit.limit for limit in (first_best.limits if first_best else ())
-              if limit.slack is not None]
+              if has_slacks and limit.slack is not None]
     names = [*dict.fromkeys(name for solution in solutions if solution.best
                             for name in solution.best.costs)]
     rows = []
@@ -136,7 +138,8 @@ def _table(solutions: Solutions) -> Table:
             rows.append([*cells, "-", *("" for _ in (*names, *limits)), "", reason])
             continue
         cells += [f"{best.value:,}", *(_format_cost(best.costs.get(name, 0)) for name in names)]
-        cells += [_format_cost(limit.slack) for limit in best.limits if limit.slack is not None]
+        cells += [_format_cost(limit.slack) for limit in best.limits
+                  if has_slacks and limit.slack is not None]
         if solution.next:
             cells += [f"{solution.next.value:,}",
                       _describe_violations(solution.next.violated_limits)]

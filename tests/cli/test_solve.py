@@ -1,6 +1,7 @@
 """``scalesearch solve``, and comparisons and sweeps of ``cost``."""
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -207,3 +208,18 @@ def test_width_that_the_heads_do_not_divide_gets_a_note() -> None:
     [solution] = json.loads(ask(*WIDTH, "--json").output)["solutions"]
     assert all(number in solution["notes"][0] for number in ("165", "160"))
     assert not json.loads(ask(*WIDTH, "--step", "8", "--json").output)["solutions"][0]["notes"]
+
+
+@pytest.mark.parametrize(("arguments", "command", "extra"), [
+    ((*WIDTH, "--for", "encoder.depth=4..5"), solve, "slack"),
+    (("reference/anthe", "reference/dman", "reference/delight-d128"), cost, "difference")])
+def test_tables_fit_narrow_terminals_without_their_extra_columns(
+        arguments, command, extra, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert extra in ask(*arguments, of=command).output
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [line for line in ask(*arguments, of=command).output.splitlines()
+            if line.startswith(" ")]
+    assert rows and all(len(line) <= 80 for line in rows)
+    assert extra not in "\n".join(rows)
+    assert any(re.search(r"\d,\d{3},\d{3}", line) for line in rows)
