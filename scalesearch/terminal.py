@@ -36,7 +36,11 @@ def escape_control_characters(text: object) -> str:
 
 def open_console(stderr: bool = False, width: int | None = None,
                  file: IO[str] | None = None) -> Console:
-    """A console without markup that escapes control characters."""
+    """A console without markup that escapes control characters.
+
+    Args:
+        file: file for plain text, also in a notebook; by default the terminal or the notebook.
+    """
     from rich.console import Console
     from rich.segment import Segment
 
@@ -52,8 +56,10 @@ def open_console(stderr: bool = False, width: int | None = None,
                 yield segment if segment.control else Segment(
                     escape_control_characters(segment.text), segment.style)
 
+    only_text: dict[str, Any] = {"force_jupyter": False, "force_terminal": False,
+                                 "color_system": None}
     return PlainConsole(stderr=stderr, width=width, file=file, markup=False, emoji=False,
-                        highlight=False)
+                        highlight=False, **({} if file is None else only_text))
 
 
 def print_text(text: Any, console: Console | None = None, style: str | None = None) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 import scalesearch as ss
 from scalesearch.api.base import Displayable, python_error_messages, to_html
 from scalesearch.errors import UserError, option, python_arguments
-from scalesearch.terminal import make_table
+from scalesearch.terminal import make_table, open_console, print_text
 from tests.api.spaces import SMALL
 
 
@@ -65,6 +65,17 @@ def test_width_follows_the_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     assert max(map(len,
                    repr(ss.space("transformer").architecture().cost()).splitlines()[:20])) <= 60
+
+
+def test_text_is_plain_in_a_notebook_and_with_forced_colors(monkeypatch, capsys):
+    space = ss.space(SMALL)
+    text = repr(space)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "encoder.depth" in text and repr(space) == str(space) == text
+    console = open_console(file=StringIO())
+    print_text("message", console, style="bold")
+    assert console.file.getvalue() == "message\n" and capsys.readouterr() == ("", "")
 
 
 def test_displayable_needs_parts():
