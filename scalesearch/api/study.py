@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -15,13 +16,17 @@ import yaml
 
 from scalesearch.api.base import Displayable, python_error_messages, to_html, to_text
 from scalesearch.api.model import Model
-from scalesearch.api.space import SearchSpace, flatten_values
+from scalesearch.api.space import SearchSpace
+from scalesearch.config.model import NONE_TEXT
 from scalesearch.config.reader import file_value
 from scalesearch.errors import UserError
 from scalesearch.files import read_json
 from scalesearch.library import find_file, require_packages
 from scalesearch.spaces import Space
+from scalesearch.spaces.assembly.architecture import ModelSpec
+from scalesearch.spaces.python_api import format_value, python_number
 from scalesearch.spaces.syntax.diagnostics import PYTHON_VALUES
+from scalesearch.spaces.syntax.domains import Schedule
 from scalesearch.terminal import format_count
 
 if TYPE_CHECKING:
@@ -41,7 +46,7 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
     Args:
         source: a study file, the name of a shipped study, its keys, or the folder of a study.
         settings, more_settings: overrides of keys, such as ``{"recipe.steps": 500}`` or
-            ``trials=4``.
+            ``trials=4``. A mapping replaces that of the file, and None unsets a key.
         out: folder of the study; by default ``runs/NAME``.
 
     Raises:
@@ -52,21 +57,20 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
         >>> quick.spec.trials, quick.spec.recipe.steps
         (4, 500)
     """
+    changes = {**(settings or {}), **more_settings}
+    overrides = [f"{key}={_override_text(value)}" for key, value in changes.items()]
     if not isinstance(source, Mapping) and (Path(source) / "study.json").is_file():
-        if settings or more_settings or out is not None:
-            raise UserError(f"{source} is the folder of a study, which has its settings",
-                            help="change them in `run(resume=True, …)`, or read the study file",
-                            code="options-conflict")
-        return Study(Path(source))
+        if out is not None:
+            raise UserError(f"{source} is the folder of a study", help="remove out=, or read the "
+                            "study file", code="options-conflict")
+        started = Study(Path(source), overrides=tuple(overrides))
+        with started._started_spec():  # raises errors of the overrides
+            return started
     from scalesearch.studies.config.reader import limit_to_one_worker, parse_study, read_study
 
-    changes = dict(flatten_values({**(settings or {}), **more_settings}))
-    overrides = [f"{key}={value}" for key, value in changes.items()]
     folder = None if out is None else Path(out)
     if isinstance(source, Mapping):
-        text = yaml.dump(dict(source), Dumper=_Dumper, sort_keys=False, allow_unicode=True,
-                         width=1000)
-        spec = parse_study(text, Path(PYTHON_VALUES), overrides, folder)
+        spec = parse_study(_to_yaml(dict(source)), Path(PYTHON_VALUES), overrides, folder)
     else:
         spec = read_study(find_file(str(source), "studies"), overrides, folder)
     spec = limit_to_one_worker(spec, changes, lambda text: None)
@@ -116,8 +120,12 @@ class _Dumper(yaml.SafeDumper):
     def represent_any(self, data: Any) -> Any:
         if isinstance(data, Space | SearchSpace):
             return yaml.compose(data.to_yaml(), Loader=yaml.SafeLoader)
-        if isinstance(data, Path):
+        if isinstance(data, ModelSpec):  # a reference, as values in the space of the study
+            return self.represent_dict({"name": data.id, "set": dict(data.config)})
+        if isinstance(data, Path | Schedule):
             return self.represent_str(str(data))
+        if (number := python_number(data)) is not data:
+            return self.represent_data(number)
         value = file_value(data)
         if isinstance(value, Mapping):
             return self.represent_dict(dict(value))
@@ -128,6 +136,21 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_multi_representer(object, _Dumper.represent_any)  # types that YAML does not know
 
 
+def _to_yaml(value: Any) -> str:
+    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000))
+
+
+def _override_text(value: Any) -> str:
+    """Return the value of an override as the text of an option."""
+    if value is None:
+        return NONE_TEXT
+    if isinstance(python_number(value), str | bool | int | float):
+        return format_value(value)
+    node = yaml.compose(_to_yaml(value), Loader=yaml.SafeLoader)
+    node.flow_style = True
+    return str(yaml.serialize(node, Dumper=yaml.SafeDumper, allow_unicode=True, width=math.inf))
+
+
 @dataclass(frozen=True, repr=False)
 class Study(Displayable):
     """A study: its specification and the results in its folder.
@@ -135,18 +158,28 @@ class Study(Displayable):
     Attributes:
         folder: folder of the study.
         spec: content of the study file; None if the folder was opened.
+        overrides: changes of the keys of an opened folder, such as ``trials=4``.
     """
 
     folder: Path
     spec: StudySpec | None = None
+    overrides: tuple[str, ...] = ()
+
+    @contextmanager
+    def _started_spec(self) -> Iterator[StudySpec]:
+        """Context in the folder in which the study was started, with the content of its file."""
+        from scalesearch.studies.config.command import read_started_study
+
+        with chdir("."):
+            yield read_started_study(self.folder, self.overrides)
 
     @python_error_messages()
-    def run(self, callbacks: Sequence[Callback] = (), *, resume: bool = True,
+    def run(self, callbacks: Callback | Sequence[Callback] = (), *, resume: bool = True,
             measure: float = 0.0, quiet: bool = False) -> Study:
         """Run the study to its end; the same call resumes an interrupted study.
 
         Args:
-            callbacks: called for each trial; see
+            callbacks: one or several, called for each trial; see
                 :class:`scalesearch.studies.trials.trial.Callback`.
             resume: False refuses a study that was started before.
             measure: seconds in which the speed of models is measured, for the forecast.
@@ -159,11 +192,16 @@ class Study(Displayable):
             UserError: the study is invalid, or too many trials failed.
             KeyboardInterrupt: after the workers have saved their runs.
         """
-        if self.spec is None:
-            from scalesearch.studies.config.command import read_started_study
+        from scalesearch.studies.trials.trial import Callback
 
-            with chdir("."):  # reading changes to the folder in which the study was started
-                started = Study(self.folder.absolute(), read_started_study(self.folder))
+        callbacks = [*callbacks] if isinstance(callbacks, Iterable) else [callbacks]
+        if invalid := [value for value in callbacks if not isinstance(value, Callback)]:
+            raise UserError(f"callbacks: expected instances of ss.Callback, found {invalid[0]!r}",
+                            code="bad-value")
+        if self.spec is None:
+            folder = self.folder.absolute()
+            with self._started_spec() as spec:
+                started = Study(folder, spec)
                 return started.run(callbacks, resume=resume, measure=measure, quiet=quiet)
         spec = self.spec
         require_packages("optuna", "pandas", "matplotlib",

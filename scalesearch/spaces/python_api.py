@@ -48,6 +48,7 @@ def format_value(value: object) -> str:
 
     Raises UserError for a type without a text.
     """
+    value = python_number(value)
     if isinstance(value, bool | int | float):
         return format_constant(value)
     if isinstance(value, list | tuple):
@@ -57,6 +58,11 @@ def format_value(value: object) -> str:
     raise UserError(f"{value!r} cannot be written in a space file; use a number, a text, Range, "
                     "OneOf, "
                     "Variants, Computed or When", code="not-serializable")
+
+
+def python_number(value: Any) -> Any:
+    """Return the Python number of a NumPy scalar; other values unchanged."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
 def to_yaml(values: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import matplotlib
+import numpy
 import pandas as pd
 import pytest
 import yaml
@@ -71,6 +72,30 @@ def test_overrides_replace_values_of_the_file(text_folder):
         ss.study(KEYS, backend="inprocess", workers=2)
 
 
+def test_mapping_replaces_that_of_the_file_and_none_unsets_a_key(text_folder):
+    (text_folder / "space.yaml").write_text(SMALL)
+    (text_folder / "file.yaml").write_text(yaml.safe_dump({**KEYS, "space": "space.yaml"}))
+    objectives = {"bleu": "max", "macs.total": "min"}
+    spec = ss.study("file.yaml", objectives=objectives, budget=None, data={"builtin": "grammar"},
+                    space=ss.space("small/plain"), trials=numpy.int64(2)).spec
+    assert {objective.name: objective.direction for objective in spec.objectives} == objectives
+    assert (spec.budget, spec.data.builtin, spec.data.train) == (None, "grammar", ())
+    assert (spec.space, spec.trials) == (ss.space("small/plain").definition, 2)
+
+
+def test_architectures_are_references():
+    wide = ss.space("small/plain").set(width=512).smallest()
+    for source, settings in ((KEYS, {"reference": wide}), ({**KEYS, "reference": [wide]}, {})):
+        (reference,) = ss.study(source, settings, budget=None).spec.references
+        assert (reference.label, reference.architecture.id) == (wide.id, wide.id)
+
+
+@pytest.mark.parametrize("callbacks", [ss.Callback, [ss.Callback], 3])
+def test_callbacks_of_other_types_are_rejected(callbacks, study):
+    with refuses("bad-value", place="callbacks: "):
+        study.run(callbacks)
+
+
 def test_frames_have_units(study):
     front = study.front()
     trials = study.trials()
@@ -131,9 +156,9 @@ def test_folder_opens_as_a_study(study):
         study.folder).folder == study.folder
     assert opened.report().stat().st_size > 1000
     with refuses("options-conflict", study.folder):
-        ss.study(study.folder, trials=5)
-    with refuses("options-conflict", study.folder):
-        ss.study(study.folder, {"seed": 2})
+        ss.study(study.folder, out="elsewhere")
+    with refuses("unknown-key", "trails"):
+        ss.study(study.folder, trails=5)
 
 
 def test_study_resumes_from_its_folder_in_any_directory(study, tmp_path, monkeypatch):
@@ -149,10 +174,17 @@ def test_study_resumes_from_its_folder_in_any_directory(study, tmp_path, monkeyp
 
 def test_finished_study_is_not_run_again(study, run):
     before = (study.folder / "events.jsonl").read_bytes()
-    study.run(quiet=True)
+    study.run(ss.Callback(), quiet=True)
     assert (study.folder / "events.jsonl").read_bytes() == before
     with refuses("study-exists", "small"):
         study.run(resume=False, quiet=True)
+
+
+@pytest.mark.full
+def test_finished_study_is_extended_from_its_folder(text_folder):
+    study = ss.study(KEYS, trials=1, out="extended").run(quiet=True)
+    ss.study(study.folder, trials=2).run(quiet=True)
+    assert len(ss.load(study.folder).trials().query("state == 'complete'")) == 2
 
 
 def test_key_of_an_argument_is_named_once():
