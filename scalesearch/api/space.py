@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.api.architecture import Architecture, resolve_protocol
 from scalesearch.api.base import Displayable, as_subclass, python_error_messages
+from scalesearch.blocks.core import join_path
 from scalesearch.errors import UserError
-from scalesearch.files import flatten
 from scalesearch.library import find_file
 from scalesearch.spaces import Space, read_space
+from scalesearch.spaces.binding.binder import ONE_OF_KEY
 from scalesearch.spaces.huggingface import Difference, config_name, errors_named, require_config
 from scalesearch.spaces.parameters.count import (
     UncountableSpaceError,
@@ -21,7 +23,9 @@ from scalesearch.spaces.parameters.count import (
     make_parameters_table,
     space_size_or_reason,
 )
-from scalesearch.spaces.python_api import format_value
+from scalesearch.spaces.python_api import OneOf, format_value
+from scalesearch.spaces.schema.bound_tree import build_index
+from scalesearch.spaces.schema.types import SchemaGroup
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,11 +137,13 @@ class SearchSpace(Displayable):
     def set(self, values: Mapping[str, Any] | None = None, /, **more_values: Any) -> SearchSpace:
         """Return this space with changed keys; keys with dots are passed in a mapping.
 
+        NaN, as in tables, leaves a key unchanged.
+
         Example:
             >>> space("transformer").set({"encoder.depth": "2 | 4"}, width=256).parameters
             {'encoder.depth': '2 | 4'}
         """
-        overrides = dict(flatten_values({**(values or {}), **more_values}))
+        overrides = dict(flatten_values({**(values or {}), **more_values}, self.definition.schema))
         return SearchSpace(self.definition.with_overrides(overrides)) if overrides else self
 
     @python_error_messages()
@@ -145,9 +151,12 @@ class SearchSpace(Displayable):
                      **more_values: Any) -> Architecture:
         """Return the architecture with these values.
 
+        Values outside the ranges of the space are permitted. A row of ``feasible().front()`` is
+        ``values`` without its costs.
+
         Raises:
-            UserError: parameters stay open, a value is not in the space, or the network cannot be
-                built.
+            UserError: parameters stay open, no value meets a constraint of the space, or the
+                network cannot be built.
 
         Example:
             >>> architecture = space("transformer").architecture({"encoder.depth": 2}, width=128)
@@ -385,6 +394,25 @@ class SolveResult(Displayable):
             yield from render_trades(self.solution, "the space as it is", self.protocol)
 
 
-def flatten_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield keys with dots and the texts of their values, from nested values."""
-    return ((key, format_value(value)) for key, value in flatten(values))
+def flatten_values(values: Mapping[str, Any], schema: SchemaGroup) -> Iterator[tuple[str, str]]:
+    """Yield keys with dots and the texts of their values, from nested values.
+
+    A mapping of variants, such as ``{"ffn": {"relu": {"hidden": 64}}}``, also selects them. NaN,
+    as in tables, leaves a key unchanged.
+    """
+    index = build_index(schema)
+
+    def flatten(values: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+        for name, value in values.items():
+            key = join_path(path, name)
+            if isinstance(value, Mapping):
+                group = index.groups.get(index.spellings.get(key, key))
+                options = value.get(ONE_OF_KEY)
+                inner = options if isinstance(options, Mapping) else value
+                if group and (variants := [name for name in inner if name in group.variants]):
+                    yield key, OneOf(*variants)
+                yield from flatten(inner, key)
+            elif not isinstance(value, Real) or value == value:
+                yield key, format_value(value)
+
+    return flatten(values, "")

@@ -146,7 +146,7 @@ def _override_text(value: Any) -> str:
         return NONE_TEXT
     if isinstance(python_number(value), str | bool | int | float):
         return format_value(value)
-    node = yaml.compose(_to_yaml(value), Loader=yaml.SafeLoader)
+    node: Any = yaml.compose(_to_yaml(value), Loader=yaml.SafeLoader)
     node.flow_style = True
     return str(yaml.serialize(node, Dumper=yaml.SafeDumper, allow_unicode=True, width=math.inf))
 

@@ -129,6 +129,19 @@ class CostBreakdown:
             return self.latency[name]
         return self.values[name]
 
+    def keys(self) -> Iterable[str]:
+        """Names of all costs that the protocol defines, as in a mapping."""
+        return {**self.values, **self.load_balance, **self.latency}.keys()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys()
+
     @property
     def by_quantity(self) -> dict[str, dict[str, int | float]]:
         """All costs that the protocol defines, by quantity and section.
@@ -136,7 +149,7 @@ class CostBreakdown:
         Encoder-only models have no ``macs.decode_step``.
         """
         nested: dict[str, dict[str, int | float]] = {}
-        for name, value in {**self.values, **self.load_balance, **self.latency}.items():
+        for name, value in dict(self).items():
             group, _, section = name.partition(".")
             if name != "macs.decode_step" or not isinstance(self.block, EncoderOnly):
                 nested.setdefault(group, {})[section] = value

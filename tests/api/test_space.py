@@ -1,9 +1,12 @@
 """Spaces and architectures from Python: all input forms are equivalent, costs equal the CLI's."""
 
+import copy
 import json
+import pickle
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -52,6 +55,45 @@ def test_keys_may_be_dotted_nested_or_keywords(small):
     assert len({architecture.id for architecture in architectures}) == 1
     assert space.set().definition is space.definition
     assert ss.space(architectures[0].to_yaml()).architecture().id == architectures[0].id
+
+
+def test_nested_variants_are_selected_as_in_a_file():
+    space = ss.space("small/plain").set({"encoder.ffn": "relu | swiglu | none"})
+    for ffn in ({"relu": {"hidden": 64}}, ss.Variants(relu={"hidden": 64})):
+        changed = space.set(encoder={"ffn": ffn}).smallest()
+        assert (changed.config["encoder.ffn"], changed.config["encoder.ffn.hidden"]) == ("relu", 64)
+    changed = space.set(encoder={"ffn": ss.Variants(relu={}, none={})}, embedding={"tie": "none"})
+    assert changed.parameters["encoder.ffn"] == "relu | none"
+    assert changed.smallest().config["embedding.tie"] == "none"
+
+
+def test_rows_of_a_front_are_values(small):
+    space = ss.space(small).set({"encoder.ffn": {"one of": {"relu": {"hidden": "8 | 16"},
+                                                            "none": {}}}})
+    front = space.feasible("tiny").front()
+    assert front.isna().any(axis=None)
+    for _, row in front.iterrows():
+        architecture = space.architecture(row[[*space.parameters]].to_dict())
+        assert architecture.cost()["params.non_embedding"] == row["params.non_embedding"]
+
+
+def test_numpy_numbers_are_values():
+    space = ss.space({"width": np.int64(64), "norm": "pre"})
+    assert space.set(width=np.int64(96)).architecture().config["width"] == 96
+    assert space.architecture().config["width"] == 64
+
+
+def test_values_can_be_pickled_and_copied(small):
+    space = ss.space(small)
+    for value in (space, space.smallest().cost(), space.feasible("tiny"),
+                  ss.space("transformer").solve("max width", "params.total <= 9M", step=8)):
+        assert repr(pickle.loads(pickle.dumps(value))) == repr(copy.deepcopy(value)) == repr(value)
+
+
+def test_costs_are_a_mapping(small):
+    costs = ss.space(small).smallest().cost()
+    assert "params.total" in costs and "load.balance" in costs and "params.totl" not in costs
+    assert dict(costs).items() > dict(costs.values).items() and len(costs) == len(list(costs))
 
 
 def test_samples_are_reproducible_and_meet_constraints(small):

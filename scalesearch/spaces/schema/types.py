@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 MAX_SIZE = 2**53  # up to which floats hold every whole number, so that costs are exact
 FIELD_TYPES = ("size", "number", "word", "flag", "schedule", "list", "text", "node")
@@ -58,18 +57,15 @@ class SchemaField:
     high: float | None = None
     allowed_sizes: tuple[int, ...] = ()
     special_values: tuple[str, ...] = ()
-    calls: Mapping[str, ScheduleSignature] = field(
-        default_factory=lambda: MappingProxyType({}), hash=False)
+    calls: Mapping[str, ScheduleSignature] = field(default_factory=dict, hash=False)
     depth_key: str | None = None
     layer_depth_key: str | None = None
     doc: str = ""
     unit: str = ""
     synonyms: tuple[str, ...] = ()
     deprecated: tuple[str, ...] = ()
-    deprecated_words: Mapping[str, str] = field(
-        default_factory=lambda: MappingProxyType({}), hash=False)
-    foreign_words: Mapping[str, str] = field(
-        default_factory=lambda: MappingProxyType({}), hash=False)
+    deprecated_words: Mapping[str, str] = field(default_factory=dict, hash=False)
+    foreign_words: Mapping[str, str] = field(default_factory=dict, hash=False)
     expected: str = ""
     allows_nested: bool = False
     items: "SchemaGroup | None" = None
@@ -114,21 +110,20 @@ class SchemaGroup:
         open_key: if this key is set, other keys of any name are its arguments.
     """
 
-    fields: Mapping[str, "SchemaField | SchemaGroup"] = field(
-        default_factory=lambda: MappingProxyType({}))
-    variants: Mapping[str, "SchemaGroup"] = field(default_factory=lambda: MappingProxyType({}))
+    fields: Mapping[str, "SchemaField | SchemaGroup"] = field(default_factory=dict)
+    variants: Mapping[str, "SchemaGroup"] = field(default_factory=dict)
     default_variant: str | None = None
     optional: bool = False
     none_means_defaults: bool = False
     inlined_variant: InlinedVariant | None = None
-    spellings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    spellings: Mapping[str, str] = field(default_factory=dict)
     doc: str = ""
     synonyms: tuple[str, ...] = ()
     deprecated: tuple[str, ...] = ()
     shorthand_key: str | None = None
     required: bool = False
     open_key: str | None = None
-    unsupported: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    unsupported: Mapping[str, str] = field(default_factory=dict)
     argument_order: tuple[str, ...] = ()
 
     def current_name(self, key: str) -> str:
