@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from html import escape
 from inspect import Parameter, signature
 from io import StringIO
-from numbers import Integral
+from numbers import Integral, Real
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -34,9 +34,15 @@ if TYPE_CHECKING:
 # description. `list` also stands for other sequences of texts.
 PATHS = (str, PathLike)
 TEXTS = (str, list)
-ARGUMENT_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+ARGUMENT_TYPES: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "source": ((*PATHS, list, Mapping, Space), "a file, a name, a text or a mapping of keys"),
-    "folder": (PATHS, "a folder"),
+    **dict.fromkeys(("folder", "out", "initial_model"), (PATHS, "a folder")),
+    "to": (PATHS, "a file"),
+    "target": ((*PATHS, Iterable), "a file, a list of lines, or a list of several of them"),
+    "lines": (TEXTS, "a text, or a list of lines"),
+    "text": ((*PATHS, list), "a file, or a list of lines"),
+    "model": (PATHS, "a model, or its folder"),
+    "report": ((Callable,), "a function"),
     "architecture": ((*PATHS, Mapping, ModelSpec), "an architecture, its file or its name"),
     "values": ((Mapping,), "a mapping of keys to values, such as {'encoder.depth': 6}"),
     "settings": ((Mapping,), "a mapping of keys to values, such as {'recipe.steps': 500}"),
@@ -46,7 +52,10 @@ ARGUMENT_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "keys": (TEXTS, "sizes, such as 'width, encoder.depth'"),
     "for_each": ((*TEXTS, Mapping), "a mapping of sizes to values, or names of sizes"),
     "protocol": ((str, Protocol), "the name of a protocol"),
-    **dict.fromkeys(("samples", "seed", "step", "trial"), ((Integral,), "a whole number")),
+    **dict.fromkeys(("samples", "seed", "step", "trial", "beam", "resamples", "tokens", "top_k",
+                     "sentences", "threads", "opset"), ((Integral,), "a whole number")),
+    **dict.fromkeys(("length_penalty", "temperature", "measure"), ((Real,), "a number")),
+    **dict.fromkeys(("prompt", "format", "quantize", "init"), ((str,), "a text")),
     **dict.fromkeys(("objective", "x", "y"), ((str,), "the name of a metric or a cost")),
     "constraint": ((str,), "a condition such as 'params.total <= 2M'")}
 P = ParamSpec("P")
@@ -67,7 +76,11 @@ def python_error_messages(**argument_names: str) -> Callable[[Callable[P, T]], C
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            for name, value in parameters.bind(*args, **kwargs).arguments.items():
+            try:
+                arguments = parameters.bind(*args, **kwargs).arguments
+            except TypeError as error:
+                raise TypeError(f"{function.__qualname__}(): {error}") from None
+            for name, value in arguments.items():
                 if value is not None or parameters.parameters[name].default is Parameter.empty:
                     check_argument(name, value)
             with python_arguments(argument_names), import_errors_named():
@@ -83,7 +96,8 @@ def check_argument(name: str, value: Any) -> None:
     types, description = ARGUMENT_TYPES.get(name, ((object,), ""))
     is_accepted = isinstance(value, (*types, Displayable))
     if list in types and isinstance(value, Iterable) and not isinstance(value, str | Mapping):
-        is_accepted = all(isinstance(item, str) for item in value)
+        # the items of an iterator can be read only once
+        is_accepted = isinstance(value, Iterator) or all(isinstance(item, str) for item in value)
     if not is_accepted:
         raise UserError(f"{name}: expected {description}, found {value!r}", code="bad-value")
 

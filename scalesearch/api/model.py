@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,14 +34,15 @@ TextSource = str | Path | Sequence[str]
 
 
 @python_error_messages(**{"from": "initial_model"})
-def train(architecture: str | Path | ModelSpec, data: ConfigSource | DataSpec = "builtin",
+def train(architecture: str | Path | Mapping[str, Any] | ModelSpec,
+          data: ConfigSource | DataSpec = "builtin",
           recipe: ConfigSource | Recipe = "quick", out: str | Path | None = None, *, seed: int = 1,
           resume: bool = True, report: Callable[[dict[str, Any]], None] | None = None,
           initial_model: str | Path | None = None) -> Model:
     """Train an architecture and score it; the same call resumes an interrupted run.
 
     Args:
-        architecture: an architecture, its file, or the name of a shipped one.
+        architecture: an architecture, its file or keys, or the name of a shipped one.
         data: a data file or its keys; `builtin` is the built-in corpus.
         recipe: a preset, a recipe file or its keys, such as ``{"preset": "quick", "steps": 500}``.
         out: folder of the training run; by default ``runs/model-ID``.
@@ -70,7 +71,7 @@ def train(architecture: str | Path | ModelSpec, data: ConfigSource | DataSpec = 
         architecture = space(architecture).architecture()
     recipe = load_recipe(recipe)
     folder = Path(out or f"runs/model-{architecture.id}")
-    if not isinstance(name, ModelSpec) and initial_model is None:
+    if isinstance(name, str | Path) and initial_model is None:
         check_initial_model(name, folder)
     if not resume and (folder / "result.json").exists():
         raise UserError(f"{folder}: already contains a training run; resume it (resume=True), or "
@@ -154,7 +155,7 @@ class Model(Displayable):
         return model
 
     @python_error_messages()
-    def translate(self, lines: str | Sequence[str], *, beam: int | None = None,
+    def translate(self, lines: str | Iterable[str], *, beam: int | None = None,
                   length_penalty: float | None = None) -> list[str]:
         """Translate lines; the translation of an empty line is empty.
 
@@ -294,18 +295,26 @@ def _read_texts(translator: Translator, source: TextSource,
     """
     from scalesearch.data.sources import ParallelText
 
-    targets: Sequence[Any] = (
-        [target] if isinstance(target, str | Path) or not target or isinstance(target[0], str)
-        else target)
-    n_files = sum(isinstance(side, str | Path) for side in (source, *targets))
-    if n_files == 1 + len(targets):
-        return translator.read_texts(Path(source), list(map(Path, targets)))  # type: ignore[arg-type]
-    lengths = {len(side) for side in (source, *targets)} if not n_files else set()
-    if len(lengths) != 1:
-        description = ("files and lists" if n_files
-                       else " and ".join(str(len(side)) for side in (source, *targets)) + " lines")
+    references: Any = target if isinstance(target, str | Path) else list(target)
+    is_single = isinstance(target, str | Path) or not references or isinstance(references[0], str)
+    sides = [source, references] if is_single else [source, *references]
+    files = [Path(side) for side in sides if isinstance(side, str | Path)]
+    if len(files) == len(sides):
+        return translator.read_texts(files[0], files[1:])
+    texts = [] if files else [_read_lines(side) for side in sides]
+    if len(set(map(len, texts))) != 1:
+        description = ("files and lists" if files
+                       else " and ".join(str(len(text)) for text in texts) + " lines")
         raise UserError(
             f"source and target: {description}; give files, or lists of as many lines",
             code="unequal-lines")
-    first, *others = (list(lines) for lines in targets)
-    return translator.make_texts(ParallelText(list(source), first, more_references=others))
+    lines, first, *others = texts
+    return translator.make_texts(ParallelText(lines, first, more_references=others))
+
+
+def _read_lines(text: Any) -> list[str]:
+    lines = list(text) if isinstance(text, Iterable) else [text]
+    if not all(isinstance(line, str) for line in lines):
+        raise UserError(f"source and target: expected lines of text, found {text!r}",
+                        code="bad-value")
+    return [line.removesuffix("\n") for line in lines]

@@ -100,6 +100,9 @@ def compress(model: Model | str | Path, recipe: str | Path | Mapping[str, Any], 
         UserError: the parent's blocks cannot be replaced, or a setting is invalid.
     """
     folder = Path(model.folder if isinstance(model, Model) else model)
+    if not (folder / "data.json").is_file():
+        raise UserError(f"{folder}: not the folder of a finished training run", help="give a "
+                        "model, such as `study.best()`, or its folder", code="no-checkpoint")
     data = read_json(folder / "data.json", dict[str, Any])["spec"]
     keys = {"study": f"compress-{folder.resolve().name}", "type": "compress",
             "parent": str(folder), "data": {key: value for key, value in data.items()
@@ -318,6 +321,7 @@ class Study(Displayable):
         return Model(results.study.trial_folder(results.study.trials[number]),
                      f"trial {number}, {reason}")
 
+    @python_error_messages()
     def model(self, trial: int) -> Model:
         """Return the model of a finished trial, by its number."""
         from scalesearch.studies.results.results import select_by_number

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -129,7 +129,7 @@ class CostBreakdown:
             return self.latency[name]
         return self.values[name]
 
-    def keys(self) -> Iterable[str]:
+    def keys(self) -> Collection[str]:
         """Names of all costs that the protocol defines, as in a mapping."""
         return {**self.values, **self.load_balance, **self.latency}.keys()
 

@@ -100,6 +100,12 @@ def read_section(file: Path, name: str, hint: str) -> ConfigSection:
     return ConfigSection(file, name, table.get(name) or table)
 
 
+def _check_source(name: str, source: object) -> None:
+    if not isinstance(source, str | Path | Mapping):
+        raise UserError(f"{name}: expected a file, a name, or a mapping of keys, found {source!r}",
+                        key=name, code="bad-value")
+
+
 def load_recipe(source: ConfigSource | Recipe, settings: tuple[str, ...] = ()) -> Recipe:
     """Load a recipe.
 
@@ -120,6 +126,7 @@ def load_recipe(source: ConfigSource | Recipe, settings: tuple[str, ...] = ()) -
 
     if isinstance(source, Recipe):
         return source
+    _check_source("recipe", source)
     if isinstance(source, Mapping) or str(source) in PRESETS:
         keys = source if isinstance(source, Mapping) else {"preset": source}
         section = ConfigSection(Path("recipe"), "recipe", to_node("recipe", keys))
@@ -145,6 +152,8 @@ def read_data_spec(source: ConfigSource | DataSpec) -> tuple[DataSpec, ConfigSec
     from scalesearch.data.spec import DataSpec
     from scalesearch.spaces.syntax.nodes import MappingNode
 
+    if not isinstance(source, DataSpec):
+        _check_source("data", source)
     if source == "builtin":
         source = {"builtin": "grammar"}
     if not isinstance(source, str | Path):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas
 import pytest
 from click.testing import CliRunner
 
@@ -69,6 +70,29 @@ def test_scores_of_files_and_lines_are_equal(model, folder):
             model.score(*wrong)
 
 
+@pytest.mark.parametrize(("call", "argument"), [
+    (lambda model: model.translate(None), "lines"), (lambda model: model.translate([1]), "lines"),
+    (lambda model: model.translate(Path("file")), "lines"),
+    (lambda model: model.translate("a", beam="4"), "beam"),
+    (lambda model: model.generate("a", temperature="hot"), "temperature"),
+    (lambda model: model.score("a", 3), "target"),
+    (lambda model: model.score(["a"], [3]), "source and target"),
+    (lambda model: model.export(3), "format")])
+def test_arguments_of_other_types_are_rejected(model, call, argument):
+    with refuses("bad-value", place=f"{argument}: expected "):
+        call(model)
+
+
+def test_lines_may_be_iterators_and_series(model, folder):
+    files = folder / "test.en", folder / "test.de"
+    expected = model.score(*files, resamples=20)
+    with files[0].open() as source, files[1].open() as target:
+        assert model.score(source, target, resamples=20) == expected
+    series = [pandas.Series(file.read_text().splitlines()) for file in files]
+    assert model.score(*series, resamples=20) == expected
+    assert model.translate(iter(["two cats"])) == model.translate("two cats")
+
+
 def test_exported_artifact_loads_as_a_model(model, folder):
     exported = model.export("torch", folder / "artifact", data=folder / "data.yaml")
     assert exported.artifact.format == "torch" and ss.load(
@@ -86,6 +110,15 @@ def test_invalid_models_and_recipes_are_rejected(folder, tmp_path):
     with refuses("no-such-file", "nowhere.yaml"):
         ss.train("transformer", "nowhere.yaml", RECIPE, tmp_path / "new")
     assert not (tmp_path / "new").exists()
+    with refuses("no-checkpoint", tmp_path, "study.best()"):
+        ss.compress(tmp_path, "quick")
+
+
+def test_architecture_may_be_a_mapping(folder):
+    keys = {"width": 16, "encoder": {"depth": 1, "heads": 2}, "decoder": {"depth": 1, "heads": 2}}
+    model = ss.train(keys, folder / "data.yaml", RECIPE, folder / "mapping",
+                     report=lambda event: None)
+    assert model.architecture.config["width"] == 16
 
 
 def test_failed_training_raises_an_error(folder, tmp_path):

@@ -220,7 +220,11 @@ decoder: {depth: 1, heads: 2, ffn: {relu: {hidden: 16}}}
 @pytest.mark.parametrize(("call", "argument"), [
     (lambda space: ss.space(5), "source"), (lambda space: ss.space([1]), "source"),
     (lambda space: ss.study(3), "source"), (lambda space: ss.load(3), "folder"),
-    (lambda space: ss.train(5), "architecture"), (lambda space: space.feasible(5), "budget"),
+    (lambda space: ss.train(5), "architecture"),
+    (lambda space: ss.train(space.largest(), 5), "data"),
+    (lambda space: ss.train(space.largest(), "builtin", 5), "recipe"),
+    (lambda space: ss.train(space.largest(), report=True), "report"),
+    (lambda space: ss.compress(5, "quick"), "model"), (lambda space: space.feasible(5), "budget"),
     (lambda space: space.feasible([5]), "budget"), (lambda space: space.solve(1, 2), "goal"),
     (lambda space: space.solve("max width", 2), "budget"),
     (lambda space: space.solve("max width", "params.total <= 1M", 5), "for_each"),
@@ -234,3 +238,8 @@ decoder: {depth: 1, heads: 2, ffn: {relu: {hidden: 16}}}
 def test_arguments_of_other_types_are_refused(call, argument):
     with refuses("bad-value", place=f"{argument}: expected "):
         call(ss.space(SPACE))
+
+
+def test_unknown_keywords_name_the_function():
+    with pytest.raises(TypeError, match=r"^train\(\): .*'stps'"):
+        ss.train(SPACE, stps=3)

@@ -138,6 +138,8 @@ def test_best_trial_under_a_constraint(study):
     assert study.best().metrics["bleu"] == study.front()["bleu"].max()
     assert study.model(1).architecture.id == study.trials().set_index("trial").loc[1, "id"]
     assert len(small.translate(["one red dog"])) == 1
+    with refuses("bad-value", place="trial: expected a whole number"):
+        study.model("1")
 
 
 @pytest.mark.parametrize(
