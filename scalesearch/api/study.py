@@ -345,12 +345,14 @@ class Study(Displayable):
 
     def _display_parts(self) -> Iterator[Table | str]:
         if not (self.folder / "study.json").is_file():
+            from scalesearch.studies.config.fixed_architectures import COMPRESS
+
             yield f"study {self.spec.name if self.spec else ''} in {self.folder}: not started"
             if self.spec:
                 objectives = ", ".join(f"{objective.name} {objective.direction}"
                                        for objective in self.spec.objectives)
                 size = self.spec.trials_text
-                if self.spec.architectures is not None:
+                if self.spec.architectures and self.spec.type != COMPRESS:
                     size = f"{format_count(len(self.spec.architectures.architectures), 'row')}"
                 yield f"{objectives}; {size}"
                 yield f"recipe: {self.spec.recipe_text}"

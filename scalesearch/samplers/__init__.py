@@ -218,3 +218,7 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
     return getattr(import_module(f"{__name__}.{_MODULE_BY_NAME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_BY_NAME})

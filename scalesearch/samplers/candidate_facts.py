@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from scalesearch.errors import UserError
 from scalesearch.samplers.candidate import Candidate, CandidateKey, candidate_key
 
 MAX_CACHED_FACTS = 10_000  # candidates
@@ -79,7 +80,13 @@ class FactsCache:
         if key not in self._facts_by_key:
             if len(self._facts_by_key) >= MAX_CACHED_FACTS:
                 del self._facts_by_key[next(iter(self._facts_by_key))]
-            self._facts_by_key[key] = self.compute_facts(params) or NO_FACTS
+            facts = self.compute_facts(params)
+            facts = NO_FACTS if facts is None else facts
+            if not (isinstance(facts, CandidateFacts) and isinstance(facts.values, Sequence)
+                    and isinstance(facts.constraints, Mapping)):
+                raise UserError("facts: expected CandidateFacts(values, constraints) with a list "
+                                f"and a mapping, found {facts!r}", code="bad-argument")
+            self._facts_by_key[key] = facts
         return self._facts_by_key[key]
 
     def identity(self, params: Mapping[str, Any]) -> str:

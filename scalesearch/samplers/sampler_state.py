@@ -12,6 +12,7 @@ import numpy as np
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial
 
+from scalesearch.errors import UserError
 from scalesearch.pareto import Objective
 from scalesearch.samplers.candidate import Candidate, CandidateKey, DefineByRun, candidate_key
 from scalesearch.samplers.candidate_facts import CandidateFacts, FactsCache
@@ -99,6 +100,9 @@ class SamplerState:
             facts_of_trials = (self.facts(trial.params) for trial in trials if trial.params)
             exact = next((facts.values for facts in facts_of_trials
                           if facts.is_buildable and facts.values), [None] * len(names))
+            if len(exact) != len(names):
+                raise UserError(f"facts: expected a value or None for each of {len(names)} "
+                                f"objectives, found {len(exact)}", code="bad-argument")
             objectives = [
                 Objective(name, "max" if direction == StudyDirection.MAXIMIZE else "min",
                           value is None)

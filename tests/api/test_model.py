@@ -114,6 +114,11 @@ def test_invalid_models_and_recipes_are_rejected(folder, tmp_path):
         ss.compress(tmp_path, "quick")
 
 
+def test_compression_prints_its_trials(model):
+    assert "3 candidates" in repr(ss.compress(model, RECIPE | {"score_splits": "validation"},
+                                              trials=3))
+
+
 def test_architecture_may_be_a_mapping(folder):
     keys = {"width": 16, "encoder": {"depth": 1, "heads": 2}, "decoder": {"depth": 1, "heads": 2}}
     model = ss.train(keys, folder / "data.yaml", RECIPE, folder / "mapping",

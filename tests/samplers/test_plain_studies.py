@@ -23,6 +23,7 @@ from scalesearch.samplers.front_neighbors import FrontNeighbors
 from scalesearch.samplers.hypervolume_gp import HypervolumeGP
 from scalesearch.samplers.optuna_adapter import OptunaSamplerAdapter
 from scalesearch.samplers.trial_history import PAUSED, RUNGS
+from tests.errors import refuses
 
 SAMPLERS = [HypervolumeGP, FrontNeighbors, RandomSampler]
 WAYS = ["maximize", "minimize"]
@@ -63,6 +64,14 @@ def tpe(**arguments):
 def nsga2(**arguments):
     return OptunaSamplerAdapter(
         lambda seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=4), **arguments)
+
+
+@pytest.mark.parametrize("facts", [
+    CandidateFacts((1.0,)), {"cost": 1.0}, (None, 1.0), CandidateFacts(1.0),
+    CandidateFacts((None, 1.0), 1.0)], ids=["length", "dict", "tuple", "number", "constraint"])
+def test_invalid_facts_are_rejected(facts):
+    with refuses("bad-argument", place="facts: expected "):
+        run(HypervolumeGP(define=define, facts=lambda params: facts, seed=1), 3)
 
 
 def run(sampler, count, storage=None, name="s"):
