@@ -115,11 +115,18 @@ BlockType = TypeVar("BlockType", bound="type[Block] | type[LinearFactory]")
 def register(registry: dict[str, Any], name: str) -> Callable[[BlockType], BlockType]:
     """Return a decorator that adds a block class to ``registry`` under ``name``.
 
+    A class replaces an earlier one with the same name and module: a notebook cell may run twice.
+
     Raises:
         ValueError: the name or the class name is already in use; identities contain class names.
     """
 
     def decorate(cls: BlockType) -> BlockType:
+        earlier = registry.get(name)
+        if earlier and ((earlier.__module__, earlier.__qualname__)
+                        == (cls.__module__, cls.__qualname__)):
+            registry[name] = cls
+            return cls
         classes = {identity_name(other) for other in registry.values()}
         if name in registry or identity_name(cls) in classes:
             raise ValueError(f"{name}: the name or a class {cls.__name__} is already registered")

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import scalesearch as ss
 from scalesearch.blocks.core import Block, Size, Use, block
 from scalesearch.blocks.elementwise import dropout
 from scalesearch.blocks.ffn import FFN, FFNS, register_ffn
@@ -14,7 +17,9 @@ from scalesearch.blocks.options import option_field
 from scalesearch.nn.build import build_module
 from scalesearch.spaces import ConfigError, Space, UnbuildableError
 from scalesearch.spaces.schema import builtin
+from scalesearch.studies.engine.setup import check_blocks
 from scalesearch.testing import check_ffn
+from tests.errors import refuses
 
 
 @block
@@ -101,5 +106,27 @@ def test_installed_packages_register_ffns(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_duplicate_ffn_names_are_rejected() -> None:
-    with pytest.raises(ValueError):
-        register_ffn("maxout")(Grouped)
+    for name in ("relu", "other"):  # the name or the class is in use
+        with pytest.raises(ValueError, match="already registered"):
+            register_ffn(name)(Grouped)
+
+
+def test_a_notebook_cell_may_register_its_class_again() -> None:
+    copy = type("Grouped", (Grouped,), {"__module__": Grouped.__module__})
+    assert register_ffn("maxout")(copy) is FFNS["maxout"] is copy
+    other = type("Grouped", (Grouped,), {"__module__": "elsewhere"})
+    with pytest.raises(ValueError, match="already registered"):
+        register_ffn("maxout")(other)
+
+
+def test_studies_in_worker_processes_need_installed_blocks(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {"study": "own", "space": ss.space(text("hidden: 8 | 16")), "data": "builtin",
+            "recipe": "quick", "objectives": {"bleu": "max"}}
+    with refuses("block-not-installed", "maxout", "docs/develop/blocks.md"):
+        ss.study(keys, out=tmp_path / "own").run()
+    spec = ss.study(keys, backend="inprocess", workers=1).spec
+    check_blocks(spec)
+    point = EntryPoint("maxout", f"{Grouped.__module__}:Grouped", builtin.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(builtin, "entry_points", lambda group: [point])
+    check_blocks(ss.study(keys).spec)

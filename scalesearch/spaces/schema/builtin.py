@@ -5,7 +5,7 @@ Keys of registered blocks are read from the block catalog.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import entry_points
@@ -41,6 +41,7 @@ from scalesearch.spaces.schema.stack import (
 )
 from scalesearch.spaces.schema.types import ScheduleSignature, SchemaField, SchemaGroup
 
+ENTRY_POINT_GROUP = "scalesearch.blocks"  # modules of installed packages that register blocks
 MODELS = ("encoder-decoder", "decoder-only", "encoder-only")
 FieldT = TypeVar("FieldT", bound=SchemaField | SchemaGroup)
 # Names in other tools and papers by the last name of a key. Errors suggest the key instead.
@@ -203,18 +204,24 @@ def with_synonyms(child: FieldT, name: str = "") -> FieldT:
 
 
 def architecture_schema() -> SchemaGroup:
-    """The keys of a space file, with those of installed packages.
-
-    Their entry points are in the group ``scalesearch.blocks``.
-    """
+    """The keys of a space file, with those of installed packages."""
     _load_installed()
     return _cached_schema(tuple(FFNS.items()), tuple(MIXERS.items()), tuple(SUBLAYERS.items()))
 
 
 @cache
 def _load_installed() -> None:
-    for point in entry_points(group="scalesearch.blocks"):
+    for point in entry_points(group=ENTRY_POINT_GROUP):
         point.load()
+
+
+def local_blocks() -> Iterator[str]:
+    """Yield the names of blocks that no installed package registers: other processes lack them."""
+    installed = {point.module.partition(".")[0] for point in entry_points(group=ENTRY_POINT_GROUP)}
+    for registry in (FFNS, MIXERS, SUBLAYERS):
+        for name, cls in registry.items():
+            if cls.__module__.partition(".")[0] not in {"scalesearch", *installed}:
+                yield name
 
 
 @cache

@@ -47,6 +47,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
     report = partial(print_text, console=console)
     with resumable(spec.out), ExitStack() as stack:
         # 1. Checks: nothing is written
+        setup.check_blocks(spec)
         if spec.backend == "pool":
             start_forkserver()  # it takes seconds, in which the data are loaded
         spec = setup.with_original_name(spec, resume, report)

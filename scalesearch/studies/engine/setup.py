@@ -5,6 +5,7 @@ Errors are reported here, before training starts.
 
 import math
 import random
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +20,7 @@ from scalesearch.feasible.limits import collect_limits, is_lower_bound, upper_bo
 from scalesearch.feasible.report import min_costs
 from scalesearch.samplers import make_sampler
 from scalesearch.spaces.parameters.constraints import Constraint
+from scalesearch.spaces.schema.builtin import ENTRY_POINT_GROUP, local_blocks
 from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.studies.config.command import command_of
 from scalesearch.studies.config.fixed_architectures import COMPRESS
@@ -213,6 +215,22 @@ def check_same_translations(study: StudyDir, expected_hash: str) -> None:
                             "compared. Restore teacher/, or start another study with "
                             f"{option('out')}",
                             code="translations-changed")
+
+
+def check_blocks(spec: StudySpec) -> None:
+    """Check that worker processes can import the blocks of the space.
+
+    Raises:
+        UserError: only this process has registered one of them.
+    """
+    words = set(re.findall(r"\w+", spec.space.to_yaml()))
+    names = [name for name in local_blocks() if name in words]
+    if names and spec.backend != "inprocess":
+        raise UserError(f"the block `{names[0]}` is registered in this process only",
+                        help="workers import blocks from the modules of the entry points "
+                        f"`{ENTRY_POINT_GROUP}` (docs/develop/blocks.md); register the module, or "
+                        f"train in this process ({option('backend', 'inprocess')})",
+                        code="block-not-installed")
 
 
 def check_reachable(spec: StudySpec) -> None:
