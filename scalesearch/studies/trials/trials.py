@@ -48,23 +48,20 @@ class Trials:
             self._first.setdefault(trial.identity, trial.number)
         self._trials[trial.number] = trial
         self.events += 1
-        self._update_wall_seconds(event)
-        return trial
-
-    def _update_wall_seconds(self, event: TrialEvent) -> None:
-        """Add the time since the last event if trials were in training since then."""
-        if not event.time:
-            return
+        if not event.time or event.proposed_trial is not None:
+            return trial
         time = datetime.fromisoformat(event.time)
-        if event.type == EventType.STARTED and event.trial in self._in_training:
+        is_start = event.type == EventType.STARTED
+        if is_start and event.trial in self._in_training:
             self._in_training = set()  # the study was killed and resumed
         if self._in_training and self._last_time is not None:
-            self.wall_seconds += max(0.0, (time - self._last_time).total_seconds())
+            self.wall_seconds += (time - self._last_time).total_seconds()
         self._last_time = time
-        if event.type == EventType.STARTED:
+        if is_start:
             self._in_training.add(event.trial)
-        elif event.type != EventType.PROPOSED:
+        else:
             self._in_training.discard(event.trial)
+        return trial
 
     def __getitem__(self, number: int) -> Trial:
         return self._trials[number]

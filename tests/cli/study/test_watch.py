@@ -107,7 +107,7 @@ def test_status_has_owner_and_running_trials(running):
     result = CliRunner().invoke(command, ["status", str(running.study.folder)],
                                 catch_exceptions=False)
     assert "running on far, process 1" in result.output and "Teacher: waiting" in result.output
-    assert "0.2 of 6 full-budget runs" in result.output and "100 of 400" in result.output
+    assert "0.2 of 6 full-budget runs" in result.output and "100/400" in result.output
     result = CliRunner().invoke(command, ["status", str(running.study.folder), "--json"],
                                 catch_exceptions=False)
     snapshot = json.loads(result.output)
