@@ -57,8 +57,8 @@ MIN_LEGEND_HEIGHT = 0.5  # inches above the axes, if a legend is there
 PAPER_PANEL_HEIGHT = 2.3  # inches of each of several panels, which are below each other
 PAPER_RC_PARAMS: Any = {"font.size": 7, "axes.labelsize": 7, "axes.titlesize": 7,
                         "legend.fontsize": 6, "xtick.labelsize": 6, "ytick.labelsize": 6}
-# format to the metadata that make its bytes reproducible
-FIGURE_FORMATS: Mapping[str, Any] = {
+# format of a figure to the metadata that make its bytes reproducible
+FIGURE_METADATA: Mapping[str, Any] = {
     "png": {"Software": "scalesearch"}, "svg": {"Date": None, "Creator": "scalesearch"},
     "pdf": {"CreationDate": None, "Creator": "scalesearch"}}
 _formats: ContextVar[tuple[str, ...]] = ContextVar("formats", default=("png", "svg"))
@@ -198,7 +198,7 @@ def set_log_size_ticks(axis: Axis, subs: tuple[float, ...] = (1.0, 2.0, 5.0)) ->
 
 @contextmanager
 def figure_formats(formats: Sequence[str]) -> Iterator[None]:
-    """Context in which :func:`save_figure` writes these of ``FIGURE_FORMATS``."""
+    """Context in which :func:`save_figure` writes these of ``FIGURE_METADATA``."""
     token = _formats.set(tuple(formats))
     try:
         yield
@@ -217,5 +217,5 @@ def save_figure(figure: Figure, stem: Path) -> list[Path]:
         files.append(stem.with_name(f"{stem.name}.{name}"))
         with figure_style():
             write_atomic(files[-1], partial(figure.savefig, format=name, dpi=300,
-                                            metadata=FIGURE_FORMATS[name]))
+                                            metadata=FIGURE_METADATA[name]))
     return files

@@ -143,7 +143,7 @@ def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...],
         notes |= dict.fromkeys(f"vocab {size}: {note}" if size and "token" in note else note
                                for note in corpora[size].notes)
     vocab_of_space = spec.space.protocol.get("vocab")
-    if None in corpora and "vocab" not in spec.protocol and vocab_of_space is not None:
+    if None in corpora and "vocab" not in spec.protocol and isinstance(vocab_of_space, int):
         vocab = corpora[None].tokenizer.vocab_size
         if vocab != vocab_of_space:
             notes[f"costs use the vocabulary of the data ({vocab:,}), not that of the space "

@@ -104,7 +104,7 @@ class Driver(JobLoop):
             self.recover()
             self.run_jobs()
             failed = self.trials.with_state(State.FAILED)
-            if failed and not self.trials.with_state(State.COMPLETE):
+            if failed and not self.trials.with_state(State.COMPLETE, State.PAUSED):
                 raise UserError(f"all {format_count(len(failed), 'trial')} failed, the last with: "
                                 f"{failed[-1].reason}", code="too-many-failed")
             self.stopping.reason(self.search.history())  # keeps the last forecast on disk

@@ -64,6 +64,9 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         runner = make_runner(spec.backend, spec.workers, spec.resources, folder=spec.out)
         stack.callback(runner.stop)
         study = setup.open_study(spec, evaluator, meta)
+        if len(study.trials):
+            report("Resuming the study; complete so far: "
+                   f"{study.trials.describe_complete(meta.architectures is None)}")
         facts = {"workers": runner.slots, "executor": runner.describe(), "candidates": spec.trials,
                  "references": len(spec.named_architectures)}
         heartbeat = stack.enter_context(Heartbeat(study.folder, facts).running_study())
@@ -81,9 +84,6 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         enqueued = apply_warm_start(study, spec, evaluator, max_enqueued, report)
 
         # 4. Forecast
-        if len(study.trials):
-            report(f"Resuming: {study.trials.describe_complete(meta.architectures is None)} of the "
-                   "following complete")
         for line in describe_start(spec, runner):
             report(line)
         # A model that has a GPU to itself is faster than trials that share it.

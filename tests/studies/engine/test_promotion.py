@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -55,8 +56,6 @@ def rung_result(folder, job):
 
 
 def work(folder):
-    from pathlib import Path
-
     finish_job(Path(folder), rung_result)
 
 
@@ -71,6 +70,19 @@ def test_bayes_promotes_by_acquisition_function(tmp_path, monkeypatch):
                         lambda self, trials: batch_sizes.append(len(trials)))
     make_driver(tmp_path, make_plan(4, rungs=RUNGS), kind="bayes", work=work).run()
     assert batch_sizes
+
+
+def test_paused_trials_remain_if_those_that_reach_the_end_fail(tmp_path):
+    def work_that_fails_at_the_end(folder):
+        if "until_share" not in json.loads((Path(folder) / "job.json").read_text()):
+            raise RuntimeError("out of memory")
+        work(folder)
+
+    driver = make_driver(tmp_path, make_plan(2, rungs=RUNGS, attempts=1),
+                         work=work_that_fails_at_the_end)
+    driver.run()
+    assert driver.trials.with_state(State.FAILED) and driver.trials.with_state(State.PAUSED)
+    assert not driver.trials.with_state(State.COMPLETE)
 
 
 def test_rungs_start_more_candidates_within_compute(tmp_path):
