@@ -100,9 +100,12 @@ def check_contradictions(space: Space, limits: Iterable[Constraint] = ()) -> Non
             continue
         is_empty = low > high or (low == high and (lower_op, upper_op) != (">=", "<="))
         if name == other_name and is_empty:
-            message = {0: "the budget contradicts itself", 2: "constraints contradict each other",
-                       1: f"the budget contradicts the constraint `{first[0].text}` of the space",
-                       }[sum(limit in required for limit in (first[0], second[0]))]
+            # constraints of the space come before the limits of the budget
+            message = "the budget contradicts itself"
+            if second[0] in required:
+                message = "constraints contradict each other"
+            elif first[0] in required:
+                message = f"the budget contradicts the constraint `{first[0].text}` of the space"
             raise ConfigError([Problem(
                 second[0].position, f"{message}: `{lower_limit.text}` and `{upper_limit.text}` "
                 "cannot both hold", code="budgets-contradict")])
