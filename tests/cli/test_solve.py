@@ -127,7 +127,7 @@ def test_sweep_gives_table_and_figure(tmp_path: Path) -> None:
                  str(tmp_path / "curve.png"), of=cost)
     assert result.exit_code == 0 and "from S = T = 3,300 (V = 32,768)" in result.output
     assert "params.total is 60,915,712 in all rows" in result.output
-    assert {path.name for path in tmp_path.iterdir()} == {"curve.png", "curve.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == {"curve.png"}
     report = json.loads(ask("transformer", "--sweep", "width=64 | 128", "--sweep",
                             "encoder.depth=1 | 2", "--json",
                            "--plot", str(tmp_path / "grid"), of=cost).output)  # fmt: skip
