@@ -52,17 +52,18 @@ def find_file(name: str, category: str) -> Path:
         UserError: it does not exist; the message lists the shipped files.
     """
     path = Path(name)
-    if (path / ARCHITECTURE_FILE).is_file():
-        return path / ARCHITECTURE_FILE
-    for candidate in (path, Path(f"{name}.yaml")):
-        if candidate.exists() and not candidate.is_dir():
-            return candidate
-    folder = library_folder(category)
-    for candidate in (folder / name, folder / f"{name}.yaml", folder.parent / name):
-        if candidate.is_file():
-            return candidate
-    if path.is_dir():
-        return path
+    with file_errors_named(name):
+        if (path / ARCHITECTURE_FILE).is_file():
+            return path / ARCHITECTURE_FILE
+        for candidate in (path, Path(f"{name}.yaml")):
+            if candidate.exists() and not candidate.is_dir():
+                return candidate
+        folder = library_folder(category)
+        for candidate in (folder / name, folder / f"{name}.yaml", folder.parent / name):
+            if candidate.is_file():
+                return candidate
+        if path.is_dir():
+            return path
     shipped = shipped_names(category)
     # names in a folder are listed as the folder and their number
     counts = Counter(name.partition("/")[0] for name in shipped if "/" in name)
@@ -104,6 +105,22 @@ def missing_package_error(package: str) -> UserError:
     """Return the error for a missing optional package, with the command to install it."""
     return UserError(f"{package} is not installed: {install_command(EXTRA_OF_PACKAGE[package])}",
                      code="package-missing")
+
+
+@contextmanager
+def file_errors_named(name: str = "") -> Iterator[None]:
+    """Context that replaces the OSError of a file by a UserError.
+
+    Args:
+        name: name of the file in the message; by default its path.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise UserError(f"{name or error.filename}: {error.strerror}",
+                        code="cannot-read") from error
 
 
 @contextmanager

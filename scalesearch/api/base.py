@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from scalesearch.cost import Protocol
 from scalesearch.errors import UserError, python_arguments
-from scalesearch.library import import_errors_named
+from scalesearch.library import file_errors_named, import_errors_named
 from scalesearch.spaces import Space
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.terminal import (
@@ -83,7 +83,7 @@ def python_error_messages(**argument_names: str) -> Callable[[Callable[P, T]], C
             for name, value in arguments.items():
                 if value is not None or parameters.parameters[name].default is Parameter.empty:
                     check_argument(name, value)
-            with python_arguments(argument_names), import_errors_named():
+            with python_arguments(argument_names), import_errors_named(), file_errors_named():
                 return function(*args, **kwargs)
 
         return call

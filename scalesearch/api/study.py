@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os.path
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
@@ -59,7 +60,7 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
     """
     changes = {**(settings or {}), **more_settings}
     overrides = [f"{key}={_override_text(value)}" for key, value in changes.items()]
-    if not isinstance(source, Mapping) and (Path(source) / "study.json").is_file():
+    if not isinstance(source, Mapping) and os.path.isfile(Path(source) / "study.json"):
         if out is not None:
             raise UserError(f"{source} is the folder of a study", help="remove out=, or read the "
                             "study file", code="options-conflict")
@@ -344,7 +345,7 @@ class Study(Displayable):
         return write_page(self.results, Path(to) if to else self.folder / "report.html", standalone)
 
     def _display_parts(self) -> Iterator[Table | str]:
-        if not (self.folder / "study.json").is_file():
+        if not os.path.isfile(self.folder / "study.json"):
             from scalesearch.studies.config.fixed_architectures import COMPRESS
 
             yield f"study {self.spec.name if self.spec else ''} in {self.folder}: not started"

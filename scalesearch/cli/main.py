@@ -13,7 +13,7 @@ import click
 
 from scalesearch import __version__
 from scalesearch.errors import UserError
-from scalesearch.library import import_errors_named
+from scalesearch.library import file_errors_named, import_errors_named
 from scalesearch.signals import SignalInterrupt, interrupt_on_signal
 from scalesearch.terminal import escape_control_characters
 
@@ -105,7 +105,7 @@ def app() -> None:
     """Search efficient Transformer architectures under a budget."""
 
 
-def _print_json_problems(error: Exception) -> None:
+def _print_json_problems(error: UserError | click.ClickException) -> None:
     """After ``--json``, print the problems of an error on standard output, for programs."""
     if "--json" in sys.argv:
         from scalesearch.cli.options import print_json, problem_records
@@ -126,7 +126,7 @@ def main() -> None:
     # Skip the last garbage collection: it takes a fifth of the time of a report.
     atexit.register(gc.freeze)
     try:
-        with interrupt_on_signal(), import_errors_named():
+        with interrupt_on_signal(), import_errors_named(), file_errors_named():
             sys.exit(app(prog_name="scalesearch", standalone_mode=False))
     except click.ClickException as error:
         _print_json_problems(error)
@@ -139,10 +139,4 @@ def main() -> None:
     except UserError as error:
         _print_json_problems(error)
         click.echo(escape_control_characters(error), err=True)
-        sys.exit(2)
-    except OSError as error:
-        if error.filename is None:
-            raise
-        _print_json_problems(error)
-        click.echo(escape_control_characters(f"{error.filename}: {error.strerror}"), err=True)
         sys.exit(2)

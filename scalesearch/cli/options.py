@@ -365,7 +365,8 @@ def describe_problem(problem: Problem) -> dict[str, str | int | None]:
             "message": problem.message, "help": problem.help}
 
 
-def problem_records(error: Exception) -> list[dict[str, str | int | None]]:
+def problem_records(error: UserError | click.ClickException
+                    ) -> list[dict[str, str | int | None]]:
     """Return the problems of an error as JSON values."""
     nowhere = {"file": None, "line": None, "column": None}
     match error:
@@ -373,9 +374,7 @@ def problem_records(error: Exception) -> list[dict[str, str | int | None]]:
             return [*map(describe_problem, error.problems)]
         case UserError(code=code, message=message, help=help):
             return [{**nowhere, "code": code, "message": message, "help": help}]
-        case click.ClickException():
-            return [{**nowhere, "code": "usage", "message": error.format_message(), "help": None}]
-    return [{**nowhere, "code": "cannot-read", "message": str(error), "help": None}]
+    return [{**nowhere, "code": "usage", "message": error.format_message(), "help": None}]
 
 
 @contextmanager

@@ -136,13 +136,13 @@ def load_latency_model(path: str) -> LatencyModel:
     """Load a latency model.
 
     Raises:
-        UserError: the file does not exist, is not a latency model, or has arrays of wrong lengths.
+        UserError: the file cannot be read, is not a latency model, or has arrays of wrong lengths.
     """
     hint = "`scalesearch latency calibrate` writes this file"
     try:
         model = read_json(Path(path), LatencyModel)
-    except FileNotFoundError:
-        raise UserError(f"latency: file not found: {path}", help=hint,
+    except OSError as error:
+        raise UserError(f"latency: {path}: {error.strerror}", help=hint,
                         code="no-latency-fit") from None
     except UserError as error:
         reason = error.message.removeprefix(f"{path}: ").partition(";")[0]

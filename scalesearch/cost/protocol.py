@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import difflib
 import math
+import os.path
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from scalesearch.blocks.core import (
@@ -213,7 +213,7 @@ class Protocol:
     @property
     def latency_model_summary(self) -> str:
         """Device, runtime and error of the latency model; empty without such a model."""
-        if self.latency_model_path and Path(self.latency_model_path).is_file():
+        if self.latency_model_path and os.path.isfile(self.latency_model_path):
             return str(load_latency_model(self.latency_model_path))
         return ""
 

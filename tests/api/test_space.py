@@ -240,6 +240,22 @@ def test_arguments_of_other_types_are_refused(call, argument):
         call(ss.space(SPACE))
 
 
+@pytest.mark.parametrize("call", [
+    ss.space, ss.study, ss.load, ss.train, partial(ss.compress, recipe="quick"),
+    ss.from_huggingface, lambda name: ss.space(SPACE).smallest().cost(recipe=name),
+    lambda name: ss.train(ss.space(SPACE).smallest(), out=name)])
+def test_names_too_long_for_a_file_are_refused(call):
+    with refuses("cannot-read", "x" * 300):
+        call("x" * 300)
+
+
+def test_unusable_paths_can_be_displayed():
+    name = "x" * 300
+    assert name in repr(ss.study("quick", out=name)).replace("\n", "")
+    with refuses("no-latency-fit", name):
+        repr(ss.space(SPACE).smallest().cost(latency=name))
+
+
 def test_unknown_keywords_name_the_function():
     with pytest.raises(TypeError, match=r"^train\(\): .*'stps'"):
         ss.train(SPACE, stps=3)

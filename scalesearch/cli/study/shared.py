@@ -71,7 +71,7 @@ def find_study_folder(study: str, out: Path | None) -> Path:
         UserError: there is neither a folder nor a study file.
     """
     folder = Path(study)
-    if folder.exists() and not folder.is_file():
+    if os.path.exists(folder) and not folder.is_file():
         return folder
     from scalesearch.library import find_file
     from scalesearch.studies.config.command import started_study_folder

@@ -58,7 +58,7 @@ def started_study_folder(name: str) -> Path | None:
     """
     place = Path(name)
     folder = place.parent if place.name == STUDY_TEXT_FILE else place
-    return folder if (folder / STUDY_META_FILE).is_file() else None
+    return folder if os.path.isfile(folder / STUDY_META_FILE) else None
 
 
 def read_started_study(folder: Path, overrides: Sequence[str] = (),

@@ -16,6 +16,7 @@ All problems are reported together, each with file, line and column.
 :mod:`scalesearch.studies.config.spec` defines every key.
 """
 
+import os
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -182,8 +183,8 @@ def resolve_data_file(table: MappingNode, study: Path,
     if node.text in BUILTIN_DATA_WORDS:
         return with_data(builtin if node.text == "builtin" else node), None
     file = study.parent / node.text
-    file = file if file.is_file() else Path(node.text)
-    if not file.is_file():
+    file = file if os.path.isfile(file) else Path(node.text)
+    if not os.path.isfile(file):  # False, not an error, if the name is too long
         reader.report_problem(node, f"data: the file {node.text} does not exist",
                               "give `builtin`, a file such as data.yaml, or its keys",
                               code="no-such-file")
@@ -422,7 +423,7 @@ class _StudyReader:
             return None
         if parent.folders:
             folder = expand_path(parent.folders[0])
-            if len(parent.folders) > 1 or not (folder / ARCHITECTURE_FILE).is_file():
+            if len(parent.folders) > 1 or not os.path.isfile(folder / ARCHITECTURE_FILE):
                 raise UserError(f"parent: {', '.join(parent.folders)} is not the folder of one "
                                 "finished training run", help="give a folder that `scalesearch "
                                 "train --out` has written", key="parent", code="no-teacher")
@@ -607,7 +608,7 @@ def open_space(study_file: Path, name: str) -> Space:
         UserError: the file does not exist, or is invalid.
     """
     file = study_file.parent / name
-    return read_space(file if file.is_file() else find_file(name, "spaces"))
+    return read_space(file if os.path.isfile(file) else find_file(name, "spaces"))
 
 
 def find_conflicts(file: StudyFile, space: Space, objectives: Iterable[Objective],

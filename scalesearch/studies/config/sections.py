@@ -465,8 +465,8 @@ def warm_start_problems(warm_start: WarmStartSpec | None, out: Path) -> Iterator
         return
     for text in warm_start.folders:
         folder = expand_path(text)
-        if not (folder / "study.json").is_file():
-            problem = (f"`{text}` holds no study (no study.json)" if folder.is_dir()
+        if not os.path.isfile(folder / "study.json"):
+            problem = (f"`{text}` holds no study (no study.json)" if os.path.isdir(folder)
                        else f"no folder `{text}`")
             yield problem, ("give the folder of a study that `scalesearch study run` has made, "
                             "such as runs/edge")

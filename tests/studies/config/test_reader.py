@@ -185,6 +185,18 @@ s.yaml:13:14: reference: expected a file, params under `set`, or both
         "PROTOCOLS", format_alternatives(PROTOCOL_NAMES))
 
 
+@pytest.mark.parametrize(("key", "line", "code"), [
+    ("space", 1, "cannot-read"), ("data", 2, "no-such-file"), ("reference", 5, "cannot-read"),
+    ("warm_start", 5, "folder-misplaced")])
+def test_name_too_long_for_a_file_is_reported_at_its_key(tmp_path, key, line, code):
+    lines = {"space": "space: transformer", **{text.partition(":")[0]: text
+                                               for text in REST.splitlines()}}
+    lines[key] = f"{key}: {'x' * 300}"
+    file = write(tmp_path, "\n".join(lines.values()))
+    with refuses(code, "x" * 300, place=f"{file}:{line}:"):
+        read_study(file)
+
+
 @pytest.mark.parametrize(
     ("text", "seeds"),
     [("", Seeds(1, 0)), ("seeds: none\n", Seeds(1, 0)), ("seeds: 1\n", Seeds(1, 0)),
