@@ -11,7 +11,8 @@ from inspect import Parameter, signature
 from io import StringIO
 from numbers import Integral, Real
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, runtime_checkable
+from typing import Protocol as Interface
 
 from scalesearch.cost import Protocol
 from scalesearch.errors import UserError, python_arguments
@@ -30,6 +31,19 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
+
+
+@runtime_checkable
+class Row(Interface):
+    """A mapping, or a row of a frame."""
+
+    def keys(self) -> Iterable[str]:
+        """Return the keys, or the names of the columns."""
+
+    def __getitem__(self, key: str) -> Any:
+        """Return the value of a key."""
+
+
 # Types of the arguments of the Python API, which have the same meaning in all functions, and their
 # description. `list` also stands for other sequences of texts.
 PATHS = (str, PathLike)
@@ -44,7 +58,7 @@ ARGUMENT_TYPES: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "model": (PATHS, "a model, or its folder"),
     "report": ((Callable,), "a function"),
     "architecture": ((*PATHS, Mapping, ModelSpec), "an architecture, its file or its name"),
-    "values": ((Mapping,), "a mapping of keys to values, such as {'encoder.depth': 6}"),
+    "values": ((Row,), "a mapping of keys to values, such as {'encoder.depth': 6}"),
     "settings": ((Mapping,), "a mapping of keys to values, such as {'recipe.steps': 500}"),
     "budget": (TEXTS, "a condition such as 'params.total <= 10M', or a list of conditions"),
     "hold": (TEXTS, "a tolerance such as 'macs.total within 1%', or a list of tolerances"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.api.architecture import Architecture, resolve_protocol
-from scalesearch.api.base import Displayable, as_subclass, python_error_messages
+from scalesearch.api.base import Displayable, Row, as_subclass, python_error_messages
 from scalesearch.blocks.core import join_path
 from scalesearch.errors import UserError
 from scalesearch.library import find_file
@@ -25,6 +25,7 @@ from scalesearch.spaces.parameters.count import (
 )
 from scalesearch.spaces.python_api import OneOf, format_value
 from scalesearch.spaces.schema.bound_tree import build_index
+from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.spaces.schema.types import SchemaGroup
 
 if TYPE_CHECKING:
@@ -134,25 +135,25 @@ class SearchSpace(Displayable):
         return {name: constraint.text for name, constraint in self.definition.budgets.items()}
 
     @python_error_messages()
-    def set(self, values: Mapping[str, Any] | None = None, /, **more_values: Any) -> SearchSpace:
+    def set(self, values: Row | None = None, /, **more_values: Any) -> SearchSpace:
         """Return this space with changed keys; keys with dots are passed in a mapping.
 
-        NaN, as in tables, leaves a key unchanged.
+        Costs and NaN, as in rows of frames, are ignored.
 
         Example:
             >>> space("transformer").set({"encoder.depth": "2 | 4"}, width=256).parameters
             {'encoder.depth': '2 | 4'}
         """
-        overrides = dict(flatten_values({**(values or {}), **more_values}, self.definition.schema))
+        overrides = dict(flatten_values({**({} if values is None else values), **more_values}, self.definition.schema))
         return SearchSpace(self.definition.with_overrides(overrides)) if overrides else self
 
     @python_error_messages()
-    def architecture(self, values: Mapping[str, Any] | None = None, /,
+    def architecture(self, values: Row | None = None, /,
                      **more_values: Any) -> Architecture:
         """Return the architecture with these values.
 
-        Values outside the ranges of the space are permitted. A row of ``feasible().front()`` is
-        ``values`` without its costs.
+        Values outside the ranges of the space are permitted. ``values`` may be a row of
+        ``feasible().front()``, whose costs are ignored.
 
         Raises:
             UserError: parameters stay open, no value meets a constraint of the space, or the
@@ -397,14 +398,14 @@ class SolveResult(Displayable):
 def flatten_values(values: Mapping[str, Any], schema: SchemaGroup) -> Iterator[tuple[str, str]]:
     """Yield keys with dots and the texts of their values, from nested values.
 
-    A mapping of variants, such as ``{"ffn": {"relu": {"hidden": 64}}}``, also selects them. NaN,
-    as in tables, leaves a key unchanged.
+    A mapping of variants, such as ``{"ffn": {"relu": {"hidden": 64}}}``, also selects them. Numbers
+    of costs and NaN, as in rows of frames, are left out.
     """
     index = build_index(schema)
 
     def flatten(values: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
         for name, value in values.items():
-            key = join_path(path, name)
+            key = join_path(path, str(name))
             if isinstance(value, Mapping):
                 group = index.groups.get(index.spellings.get(key, key))
                 options = value.get(ONE_OF_KEY)
@@ -412,7 +413,7 @@ def flatten_values(values: Mapping[str, Any], schema: SchemaGroup) -> Iterator[t
                 if group and (variants := [name for name in inner if name in group.variants]):
                     yield key, OneOf(*variants)
                 yield from flatten(inner, key)
-            elif not isinstance(value, Real) or value == value:
+            elif not isinstance(value, Real) or (value == value and key not in COST_NAMES):
                 yield key, format_value(value)
 
     return flatten(values, "")

@@ -73,8 +73,12 @@ def test_rows_of_a_front_are_values(small):
     front = space.feasible("tiny").front()
     assert front.isna().any(axis=None)
     for _, row in front.iterrows():
-        architecture = space.architecture(row[[*space.parameters]].to_dict())
-        assert architecture.cost()["params.non_embedding"] == row["params.non_embedding"]
+        for values in (row, row.to_dict()):
+            architecture = space.architecture(values)
+            assert architecture.cost()["params.non_embedding"] == row["params.non_embedding"]
+        for wrong in ({"fits": True}, {"params.total": "<= 1M"}):
+            with refuses("unknown-key", *wrong):
+                space.architecture({**row, **wrong})
 
 
 def test_numpy_numbers_are_values():
