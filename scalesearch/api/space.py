@@ -144,7 +144,8 @@ class SearchSpace(Displayable):
             >>> space("transformer").set({"encoder.depth": "2 | 4"}, width=256).parameters
             {'encoder.depth': '2 | 4'}
         """
-        overrides = dict(flatten_values({**({} if values is None else values), **more_values}, self.definition.schema))
+        merged = {**({} if values is None else values), **more_values}
+        overrides = dict(flatten_values(merged, self.definition.schema))
         return SearchSpace(self.definition.with_overrides(overrides)) if overrides else self
 
     @python_error_messages()

@@ -228,15 +228,18 @@ class Study(Displayable):
 
         return load_results(self.folder)
 
-    def front(self) -> pd.DataFrame:
+    def front(self, *, all_params: bool = False) -> pd.DataFrame:
         """Return the trials that no other dominates, the cheapest first.
 
         ``attrs["units"]`` has the units of the columns.
+
+        Args:
+            all_params: also return parameters that the study does not search.
         """
         from scalesearch.studies.results.publish import front_parts
 
         results = self.results
-        table = _make_frame(results, results.front)
+        table = _make_frame(results, results.front, all_params)
         frame = FrontFrame(table)
         frame.attrs = table.attrs
         frame._shown = [*front_parts(results)]
@@ -258,13 +261,16 @@ class Study(Displayable):
         prediction, rows = self.results.predict([budget] if budget else [])
         return pd.DataFrame([prediction.to_dict(row) for row in rows])
 
-    def trials(self) -> pd.DataFrame:
+    def trials(self, *, all_params: bool = False) -> pd.DataFrame:
         """Return one row per trial, with its state.
 
         ``attrs["units"]`` has the units of the columns.
+
+        Args:
+            all_params: also return parameters that the study does not search.
         """
         results = self.results
-        return _make_frame(results, results.table)
+        return _make_frame(results, results.table, all_params)
 
     @python_error_messages()
     def plot(self, x: str | None = None, y: str | None = None) -> Figure:
@@ -389,12 +395,20 @@ class FrontFrame(pd.DataFrame):  # type: ignore[misc]
         return to_html(self._shown)
 
 
-def _make_frame(results: Results, table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table without empty columns, except objectives, and with units and provenance."""
+def _make_frame(results: Results, table: pd.DataFrame, all_params: bool) -> pd.DataFrame:
+    """Return a table without empty columns, except objectives, and with units and provenance.
+
+    Args:
+        all_params: keep parameters that the study does not search; without a search, parameters
+            with one value.
+    """
     from scalesearch.report.labels import column_unit
-    from scalesearch.report.table import drop_empty_columns
+    from scalesearch.report.table import differing_columns, drop_empty_columns, param_columns
 
     kept = {*drop_empty_columns(table).columns, *results.objectives}
+    if not all_params:
+        searched = param_columns(table, results.params) or differing_columns(results.table)
+        kept -= {*param_columns(table)}.difference(searched)
     frame = table[[name for name in table if name in kept]].copy()
     meta = results.study.meta
     units = {str(name): unit for name in frame if (unit := column_unit(str(name)))}

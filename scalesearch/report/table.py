@@ -246,7 +246,7 @@ def param_columns(trials: pd.DataFrame, params: Iterable[str] | None = None) -> 
 
 
 def differing_columns(trials: pd.DataFrame, params: Iterable[str] | None = None,
-                      max_columns: int = 6) -> list[str]:
+                      max_columns: int | None = None) -> list[str]:
     """Columns of :func:`param_columns` in which ``trials`` differ, at most ``max_columns``."""
     names = param_columns(trials, params)
     return [name for name in names if trials[name].astype(str).nunique() > 1][:max_columns]

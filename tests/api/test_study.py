@@ -182,6 +182,16 @@ def test_finished_study_is_not_run_again(study, run):
         study.run(resume=False, quiet=True)
 
 
+@pytest.mark.parametrize("table", ["front", "trials"])
+def test_frames_have_the_searched_parameters(study, table):
+    frame = getattr(study, table)()
+    full = getattr(study, table)(all_params=True)
+    parameters = {name for name in full if name.startswith("param.")}
+    sampled = {"param.width", "param.encoder.depth"}
+    assert parameters & set(frame) == sampled
+    assert set(full) - set(frame) == parameters - sampled and frame.equals(full[[*frame]])
+
+
 @pytest.mark.full
 def test_finished_study_is_extended_from_its_folder(text_folder):
     study = ss.study(KEYS, trials=1, out="extended").run(quiet=True)
