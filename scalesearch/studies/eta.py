@@ -36,8 +36,8 @@ class RunningTrial:
         type: candidate, reference or replicate.
         name: label, or number if it has none; for a replicate also the seed.
         attempt: number of starts; resuming from a rung does not count.
-        status: ``starting``, ``training``, ``scoring``, ``waiting`` (for a worker) or ``silent``
-            (the worker has no recent heartbeat).
+        status: ``starting``, ``training``, ``scoring``, ``waiting`` (for a worker), ``silent``
+            (the worker has no recent heartbeat) or ``interrupted`` (the study has ended).
         status_text: description of the status for users.
         trained_share: trained share of the full budget, from 0 to 1.
         rung: next rung, counted from 1; None if the trial is trained to the end without a pause.

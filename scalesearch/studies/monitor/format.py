@@ -9,7 +9,7 @@ from scalesearch.studies.trials.trial import State
 from scalesearch.terminal import decimals_for_digits, format_sizes
 
 # states in the order of display, with their words on the report page
-STATE_WORDS = {State.COMPLETE: "complete", State.PENDING: "running or queued",
+STATE_WORDS = {State.COMPLETE: "complete", State.PENDING: "unfinished",
                State.PAUSED: "paused", State.FAILED: "failed", State.INFEASIBLE: "infeasible",
                State.DUPLICATE: "duplicates"}
 MAX_SECONDS = 1e10  # longer times come from damaged files

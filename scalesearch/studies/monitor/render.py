@@ -25,7 +25,7 @@ from scalesearch.studies.monitor.format import (
     format_phases,
 )
 from scalesearch.studies.monitor.heartbeat import FINISHED, RUNNING, STOPPED, Owner
-from scalesearch.studies.monitor.running import SILENT, TRAINING
+from scalesearch.studies.monitor.running import INTERRUPTED, SILENT, TRAINING
 from scalesearch.studies.monitor.snapshot import (
     FrontHypervolume,
     FrontMember,
@@ -132,7 +132,7 @@ def running_table(snapshot: StudySnapshot, room: int, is_wide: bool) -> Table:
         total_steps = ""
         if trial.step is not None and trial.steps:
             total_steps = f"{separator}{format_steps(trial.steps)}"
-        is_timed = trial.status == TRAINING and trial.seconds_left is not None
+        is_timed = trial.status in (TRAINING, INTERRUPTED) and trial.seconds_left is not None
         rows.append({
             "trial": trial.name + ("" if trial.type in plain_types else f" ({trial.type})"),
             "architecture": trial.architecture or "",

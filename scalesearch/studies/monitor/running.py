@@ -22,6 +22,7 @@ TRAINING = "training"
 SCORING = "scoring"
 WAITING = "waiting"
 SILENT = "silent"
+INTERRUPTED = "interrupted"
 # types of reports after the last update before a pause or the end
 FINAL_REPORT_TYPES = ("decode", "done")
 

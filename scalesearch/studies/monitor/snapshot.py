@@ -6,7 +6,7 @@ They change no files.
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -32,8 +32,14 @@ from scalesearch.studies.forecast import (
     read_gain,
 )
 from scalesearch.studies.monitor.events import LogFollower, LoggedEvent
-from scalesearch.studies.monitor.heartbeat import FINISHED, RUNNING, Owner, read_owner
-from scalesearch.studies.monitor.running import RunningTeacher, running_teacher, running_trials
+from scalesearch.studies.monitor.format import format_percent
+from scalesearch.studies.monitor.heartbeat import FINISHED, RUNNING, STOPPED, Owner, read_owner
+from scalesearch.studies.monitor.running import (
+    INTERRUPTED,
+    RunningTeacher,
+    running_teacher,
+    running_trials,
+)
 from scalesearch.studies.replicates.summary import StudyView
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import StudyMeta
@@ -165,6 +171,9 @@ class SnapshotBuilder:
         meta = study.meta
         trials = study.trials
         running = running_trials(study)
+        if owner.state in (FINISHED, STOPPED):
+            running = [replace(trial, status=INTERRUPTED, status_text=(
+                f"{INTERRUPTED} at {format_percent(trial.trained_share)}")) for trial in running]
         teacher = running_teacher(study)
         progress = ProgressState(trials, planned_work(meta, trials, owner), meta, running)
         teacher_finished = teacher is None or teacher.stage == "done" or len(trials) > 0

@@ -19,7 +19,7 @@ from scalesearch.studies.config.objectives import parse_objective
 from scalesearch.studies.config.sections import Seeds
 from scalesearch.studies.executors.worker import ProgressFile
 from scalesearch.studies.forecast import FORECAST_FILE, StudyForecast
-from scalesearch.studies.monitor.heartbeat import FINISHED
+from scalesearch.studies.monitor.heartbeat import FINISHED, STOPPED
 from scalesearch.studies.monitor.render import ChangePrinter
 from scalesearch.studies.monitor.running import running_teacher
 from scalesearch.studies.monitor.snapshot import StudyWatcher, rung_summaries
@@ -134,6 +134,17 @@ def test_running_trial_has_progress_and_pace(event_study):
     os.utime(folder / "lease.json", (1, 1))
     running = StudyWatcher(event_study.study.folder).snapshot().running
     assert "no heartbeat for" in running[0].status_text
+
+
+def test_trials_of_a_stopped_study_are_interrupted(event_study):
+    event_study.propose(0).propose(1)
+    folder = event_study.write_worker_files(0, step=100, share=0.25, seconds=30)
+    event_study.write_owner(state=STOPPED)
+    for times in (None, (1, 1)):  # of a killed worker's last heartbeat
+        os.utime(folder / "lease.json", times)
+        snapshot = StudyWatcher(event_study.study.folder).snapshot()
+        assert [trial.status for trial in snapshot.running] == ["interrupted"] * 2
+        assert "no heartbeat" not in rendered(snapshot, 120)
 
 
 def test_running_trial_has_next_rung(tmp_path):
