@@ -80,10 +80,8 @@ def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against:
                      "modules": [asdict(row) for row in comparison.rows]}, protocol)
         return
     for quantity, label in (("params", "params"), ("macs", "MACs")):
-        make_difference_table = partial(_make_difference_table, comparison, quantity, label)
-        print_text(first_fitting_table(make_difference_table,
-                                       partial(make_difference_table, has_differences=False)),
-                   wide_console())
+        for table in _make_difference_tables(comparison, quantity, label):
+            print_text(table, wide_console())
     for line in weight_only_macs_lines(comparison.costs):
         print_text(line)
     for name, result in comparison.costs.items():
@@ -121,16 +119,36 @@ def _load_compared(files: tuple[str, ...], settings: tuple[str, ...], against: t
     return loaded, protocol
 
 
-def _make_difference_table(comparison: CostComparison, quantity: str, label: str,
+def _make_difference_tables(comparison: CostComparison, quantity: str, label: str
+                            ) -> Iterator[Table]:
+    """Yield tables of the first architecture and as many others as fit the terminal."""
+    width = table_width(wide_console())
+    n_others = len(comparison.costs) - 1
+    start = 0
+    while start < n_others:
+        for end in range(n_others, start, -1):
+            create_table = partial(_make_difference_table, comparison, quantity, label,
+                                   slice(start, end))
+            table = first_fitting_table(create_table, partial(create_table, has_differences=False))
+            if set_column_widths(table, width) <= width:
+                break
+        yield table
+        start = end
+
+
+def _make_difference_table(comparison: CostComparison, quantity: str, label: str, shown: slice,
                            has_differences: bool = True) -> Table:
     first, *others = comparison.costs
     difference_headings = ("difference", "%") if has_differences else ("%",)
-    headings = [label, first, *(text for name in others for text in (name, *difference_headings))]
+    headings = [label, first]
+    for name in others[shown]:
+        headings += [name, *difference_headings]
     rows = []
     for row in comparison.rows:
         base, *sizes = getattr(row, quantity)
         cells = ["  " * row.level + row.path.rsplit(".", 1)[-1], f"{base:,}"]
-        for size, difference, share in zip(sizes, row.differences[quantity], row.percent[quantity]):
+        columns = zip(sizes, row.differences[quantity], row.percent[quantity])
+        for size, difference, share in [*columns][shown]:
             percent = "0" if share is not None else ""
             if difference:
                 percent = "new" if share is None else f"{share:+.1f}"

@@ -111,6 +111,19 @@ def test_costs_of_a_context(tmp_path: Path) -> None:
     assert f"{costs['macs']['decode_step']:,}" in output
 
 
+@pytest.mark.parametrize("n_changes", [2, 3, 5])
+def test_comparison_fits_the_terminal(n_changes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    options = [f"--against=encoder.depth={depth}" for depth in range(7, 7 + n_changes)]
+    output = CliRunner().invoke(command, ["transformer", *options]).output
+    tables, _ = output.split("differences to")
+    assert max(map(len, tables.splitlines())) <= 80
+    totals = "".join(line for line in tables.splitlines() if line.startswith(" total"))
+    for row in run("transformer", *options)["architectures"]:
+        for size in (row["params"]["total"], row["macs"]["total"]):
+            assert f" {size:,} " in totals
+
+
 @pytest.mark.full
 def test_architectures_are_compared_over_the_context(tmp_path: Path) -> None:
     options = ("transformer", "--set", "model=decoder-only", "--against", "decoder.window=64",
