@@ -125,6 +125,10 @@ def test_studies_in_worker_processes_need_installed_blocks(
             "recipe": "quick", "objectives": {"bleu": "max"}}
     with refuses("block-not-installed", "maxout", "docs/develop/blocks.md"):
         ss.study(keys, out=tmp_path / "own").run()
+    own = ss.space(text("hidden: 8")).architecture()
+    spec = ss.study({**keys, "space": "small/plain", "reference": own}).spec
+    with refuses("block-not-installed", "maxout"):
+        check_blocks(spec)
     spec = ss.study(keys, backend="inprocess", workers=1).spec
     check_blocks(spec)
     point = EntryPoint("maxout", f"{Grouped.__module__}:Grouped", builtin.ENTRY_POINT_GROUP)

@@ -218,12 +218,14 @@ def check_same_translations(study: StudyDir, expected_hash: str) -> None:
 
 
 def check_blocks(spec: StudySpec) -> None:
-    """Check that worker processes can import the blocks of the space.
+    """Check that worker processes can import the blocks of the space and of the references.
 
     Raises:
         UserError: only this process has registered one of them.
     """
-    words = set(re.findall(r"\w+", spec.space.to_yaml()))
+    architectures = (named.architecture for named in spec.named_architectures)
+    words = {word for described in (spec.space, *architectures)
+             for word in re.findall(r"\w+", described.to_yaml())}
     names = [name for name in local_blocks() if name in words]
     if names and spec.backend != "inprocess":
         raise UserError(f"the block `{names[0]}` is registered in this process only",
