@@ -139,7 +139,7 @@ class DryRun:
         objectives = ", ".join(map(str, spec.objectives))
         workers = f"{spec.workers} at a time ({spec.backend}), into {spec.out}"
         if spec.architectures is not None:
-            yield f"Study {spec.name}, kind {spec.architectures.type}: {objectives}"
+            yield f"Study {spec.name}, type {spec.architectures.type}: {objectives}"
             yield from self._describe_settings()
             if self.replacements:
                 yield from self.replacements.describe()
