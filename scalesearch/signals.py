@@ -5,7 +5,9 @@ Python then does not install its handler, so neither SIGINT nor ``_thread.interr
 effect. Therefore handlers are installed explicitly.
 """
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -76,25 +78,38 @@ def deferred_signals() -> Iterator[StopRequest]:
 def interrupt_on_signal() -> Iterator[None]:
     """Context that signals end immediately, even if a library replaces the exception.
 
-    Only for the main thread.
+    Only for the main thread. Python ignores an exception in a destructor or in a callback of a weak
+    reference; then the process ends without cleaning up.
 
     Raises:
         SignalInterrupt: a signal arrived, or a KeyboardInterrupt was raised.
     """
     last: list[int] = []
+    print_unraisable = sys.unraisablehook
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         last.append(number)
         raise SignalInterrupt(signal.Signals(number).name, number)
 
+    def end_if_interrupted(unraisable: "sys.UnraisableHookArgs") -> None:
+        if isinstance(unraisable.exc_value, SignalInterrupt):
+            os._exit(unraisable.exc_value.status)
+        print_unraisable(unraisable)
+
     with restored_handlers():
         _install_handler(interrupt)
+        sys.unraisablehook = end_if_interrupted
         try:
             yield
         except SignalInterrupt:
             raise
-        except KeyboardInterrupt as error:  # raised by Ray for a signal while it waits
-            raise SignalInterrupt(str(error), *last[-1:]) from error
+        except (KeyboardInterrupt, Exception) as error:
+            # raised by Ray while it waits, or by Python 3.11 for an error in a class definition
+            if last or isinstance(error, KeyboardInterrupt):
+                raise SignalInterrupt(str(error), *last[-1:]) from error
+            raise
+        finally:
+            sys.unraisablehook = print_unraisable
 
 
 @contextmanager

@@ -35,13 +35,14 @@ def test_signal_interrupts_with_its_exit_status(number, status):
     assert stopped.value.status == status
 
 
+@pytest.mark.parametrize("exception", [KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize("number", STOP_SIGNALS)
-def test_signal_number_survives_another_exception(number):
+def test_signal_number_survives_another_exception(number, exception):
     with pytest.raises(SignalInterrupt) as stopped, interrupt_on_signal():
         try:
             os.kill(os.getpid(), number)
         except SignalInterrupt:
-            raise KeyboardInterrupt from None
+            raise exception from None
     assert stopped.value.signal_number == number
 
 
@@ -63,6 +64,26 @@ def test_ctrl_c_after_sigterm_is_deferred():
         with pytest.raises(SignalInterrupt) as stopped:
             stop.raise_if_requested()
         assert stopped.value.signal_number == signal.SIGTERM
+
+
+def test_other_exceptions_are_unchanged():
+    with pytest.raises(RuntimeError), interrupt_on_signal():
+        raise RuntimeError
+
+
+def test_signal_in_a_destructor_ends_the_process():
+    command = dedent("""
+        import os, signal
+        from scalesearch.signals import interrupt_on_signal
+        class Interruption:
+            def __del__(self):
+                os.kill(os.getpid(), signal.SIGTERM)
+        with interrupt_on_signal():
+            Interruption()
+    """)
+    process = subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    assert ended(process) == (143, "", "")
 
 
 def test_restored_handlers_undo_changes():

@@ -134,8 +134,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt) as error:
         click.echo("Interrupted.", err=True)
-        cause = error.__cause__ if isinstance(error, click.Abort) else error
-        sys.exit(cause.status if isinstance(cause, SignalInterrupt) else SignalInterrupt("").status)
+        sys.exit((error if isinstance(error, SignalInterrupt) else SignalInterrupt("")).status)
     except UserError as error:
         _print_json_problems(error)
         click.echo(escape_control_characters(error), err=True)
