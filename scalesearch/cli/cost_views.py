@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from scalesearch.cli.options import (
-    FIGURE_FORMATS,
     load_architecture,
     load_space,
     not_expressed_record,
@@ -24,6 +23,7 @@ from scalesearch.cli.options import (
 )
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
+from scalesearch.report.figures import FIGURE_METADATA
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.spaces.syntax.parameters import format_constant as as_text
 from scalesearch.terminal import (
@@ -177,7 +177,7 @@ def _figure_stem(path: Path) -> Iterator[Path]:
         raise UserError(f"--plot {path}: figures are written as PNG, SVG or PDF",
                         help=f"use --plot {path.with_suffix('.pdf')}", code="cannot-write")
     with write_errors_named("--plot", path):
-        if suffix not in FIGURE_FORMATS:
+        if suffix not in FIGURE_METADATA:
             yield path
             return
         with figure_formats([suffix]):

@@ -20,6 +20,7 @@ from click.shell_completion import CompletionItem
 from scalesearch.config import MAX_BEAM, MAX_SEED
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages, shipped_names
+from scalesearch.report.figures import FIGURE_METADATA
 from scalesearch.spaces.schema.cost_names import CACHE_TYPES
 from scalesearch.spaces.schema.types import MAX_SIZE
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem
@@ -68,9 +69,6 @@ complete_space = complete_file("spaces")
 complete_study = complete_file("studies")
 
 
-FIGURE_FORMATS = ("png", "svg", "pdf")  # also the suffixes of their files
-
-
 class OutputPath(click.Path):
     """An output file or folder, checked to be writable before any work is done."""
 
@@ -83,7 +81,7 @@ class OutputPath(click.Path):
 
         option = param.opts[0] if param else "output"
         path = Path(value)
-        if self.is_folder and path.suffix[1:] in FIGURE_FORMATS and not path.is_dir():
+        if self.is_folder and path.suffix[1:] in FIGURE_METADATA and not path.is_dir():
             raise UserError(f"{option} {path}: a folder is expected, not a file",
                             help=f"use {option} {path.with_suffix('')}; commands that draw figures "
                             "have --format", code="cannot-write")
@@ -159,8 +157,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "style": {"type": click.Choice(("screen", "paper")), "default": "screen",
               "expose_value": False, "callback": _use_figure_style,
               "help": "Style of figures; paper is 3.3 inches wide, for one column."},
-    "format": {"type": click.Choice(FIGURE_FORMATS), "multiple": True, "expose_value": False,
-               "callback": _use_figure_formats,
+    "format": {"type": click.Choice(tuple(FIGURE_METADATA)), "multiple": True,
+               "expose_value": False, "callback": _use_figure_formats,
                "help": "Format of figures (default: png and svg). Can be repeated."},
     "budget": {"name": "budgets", "multiple": True, "metavar": "LIMITS",
                "help": "Budget, e.g. 'params.non_embedding <= 10M and macs.total <= 2G', or the "

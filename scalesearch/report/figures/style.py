@@ -1,7 +1,7 @@
 """Common style of figures: palette, canvas, axes of sizes, and saving."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from scalesearch.files import write_atomic
+from scalesearch.report.figures import FIGURE_METADATA
 from scalesearch.report.text_tables import one_line
 
 # Okabe and Ito's palette, which readers with color vision deficiency can distinguish
@@ -57,10 +58,6 @@ MIN_LEGEND_HEIGHT = 0.5  # inches above the axes, if a legend is there
 PAPER_PANEL_HEIGHT = 2.3  # inches of each of several panels, which are below each other
 PAPER_RC_PARAMS: Any = {"font.size": 7, "axes.labelsize": 7, "axes.titlesize": 7,
                         "legend.fontsize": 6, "xtick.labelsize": 6, "ytick.labelsize": 6}
-# format of a figure to the metadata that make its bytes reproducible
-FIGURE_METADATA: Mapping[str, Any] = {
-    "png": {"Software": "scalesearch"}, "svg": {"Date": None, "Creator": "scalesearch"},
-    "pdf": {"CreationDate": None, "Creator": "scalesearch"}}
 _formats: ContextVar[tuple[str, ...]] = ContextVar("formats", default=("png", "svg"))
 _is_paper: ContextVar[bool] = ContextVar("is_paper", default=False)
 MAX_NAME_LENGTH = 60  # characters of a name in a figure
