@@ -20,11 +20,11 @@ from scalesearch.blocks.mixers.scores import RelativeKeys
 from scalesearch.blocks.seq2seq import EncoderDecoder
 from scalesearch.blocks.sizes import map_values, select_where
 from scalesearch.cost.protocol import Protocol, weight_numel
+from scalesearch.cost.training import FLOAT32_BYTES
 from scalesearch.lowering.ctranslate2 import plan_variables, vocabulary_size
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 
-FLOAT32_BYTES = 4
 # Mean length of a vocabulary entry. Fitted to sentencepiece BPE models with 1,000 to 8,000 pieces
 # (Multi30k En-De and the built-in corpus); the error is at most 3 %.
 PIECE_BYTES_AT_1000 = 4.74
@@ -124,28 +124,25 @@ def onnx_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
             else ONNX_LEAF_BYTES_BY_CLASS.get(type(line.block).__name__, ONNX_LEAF_BYTES))
         for name, shape in line.weights.items():
             size = weight_numel(shape, protocol)
-            stored: Size = map_values(size,
-                                      lambda numbers: FLOAT32_BYTES * numbers
-                                      + _alignment_padding(FLOAT32_BYTES * numbers))
+            stored = _aligned_bytes(size, FLOAT32_BYTES)
             if quantization == "int8" and len(shape) == 2 and isinstance(
                     line.block, QUANTIZED_LEAF_TYPES):
-                rows = weight_numel(shape[:1], protocol)
-                scales = map_values(rows,
-                                    lambda rows: FLOAT32_BYTES * rows
-                                    + _alignment_padding(FLOAT32_BYTES * rows))
+                scales = _aligned_bytes(weight_numel(shape[:1], protocol), FLOAT32_BYTES)
                 integers = size >= MIN_QUANTIZED_SIZE
-                stored = select_where(
-                    integers,
-                    map_values(size, lambda numbers: numbers + _alignment_padding(numbers))
-                    + scales, stored)
+                stored = select_where(integers, _aligned_bytes(size, 1) + scales, stored)
                 total = total + select_where(integers, line.calls * ONNX_INTEGER_MATMUL_BYTES, 0)
             total = total + line.weight_copies[name] * (stored + ONNX_WEIGHT_ENTRY_BYTES)
     return total
 
 
-def _alignment_padding(stored: int) -> int:
-    """Padding to a multiple of 64 bytes; small tensors are inside the graph."""
-    return -stored % 64 if stored > 256 else 0
+def _aligned_bytes(size: Size, bytes_per_number: int) -> Size:
+    """Bytes of ``size`` numbers, padded to a multiple of 64; small tensors are inside the graph."""
+    def padded(numbers: int) -> int:
+        stored = numbers * bytes_per_number
+        return stored + -stored % 64 if stored > 256 else stored
+
+    total: Size = map_values(size, padded)
+    return total
 
 
 def _vocabulary_bytes(block: Block, protocol: Protocol,

@@ -27,7 +27,7 @@ from scalesearch.cost.protocol import (
     training_protocol,
     weight_numel,
 )
-from scalesearch.cost.training import TrainingRun, training_costs
+from scalesearch.cost.training import FLOAT32_BYTES, TrainingRun, training_costs
 from scalesearch.errors import UserError
 from scalesearch.lowering.unsupported import find_unsupported_parts
 from scalesearch.spaces.schema.cost_names import (
@@ -44,7 +44,6 @@ from scalesearch.spaces.syntax.diagnostics import suggest_match
 QUANTITIES = ("params", "macs", "flops")
 TABLE_INITIALIZATIONS = ("tokens", "table cores")  # of tables that tokens index
 OUTPUT_MATRICES = ("output", "output.table")  # paths of maps to logits
-FLOAT32_BYTES = 4  # memory is stated for float32
 # This path component is omitted: "encoder.layers.ffn" is shown as "encoder.ffn".
 COLLAPSED_MODULE = "layers"
 
@@ -55,14 +54,12 @@ class LeafCost:
 
     Attributes:
         path: path in the tree of modules, such as ``encoder.layers.ffn.hidden``.
-        block_type: class name of the block.
         calls: calls per forward pass.
         params: number of weights; shared weights count at their owner only.
         macs: multiply-accumulates over all calls.
     """
 
     path: str
-    block_type: str
     calls: Size
     params: Size
     macs: Size
@@ -172,8 +169,8 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
         if line.weights or any(work.operation != "activation" for work in line.loop_nests):
             params = sum(line.weight_copies[name] * weight_numel(shape, protocol)
                          for name, shape in line.weights.items())
-            leaf_costs.append(LeafCost(line.path, type(line.block).__name__, line.calls, params,
-                                       _steps(line, protocol, protocol.work_weights)))
+            macs = _steps(line, protocol, protocol.work_weights)
+            leaf_costs.append(LeafCost(line.path, line.calls, params, macs))
     values: dict[str, int] = {"params.tables": sum(
         line.weight_copies[name] * weight_numel(shape, protocol)
         for line in lines if line.path.startswith("embedding")

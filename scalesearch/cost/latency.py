@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from scalesearch.blocks.core import CROSS_MEMORY, SRC, VOCAB, Block, Size, iterate_cost_lines
 from scalesearch.blocks.sizes import evaluate_size, maximum
+from scalesearch.cost.artifact import QUANTIZED_ELEMENT_BYTES
 from scalesearch.cost.latency_model import DecodingSetup, LatencyModel, load_latency_model
 from scalesearch.cost.protocol import Protocol, find_protocol, weight_numel
 from scalesearch.lowering.ctranslate2 import plan_variables
@@ -40,7 +41,6 @@ MILLION = 1_000_000
 CACHE_SIZES = tuple(round(MILLION * 2 ** (power / 2)) for power in range(13))  # 1 to 64 MB
 SIMD_WIDTH = 32  # numbers per vector register
 MIN_ODD_MATRIX_SIZE = 8 * MILLION  # bytes, the cache size of `odd.beyond`
-ELEMENT_BYTES = {"int8": 1, "int16": 2, "bf16": 2, "none": 4}  # per weight
 FEATURE_NAMES = (
     CONSTANT,
     *(f"{stage}.{name}" for stage in ("encoder", "steps", "output") for name in PRODUCT_FEATURES),
@@ -82,7 +82,7 @@ def compute_features(block: Block, artifact: str, setup: DecodingSetup,
     add_features = (_add_plan_features if artifact.startswith("ctranslate2")
                     else _add_breakdown_features)
     weights_read = add_features(sums, block, setup, protocol)
-    weight_bytes = ELEMENT_BYTES[artifact.rpartition("-")[2]]
+    weight_bytes, *_ = QUANTIZED_ELEMENT_BYTES[artifact.rpartition("-")[2]]
     once, steps, odd = (number * weight_bytes for number in weights_read)
     beyond = {cache: setup.target * maximum(steps - cache, 0)
               for cache in (*CACHE_SIZES, MIN_ODD_MATRIX_SIZE)}

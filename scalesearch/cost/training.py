@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scalesearch.cost.protocol import Protocol
 
 PASSES_PER_PRODUCT = 3  # forward pass, and the gradients of both operands
-FLOAT32_BYTES = 4
+FLOAT32_BYTES = 4  # memory is stated for float32
 ADAMW_MEANS = 2  # moving averages per weight
 MAX_PRECONDITIONED_SIDE = 512  # SOAP does not rotate longer sides
 

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from scalesearch.blocks.core import Block
 from scalesearch.cost import evaluate_cost, find_protocol
-from scalesearch.cost.breakdown import FLOAT32_BYTES
+from scalesearch.cost.training import FLOAT32_BYTES
 from scalesearch.nn.build import build_model
 from scalesearch.spaces import Space
 from scalesearch.testing import random_architecture
