@@ -63,25 +63,50 @@ def sublayer_order_field(*words: str) -> SchemaField:
 
 def stack_schema(name: str, extra: Fields) -> SchemaGroup:
     """The keys of the encoder or decoder, with ``extra`` keys."""
-    ffns = {word: schema_of_block(block) for word, block in FFNS.items()}
-    for word, ffn in ffns.items():
-        if "hidden" in ffn.fields:
-            hidden = replace(ffn.fields["hidden"], low=0)  # type: ignore[arg-type]
-            ffns[word] = replace(ffn, fields={**ffn.fields, "hidden": hidden})
     mixers = {word: schema_of_block(block) for word, block in MIXERS.items()}
-    no_lift = SchemaGroup(doc="attention reads the layer's input")
-    no_mask = SchemaGroup(doc="of padding and later positions alone")
-    mask_clip = size_field("16", "distance from which positions are equal")
-    dynamic_mask = SchemaGroup(
-        {"clip": mask_clip}, doc="of content, distance and head, in a layer's first self-attention")
     fields: Fields = {
         "depth": size_field("6", "layers", high=MAX_DEPTH),
         "mixer": SchemaGroup({}, mixers, default_variant="attention",
                              doc="how positions of a sequence meet"),
         "local": _local(),
+        **_attention_fields(name),
+        "parallel_norms": flag_field("no", "parallel sub-layers have a norm each (GPT-NeoX)"),
+        "step_embedding": flag_field("no", "a sinusoid of the layer's number before each layer "
+                                     "(Universal Transformer)"),
+        "middle_width": optional_size_field("width of all layers but the first and last "
+                                            "(Subformer)"), **extra,
+        **{word: schema_of_block(block) for word, block in SUBLAYERS.items()
+           if option_fields(block)},
+        "paths": SchemaGroup(
+            {"of": word_field(PATH_TARGETS, "sublayer", "what there are several of: attention is "
+                              "any mixer"),
+             "count": size_field("1", "paths, each with separate weights"),
+             "merge": word_field(MERGE_METHODS, "mean", "how they meet; gated: by weights of each "
+                                 "position"),
+             "norm": flag_field("no", "a norm at the end of each path")},
+            none_means_defaults=True, doc="several paths in the place of one (MAT, MUTE, "
+            "Multi-Path)"),
+        "pg": _partial(name == "decoder"),
+        **_ffn_fields()}
+    # In the decoder, cross-attention has the others, too.
+    exclusive_keys = SELF_ATTENTION_KEYS if name == "decoder" else ATTENTION_KEYS
+    children = {key: child if key in STACK_LEVEL_KEYS else _per_layer_schema(child, f"{name}.depth")
+                for key, child in fields.items()}
+    inlined = InlinedVariant("mixer", "attention", ATTENTION_KEYS, exclusive_keys)
+    return SchemaGroup(children, inlined_variant=inlined, doc=f"the {name}'s layers")
+
+
+def _attention_fields(stack: str) -> Fields:
+    """The keys of attention, except for networks inside heads."""
+    no_lift = SchemaGroup(doc="attention reads the layer's input")
+    no_mask = SchemaGroup(doc="of padding and later positions alone")
+    mask_clip = size_field("16", "distance from which positions are equal")
+    dynamic_mask = SchemaGroup(
+        {"clip": mask_clip}, doc="of content, distance and head, in a layer's first self-attention")
+    return {
         "heads": size_field("8", "value heads; 0: no attention", low=0),
-        "head_dim": size_field(f"= width // max(1, {name}.heads)", "width of a head"),
-        "score_heads": size_field(f"= {name}.heads", "sets of attention scores", low=0),
+        "head_dim": size_field(f"= width // max(1, {stack}.heads)", "width of a head"),
+        "score_heads": size_field(f"= {stack}.heads", "sets of attention scores", low=0),
         "head_scaling": word_field(("none", "mlp"), "none", "score heads expanded to value heads"),
         "key_value_heads": optional_size_field("heads of keys and values, each serving several"),
         "attention_rank": size_field("0", "rank of the maps of query, key and value; 0: as "
@@ -117,26 +142,19 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
         "gate": word_field(GATES, "none", "Anthe's gate between query, key and value"),
         "projections": word_field(("matrices", "identity"), "matrices", "of query, key and value"),
         "projection_bias": flag_field("yes", "biases on the maps of query, key and value"),
-        "out_bias": flag_field(f"= {name}.projection_bias", "a bias on attention's output map"),
+        "out_bias": flag_field(f"= {stack}.projection_bias", "a bias on attention's output map"),
         "parallel_heads": optional_size_field("heads of self-attention in steps of parallel "
-                                              "sub-layers, of the same total width"),
-        "parallel_norms": flag_field("no", "parallel sub-layers have a norm each (GPT-NeoX)"),
-        "step_embedding": flag_field("no", "a sinusoid of the layer's number before each layer "
-                                     "(Universal Transformer)"),
-        "middle_width": optional_size_field("width of all layers but the first and last "
-                                            "(Subformer)"), **extra,
-        **{word: schema_of_block(block) for word, block in SUBLAYERS.items()
-           if option_fields(block)},
-        "paths": SchemaGroup(
-            {"of": word_field(PATH_TARGETS, "sublayer", "what there are several of: attention is "
-                              "any mixer"),
-             "count": size_field("1", "paths, each with separate weights"),
-             "merge": word_field(MERGE_METHODS, "mean", "how they meet; gated: by weights of each "
-                                 "position"),
-             "norm": flag_field("no", "a norm at the end of each path")},
-            none_means_defaults=True, doc="several paths in the place of one (MAT, MUTE, "
-            "Multi-Path)"),
-        "pg": _partial(name == "decoder"),
+                                              "sub-layers, of the same total width")}
+
+
+def _ffn_fields() -> Fields:
+    """The keys of feed-forward networks."""
+    ffns = {word: schema_of_block(block) for word, block in FFNS.items()}
+    for word, ffn in ffns.items():
+        if "hidden" in ffn.fields:
+            hidden = replace(ffn.fields["hidden"], low=0)  # type: ignore[arg-type]
+            ffns[word] = replace(ffn, fields={**ffn.fields, "hidden": hidden})
+    return {
         "ffn": SchemaGroup({}, ffns, default_variant="relu",
                            doc="the feed-forward network of each layer"),
         "ffn_norm": flag_field("no", "a norm of its hidden units (Evolved Transformer)"),
@@ -146,12 +164,6 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
                                  "`matrices.ffn`", low=0),
         "ffn_products": size_field("0", "Kronecker products whose sum is each of its matrices; 0: "
                                    "as `matrices.ffn`", low=0)}
-    # In the decoder, cross-attention has the others, too.
-    exclusive_keys = SELF_ATTENTION_KEYS if name == "decoder" else ATTENTION_KEYS
-    children = {key: child if key in STACK_LEVEL_KEYS else _per_layer_schema(child, f"{name}.depth")
-                for key, child in fields.items()}
-    inlined = InlinedVariant("mixer", "attention", ATTENTION_KEYS, exclusive_keys)
-    return SchemaGroup(children, inlined_variant=inlined, doc=f"the {name}'s layers")
 
 
 def _per_layer_schema(child: SchemaField | SchemaGroup, depth: str) -> SchemaField | SchemaGroup:
