@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -72,23 +72,30 @@ def recorded_calls(modules: dict[str, Any],
         For each name, the list of (arguments, output, features), which grows with every call.
     """
     calls: dict[str, list[Any]] = {name: [] for name in modules}
-    features: dict[str, Tensor] = {}
-    handles = []
-    for name, module in modules.items():
-        def keep_features(_: Any, arguments: Any, name: str = name) -> None:
-            features[name] = arguments[0]
-
-        def keep_call(_: Any, arguments: Any, output: Tensor, name: str = name) -> None:
+    last_modules = {name: modules[name].get_submodule(last) for name, last in last_maps.items()}
+    with _recorded_inputs(last_modules) as features, ExitStack() as stack:
+        def keep(name: str, _: Any, arguments: Any, output: Tensor) -> None:
             calls[name].append((arguments, output, features[name]))
 
-        last = module.get_submodule(last_maps[name])
-        handles.append(last.register_forward_pre_hook(keep_features))
-        handles.append(module.register_forward_hook(keep_call))
-    try:
+        for name, module in modules.items():
+            handle = module.register_forward_hook(partial(keep, name))
+            stack.callback(handle.remove)
         yield calls
-    finally:
-        for handle in handles:
-            handle.remove()
+
+
+@contextmanager
+def _recorded_inputs(modules: Mapping[str, Any]) -> Iterator[dict[str, Tensor]]:
+    """Context in which the last inputs of modules are recorded, by name."""
+    inputs: dict[str, Tensor] = {}
+
+    def keep(name: str, _: Any, arguments: Any) -> None:
+        inputs[name] = arguments[0]
+
+    with ExitStack() as stack:
+        for name, module in modules.items():
+            handle = module.register_forward_pre_hook(partial(keep, name))
+            stack.callback(handle.remove)
+        yield inputs
 
 
 @dataclass(frozen=True)
@@ -130,9 +137,8 @@ def remove_units(gram: Tensor, last_map: Tensor, n_units: int,
     while left:
         if len(left) in sizes:
             maps[len(left)] = weights.to(last_map.dtype, copy=True)
-        columns = (torch.tensor(left)[:, None] * width + torch.arange(width)).reshape(-1)
-        unit_weights = weights[columns].reshape(len(left), width, -1)  # (units, width, d)
-        rows = columns.reshape(len(left), width)
+        rows = _unit_columns(torch.tensor(left), width)
+        unit_weights = weights[rows]  # (units, width, d)
         blocks = inverse[rows[:, :, None], rows[:, None, :]]  # (units, width, width)
         solved = torch.linalg.solve(blocks, unit_weights)
         rises = (unit_weights * solved).sum((1, 2))
@@ -146,6 +152,11 @@ def remove_units(gram: Tensor, last_map: Tensor, n_units: int,
         inverse[:, unit_columns] = 0
         removed.append(left.pop(position))
     return RemovalOrder(tuple(removed), maps)
+
+
+def _unit_columns(units: Tensor, width: int) -> Tensor:
+    """Return the columns (units, width) of units of ``width`` features."""
+    return units[:, None] * width + torch.arange(width)
 
 
 def gram_matrix(calls: Sequence[BlockCall]) -> Tensor:
@@ -173,14 +184,12 @@ def keep_units(module: Any, parent_module: Any, order: RemovalOrder, last: str, 
             if not hasattr(part, "weight") or name == last:
                 continue
             source = getattr(parent_module, name)
-            width = len(source.weight) // n_units
-            rows = (kept[:, None] * width + torch.arange(width)).reshape(-1)
+            rows = _unit_columns(kept, len(source.weight) // n_units).flatten()
             part.weight.copy_(source.weight[rows])
             if part.block.bias:
                 part.bias.copy_(source.bias[rows])
         refitted = order.maps[size]
-        width = (len(refitted) - 1) // n_units
-        rows = (kept[:, None] * width + torch.arange(width)).reshape(-1)
+        rows = _unit_columns(kept, (len(refitted) - 1) // n_units).flatten()
         last_map = getattr(module, last)
         last_map.weight.copy_(refitted[rows].T)
         last_map.bias.copy_(refitted[-1])
@@ -267,23 +276,6 @@ def _group_units(module: Any, parent_module: Any, names: Sequence[str], last: st
     module.get_submodule(last).bias.copy_(parent_module.get_submodule(last).bias)
 
 
-@contextmanager
-def _recorded_inputs(module: Any, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
-    """Context in which the inputs of maps of a block are recorded, by name."""
-    inputs: dict[str, Tensor] = {}
-
-    def keep(name: str, _: Any, arguments: Any) -> None:
-        inputs[name] = arguments[0]
-
-    handles = [module.get_submodule(name).register_forward_pre_hook(partial(keep, name))
-               for name in names]
-    try:
-        yield inputs
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 def input_moments(module: Any, names: Sequence[str],
                   calls: Sequence[BlockCall]) -> dict[str, tuple[Tensor, Tensor]]:
     """Compute the mean and the covariance of the inputs of maps of a block.
@@ -296,7 +288,8 @@ def input_moments(module: Any, names: Sequence[str],
     counts = dict.fromkeys(names, 0)
     sums: dict[str, Any] = dict.fromkeys(names, 0)
     squares: dict[str, Any] = dict.fromkeys(names, 0)
-    with torch.no_grad(), _recorded_inputs(module, names) as inputs:
+    maps = {name: module.get_submodule(name) for name in names}
+    with torch.no_grad(), _recorded_inputs(maps) as inputs:
         for call in calls:
             module(*call.arguments)
             for name in names:
@@ -328,7 +321,7 @@ def refit_last_map(module: Any, last: str, calls: Sequence[BlockCall]) -> None:
     size = weight.shape[-1] + 1
     gram = torch.zeros(groups, size, size, dtype=torch.float64)
     product = torch.zeros(groups, size, weight.shape[1], dtype=torch.float64)
-    with torch.no_grad(), _recorded_inputs(module, [last]) as inputs:
+    with torch.no_grad(), _recorded_inputs({last: last_map}) as inputs:
         for call in calls:
             module(*call.arguments)
             features = inputs[last][call.is_token].double()
