@@ -322,8 +322,10 @@ class Recipe(Config):
         settings = {"name": preset} | PRESETS[preset]
         if any(overrides.get(key) is not None for key in BUDGET_KEYS):
             settings |= dict.fromkeys(BUDGET_KEYS)
-        if isinstance(settings.get("lr"), dict) and "lr" in overrides:
-            overrides["lr"] = _change_lr(settings["lr"], overrides["lr"])
+        lr = overrides.get("lr")
+        if isinstance(settings.get("lr"), dict) and "lr" in overrides and not isinstance(
+                lr, LearningRate):
+            overrides["lr"] = settings["lr"] | (lr if isinstance(lr, dict) else {"base": lr})
         return settings | overrides
 
     def find_problems(self) -> Iterator[tuple[str, str, str | None]]:
@@ -388,13 +390,6 @@ class Recipe(Config):
         return (f"{budget.replace('_', '-')}; {batch} tokens per batch; {self.optimizer}, lr "
                 f"{self.lr.describe()}, {self.schedule}; dropout {self.dropout:g}{averaged}"
                 f"{warning}")
-
-
-def _change_lr(preset: Mapping[str, Any], values: Any) -> Any:
-    """The learning rate of a preset with other values; a number is its base."""
-    if isinstance(values, LearningRate):
-        return values
-    return {**preset, **(values if isinstance(values, dict) else {"base": values})}
 
 
 def fill_defaults(stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -85,16 +85,9 @@ def train(architecture: ModelSpec, corpus: Corpus, recipe: Recipe, directory: Pa
     _check_compatible(architecture, corpus, recipe, open_artifact)
     initial = _describe_initial_model(initial_model, architecture, corpus)
     identity = checkpoint.run_identity(architecture, corpus, recipe, seed, initial.get("weights"))
-    state = None
-    if resume:
-        earlier = Result.read(folder)
-        if earlier is not None and earlier.state == "complete":
-            stored = checkpoint.finished_run_identity(earlier, folder)
-            checkpoint.check_identity(stored, identity, folder)
-            return earlier
-        state = checkpoint.load_state(folder)
-        if state is not None:
-            checkpoint.check_identity(state["identity"], identity, folder)
+    complete, state = _find_earlier_run(folder, identity) if resume else (None, None)
+    if complete is not None:
+        return complete
     hardware = _choose_hardware(architecture.block, corpus, recipe)
     result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed,
                     recipe=recipe.model_dump(), corpus_hash=corpus.content_hash,
@@ -130,6 +123,24 @@ def train(architecture: ModelSpec, corpus: Corpus, recipe: Recipe, directory: Pa
     # more to train.
     stop_signal.raise_if_requested()
     return result
+
+
+def _find_earlier_run(folder: Path, identity: dict[str, Any]
+                      ) -> tuple[Result | None, dict[str, Any] | None]:
+    """Return the complete result in ``folder``, or the state of an interrupted run.
+
+    Raises:
+        UserError: ``folder`` holds another training run.
+    """
+    earlier = Result.read(folder)
+    if earlier is not None and earlier.state == "complete":
+        stored = checkpoint.finished_run_identity(earlier, folder)
+        checkpoint.check_identity(stored, identity, folder)
+        return earlier, None
+    state = checkpoint.load_state(folder)
+    if state is not None:
+        checkpoint.check_identity(state["identity"], identity, folder)
+    return None, state
 
 
 def _check_compatible(architecture: ModelSpec, corpus: Corpus, recipe: Recipe,
