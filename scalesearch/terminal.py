@@ -9,8 +9,8 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -69,8 +69,12 @@ def print_text(text: Any, console: Console | None = None, style: str | None = No
     console = console or open_console()
     if isinstance(text, Table):
         needed = set_column_widths(text, table_width(console))
-        with _width_of(console, max(console.width, needed)):
-            console.print(text, "")
+        width = console.width
+        if needed > width:
+            console.width = needed
+        console.print(text, "")
+        if needed > width:
+            console.width = width
     else:
         console.print(to_rich_text(text), style=style, soft_wrap=True)
 
@@ -150,17 +154,6 @@ def table_width(console: Console) -> int:
     screen = open_console()
     is_screen = screen.is_terminal or "COLUMNS" in os.environ
     return min(screen.width, console.width) if is_screen else console.width
-
-
-@contextmanager
-def _width_of(console: Console, width: int) -> Iterator[None]:
-    """Context in which the console has ``width`` columns."""
-    earlier = console.width
-    if width > earlier:
-        console.width = width
-    yield
-    if width > earlier:
-        console.width = earlier
 
 
 def set_column_widths(table: Table, width: int) -> int:

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalesearch.tasks.base import Metric, MetricOptions, Task, Texts
+from scalesearch.tasks.base import Metric, Task, Texts
 from scalesearch.tasks.edits import Edits, edit_distances, extract_edits
 
 Vertex = tuple[int, int]  # number of source and of hypothesis words before it
@@ -218,8 +218,5 @@ def m2_scores(hypotheses: Sequence[str], texts: Texts) -> dict[str, Any]:
     return {**{name: 100 * value for name, value in values.items()}, "m2_signature": signature}
 
 
-def _score(hypotheses: Sequence[str], texts: Texts, options: MetricOptions) -> dict[str, Any]:
-    return m2_scores(hypotheses, texts)
-
-
-TASK = Task("correction", "corrections", METRICS, score=_score)
+TASK = Task("correction", "corrections", METRICS,
+            score=lambda hypotheses, texts, options: m2_scores(hypotheses, texts))
