@@ -292,7 +292,14 @@ class Scheduler:
         if self.acquisition_values and self.rungs.n_pauses:
             values = self.acquisition_values(trials)
             is_first_phase = values is None
-        action = self._choose_action(started, values, is_first_phase, budget_left, exhausted)
+        n_ending = sum(is_promoted(trial) and not is_paused(trial)
+                       and len(rung_losses(trial)) >= self.rungs.n_pauses for trial in started)
+        if values is not None:
+            action = self._best_action(started, values, budget_left, exhausted)
+        elif is_first_phase and n_ending < N_FIRST_COMPLETE:
+            action = self._first_action(started, budget_left, exhausted)
+        else:
+            action = self._action_by_rank(started, budget_left, exhausted)
         self.is_waiting = not self._is_due(action, started, is_first_phase, budget_left)
         return None if self.is_waiting else action
 
@@ -313,18 +320,6 @@ class Scheduler:
         rung = 0 if isinstance(action, StartTrial) else len(rung_losses(action))
         limit = max(MIN_IN_TRAINING, self.max_in_training * (budget_left + in_training))
         return in_training + self.rungs.budget_to_rung(rung) <= limit + 1e-9
-
-    def _choose_action(self, started: Sequence[FrozenTrial], values: AcquisitionValues | None,
-                       is_first_phase: bool, budget_left: float, exhausted: bool
-                       ) -> FrozenTrial | StartTrial | None:
-        if values is not None:
-            return self._best_action(started, values, budget_left, exhausted)
-        if is_first_phase:
-            n_ending = sum(is_promoted(trial) and not is_paused(trial)
-                           and len(rung_losses(trial)) >= self.rungs.n_pauses for trial in started)
-            if n_ending < N_FIRST_COMPLETE:
-                return self._first_action(started, budget_left, exhausted)
-        return self._action_by_rank(started, budget_left, exhausted)
 
     def _first_action(self, started: Sequence[FrozenTrial], budget_left: float, exhausted: bool
                       ) -> FrozenTrial | StartTrial | None:

@@ -14,18 +14,12 @@ FILE_FORMATS = ("pairs", "corrections", "text", "labels")
 class MetricOptions(Protocol):
     """Fields of a data spec that determine the metrics."""
 
-    @property
-    def target(self) -> str | None: ...
-    @property
-    def tokenized(self) -> bool: ...
-    @property
-    def tokenize(self) -> str: ...
-    @property
-    def comet(self) -> str | None: ...
-    @property
-    def window(self) -> int | None: ...
-    @property
-    def stride(self) -> int | None: ...
+    target: str | None
+    tokenized: bool
+    tokenize: str
+    comet: str | None
+    window: int | None
+    stride: int | None
 
 
 @dataclass(frozen=True)
