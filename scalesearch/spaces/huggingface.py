@@ -150,13 +150,9 @@ def load_config(path: Path) -> dict[str, Any] | None:
     None if the path is not a configuration.
     """
     try:
-        file = path / CONFIG_FILE if path.is_dir() else path
-        if file.suffix != ".json":
-            return None
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):  # reading it as a space reports the error
+        return require_config(path) if path.suffix == ".json" or path.is_dir() else None
+    except (OSError, UserError):  # reading it as a space reports the error
         return None
-    return config if isinstance(config, dict) and "model_type" in config else None
 
 
 def require_config(path: Path) -> dict[str, Any]:
@@ -165,21 +161,21 @@ def require_config(path: Path) -> dict[str, Any]:
     Raises:
         UserError: the path is not a configuration.
     """
-    config = load_config(path)
-    if config is None:
-        file = path / CONFIG_FILE if path.is_dir() else path
-        expected = (f"the configuration of a Hugging Face model, a JSON file with model_type, or a "
-                    f"folder with such a {CONFIG_FILE}")
-        if not file.exists():
-            raise UserError(f"{file}: no such file; expected {expected}",
-                            code="not-huggingface-config")
-        try:
-            json.loads(file.read_text(encoding="utf-8"))
-            problem = ""
-        except (OSError, ValueError, RecursionError) as error:
-            problem = f"not JSON ({error}); "
-        raise UserError(f"{file}: {problem}expected {expected}", code="not-huggingface-config")
-    return config
+    file = path / CONFIG_FILE if path.is_dir() else path
+    expected = (f"the configuration of a Hugging Face model, a JSON file with model_type, or a "
+                f"folder with such a {CONFIG_FILE}")
+    if not file.exists():
+        raise UserError(f"{file}: no such file; expected {expected}",
+                        code="not-huggingface-config")
+    try:
+        config: Any = json.loads(file.read_text(encoding="utf-8"))
+        problem = ""
+    except (OSError, ValueError, RecursionError) as error:
+        config = None
+        problem = f"not JSON ({error}); "
+    if file.suffix == ".json" and isinstance(config, dict) and "model_type" in config:
+        return config
+    raise UserError(f"{file}: {problem}expected {expected}", code="not-huggingface-config")
 
 
 @contextmanager
