@@ -9,16 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from scalesearch.config.model import Config, schema_of
+from scalesearch.config.reader import ConfigReader, apply_override, to_node, with_position
+from scalesearch.data import Corpus, DataSpec, Tokenizer, load_corpus
 from scalesearch.errors import UserError
-
-if TYPE_CHECKING:
-    from scalesearch.config.model import Config
-    from scalesearch.data import Corpus, DataSpec
-    from scalesearch.spaces.syntax.diagnostics import SourcePosition
-    from scalesearch.spaces.syntax.nodes import Node
-    from scalesearch.training import Recipe
+from scalesearch.spaces.schema.types import SchemaGroup
+from scalesearch.spaces.syntax.diagnostics import (
+    ConfigError,
+    SourcePosition,
+    SourceText,
+    closest_match,
+)
+from scalesearch.spaces.syntax.nodes import MappingNode, Node, ScalarNode
+from scalesearch.spaces.syntax.yaml_reader import parse_yaml, read_text
+from scalesearch.training.recipe import PRESETS, Recipe, check_compatible
 
 ConfigSource = str | Path | Mapping[str, Any]  # a file, a name, or keys
 
@@ -45,12 +51,6 @@ class ConfigSection:
         Raises:
             ConfigError: lists every problem with its position.
         """
-        from scalesearch.config.model import schema_of
-        from scalesearch.config.reader import ConfigReader, apply_override
-        from scalesearch.spaces.schema.types import SchemaGroup
-        from scalesearch.spaces.syntax.diagnostics import ConfigError
-        from scalesearch.spaces.syntax.nodes import MappingNode, ScalarNode
-
         file = MappingNode(self.node.position,
                            ((ScalarNode(self.node.position, self.name), self.node),))
         whole = SchemaGroup({self.name: schema_of(model)})
@@ -68,8 +68,6 @@ class ConfigSection:
     @contextmanager
     def locate_errors(self) -> Iterator[None]:
         """Context that adds the position of the invalid key to errors."""
-        from scalesearch.config.reader import with_position
-
         try:
             yield
         except UserError as error:
@@ -85,9 +83,6 @@ def read_section(file: Path, name: str, hint: str) -> ConfigSection:
     Raises:
         UserError: the file is missing, empty, not a text or not YAML.
     """
-    from scalesearch.spaces.syntax.diagnostics import ConfigError, SourceText
-    from scalesearch.spaces.syntax.yaml_reader import parse_yaml, read_text
-
     try:
         text = read_text(file)
     except ConfigError as error:
@@ -120,10 +115,6 @@ def load_recipe(source: ConfigSource | Recipe, settings: tuple[str, ...] = ()) -
         >>> load_recipe({"preset": "quick", "steps": 500}).steps
         500
     """
-    from scalesearch.config.reader import to_node
-    from scalesearch.spaces.syntax.diagnostics import closest_match
-    from scalesearch.training.recipe import PRESETS, Recipe
-
     if isinstance(source, Recipe):
         return source
     _check_source("recipe", source)
@@ -148,10 +139,6 @@ def read_data_spec(source: ConfigSource | DataSpec) -> tuple[DataSpec, ConfigSec
     Raises:
         UserError: the file does not exist, or a key is invalid.
     """
-    from scalesearch.config.reader import to_node
-    from scalesearch.data.spec import DataSpec
-    from scalesearch.spaces.syntax.nodes import MappingNode
-
     if not isinstance(source, DataSpec):
         _check_source("data", source)
     if source == "builtin":
@@ -189,9 +176,6 @@ def load_data(source: ConfigSource | DataSpec, recipe: Recipe | None = None,
     Raises:
         UserError: file, data or recipe are invalid.
     """
-    from scalesearch.data import Tokenizer, load_corpus
-    from scalesearch.training.recipe import check_compatible
-
     spec, section = read_data_spec(source)
     with section.locate_errors():
         if recipe is not None:

@@ -6,14 +6,24 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from scalesearch.data import DataSpec
+from scalesearch.data.sources import read_sentences
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, write_text
 from scalesearch.tasks import TASKS
-
-if TYPE_CHECKING:
-    from scalesearch.data import DataSpec
+from scalesearch.training.checkpoint import hash_weights, read_ensemble
+from scalesearch.training.hardware import Hardware
+from scalesearch.training.recipe import Recipe
+from scalesearch.training.scoring.evaluate import (
+    check_beam,
+    encode_sources,
+    max_source_tokens,
+    resolve_decoding,
+    translate,
+    translate_lines,
+)
 
 SAVE_INTERVAL = 2000  # sources between saves
 
@@ -47,19 +57,6 @@ def write_distilled_data(
                         "source and translations would be written to the same file",
                         key="data.target", code="data-conflict",
                         help="give `source` and `target` different suffixes")
-    from scalesearch.data.sources import read_sentences
-    from scalesearch.training.checkpoint import read_ensemble
-    from scalesearch.training.hardware import Hardware
-    from scalesearch.training.recipe import Recipe
-    from scalesearch.training.scoring.evaluate import (
-        check_beam,
-        encode_sources,
-        max_source_tokens,
-        resolve_decoding,
-        translate,
-        translate_lines,
-    )
-
     sources = read_sentences(data)["train"].source[: data.max_pairs]
     teacher = read_ensemble(teachers)
     decoding = resolve_decoding(teacher.recipe, teacher.max_length_a, **search)
@@ -89,8 +86,6 @@ def write_distilled_data(
 
 def hash_teachers(folders: Sequence[Path]) -> str:
     """Hash the weights of finished training runs."""
-    from scalesearch.training.checkpoint import hash_weights
-
     return "+".join(map(hash_weights, folders))
 
 

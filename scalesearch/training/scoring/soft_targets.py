@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 
-from scalesearch.data import PAD, Batch, Split, eval_batches, load_corpus
+from scalesearch.data import PAD, Batch, DataSpec, Split, eval_batches, load_corpus
 from scalesearch.data.soft_targets import (
     SoftTargetMetadata,
     metadata_file,
@@ -24,9 +24,6 @@ from scalesearch.training.hardware import Hardware
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.scoring.distill import check_settings, hash_teachers
 from scalesearch.training.scoring.evaluate import retry_with_smaller_batches
-
-if TYPE_CHECKING:
-    from scalesearch.data import DataSpec
 
 SAVE_INTERVAL = 2000  # pairs between saves
 BATCH_TOKENS = 2048  # tokens per batch, with padding
