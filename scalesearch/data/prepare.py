@@ -245,8 +245,7 @@ def describe_counts(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
         if held_out.get("periods_apart") and not spec.tokenized:
             yield (f"warning: {held_out['periods_apart']} of {held_out['pairs']} {split} "
                    "references end in a period after a space: BLEU of tokenized text is not "
-                   "comparable with "
-                   "published scores; detokenize it, or set `tokenized: true`")
+                   "comparable with published scores; detokenize it, or set `tokenized: true`")
         if unknown := held_out["source_unknown"] + held_out["target_unknown"]:
             yield (f"{split}: {format_count(unknown, 'token')} with characters that are not in the "
                    "vocabulary")

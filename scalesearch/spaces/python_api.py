@@ -56,8 +56,7 @@ def format_value(value: object) -> str:
     if isinstance(value, str):
         return value
     raise UserError(f"{value!r} cannot be written in a space file; use a number, a text, Range, "
-                    "OneOf, "
-                    "Variants, Computed or When", code="not-serializable")
+                    "OneOf, Variants, Computed or When", code="not-serializable")
 
 
 def python_number(value: Any) -> Any:

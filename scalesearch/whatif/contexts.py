@@ -101,7 +101,10 @@ def compare_contexts(blocks: Mapping[str, tuple[Block, Protocol]],
     rows = [{"length": n, "name": name,
              **{cost: evaluate(name, n)[cost] for cost in CONTEXT_COLUMNS}}
             for n in lengths for name in blocks]
-    limits = set().union(*(_window_limits(*pair) for pair in blocks.values()))
+    axes = {axis for block, protocol in blocks.values()
+            for line in iterate_cost_lines(block, vocab=protocol.shared_vocab)
+            for work in line.loop_nests for axis in work.loops if isinstance(axis, str)}
+    limits = [int(axis.partition("<=")[2]) for axis in axes if "<=" in axis]  # of windows
     starts = sorted({1, *limits})
     segments = list(zip(starts, [*starts[1:], None]))
     crossings = []
@@ -117,13 +120,6 @@ def compare_contexts(blocks: Mapping[str, tuple[Block, Protocol]],
                 crossings.append(ContextCrossing(cost, lower, higher, _merge(ranges)))
     protocol = next(iter(blocks.values()))[1]
     return ContextComparison(tuple(blocks), tuple(rows), tuple(crossings), protocol)
-
-
-def _window_limits(block: Block, protocol: Protocol) -> set[int]:
-    """Largest lengths of bounded axes."""
-    axes = (axis for line in iterate_cost_lines(block, vocab=protocol.shared_vocab)
-            for work in line.loop_nests for axis in work.loops if isinstance(axis, str))
-    return {int(axis.partition("<=")[2]) for axis in axes if "<=" in axis}
 
 
 def _segment_polynomial(evaluate: Callable[[int], CostBreakdown], cost: str, low: int,

@@ -56,10 +56,14 @@ from scalesearch.blocks.maps.structured_matrices import (
 from scalesearch.blocks.maps.tensor_chains import ChainEmbedding, ChainLinear, TiedChainOutput
 from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.blocks.mixers.attention_extras import ADAPTABLE_PARTS, HEAD_GATES, PartialFFN
+from scalesearch.blocks.mixers.attention_extras import (
+    ADAPTABLE_PARTS,
+    HEAD_GATES,
+    DynamicMask,
+    PartialFFN,
+)
 from scalesearch.blocks.mixers.composites import JOIN_MODES, DualMixer, ProjectedCrossAttention
 from scalesearch.blocks.mixers.gates import GATES
-from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.mixers.mega import GatedCrossAttention, RelativePositionBias
 from scalesearch.blocks.mixers.scores import (
     ExplicitAttention,

@@ -5,7 +5,7 @@ import torch
 from scalesearch.blocks.core import SRC
 from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.blocks.mixers.mask import DynamicMask
+from scalesearch.blocks.mixers.attention_extras import DynamicMask
 from scalesearch.library import find_file
 from scalesearch.nn.build import build_module
 from scalesearch.spaces import read_space

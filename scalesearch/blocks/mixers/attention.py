@@ -29,6 +29,7 @@ from scalesearch.blocks.leaves import FusedAttention, KeyValueCache, Linear
 from scalesearch.blocks.maps.linear_factories import DENSE, IDENTITY, LowRankAdapter
 from scalesearch.blocks.mixers.attention_extras import (
     ADAPTABLE_PARTS,
+    DynamicMask,
     PartialFFN,
     PromptVectors,
     add_distance_bias,
@@ -37,7 +38,6 @@ from scalesearch.blocks.mixers.attention_extras import (
 )
 from scalesearch.blocks.mixers.base import AttentionScoreShape, Mixer, register_mixer
 from scalesearch.blocks.mixers.gates import Gating
-from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.mixers.scores import ExplicitAttention
 from scalesearch.blocks.norms import RMSNorm
 from scalesearch.blocks.sizes import decide, is_set, select_where

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.blocks.core import Axis, Block, Extent, LoopNest, Shape, Size, Use, block
 from scalesearch.blocks.elementwise import add_promoted, dropout, soft_cap
 from scalesearch.blocks.leaves import KeyValueCache, Linear, MatMul
+from scalesearch.blocks.mixers.attention_extras import DynamicMask
 from scalesearch.blocks.mixers.base import key_distances
-from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
 from scalesearch.blocks.sizes import is_set
 

@@ -132,8 +132,7 @@ def _cross_stack_tie(a: Config, path: str, reference: LayerReference, layers: Re
     if encoder is None or stack != "encoder" or slot not in ("attention", "ffn"):
         raise UnbuildableError(path,
                                f"{reference}: only decoder layers can be tied to another stack, "
-                               "and "
-                               "only to encoder.attention or encoder.ffn")
+                               "and only to encoder.attention or encoder.ffn")
     sources = encoder.layer.part_names.get(slot, [""])  # type: ignore[attr-defined]
     if number >= len(sources):
         raise UnbuildableError(path,
