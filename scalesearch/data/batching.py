@@ -4,7 +4,7 @@ Shapes: B sentence pairs per batch, S source tokens, T target tokens; padding is
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -192,6 +192,7 @@ class PlannedBatch(Batch):
     soft_targets = property(lambda self: self._matrices.soft_targets)
 
 
+@dataclass
 class BatchStream:
     """Endless stream of training batches.
 
@@ -200,22 +201,14 @@ class BatchStream:
     With ``buckets``, batches have few fixed shapes.
     """
 
-    def __init__(
-        self,
-        split: Split,
-        max_tokens: int,
-        seed: int,
-        make_epoch_split: Callable[[int], Split] | None = None,
-        buckets: Buckets | None = None,
-    ) -> None:
-        self.split = split
-        self.max_tokens = max_tokens
-        self.buckets = buckets
-        self.seed = seed
-        self.make_epoch_split = make_epoch_split
-        self.epoch = 0
-        self.index = 0
-        self._batches: Batches | None = None
+    split: Split
+    max_tokens: int
+    seed: int
+    make_epoch_split: Callable[[int], Split] | None = None
+    buckets: Buckets | None = None
+    epoch: int = field(default=0, init=False)
+    index: int = field(default=0, init=False)
+    _batches: Batches | None = field(default=None, init=False)
 
     def take(self, count: int) -> list[Batch]:
         """Take the next ``count`` batches."""
