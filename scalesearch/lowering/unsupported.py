@@ -113,26 +113,19 @@ def _of_mixer(path: str, mixer: Mixer) -> Iterator[str]:
     if not isinstance(mixer, Attention):
         yield f"{path}: {type(mixer).__name__} is not attention"
         return
-    if mixer.gate != "none":
-        yield f"{path}: the runtime does not support the gate {mixer.gate}"
-    if mixer.expands_heads:
-        yield f"{path}: head_scaling mixes scores across heads before the softmax"
-    if is_set(mixer.mask_distance):
-        yield f"{path}: a learned mask is added to its scores"
-    if mixer.residual_scores:
-        yield f"{path}: scores are carried from layer to layer"
-    if mixer.qk_norm != "none":
-        yield f"{path}: queries and keys are normalized"
-    if mixer.alibi:
-        yield f"{path}: the runtime adds no bias by distance in a translator"
-    if is_set(mixer.score_dim):
-        yield f"{path}: scores are not divided by the root of head_dim"
-    if mixer.soft_cap:
-        yield f"{path}: scores are limited by tanh"
-    if mixer.head_ffn is not None:
-        yield f"{path}.partial: a network stands between the heads and the output map"
-    if is_set(mixer.prompt_length):
-        yield f"{path}.prompt: the runtime does not support keys and values of a prompt"
+    reasons = {
+        f": the runtime does not support the gate {mixer.gate}": mixer.gate != "none",
+        ": head_scaling mixes scores across heads before the softmax": mixer.expands_heads,
+        ": a learned mask is added to its scores": is_set(mixer.mask_distance),
+        ": scores are carried from layer to layer": mixer.residual_scores,
+        ": queries and keys are normalized": mixer.qk_norm != "none",
+        ": the runtime adds no bias by distance in a translator": mixer.alibi,
+        ": scores are not divided by the root of head_dim": is_set(mixer.score_dim),
+        ": scores are limited by tanh": mixer.soft_cap,
+        ".partial: a network stands between the heads and the output map": mixer.head_ffn,
+        ".prompt: the runtime does not support keys and values of a prompt":
+            is_set(mixer.prompt_length)}
+    yield from (f"{path}{reason}" for reason, applies in reasons.items() if applies)
     if mixer.gate == "none":
         yield from _no_maps(path, mixer, ("query", "key", "value", "out"))
 
